@@ -1,0 +1,139 @@
+"""Everything agentv raises on purpose.
+
+    AgentVError                     message, next step, exit code
+    +-- UsageError                  the command line or the call is wrong
+    +-- InvalidFilesError           mistakes in files a user wrote; carries every `Problem` at once
+    |   +-- SuiteError
+    |   +-- ConfigError
+    +-- TargetUnavailableError      a target whose variable is missing or whose client cannot be built
+    +-- ProviderError               one call to a target failed; says whether trying again can help
+    |   +-- ProviderTimeoutError
+    +-- EvaluatorError              an evaluator could not judge (never a low score)
+    +-- RecordError                 a run on disk could not be read or written
+        +-- RunLockedError
+        +-- RunChangedError
+
+Raise these inside; one edge per stage turns them into results (`evaluators/judging.py`, `run/case.py`) or into an
+exit code (`cli/main.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class AgentVError(Exception):
+    """An error whose message a user can act on."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, next_step: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.next_step = next_step
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.next_step}" if self.next_step else self.message
+
+
+class UsageError(AgentVError):
+    """The command line, or a call of the Python door, asks for something that cannot be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake in a file a user wrote, and where it stands."""
+
+    path: Path
+    line: int
+    column: int
+    message: str
+    source: str = ""
+    """The source line, for the excerpt with a caret."""
+
+    def headline(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}: {self.message}"
+
+    def excerpt(self) -> str:
+        """The source line with a caret under the column; empty when the line is not known."""
+        if not self.source.strip():
+            return ""
+        line, caret = _window(self.source.expandtabs(1).rstrip(), self.column - 1)
+        gutter = f"{self.line:>5} | "
+        return f"{gutter}{line}\n{' ' * (len(gutter) - 2)}| {' ' * caret}^"
+
+
+def _window(line: str, column: int, width: int = 100) -> tuple[str, int]:
+    if len(line) <= width:
+        return line, min(column, len(line))
+    start = max(0, min(column - width // 2, len(line) - width))
+    return line[start : start + width], column - start
+
+
+class InvalidFilesError(AgentVError):
+    """Mistakes in files; all of them, in file order."""
+
+    def __init__(self, problems: Sequence[Problem], *, next_step: str | None = None) -> None:
+        self.problems = tuple(sorted(problems, key=lambda p: (str(p.path), p.line, p.column)))
+        super().__init__("\n".join(p.headline() for p in self.problems), next_step=next_step)
+
+
+class SuiteError(InvalidFilesError):
+    """An eval suite that cannot be run as it is written."""
+
+
+class ConfigError(InvalidFilesError):
+    """A target configuration that cannot be used as it is written."""
+
+
+class TargetUnavailableError(AgentVError):
+    """A configured target that cannot be called, and why."""
+
+    def __init__(self, target: str, reason: str) -> None:
+        super().__init__(f"target '{target}' is not available: {reason}")
+        self.target = target
+        self.reason = reason
+
+
+class ProviderError(AgentVError):
+    """A call to a target failed."""
+
+    exit_code = 3
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retryable: bool = False,
+        retry_after: float | None = None,
+        next_step: str | None = None,
+    ) -> None:
+        super().__init__(message, next_step=next_step)
+        self.status = status
+        self.retryable = retryable
+        self.retry_after = retry_after
+
+
+class ProviderTimeoutError(ProviderError):
+    """A call to a target took longer than it may."""
+
+
+class EvaluatorError(AgentVError):
+    """An evaluator could not judge the answer."""
+
+    exit_code = 3
+
+
+class RecordError(AgentVError):
+    """A run on disk could not be read or written."""
+
+
+class RunLockedError(RecordError):
+    """Another process is writing this run."""
+
+
+class RunChangedError(RecordError):
+    """What a run was made from has changed since."""

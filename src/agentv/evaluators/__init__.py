@@ -1,0 +1,1 @@
+"""`EvaluationContext` in, `Score` out: one file per evaluator, a registry, one edge where errors become results."""

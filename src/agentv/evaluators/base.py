@@ -1,0 +1,68 @@
+"""The evaluator seam.
+
+An evaluator is one frozen class: its fields are the options a suite may write, and `evaluate` turns a context into a
+`Score`. It keeps nothing between calls. Raise `EvaluatorError` when the answer could not be judged; never return 0 for
+that. Add one: a file with the class, and a line in `registry.py`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agentv.messages import Message, TokenUsage
+from agentv.results import DEFAULT_THRESHOLD, Score
+from agentv.suite.case import EvalCase
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What the target answered."""
+
+    answer: str
+    output_messages: tuple[Message, ...] = ()
+    token_usage: TokenUsage | None = None
+    cost_usd: float | None = None
+    duration_ms: float | None = None
+    trace_summary: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationContext:
+    """Everything an evaluator may look at."""
+
+    case: EvalCase
+    candidate: Candidate
+    suite: str = ""
+    target: str = ""
+    attempt: int = 1
+
+
+class Evaluator(BaseModel):
+    """Options every evaluator takes."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+    ALIASES: ClassVar[Mapping[str, str]] = {}
+    """Other spellings of options -> the option."""
+
+    name: str = Field(min_length=1, description="Unique within a case; how results name this evaluator.")
+    type: str = Field(description="Which evaluator this is.")
+    weight: float = Field(1.0, ge=0, description="Share in the case's score. 0 runs but does not count.")
+    required: bool = Field(False, description="When it fails, the case fails with score 0.")
+    threshold: float = Field(DEFAULT_THRESHOLD, ge=0, le=1, description="The pass line of this evaluator.")
+    negate: bool = Field(False, description="Score 1 becomes 0 and the other way round. An error stays an error.")
+
+    @abstractmethod
+    async def evaluate(self, context: EvaluationContext) -> Score:
+        """Judge the candidate, or raise `EvaluatorError`."""
+
+    def anchored(self, directory: Path) -> Evaluator:
+        """This evaluator with its file options resolved against the suite's directory; checks that they load."""
+        del directory
+        return self

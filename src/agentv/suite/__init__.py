@@ -1,0 +1,1 @@
+"""YAML and JSONL -> `EvalSuite`, with every mistake at its file:line:column."""

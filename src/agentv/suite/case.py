@@ -1,0 +1,43 @@
+"""An eval case: one input with expectations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentv.messages import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Rubric:
+    """One criterion of a rubric."""
+
+    id: str
+    description: str
+    weight: float = 1.0
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class EvalCase:
+    """One input with expectations, as the suite file says it. Evaluators are kept as they were read."""
+
+    id: str
+    question: str
+    input_messages: tuple[Message, ...]
+    expected_outcome: str | None = None
+    expected_messages: tuple[Message, ...] = ()
+    reference_answer: str | None = None
+    rubrics: tuple[Rubric, ...] = ()
+    evaluators: tuple[Any, ...] = ()
+    """The evaluators that will judge this case, resolved against the suite's defaults."""
+    target: str | None = None
+    threshold: float | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    conversation_id: str | None = None
+    system_prompt: str | None = None
+    input_files: tuple[Path, ...] = ()
+    guideline_files: tuple[Path, ...] = ()
+    line: int = 0

@@ -1,0 +1,1 @@
+"""A named target of the configuration -> a live provider."""
