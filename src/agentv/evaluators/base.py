@@ -50,6 +50,10 @@ class Evaluator(BaseModel):
 
     ALIASES: ClassVar[Mapping[str, str]] = {}
     """Other spellings of options -> the option."""
+    FILES: ClassVar[tuple[str, ...]] = ()
+    """Options that name a file when they are text; `anchored` reads them."""
+    WAITS: ClassVar[bool] = True
+    """False promises that `evaluate` never waits for anything: it runs in line, without a task of its own."""
 
     name: str = Field(min_length=1, description="Unique within a case; how results name this evaluator.")
     type: str = Field(description="Which evaluator this is.")

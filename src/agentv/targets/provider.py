@@ -1,8 +1,9 @@
 """The provider seam: one request in, one reply out.
 
-A provider is a class with a `Settings` model (what a target may say in the configuration), a constructor that takes
-those settings and a `TargetScope`, and `async invoke(request) -> Reply`. It may have `async aclose()`. Raise
-`ProviderError` when the call failed; retries, limits and deadlines are the gate's business, not the provider's.
+A provider is a class with a `Settings` model (what a target may say in the configuration), a constructor that
+takes those settings and a `TargetScope`, and `async invoke(request) -> Reply`. It may have `async aclose()`.
+Raise `ProviderError` when the call failed; retries, limits and deadlines are the gate's business, not the
+provider's. One that ends its calls at `timeout_seconds` by itself says so with `keeps_deadline = True`.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from agentv.messages import Message, TokenUsage, final_text
+from agentv.redact import NO_SECRETS, Redactor
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,10 @@ class Request:
     eval_id: str = ""
     attempt: int = 1
     files: tuple[Path, ...] = ()
+    directory: Path | None = None
+    """The suite's directory: where commands run when their target names no other."""
+    guidelines: str = ""
+    """Guideline text of the case, for commands that take it apart from the question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +73,61 @@ class TargetSettings(BaseModel):
     READS: ClassVar[tuple[str, ...]] = ()
     """Environment variables the provider reads on its own when a setting is absent."""
 
+    ALIASES: ClassVar[Mapping[str, str]] = {
+        "maxRetries": "max_retries",
+        "providerBatching": "provider_batching",
+        "retryInitialDelayMs": "retry_initial_delay_ms",
+        "retryMaxDelayMs": "retry_max_delay_ms",
+        "retryBackoffFactor": "retry_backoff_factor",
+        "retryStatusCodes": "retry_status_codes",
+        "timeoutSeconds": "timeout_seconds",
+    }
+    """Other spellings of settings -> the setting."""
+
     provider: str = Field(description="Which provider answers: `mock`, `cli`, `replay`, `openai`, ...")
-    judge_target: str | None = Field(None, description="The target that judges this target's answers, or `none`.")
+    judge_target: str | None = Field(
+        None, description="The target that judges this target's answers, or `none`."
+    )
     timeout_seconds: float | None = Field(None, gt=0, description="Deadline of one call.")
     max_concurrency: int | None = Field(None, ge=1, description="Calls in flight at once. Default 16.")
-    requests_per_minute: float | None = Field(None, gt=0, description="Calls started per minute, evenly spaced.")
-    max_retries: int = Field(
-        2, ge=0, le=100, description="Extra tries after connection errors, 408, 429 and 5xx. Honours Retry-After."
+    requests_per_minute: float | None = Field(
+        None, gt=0, description="Calls started per minute, evenly spaced."
     )
-    workers: int | None = Field(None, ge=1, description="Cases of this target in flight, unless `--workers` is given.")
+    max_retries: int = Field(
+        2,
+        ge=0,
+        le=100,
+        description="Extra tries after connection errors, 408, 429 and 5xx. Honours Retry-After.",
+    )
+    workers: int | None = Field(
+        None, ge=1, description="Cases of this target in flight, unless `--workers` is given."
+    )
+    provider_batching: bool = Field(
+        False, description="Accepted for AgentV's sake; cases are always run one by one."
+    )
+    retry_initial_delay_ms: float = Field(
+        500.0, ge=0, description="Longest pause before the first extra try."
+    )
+    retry_max_delay_ms: float = Field(30_000.0, ge=0, description="Longest pause between two tries.")
+    retry_backoff_factor: float = Field(
+        2.0, ge=1, description="How much longer each pause may be than the last."
+    )
+    retry_status_codes: list[int] | None = Field(
+        None, description="HTTP statuses worth another try, instead of 408, 429 and 5xx. Never 401 or 403."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_spelling(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping) or cls.ALIASES.keys().isdisjoint(data):
+            return data
+        spelled: dict[str, Any] = {}
+        for key, value in data.items():
+            name = cls.ALIASES.get(key, key)
+            if name in spelled:
+                raise ValueError(f"`{name}` is set twice, under two spellings; keep one")
+            spelled[name] = value
+        return spelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +141,13 @@ class TargetScope:
     """The environment a child process of this target may see, already without other targets' secrets."""
     workspace: Path | None = None
     """The suite's directory, for commands that run there."""
+    redactor: Redactor = NO_SECRETS
+    """Masks secret values in what a server or a command said, before it is cut to length."""
+
+
+def retryable_status(status: int) -> bool:
+    """Whether a call that failed with this HTTP status may succeed when it is made again."""
+    return status in (408, 429) or status >= 500
 
 
 JsonObject = dict[str, Any]

@@ -1,1 +1,73 @@
+"""For authors of agentv judge scripts: the payload, the result, and a client for the judge proxy.
+
+Importing this module loads nothing else; each name brings what it needs when it is first used, because a
+script pays for its imports at every execution.
+"""
+
+from __future__ import annotations
+
 __version__ = "0.1.0"
+
+TYPE_CHECKING = False  # type checkers read this as true; `typing` alone would double the cost of this import
+if TYPE_CHECKING:
+    from .async_client import AsyncJudgeProxyClient, create_async_judge_proxy_client
+    from .client import JudgeProxyClient, create_judge_proxy_client
+    from .errors import (
+        JudgeFailedError,
+        JudgeLimitError,
+        JudgeNotAvailableError,
+        JudgeProxyError,
+        UnknownTargetError,
+    )
+    from .judge import code_judge, define_code_judge
+    from .values import CodeJudgeInput, CodeJudgeResult, JudgeInfo, JudgeReply
+
+__all__ = [
+    "AsyncJudgeProxyClient",
+    "CodeJudgeInput",
+    "CodeJudgeResult",
+    "JudgeFailedError",
+    "JudgeInfo",
+    "JudgeLimitError",
+    "JudgeNotAvailableError",
+    "JudgeProxyClient",
+    "JudgeProxyError",
+    "JudgeReply",
+    "UnknownTargetError",
+    "__version__",
+    "code_judge",
+    "create_async_judge_proxy_client",
+    "create_judge_proxy_client",
+    "define_code_judge",
+]
+
+_HOME = {
+    "AsyncJudgeProxyClient": "async_client",
+    "CodeJudgeInput": "values",
+    "CodeJudgeResult": "values",
+    "JudgeFailedError": "errors",
+    "JudgeInfo": "values",
+    "JudgeLimitError": "errors",
+    "JudgeNotAvailableError": "errors",
+    "JudgeProxyClient": "client",
+    "JudgeProxyError": "errors",
+    "JudgeReply": "values",
+    "UnknownTargetError": "errors",
+    "code_judge": "judge",
+    "create_async_judge_proxy_client": "async_client",
+    "create_judge_proxy_client": "client",
+    "define_code_judge": "judge",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
+    value: object = getattr(__import__(f"{__name__}.{home}", fromlist=[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

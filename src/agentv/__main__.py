@@ -1,0 +1,5 @@
+"""`python -m agentv`."""
+
+from agentv.cli import main
+
+main()

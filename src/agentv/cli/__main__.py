@@ -1,0 +1,5 @@
+"""`python -m agentv.cli`."""
+
+from agentv.cli import main
+
+main()

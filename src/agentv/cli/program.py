@@ -1,0 +1,109 @@
+"""The command table, and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from agentv import __version__
+from agentv.errors import AgentVError, InvalidFilesError
+from agentv.report.problems import render_problems
+from agentv.report.terminal import clean, wants_color
+
+COMMANDS = {
+    "eval": ("agentv.cli.evaluate:command", "Run suites and record the results."),
+    "init": ("agentv.cli.init:command", "Write a small suite and configuration that pass at once, offline."),
+    "schema": ("agentv.cli.schema:command", "Print the JSON Schema of both files, for editors."),
+    "targets": ("agentv.cli.targets:command", "Show each target: provider, model, ready or not, and who judges it."),
+    "validate": ("agentv.cli.validate:command", "Check suites and their configuration without running anything."),
+}
+"""name -> (where the command is, one line of help). A new command is one file and one line here."""
+
+BUG = "This is a bug in agentv, not in your suite. Please report it with the lines above."
+
+
+class LazyGroup(click.Group):
+    """Lists commands from the table; imports the one that is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        from agentv.suite.findings import did_you_mean  # noqa: PLC0415 - only for a command that does not exist
+
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = did_you_mean(args[0], COMMANDS).replace("`", "'")
+            ctx.fail(f"there is no command '{args[0]}'{near}. Commands: {', '.join(COMMANDS)}.")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", message="agentv %(version)s")
+def program() -> None:
+    """Evaluate agents and LLM applications, and prove the result.
+
+    \b
+    Start with:
+      agentv init
+      agentv eval evals/
+    """
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the program; the exit code."""
+    try:
+        result = program.main(list(arguments), prog_name="agentv", standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("Stopped.", err=True)
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except AgentVError as error:
+        show_error(error)
+        return error.exit_code
+    except BrokenPipeError:
+        # Whoever read our output has left; writing more to them would only fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception:
+        click.echo(clean_lines(traceback.format_exc()), err=True)
+        click.echo(BUG, err=True)
+        return 3
+    return result if isinstance(result, int) else 0
+
+
+def show_error(error: AgentVError) -> None:
+    """An error as a person wants to read it, on stderr."""
+    color = wants_color(sys.stderr, os.environ)
+    if isinstance(error, InvalidFilesError):
+        click.echo(render_problems(error.problems, color=color), err=True)
+        if error.next_step:
+            click.echo(error.next_step, err=True)
+        return
+    click.echo(clean_lines(f"agentv: {error.message}"), err=True)
+    if error.next_step:
+        click.echo(clean_lines(error.next_step), err=True)
+
+
+def clean_lines(text: str) -> str:
+    """Text without anything a terminal would obey."""
+    return "\n".join(clean(line) for line in text.split("\n"))

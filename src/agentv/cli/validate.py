@@ -1,0 +1,59 @@
+"""`agentv validate`: the checks of `agentv eval`, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from agentv.errors import ConfigError, InvalidFilesError, Problem, SuiteError, UsageError
+from agentv.plan.build import Loaded, build_plan
+from agentv.plan.discovery import find_suites
+from agentv.plan.options import RunOptions
+from agentv.targets.config import FILE_NAMES, load_config
+
+_CONFIGS = {Path(name).name for name in FILE_NAMES}
+
+
+@click.command()
+@click.argument("paths", nargs=-1)
+@click.option("--config", metavar="FILE", help="The target configuration, instead of the one found near each suite.")
+@click.option("--quiet", "-q", is_flag=True, help="Only mistakes, no closing line.")
+def command(paths: tuple[str, ...], config: str | None, quiet: bool) -> int:
+    """Check suites and the configuration found for them; also configuration files by name.
+
+    Prints every mistake as file:line:column on stderr. Exit code 0 when there is none, else 2.
+    """
+    cwd = Path.cwd()
+    configs = [path for path in paths if Path(path).name in _CONFIGS]
+    suites = [path for path in paths if path not in configs]
+    problems: list[Problem] = []
+    cases = 0
+    loaded = Loaded(cwd)
+    for path in configs:
+        try:
+            load_config(cwd / path, loaded.environment((cwd / path).resolve().parent))
+        except ConfigError as error:
+            problems.extend(error.problems)
+    files = find_suites(suites, cwd) if suites or not configs else []
+    for file in files:
+        try:
+            plan = build_plan(RunOptions(paths=(str(file),), config=config), cwd, only_check=True)
+            cases += sum(len(item.selected) for item in plan.suites)
+        except InvalidFilesError as error:
+            problems.extend(error.problems)
+        except UsageError as error:
+            problems.append(Problem(file, 1, 1, " ".join(str(error).split())))
+    if not problems and files:
+        build_plan(RunOptions(paths=tuple(suites), config=config), cwd, only_check=True)
+    if problems:
+        raise SuiteError(list(dict.fromkeys(problems)))
+    if not quiet:
+        click.echo(_all_well(len(files), cases, len(configs)))
+    return 0
+
+
+def _all_well(suites: int, cases: int, configs: int) -> str:
+    parts = [f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in ((suites, "suite"), (cases, "case")) if suites]
+    parts += [f"{configs} configuration{'' if configs == 1 else 's'}"] if configs else []
+    return f"ok: {', '.join(parts)}, no mistakes"

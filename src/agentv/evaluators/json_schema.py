@@ -1,0 +1,131 @@
+"""`json_schema`: the answer is JSON that fits a schema. It is checked when the suite loads, never fetched."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field, PrivateAttr, field_validator
+
+from agentv.errors import EvaluatorError
+from agentv.evaluators.base import EvaluationContext, Evaluator
+from agentv.evaluators.is_json import NotJsonError, read_json
+from agentv.evaluators.schemas import CompiledSchema, as_text, compiled
+from agentv.evaluators.text import quoted
+from agentv.results import Score
+from agentv.suite.yaml_events import YamlProblem, YamlWalk
+
+MAX_VIOLATIONS = 20
+MAX_SCHEMA_BYTES = 4 * 1024 * 1024
+IN_LINE_LENGTH = 20_000
+"""Checking a longer answer can take long enough to be worth a thread."""
+
+
+class JsonSchema(Evaluator):
+    """The whole answer is JSON that fits the schema: 1, or 0 with each violation and its place."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+    FILES = ("schema",)
+
+    type: Literal["json_schema"] = "json_schema"
+    schema_: str | dict[str, Any] = Field(
+        alias="schema",
+        description="A JSON Schema (draft 2020-12 unless `$schema` names another), or the path of its file.",
+    )
+    _compiled: CompiledSchema | None = PrivateAttr(default=None)
+
+    @field_validator("schema_")
+    @classmethod
+    def _is_a_schema(cls, schema: str | dict[str, Any]) -> str | dict[str, Any]:
+        if isinstance(schema, str):
+            if not schema.strip():
+                raise ValueError(
+                    "an empty path names no file; write a schema, or the path of a file that holds one"
+                )
+            return schema
+        text = as_text(schema)
+        compiled(text)
+        return dict(json.loads(text))
+
+    def anchored(self, directory: Path) -> JsonSchema:
+        """Given a file, the same with the schema that the file holds."""
+        if not isinstance(self.schema_, str):
+            return self
+        schema = read_schema(directory / self.schema_)
+        try:
+            text = as_text(schema)
+            ready = compiled(text)
+        except ValueError as error:
+            raise ValueError(f"{self.schema_}: {error}") from None
+        anchored = self.model_copy(update={"schema_": json.loads(text)})
+        anchored._compiled = ready  # noqa: SLF001 - its own copy
+        return anchored
+
+    async def evaluate(self, context: EvaluationContext) -> Score:
+        answer, schema = context.candidate.answer, self._ready()
+        try:
+            value = read_json(answer)
+        except NotJsonError as error:
+            return Score(0.0, (), (f"is not JSON: {error}",), f"the answer is not JSON: {error}")
+        if schema.slow or len(answer) > IN_LINE_LENGTH:
+            found = await asyncio.to_thread(schema.violations, value, MAX_VIOLATIONS + 1)
+        else:
+            found = schema.violations(value, MAX_VIOLATIONS + 1)
+        if not found:
+            return Score(1.0, ("fits the schema",), (), "the answer is JSON that fits the schema")
+        if len(found) > MAX_VIOLATIONS:
+            count, found = f"more than {MAX_VIOLATIONS} violations", (*found[:MAX_VIOLATIONS], "... and more")
+        else:
+            count = "1 violation" if len(found) == 1 else f"{len(found)} violations"
+        return Score(0.0, (), found, f"the answer is JSON with {count} of the schema")
+
+    def _ready(self) -> CompiledSchema:
+        if self._compiled is None:
+            if isinstance(self.schema_, str):
+                raise EvaluatorError(
+                    f"the schema file {quoted(self.schema_)} was never read",
+                    next_step="Call `anchored(directory)` first, or give the schema itself.",
+                )
+            self._compiled = compiled(as_text(self.schema_))
+        return self._compiled
+
+
+def read_schema(path: Path) -> dict[str, Any]:
+    """The mapping in a JSON or YAML file. ValueError says why there is none."""
+    try:
+        if not path.is_file():
+            raise ValueError(f"there is no file {path}")
+        with path.open("rb") as file:
+            data = file.read(MAX_SCHEMA_BYTES + 1)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    if len(data) > MAX_SCHEMA_BYTES:
+        raise ValueError(f"{path} is larger than {MAX_SCHEMA_BYTES // 2**20} MiB, too much for a schema")
+    schema = _read_json(data, path) if path.suffix.lower() == ".json" else _read_yaml(data, path)
+    if not isinstance(schema, dict):
+        raise ValueError(  # noqa: TRY004 - a mistake in a user's file
+            f"{path} holds no mapping; a schema is a mapping such as `type: object`"
+        )
+    return schema
+
+
+def _read_json(data: bytes, path: Path) -> Any:
+    try:
+        return read_json(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 (byte {error.start}); save it as UTF-8") from None
+    except NotJsonError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
+
+
+def _read_yaml(data: bytes, path: Path) -> Any:
+    walk = YamlWalk(data)
+    try:
+        schema = walk.document()
+    except YamlProblem as problem:
+        raise ValueError(f"{path}:{problem.line}:{problem.column}: {problem.message}") from None
+    for key, line, column, first in walk.duplicates:
+        raise ValueError(f"{path}:{line}:{column}: the key `{key}` is already on line {first}")
+    return schema

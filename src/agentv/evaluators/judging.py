@@ -1,0 +1,122 @@
+"""Evaluators applied to one answer. The one place where an exception becomes a failed result."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentv.errors import AgentVError
+from agentv.evaluators.base import EvaluationContext, Evaluator
+from agentv.results import CaseError, EvaluatorResult, Score, Verdict, verdict_for, weighted_mean
+
+
+@dataclass(frozen=True, slots=True)
+class CaseScore:
+    """What the evaluators of a case say together."""
+
+    score: float
+    verdict: Verdict
+    hits: tuple[str, ...] = ()
+    misses: tuple[str, ...] = ()
+    reasoning: str = ""
+    error: CaseError | None = None
+
+
+async def judge(evaluator: Evaluator, context: EvaluationContext) -> EvaluatorResult:
+    """One evaluator's word on one answer. Never raises but for cancellation and interrupts."""
+    started = time.perf_counter()
+    try:
+        score = await evaluator.evaluate(context)
+        if not isinstance(score, Score):
+            raise TypeError(f"evaluate() returned {type(score).__name__} instead of a Score")  # noqa: TRY301 - one edge
+    except AgentVError as error:
+        return _failed(evaluator, str(error), started, error)
+    except Exception as error:
+        message = (
+            f"evaluator '{evaluator.name}' crashed: {type(error).__name__}: {error}\n"
+            f"This is a bug in the evaluator (type '{evaluator.type}'), not a fault of the answer: "
+            "please report it to whoever wrote it."
+        )
+        return _failed(evaluator, message, started, error)
+    return _judged(evaluator, score, started)
+
+
+async def judge_all(
+    evaluators: Sequence[Evaluator], context: EvaluationContext
+) -> tuple[EvaluatorResult, ...]:
+    """Every evaluator's word, in the order given. Those that wait for something wait together."""
+    waiting = [index for index, evaluator in enumerate(evaluators) if evaluator.WAITS]
+    if len(waiting) < 2:
+        return tuple([await judge(evaluator, context) for evaluator in evaluators])
+    async with asyncio.TaskGroup() as group:
+        tasks = {index: group.create_task(judge(evaluators[index], context)) for index in waiting}
+        # A task costs more than a text comparison: what never waits is done here, while the others wait.
+        at_once = {
+            i: await judge(evaluator, context) for i, evaluator in enumerate(evaluators) if i not in tasks
+        }
+    return tuple(tasks[i].result() if i in tasks else at_once[i] for i in range(len(evaluators)))
+
+
+def combine(results: Sequence[EvaluatorResult], threshold: float) -> CaseScore:
+    """The case's score and verdict. A failed required evaluator fails it; an error never lets it pass."""
+    errors = [f"{result.name}: {result.error}" for result in results if result.error is not None]
+    if any(result.failed_required for result in results):
+        score, verdict = 0.0, Verdict.FAIL
+    else:
+        score = weighted_mean(results)
+        verdict = verdict_for(score, threshold)
+        if errors and verdict is Verdict.PASS:
+            verdict = Verdict.FAIL
+    return CaseScore(
+        score=score,
+        verdict=verdict,
+        hits=tuple(hit for result in results for hit in result.hits),
+        misses=tuple(miss for result in results for miss in result.misses),
+        reasoning=" | ".join(f"{result.name}: {result.reasoning}" for result in results if result.reasoning),
+        error=CaseError("evaluator", "; ".join(errors)) if errors else None,
+    )
+
+
+def _judged(evaluator: Evaluator, score: Score, started: float) -> EvaluatorResult:
+    value, hits, misses = float(score.score), tuple(score.hits), tuple(score.misses)
+    if evaluator.negate:
+        # Rounded, so that 1 - 0.9 reaches a threshold of 0.1.
+        value, hits, misses = round(1.0 - value, 12), misses, hits
+    return EvaluatorResult(
+        name=evaluator.name,
+        type=evaluator.type,
+        score=value,
+        weight=evaluator.weight,
+        verdict=verdict_for(value, evaluator.threshold),
+        required=evaluator.required,
+        warnings=tuple(score.warnings),
+        hits=hits,
+        misses=misses,
+        reasoning=score.reasoning,
+        details=score.details,
+        duration_ms=_since(started),
+        judge_proxy=score.judge_proxy,
+        evaluator_results=tuple(score.evaluator_results),
+    )
+
+
+def _failed(evaluator: Evaluator, message: str, started: float, error: Exception) -> EvaluatorResult:
+    return EvaluatorResult(
+        name=evaluator.name,
+        type=evaluator.type,
+        score=0.0,
+        weight=evaluator.weight,
+        verdict=Verdict.FAIL,
+        required=evaluator.required,
+        error=message,
+        duration_ms=_since(started),
+        # What an evaluator spent before it failed stays on record.
+        judge_proxy=getattr(error, "judge_proxy", None),
+        evaluator_results=tuple(getattr(error, "evaluator_results", ())),
+    )
+
+
+def _since(started: float) -> float:
+    return round((time.perf_counter() - started) * 1000, 3)

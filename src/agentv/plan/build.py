@@ -1,0 +1,282 @@
+"""Options -> plan: load everything, resolve every name, refuse what cannot run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from agentv.errors import Problem, SuiteError, UsageError
+from agentv.evaluators.reading import read_evaluator
+from agentv.plan.discovery import find_suites
+from agentv.plan.options import RunOptions
+from agentv.plan.plan import Lane, PlannedSuite, RunPlan
+from agentv.results import DEFAULT_THRESHOLD
+from agentv.suite.findings import Findings, did_you_mean, one_of
+from agentv.suite.loader import load_suite
+from agentv.suite.suite import EvalSuite
+from agentv.targets.answers import Answers, load_answers
+from agentv.targets.config import NO_JUDGE, TargetsConfig, TargetSpec, find_config, load_config, no_config_error
+from agentv.targets.environment import Environment, search_folders
+from agentv.targets.secrets import Secrets
+
+DEFAULT_CONCURRENCY = 16
+ANSWERS_TARGET = "outputs"
+
+
+@dataclass(slots=True)
+class Loaded:
+    """Suites and configurations of one run; each file is read once."""
+
+    cwd: Path
+    config_option: str | None = None
+    added_evaluators: Sequence[Any] = ()
+    _environments: dict[tuple[Path, ...], Environment] = field(default_factory=dict)
+    _configs: dict[tuple[Path, int], TargetsConfig] = field(default_factory=dict)
+
+    def suites(self, paths: Sequence[str]) -> list[EvalSuite]:
+        """Every suite, or one error with the mistakes of all of them."""
+        suites: list[EvalSuite] = []
+        problems: list[Problem] = []
+        for path in find_suites(paths, self.cwd):
+            try:
+                suites.append(load_suite(path, read_evaluator, self.added_evaluators))
+            except SuiteError as error:
+                problems.extend(error.problems)
+        if problems:
+            raise SuiteError(problems)
+        return suites
+
+    def environment(self, directory: Path) -> Environment:
+        dotenvs = tuple(path for f in search_folders(directory, self.cwd) if (path := f / ".env").is_file())
+        if dotenvs not in self._environments:
+            self._environments[dotenvs] = Environment.near(directory, cwd=self.cwd)
+        return self._environments[dotenvs]
+
+    def config(self, directory: Path) -> TargetsConfig | None:
+        """The configuration for suites of a directory, or None when there is none."""
+        path = (self.cwd / self.config_option) if self.config_option else find_config(directory, self.cwd)
+        if path is None:
+            return None
+        if not path.exists():
+            raise UsageError(f"--config {self.config_option}: there is no such file.")
+        environment = self.environment(directory)
+        key = (path, id(environment))
+        if key not in self._configs:
+            self._configs[key] = load_config(path, environment)
+        return self._configs[key]
+
+
+def build_plan(
+    options: RunOptions,
+    cwd: Path,
+    *,
+    function_target: str | None = None,
+    added_evaluators: Sequence[Any] = (),
+    only_check: bool = False,
+) -> RunPlan:
+    """The plan of a run. `function_target` names a target that the caller answers itself.
+
+    With `only_check` a missing configuration or variable is no error: the files are what is checked.
+    """
+    loaded = Loaded(cwd, options.config, added_evaluators)
+    suites = loaded.suites(options.paths)
+    selected = _select(suites, options.cases)
+    _refuse_shared_names(suites, selected)
+    planned = [
+        PlannedSuite(
+            suite=suite,
+            environment=loaded.environment(suite.directory),
+            config=loaded.config(suite.directory),
+            selected=selected[suite.path],
+            threshold=_first(options.threshold, suite.threshold, DEFAULT_THRESHOLD),
+        )
+        for suite in suites
+        if selected[suite.path]
+    ]
+    for item in planned:
+        _check_judge_names(item, options)
+    answers = load_answers(cwd / options.outputs) if options.outputs else None
+    notes: list[str] = []
+    if answers is not None:
+        lanes = _answer_lanes(planned, answers, options, notes)
+    elif function_target is not None:
+        lanes = [_function_lane(planned, function_target, options)]
+    else:
+        lanes = _target_lanes([item for item in planned if item.config or not only_check], options)
+        if not only_check:
+            _refuse_if_none_available(lanes)
+    secrets = Secrets.of([p.config for p in planned if p.config], [p.environment for p in planned])
+    return RunPlan(options, tuple(planned), tuple(lanes), secrets, answers, tuple(notes))
+
+
+def _first(*values: float | None) -> float:
+    return next(value for value in values if value is not None)
+
+
+# -- selection
+
+
+def _select(suites: Sequence[EvalSuite], globs: Sequence[str]) -> dict[Path, frozenset[str]]:
+    if not globs:
+        return {suite.path: frozenset(suite.ids) for suite in suites}
+    every = [case_id for suite in suites for case_id in suite.ids]
+    for glob in globs:
+        if not any(fnmatchcase(case_id, glob) for case_id in every):
+            raise UsageError(
+                f"--case '{glob}' matches none of the {len(every)} cases{did_you_mean(glob, every)}.",
+                next_step="It is matched against whole ids; `*` stands for anything.",
+            )
+    return {
+        suite.path: frozenset(i for i in suite.ids if any(fnmatchcase(i, glob) for glob in globs)) for suite in suites
+    }
+
+
+def _refuse_shared_names(suites: Sequence[EvalSuite], selected: dict[Path, frozenset[str]]) -> None:
+    """Two suites of one name may not hold the same id: their rows could not be told apart."""
+    owner: dict[tuple[str, str], Path] = {}
+    problems: list[Problem] = []
+    for suite in suites:
+        shared = next((i for i in suite.ids if i in selected[suite.path] and (suite.name, i) in owner), None)
+        if shared is not None:
+            other = owner[suite.name, shared]
+            text = f"the case '{shared}' is also in {other}, and both suites are called '{suite.name}': set `dataset:` in one"
+            problems.append(Problem(suite.path, 1, 1, text))
+        owner.update({(suite.name, i): suite.path for i in selected[suite.path]})
+    if problems:
+        raise SuiteError(problems)
+
+
+# -- lanes
+
+
+def _target_lanes(planned: Sequence[PlannedSuite], options: RunOptions) -> list[Lane]:
+    work: dict[tuple[int, str], list[tuple[PlannedSuite, frozenset[str]]]] = {}
+    specs: dict[tuple[int, str], tuple[TargetSpec, Environment]] = {}
+    for item in planned:
+        if item.config is None:
+            raise no_config_error(f"The suite {item.suite.path}", item.suite.directory)
+        for name, ids in _targets_of(item, options).items():
+            key = (id(item.config), name)
+            specs[key] = (item.config.targets[name], item.config.environment)
+            work.setdefault(key, []).append((item, ids))
+    return [
+        Lane(spec.name, spec, environment, _workers(spec, options), tuple(work[key]), options.repeat)
+        for key, (spec, environment) in specs.items()
+    ]
+
+
+def _targets_of(item: PlannedSuite, options: RunOptions) -> dict[str, frozenset[str]]:
+    """Which selected cases go to which target; every name is checked."""
+    config = item.config
+    assert config is not None  # noqa: S101 - the caller refused suites without one
+    if options.targets:
+        for name in options.targets:
+            config.find(name, asked_by="--target")
+        return dict.fromkeys(options.targets, item.selected)
+    problems: list[Problem] = []
+    by_target: dict[str, set[str]] = {}
+    own = item.suite.case_targets
+    for case_id, (name, path, line) in own.items():
+        if case_id in item.selected:
+            if name not in config.targets:
+                problems.append(Problem(path, line, 1, f"the case '{case_id}' names {_unknown(name, config)}"))
+            by_target.setdefault(name, set()).add(case_id)
+    rest = item.selected - own.keys()
+    if rest:
+        by_target.setdefault(_suite_target(item.suite, config, problems), set()).update(rest)
+    if problems:
+        raise SuiteError(problems)
+    return {name: frozenset(ids) for name, ids in by_target.items()}
+
+
+def _suite_target(suite: EvalSuite, config: TargetsConfig, problems: list[Problem]) -> str:
+    name = suite.target
+    if name is None:
+        name = config.default_target()
+        if name is None:
+            raise UsageError(
+                f"{suite.path} does not say which target to run, and {config.path} has several.",
+                next_step=f"Use --target, `execution.target` or `defaults.target`: {one_of(sorted(config.targets))}.",
+            )
+    elif name not in config.targets:
+        problems.extend(_at(suite, ("execution", "target"), _unknown(name, config)))
+    return name
+
+
+def _check_judge_names(item: PlannedSuite, options: RunOptions) -> None:
+    config, named = item.config, item.suite.judge_target
+    if config is None:
+        return
+    if options.judge_target not in (None, NO_JUDGE):
+        config.find(str(options.judge_target), asked_by="--judge-target")
+    if named is not None and named != NO_JUDGE and named not in config.targets:
+        raise SuiteError(_at(item.suite, ("execution", "judge_target"), _unknown(named, config)))
+
+
+def _unknown(name: str, config: TargetsConfig) -> str:
+    known = sorted(config.targets)
+    return f"the target '{name}', which {config.path} does not have{did_you_mean(name, known)}; it has {one_of(known)}"
+
+
+def _at(suite: EvalSuite, node: tuple[str, ...], message: str) -> list[Problem]:
+    findings = Findings(suite.path)
+    findings.add(node, message)
+    return findings.problems()
+
+
+def _workers(spec: TargetSpec, options: RunOptions) -> int:
+    settings = spec.reading.settings
+    limit = getattr(settings, "max_concurrency", None)
+    wanted = options.workers or getattr(settings, "workers", None) or limit or DEFAULT_CONCURRENCY
+    return min(wanted, limit) if limit else wanted
+
+
+def _refuse_if_none_available(lanes: Sequence[Lane]) -> None:
+    missing = [lane.spec for lane in lanes if lane.spec is not None and lane.spec.unavailable]
+    if lanes and len(missing) == len(lanes):
+        raise UsageError(
+            "No selected target is available:\n"
+            + "\n".join(f"  {spec.name}: {spec.unavailable}" for spec in missing),
+            next_step="Nothing was run. `agentv targets` shows what each target needs.",
+        )
+
+
+def _function_lane(planned: Sequence[PlannedSuite], name: str, options: RunOptions) -> Lane:
+    work = tuple((item, item.selected) for item in planned)
+    environment = planned[0].environment
+    return Lane(name, None, environment, options.workers or DEFAULT_CONCURRENCY, work, options.repeat)
+
+
+def _answer_lanes(
+    planned: Sequence[PlannedSuite], answers: Answers, options: RunOptions, notes: list[str]
+) -> list[Lane]:
+    """One lane for all recorded answers."""
+    known = frozenset(case_id for item in planned for case_id in item.suite.ids)
+    strangers = sorted(set(answers.ids) - known)
+    if len(strangers) == len(set(answers.ids)):
+        raise UsageError(
+            f"--outputs {options.outputs}: none of its {len(strangers)} eval ids is in the suites "
+            f"(the first is '{strangers[0]}')."
+            if strangers
+            else f"--outputs {options.outputs} holds no answers.",
+            next_step="Each line needs the `eval_id` of a case and `candidate_answer` or `output_messages`.",
+        )
+    if strangers:
+        notes.append(f"{options.outputs} answers {len(strangers)} ids that are not in the suites; they are not graded")
+    label = options.targets[0] if options.targets else ANSWERS_TARGET
+    work = tuple((item, item.selected) for item in planned)
+    return [
+        Lane(
+            label,
+            None,
+            planned[0].environment,
+            options.workers or DEFAULT_CONCURRENCY,
+            work,
+            options.repeat,
+            answers=answers,
+            only=options.targets,
+        )
+    ]

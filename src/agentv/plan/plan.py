@@ -1,0 +1,122 @@
+"""The plan of a run: lanes of work, one lane for each target of each configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentv.plan.options import RunOptions
+from agentv.results import DEFAULT_THRESHOLD, RowKey
+from agentv.suite.case import EvalCase
+from agentv.suite.suite import EvalSuite
+from agentv.targets.answers import Answers
+from agentv.targets.config import TargetsConfig, TargetSpec
+from agentv.targets.environment import Environment
+from agentv.targets.secrets import Secrets
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSuite:
+    """A suite with the configuration found for it and the cases chosen of it."""
+
+    suite: EvalSuite
+    environment: Environment
+    config: TargetsConfig | None
+    selected: frozenset[str]
+    threshold: float = DEFAULT_THRESHOLD
+    """The pass line of cases that do not set their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkItem:
+    """One case, for one target, once."""
+
+    case: EvalCase
+    planned: PlannedSuite
+    target: str
+    attempt: int
+
+    @property
+    def key(self) -> RowKey:
+        return RowKey(self.planned.suite.name, self.case.id, self.target, self.attempt)
+
+    @property
+    def threshold(self) -> float:
+        return self.case.threshold if self.case.threshold is not None else self.planned.threshold
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """All the work of one target. `spec` is None when answers come from a file or a function."""
+
+    target: str
+    spec: TargetSpec | None
+    environment: Environment
+    workers: int
+    work: tuple[tuple[PlannedSuite, frozenset[str]], ...]
+    """Suites, and which of their selected cases go to this target."""
+    repeat: int = 1
+    answers: Answers | None = None
+    only: tuple[str, ...] = ()
+    """With recorded answers: the targets asked for, or every target they name."""
+
+    def items(self) -> Iterator[WorkItem]:
+        """The work in suite order, read from the suites as it is asked for."""
+        for planned, ids in self.work:
+            for case in planned.suite.cases():
+                if case.id in ids:
+                    for target, attempt in self._slots(case.id, planned.suite.name):
+                        yield WorkItem(case, planned, target, attempt)
+
+    def _slots(self, eval_id: str, suite: str) -> list[tuple[str, int]]:
+        """For which targets and attempts a case runs. Without any recorded answer it still gets one row: an error."""
+        attempts = range(1, self.repeat + 1)
+        if self.answers is None:
+            return [(self.target, attempt) for attempt in attempts]
+        found = {
+            (target or self.target, attempt)
+            for target, recorded in self.answers.slots(eval_id, suite)
+            if not self.only or target is None or target in self.only
+            for attempt in ([recorded] if recorded else attempts)
+        }
+        return sorted(found) or [(self.target, 1)]
+
+    @property
+    def total(self) -> int:
+        if self.answers is None:
+            return sum(len(ids) for _, ids in self.work) * self.repeat
+        return sum(len(self._slots(i, planned.suite.name)) for planned, ids in self.work for i in ids)
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """What is intended. Nothing has been paid yet."""
+
+    options: RunOptions
+    suites: tuple[PlannedSuite, ...]
+    lanes: tuple[Lane, ...]
+    secrets: Secrets = field(repr=False)
+    answers: Answers | None = None
+    notes: tuple[str, ...] = ()
+    """What a user should know before it starts."""
+
+    @property
+    def total(self) -> int:
+        return sum(lane.total for lane in self.lanes)
+
+    @property
+    def scripted(self) -> bool:
+        """Whether a scripted model takes part: results then say nothing about a real one."""
+        return any(lane.spec is not None and lane.spec.provider == "mock" for lane in self.lanes)
+
+    def digests(self) -> Mapping[str, str]:
+        """SHA-256 of every file the run depends on."""
+        return {
+            str(Path(path).resolve()): digest
+            for planned in self.suites
+            for path, digest in planned.suite.digests.items()
+        }
+
+    def configs(self) -> dict[Path, TargetsConfig]:
+        return {planned.config.path: planned.config for planned in self.suites if planned.config is not None}

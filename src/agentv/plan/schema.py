@@ -1,0 +1,125 @@
+"""JSON Schemas of the files a user writes, made from the models that validate them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from agentv.evaluators.registry import evaluator_class, evaluator_types
+from agentv.suite.models import CaseModel, SuiteModel
+from agentv.targets.config import DefaultsModel
+from agentv.targets.registry import provider_class, provider_names
+
+_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+_TEXT = ["string", "number", "boolean"]
+
+
+def suite_schema() -> dict[str, Any]:
+    """The schema of a suite file."""
+    definitions: dict[str, Any] = {}
+    root = _inline(SuiteModel, definitions)
+    case = _inline(CaseModel, definitions)
+    evaluators = {"type": "array", "items": {"$ref": "#/$defs/Evaluator"}}
+    for model in (case, definitions["CaseExecutionModel"], definitions["SuiteExecutionModel"]):
+        for name in ("evaluators", "evaluators+"):
+            if name in model["properties"]:
+                model["properties"][name] = {**evaluators, "description": model["properties"][name].get("description")}
+    case["properties"]["id"]["type"] = _TEXT
+    definitions["Case"] = case
+    definitions["Evaluator"] = _evaluators(definitions)
+    file = {"type": "object", "properties": {"file": {"type": "string"}}, "required": ["file"], "additionalProperties": False}
+    root["properties"]["evalcases"] = {
+        "description": "The cases: a list, or the path of a .jsonl file with one case a line.",
+        "anyOf": [
+            {"type": "string", "pattern": r"\.jsonl$"},
+            {"type": "array", "minItems": 1, "items": {"anyOf": [file, {"$ref": "#/$defs/Case"}]}},
+        ],
+    }
+    root["required"] = ["evalcases"]
+    root["patternProperties"] = {"^x-": {}}
+    return {"$schema": _DRAFT, "title": "agentv eval suite", **root, "$defs": definitions}
+
+
+def config_schema() -> dict[str, Any]:
+    """The schema of `agentv.config.yaml`."""
+    definitions: dict[str, Any] = {}
+    branches = []
+    for name in provider_names():
+        kind = provider_class(name)
+        if kind is None:
+            continue
+        definitions[name] = _loose(_inline(kind.Settings, definitions))
+        branches.append(_when("provider", name))
+    target = {
+        "type": "object",
+        "required": ["provider"],
+        "properties": {"provider": {"enum": provider_names()}},
+        "allOf": branches,
+    }
+    definitions["Target"] = target
+    named = {"allOf": [{"$ref": "#/$defs/Target"}], "required": ["name", "provider"]}
+    return {
+        "$schema": _DRAFT,
+        "title": "agentv target configuration",
+        "type": "object",
+        "required": ["targets"],
+        "properties": {
+            "$schema": {"type": "string"},
+            "targets": {
+                "anyOf": [
+                    {"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#/$defs/Target"}},
+                    {"type": "array", "minItems": 1, "items": named},
+                ]
+            },
+            "defaults": _inline(DefaultsModel, definitions),
+        },
+        "patternProperties": {"^x-": {}},
+        "additionalProperties": False,
+        "$defs": definitions,
+    }
+
+
+def _inline(model: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any]:
+    schema = model.model_json_schema(ref_template="#/$defs/{model}")
+    definitions.update(schema.pop("$defs", {}))
+    schema.pop("title", None)
+    return schema
+
+
+def _evaluators(definitions: dict[str, Any]) -> dict[str, Any]:
+    types = evaluator_types()
+    for name in types:
+        kind = evaluator_class(name)
+        if kind is not None:
+            schema = _inline(kind, definitions)
+            schema["required"] = [key for key in schema.get("required", []) if key != "name"]
+            for alias, option in kind.ALIASES.items():
+                schema["properties"].setdefault(alias, schema["properties"].get(option, {}))
+                schema["required"] = [key for key in schema["required"] if key != option]
+            definitions[name] = schema
+    return {
+        "type": "object",
+        "required": ["type"],
+        "properties": {"type": {"enum": types}},
+        "allOf": [_when("type", name) for name in types],
+    }
+
+
+def _when(key: str, value: str) -> dict[str, Any]:
+    """If the key has this value, the definition of that name applies."""
+    return {
+        "if": {"properties": {key: {"const": value}}, "required": [key]},
+        "then": {"$ref": f"#/$defs/{value}"},
+    }
+
+
+def _loose(schema: dict[str, Any]) -> dict[str, Any]:
+    """Any setting may be a `${{ VARIABLE }}`, and entries of a list carry their `name`."""
+    reads = {"type": "string", "pattern": r"\$\{\{.*\}\}"}
+    schema["properties"] = {
+        name: setting if name == "provider" else {"anyOf": [setting, reads], "description": setting.get("description", "")}
+        for name, setting in schema["properties"].items()
+    }
+    schema["properties"]["name"] = {"type": "string"}
+    return schema

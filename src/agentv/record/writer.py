@@ -1,0 +1,174 @@
+"""Appending rows so that none is ever lost: a row is acknowledged when it is on disk, and not before.
+
+One thread writes. Rows that arrive while it syncs are written and synced together as the next group, so many
+cases in flight share the price of one sync.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from agentv.errors import RecordError
+from agentv.record.files import cut_torn_line, failure, open_private, sync_data, sync_directory, write_all
+from agentv.record.mirror import Mirror
+from agentv.record.rows import encode_row
+from agentv.record.run_dir import RunDirectory
+from agentv.redact import NO_SECRETS, Redactor
+from agentv.results import CaseResult
+
+_GROUP_BYTES = 8 << 20
+
+
+class _Waiting(NamedTuple):
+    line: bytes
+    written: asyncio.Future[None]
+
+
+class RowWriter:
+    """Appends rows to `results.jsonl` of a run, and to `out` as well when that is given.
+
+    Holds the run's lock while open. After a failed write it takes no more; what was acknowledged is safe.
+    """
+
+    def __init__(
+        self, run: RunDirectory, *, redactor: Redactor = NO_SECRETS, out: Path | None = None
+    ) -> None:
+        self._run = run
+        self._redactor = redactor
+        self._out = out
+        self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
+        self._opened = ExitStack()
+        self._descriptor = -1
+        self._safe = 0
+        self._failure: OSError | None = None
+        self._mirror: Mirror | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def mirror_error(self) -> RecordError | None:
+        """Why `out` is not complete, though the run's own copy is. Final once the writer is closed."""
+        return self._mirror.error if self._mirror else None
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        with ExitStack() as opening:
+            opening.enter_context(self._run.lock())
+            self._open_results(opening)
+            if self._out is not None:
+                self._mirror = Mirror(self._run.results, self._out, self._safe)
+                opening.callback(self._mirror.close)
+            self._opened = opening.pop_all()
+        self._thread = threading.Thread(target=self._work, name="agentv-row-writer", daemon=True)
+        self._thread.start()
+        return self
+
+    def _open_results(self, opening: ExitStack) -> None:
+        path = self._run.results
+        try:
+            self._descriptor = open_private(path, os.O_RDWR | os.O_APPEND)
+            opening.callback(os.close, self._descriptor)
+            cut_torn_line(self._descriptor)
+            sync_directory(path.parent)
+            self._safe = os.fstat(self._descriptor).st_size
+        except OSError as error:
+            raise failure("open", path, error) from error
+
+    async def append(self, row: CaseResult) -> None:
+        """Record a row. Returns when it is on disk; raises `RecordError` when it could not be put there."""
+        if self._loop is None or self._thread is None:
+            raise RuntimeError("the writer is not open: use it in `async with`")
+        if self._failure is not None:
+            raise self._refusal(self._failure)
+        written = self._loop.create_future()
+        self._queue.put(_Waiting(encode_row(row, self._redactor), written))
+        await written
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self._queue.put(None)
+        try:
+            await asyncio.to_thread(self._finish, thread)
+        finally:
+            # Also when cancelled while waiting: the rows come first.
+            self._finish(thread)
+            self._opened.close()
+
+    def _finish(self, thread: threading.Thread) -> None:
+        thread.join()
+        if self._mirror is not None:
+            self._mirror.finish()
+
+    def _work(self) -> None:
+        open_ = True
+        while open_:
+            group, open_ = self._next_group()
+            if group and self._failure is None:
+                try:
+                    self._commit(b"".join(item.line for item in group))
+                except Exception as error:
+                    self._failure = error if isinstance(error, OSError) else OSError(errno.EIO, str(error))
+                    self._cut_back()
+            if group:
+                self._acknowledge(group, self._failure)
+
+    def _next_group(self) -> tuple[list[_Waiting], bool]:
+        """Every row that waits, at least one; and whether more may come."""
+        group: list[_Waiting] = []
+        size = 0
+        with suppress(Empty):
+            while size < _GROUP_BYTES:
+                item = self._queue.get(block=not group)
+                if item is None:
+                    return group, False
+                group.append(item)
+                size += len(item.line)
+        return group, True
+
+    def _commit(self, lines: bytes) -> None:
+        write_all(self._descriptor, lines)
+        sync_data(self._descriptor)
+        self._safe += len(lines)
+        if self._mirror is not None:
+            self._mirror.follow(self._safe)
+
+    def _cut_back(self) -> None:
+        """Take back what was not acknowledged. Where even that fails, the next start cuts the torn line."""
+        with suppress(OSError):
+            os.ftruncate(self._descriptor, self._safe)
+            sync_data(self._descriptor)
+
+    def _acknowledge(self, group: list[_Waiting], problem: OSError | None) -> None:
+        def settle() -> None:
+            for item in group:
+                if item.written.done():
+                    continue
+                if problem is None:
+                    item.written.set_result(None)
+                else:
+                    item.written.set_exception(self._refusal(problem))
+
+        # A loop that was closed meanwhile has nobody left to tell.
+        with suppress(RuntimeError):
+            assert self._loop is not None  # noqa: S101 - the thread starts after the loop is known
+            self._loop.call_soon_threadsafe(settle)
+
+    def _refusal(self, problem: OSError) -> RecordError:
+        return failure(
+            "write a row to",
+            self._run.results,
+            problem,
+            f"Rows reported as completed are safe. Once solved, go on with: {self._run.resume_command}",
+        )

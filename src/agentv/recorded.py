@@ -1,0 +1,207 @@
+"""A plan, executed and recorded: where the run arm and the record meet. The command line and the Python door use it."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from agentv import __version__
+from agentv.errors import RecordError, RunChangedError
+from agentv.plan.options import RunOptions
+from agentv.plan.plan import RunPlan
+from agentv.record.recovery import Recovery, recover
+from agentv.record.run_dir import RunDirectory
+from agentv.record.writer import RowWriter
+from agentv.redact import Redactor
+from agentv.report.progress import Progress, QuietProgress
+from agentv.report.summary import Summary, SummaryBuilder
+from agentv.results import CaseResult
+from agentv.run.case import Ask
+from agentv.run.execute import Execution
+from agentv.suite.files import digest
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """How a run ended."""
+
+    run_id: str
+    directory: RunDirectory
+    summary: Summary
+    interrupted: bool = False
+    out_error: RecordError | None = None
+
+
+@dataclass(slots=True)
+class RecordedRun:
+    """One run with its directory. Make it with `start_run` or `resume_run`."""
+
+    plan: RunPlan
+    directory: RunDirectory
+    manifest: dict[str, Any]
+    redactor: Redactor
+    recovery: Recovery = field(default_factory=Recovery)
+    summary: SummaryBuilder = field(default_factory=SummaryBuilder)
+    notes: list[str] = field(default_factory=list)
+
+    async def run(
+        self,
+        *,
+        progress: Progress | None = None,
+        function: Ask | None = None,
+        on_row: Callable[[CaseResult], None] | None = None,
+    ) -> RunOutcome:
+        """Execute what is missing. Cancelling ends the work in flight, keeps every row, and returns the outcome."""
+        progress = progress or QuietProgress()
+        started = time.perf_counter()
+        out = self.plan.options.out
+        writer = RowWriter(self.directory, out=Path(self.manifest["cwd"]) / out if out else None)
+
+        async def deliver(row: CaseResult) -> None:
+            row = self._masked(row)
+            await writer.append(row)
+            self.summary.add(row)
+            progress.row(row)
+            if on_row is not None:
+                on_row(row)
+
+        execution = Execution(
+            self.plan,
+            self.manifest["run_id"],
+            deliver,
+            self.recovery.done,
+            on_retry=lambda retry: progress.note(self.redactor.text(_retry_note(retry))),
+            function=function,
+        )
+        interrupted, status = False, "failed"
+        try:
+            async with writer:
+                progress.start(self.plan.total, len(self.recovery.done))
+                try:
+                    await execution.run()
+                    status = "finished"
+                except asyncio.CancelledError:
+                    interrupted, status = True, "interrupted"
+                finally:
+                    progress.close()
+        finally:
+            summary = self.summary.build(duration_s=time.perf_counter() - started)
+            self._close_manifest(status, summary)
+        return RunOutcome(self.manifest["run_id"], self.directory, summary, interrupted, writer.mirror_error)
+
+    def _masked(self, row: CaseResult) -> CaseResult:
+        if not self.redactor.active:
+            return row
+        data = row.to_dict()
+        masked = self.redactor.value(data)
+        return row if masked is data else CaseResult.from_dict(masked)
+
+    def _close_manifest(self, status: str, summary: Summary) -> None:
+        self.manifest["status"] = status
+        self.manifest["finished_at"] = _now()
+        self.manifest["summary"] = summary.to_dict()
+        self.directory.write_manifest(self.manifest, redactor=self.redactor)
+
+
+def start_run(plan: RunPlan, run_id: str, directory: Path, cwd: Path) -> RecordedRun:
+    """A new run, its directory made and its `run.json` written before anything is called."""
+    redactor = Redactor(plan.secrets.values)
+    manifest = _manifest(plan, run_id, cwd)
+    made = RunDirectory.create(directory, manifest, redactor=redactor)
+    return RecordedRun(plan, made, manifest, redactor, summary=SummaryBuilder(scripted=plan.scripted))
+
+
+def resumed_options(manifest: dict[str, Any]) -> tuple[RunOptions, Path]:
+    """The options of a recorded run, and the working directory its paths start from."""
+    recorded = Path(manifest["cwd"])
+    return RunOptions.from_dict(manifest["options"]), recorded if recorded.is_dir() else Path.cwd()
+
+
+def resume_run(
+    plan: RunPlan, directory: RunDirectory, manifest: dict[str, Any], *, allow_changed: bool
+) -> RecordedRun:
+    """A run to go on with: what is on disk counts as done, unless what it was made from has changed."""
+    changed = _changes(plan.digests(), manifest.get("digests", {}))
+    if changed and not allow_changed:
+        raise RunChangedError(
+            "the run cannot go on, because what it was made from has changed since:\n"
+            + "\n".join(f"  {line}" for line in changed),
+            next_step="Undo the change, start a new run, or mix old and new on purpose with --allow-changed.",
+        )
+    summary = SummaryBuilder(scripted=plan.scripted)
+    recovery = recover(directory, on_row=summary.add)
+    notes = [f"going on although it changed: {line}" for line in changed]
+    notes += [f"results.jsonl line {bad.number} was not a row ({bad.reason}); its case runs again" for bad in recovery.corrupt]
+    notes += [f"results.jsonl line {twin.number} repeated a row; it was set aside" for twin in recovery.duplicates]
+    notes += [f"{line}; rows already there were made with the older one" for line in _config_changes(plan, manifest)]
+    run = RecordedRun(plan, directory, manifest, Redactor(plan.secrets.values), recovery, summary, notes)
+    manifest["status"] = "running"
+    manifest["digests"] = dict(plan.digests())
+    manifest["total"] = plan.total
+    return run
+
+
+def _manifest(plan: RunPlan, run_id: str, cwd: Path) -> dict[str, Any]:
+    return {
+        "run_id": run_id,
+        "status": "running",
+        "started_at": _now(),
+        "finished_at": None,
+        "agentv": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cwd": str(cwd),
+        "options": plan.options.to_dict(),
+        "total": plan.total,
+        "scripted": plan.scripted,
+        "suites": [
+            {"path": str(planned.suite.path), "name": planned.suite.name, "cases": len(planned.selected)}
+            for planned in plan.suites
+        ],
+        "digests": dict(plan.digests()),
+        "configuration": {str(path.resolve()): _shown_config(config) for path, config in plan.configs().items()},
+        "summary": None,
+    }
+
+
+def _shown_config(config: Any) -> dict[str, Any]:
+    return {
+        "sha256": digest(config.path),
+        "defaults": config.defaults.model_dump(exclude_none=True),
+        "targets": {name: _without_secrets(spec.reading.shown) for name, spec in config.targets.items()},
+    }
+
+
+def _without_secrets(shown: Any) -> dict[str, Any]:
+    """The entry as written; a key that was written out instead of read from a variable is left out."""
+    kept = dict(shown)
+    if isinstance(kept.get("api_key"), str) and "${{" not in kept["api_key"]:
+        kept["api_key"] = "[redacted]"
+    return kept
+
+
+def _changes(now: Any, then: Any) -> list[str]:
+    lines = [f"{path} has changed" for path in sorted(now) if path in then and now[path] != then[path]]
+    lines += [f"{path} is new" for path in sorted(now) if path not in then]
+    lines += [f"{path} is gone or no longer used" for path in sorted(then) if path not in now]
+    return lines
+
+
+def _config_changes(plan: RunPlan, manifest: dict[str, Any]) -> list[str]:
+    then = manifest.get("configuration", {})
+    now = {str(path.resolve()): digest(path) for path in plan.configs()}
+    return [f"{path} has changed" for path, value in now.items() if then.get(path, {}).get("sha256") != value]
+
+
+def _retry_note(retry: Any) -> str:
+    return f"{retry.request.eval_id}: try {retry.tries} failed, again in {retry.delay:.1f} s: {retry.error.message}"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,201 @@
+"""Accumulators: what a run of any length adds up to, in memory that does not grow with it.
+
+Every one of them gives the same answer whatever the order of the rows.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from agentv.messages import TokenUsage
+from agentv.results import CaseError, CaseResult, EvaluatorResult, RowKey, Verdict
+
+WORST_KEPT = 5
+MESSAGES_KEPT = 200
+_REASON_KEPT = 600
+_MESSAGE_KEPT = 2000
+
+
+class ExactSum:
+    """A sum whose terms may come in any order: exact partial sums (Shewchuk), as in `math.fsum`."""
+
+    __slots__ = ("_partials", "count")
+
+    def __init__(self) -> None:
+        self._partials: list[float] = []
+        self.count = 0
+
+    def add(self, value: float) -> None:
+        if not math.isfinite(value):
+            return
+        self.count += 1
+        kept, x = 0, float(value)
+        for partial in self._partials:
+            big, small = (x, partial) if abs(x) >= abs(partial) else (partial, x)
+            x = big + small
+            rest = small - (x - big)
+            if rest:
+                self._partials[kept] = rest
+                kept += 1
+        self._partials[kept:] = [x]
+
+    @property
+    def total(self) -> float:
+        return math.fsum(self._partials)
+
+    @property
+    def mean(self) -> float | None:
+        return self.total / self.count if self.count else None
+
+
+class Tally:
+    """Rows by outcome. A row with an error counts in `errors` only."""
+
+    __slots__ = ("borderline", "errors", "failed", "passed", "scores")
+
+    def __init__(self) -> None:
+        self.passed = self.borderline = self.failed = self.errors = 0
+        self.scores = ExactSum()
+
+    def add(self, row: CaseResult) -> None:
+        if row.error is not None:
+            self.errors += 1
+            return
+        self.scores.add(row.score)
+        if row.verdict is Verdict.PASS:
+            self.passed += 1
+        elif row.verdict is Verdict.BORDERLINE:
+            self.borderline += 1
+        else:
+            self.failed += 1
+
+    @property
+    def total(self) -> int:
+        return self.passed + self.borderline + self.failed + self.errors
+
+
+class Spend:
+    """Tokens and money of some calls. `complete` turns False when a call's price is not known."""
+
+    __slots__ = ("_cost", "complete", "token_usage")
+
+    def __init__(self) -> None:
+        self._cost = ExactSum()
+        self.complete = True
+        self.token_usage: TokenUsage | None = None
+
+    def add(self, usage: TokenUsage | None, cost_usd: float | None) -> None:
+        if usage is not None:
+            self.token_usage = usage if self.token_usage is None else self.token_usage + usage
+        if cost_usd is None:
+            self.complete = False
+        else:
+            self._cost.add(cost_usd)
+
+    @property
+    def cost_usd(self) -> float | None:
+        return self._cost.total if self._cost.count else None
+
+
+class RunSpend:
+    """What the targets cost, and what the judges lent to scripts cost."""
+
+    __slots__ = ("judge", "judge_calls", "target")
+
+    def __init__(self) -> None:
+        self.target = Spend()
+        self.judge = Spend()
+        self.judge_calls = 0
+
+    def add(self, row: CaseResult) -> None:
+        if row.error is None or row.token_usage is not None or row.cost_usd is not None:
+            self.target.add(row.token_usage, row.cost_usd)
+        for ledger in _ledgers(row.evaluator_results):
+            calls = ledger.get("call_count") or 0
+            if calls:
+                self.judge_calls += calls
+                usage = ledger.get("token_usage")
+                self.judge.add(TokenUsage.from_dict(usage) if usage else None, ledger.get("cost_usd"))
+
+    @property
+    def cost_usd(self) -> float | None:
+        known = [cost for cost in (self.target.cost_usd, self.judge.cost_usd) if cost is not None]
+        return sum(known) if known else None
+
+
+def _ledgers(results: Iterable[EvaluatorResult]) -> Iterator[Mapping[str, Any]]:
+    for result in results:
+        if result.judge_proxy is not None:
+            yield result.judge_proxy
+        yield from _ledgers(result.evaluator_results)
+
+
+class Worst:
+    """The cases with the lowest scores among those that were judged and did not pass."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[float, RowKey, Verdict, str, str]] = []
+
+    def add(self, row: CaseResult) -> None:
+        if row.error is not None or row.verdict is Verdict.PASS:
+            return
+        place = (row.score, row.key)
+        if len(self._kept) == WORST_KEPT and place >= self._kept[-1][:2]:
+            return
+        evaluator, reason = why(row)
+        bisect.insort(self._kept, (row.score, row.key, row.verdict, evaluator, reason))
+        del self._kept[WORST_KEPT:]
+
+    def __iter__(self) -> Iterator[tuple[float, RowKey, Verdict, str, str]]:
+        return iter(self._kept)
+
+
+class ErrorMessages:
+    """Distinct error messages with how often each occurred.
+
+    When there are too many, those that sort first stay: a message that stays was counted from its first
+    occurrence on, in whatever order the rows came.
+    """
+
+    __slots__ = ("_kept", "_sorted")
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str], tuple[int, RowKey]] = {}
+        self._sorted: list[tuple[str, str]] = []
+
+    def add(self, error: CaseError, key: RowKey) -> None:
+        message = (error.stage, error.message[:_MESSAGE_KEPT])
+        if message in self._kept:
+            count, example = self._kept[message]
+            self._kept[message] = (count + 1, min(example, key))
+            return
+        if len(self._sorted) == MESSAGES_KEPT:
+            if message > self._sorted[-1]:
+                return
+            del self._kept[self._sorted.pop()]
+        bisect.insort(self._sorted, message)
+        self._kept[message] = (1, key)
+
+    def most_frequent(self, most: int) -> list[tuple[str, str, int, RowKey]]:
+        groups = [(stage, text, count, key) for (stage, text), (count, key) in self._kept.items()]
+        return sorted(groups, key=lambda group: (-group[2], *group))[:most]
+
+
+def why(row: CaseResult) -> tuple[str, str]:
+    """The evaluator that pulled the score down most, and its first misses or its reasoning."""
+    judged = [result for result in row.evaluator_results if result.error is None]
+    if not judged:
+        return "", _reason(row)
+    lowest = min(judged, key=lambda result: (not result.failed_required, result.weight == 0, result.score))
+    return lowest.name, _reason(lowest) or _reason(row)
+
+
+def _reason(judged: CaseResult | EvaluatorResult) -> str:
+    if judged.misses:
+        return "; ".join(miss[:_REASON_KEPT] for miss in judged.misses[:3])[:_REASON_KEPT]
+    return judged.reasoning[:_REASON_KEPT]

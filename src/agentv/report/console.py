@@ -1,0 +1,260 @@
+"""The summary a person reads when a run ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from agentv.messages import TokenUsage
+from agentv.report.format import format_cost, format_duration, format_score, format_tokens, plural
+from agentv.report.summary import Counts, ErrorGroup, EvaluatorCounts, Summary, WorstCase
+from agentv.report.terminal import Look, columns, pad
+from agentv.results import Verdict
+
+INDENT = "  "
+GROUPS_SHOWN = 12
+LEAST_WIDTH = 52
+
+VERDICT_STYLE = {Verdict.PASS: "green", Verdict.BORDERLINE: "yellow", Verdict.FAIL: "red"}
+ERROR_STYLE = "magenta"
+
+Group = TypeVar("Group", Counts, EvaluatorCounts)
+
+SCRIPTED = "scripted model: these results come from the mock provider, not from a real model"
+
+
+def render_summary(
+    summary: Summary,
+    *,
+    run_dir: str,
+    resume_hint: str | None,
+    interrupted: bool,
+    color: bool,
+    width: int,
+    unicode: bool,
+) -> str:
+    """Everything worth reading at the end of a run, without a newline at its end."""
+    look = Look(color=color, width=max(width, LEAST_WIDTH), unicode=unicode)
+    sections = [
+        [_headline(summary, interrupted, look)],
+        _totals(summary, look),
+        _breakdown("Targets", summary.by_target, look),
+        _breakdown("Suites", summary.by_suite, look),
+        _evaluators(summary.by_evaluator, look),
+        _worst(summary, look),
+        _errors(summary, run_dir, look),
+        _footer(summary, run_dir, resume_hint if interrupted or summary.errors else None, look),
+    ]
+    return "\n\n".join("\n".join(section) for section in sections if section)
+
+
+def _headline(summary: Summary, interrupted: bool, look: Look) -> str:
+    # A case sent to several targets, or several times, is several results.
+    noun = "case" if len(summary.by_target) < 2 and summary.attempts == 1 else "result"
+    warn, cross, tick = "!", look.mark("✗", "x"), look.mark("✓", "+")
+    everything = plural(summary.total, noun)
+    missed = summary.borderline + summary.failed
+    parts = []
+    if missed:
+        parts.append(f"{missed:,} of {everything} did not pass")
+    if summary.errors:
+        parts.append(f"{summary.errors:,} {'' if missed else f'of {everything} '}could not be judged")
+    if interrupted:
+        tail = ", ".join(parts).replace(f" of {everything}", "")
+        stopped = f"{warn} interrupted after {everything}" + (f": {tail}" if tail else "")
+        return look.style(stopped, "bold", "yellow")
+    if missed:
+        return look.style(f"{cross} {', '.join(parts)}", "bold", "red")
+    if summary.errors:
+        return look.style(f"{warn} {parts[0]}", "bold", ERROR_STYLE)
+    if not summary.total:
+        return look.style(f"{warn} no case was run", "bold", "yellow")
+    every = "" if summary.total == 1 else "all "
+    return look.style(f"{tick} {every}{everything} passed", "bold", "green")
+
+
+def _totals(summary: Summary, look: Look) -> list[str]:
+    counts = [
+        (summary.passed, "passed", "green"),
+        (summary.borderline, "borderline", "yellow"),
+        (summary.failed, "failed", "red"),
+        (summary.errors, "error" if summary.errors == 1 else "errors", ERROR_STYLE),
+    ]
+    shown = [look.style(f"{count:,} {word}", style) for count, word, style in counts if count]
+    if summary.mean_score is not None:
+        shown.append(f"mean score {look.style(format_score(summary.mean_score), 'bold')}")
+    if shown and summary.duration_s is not None:
+        shown.append(look.style(format_duration(summary.duration_s), "dim"))
+    lines = [INDENT + "   ".join(shown)] if shown else []
+    if summary.scripted:
+        room = look.width - len(INDENT)
+        parts = [SCRIPTED] if columns(SCRIPTED) <= room else SCRIPTED.replace(", ", ",\n").split("\n")
+        wrapped = [line for part in parts for line in look.wrap(part, room, most=2)]
+        lines.extend(INDENT + look.style(line, "yellow") for line in wrapped)
+    return lines
+
+
+def _title(text: str, look: Look) -> str:
+    return INDENT + look.style(text, "bold")
+
+
+def _table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[str | None], look: Look
+) -> list[str]:
+    """A name and right-aligned numbers. Names give way when the terminal is narrow; empty columns go."""
+    kept = [i for i in range(len(header)) if i == 0 or any(row[i] != "-" for row in rows)]
+    widths = [max(columns(row[i]) for row in [header, *rows]) for i in kept]
+    room = look.width - len(INDENT) - sum(2 + width for width in widths[1:])
+    widths[0] = min(widths[0], max(8, room))
+
+    def line(cells: Sequence[str], cell_styles: Sequence[str | None]) -> str:
+        padded = [pad(look.cut(cells[0], widths[0]), widths[0])]
+        padded += [pad(cells[i], width, right=True) for i, width in zip(kept[1:], widths[1:], strict=True)]
+        chosen = ["dim" if cells[i] == "-" else cell_styles[i] for i in kept]
+        styled = [
+            look.style(cell, style) if style else cell for cell, style in zip(padded, chosen, strict=True)
+        ]
+        return (INDENT + "  ".join(styled)).rstrip()
+
+    titles = ["bold", *["dim"] * (len(header) - 1)]
+    return [line(header, titles), *(line(row, styles) for row in rows)]
+
+
+def _number(count: int) -> str:
+    return f"{count:,}" if count else "-"
+
+
+def _breakdown(title: str, groups: Mapping[str, Counts], look: Look) -> list[str]:
+    if len(groups) < 2:
+        return []
+    shown = _lowest(groups)
+    rows = [
+        (
+            look.text(name),
+            f"{counts.passed:,}/{counts.total:,}",
+            _number(counts.borderline),
+            _number(counts.failed),
+            _number(counts.errors),
+            format_score(counts.mean_score),
+        )
+        for name, counts in shown.items()
+    ]
+    header = (title, "passed", "borderline", "failed", "errors", "mean")
+    styles = (None, "green", "yellow", "red", ERROR_STYLE, None)
+    return [*_table(header, rows, styles, look), *_more(len(groups) - len(shown), look)]
+
+
+def _evaluators(groups: Mapping[str, EvaluatorCounts], look: Look) -> list[str]:
+    if len(groups) < 2:
+        return []
+    shown = _lowest(groups)
+    rows = [
+        (look.text(name), format_score(counts.mean_score), _number(counts.judged), _number(counts.errors))
+        for name, counts in shown.items()
+    ]
+    table = _table(("Evaluators", "mean", "judged", "errors"), rows, (None, None, "dim", ERROR_STYLE), look)
+    return [*table, *_more(len(groups) - len(shown), look)]
+
+
+def _lowest(groups: Mapping[str, Group]) -> dict[str, Group]:
+    """All groups by name; only those with the lowest means when there are many."""
+    if len(groups) <= GROUPS_SHOWN:
+        return dict(groups)
+    order = sorted(groups.items(), key=lambda item: (item[1].mean_score or 0.0, item[0]))
+    return dict(order[:GROUPS_SHOWN])
+
+
+def _more(count: int, look: Look) -> list[str]:
+    text = f"and {count:,} more with a higher mean, all in run.json"
+    return [INDENT + look.style(text, "dim")] if count > 0 else []
+
+
+def _worst(summary: Summary, look: Look) -> list[str]:
+    if not summary.worst:
+        return []
+    lines = [_title("Worst cases" if len(summary.worst) > 1 else "Worst case", look)]
+    for case in summary.worst:
+        style = VERDICT_STYLE[case.verdict]
+        label = look.style(f"{format_score(case.score)}  {case.verdict.value:<10}", style)
+        room = look.width - len(INDENT) - len("0.00  borderline  ")
+        where = look.cut(_where(case, summary, look), room // 2)
+        name = look.cut(look.text(case.eval_id), room - columns(where))
+        lines.append(f"{INDENT}{label}  {name}{look.style(where, 'dim')}")
+        lines.append(f"{INDENT}      {look.style(_reason(case, summary, look), 'dim')}")
+    left = summary.borderline + summary.failed - len(summary.worst)
+    if left > 0:
+        lines.append(INDENT + look.style(f"and {left:,} more in results.jsonl", "dim"))
+    return lines
+
+
+def _where(case: WorstCase, summary: Summary, look: Look) -> str:
+    """What the id alone does not say, as far as this run has more than one of it."""
+    parts = []
+    if len(summary.by_target) > 1:
+        parts.append(look.text(case.target))
+    if len(summary.by_suite) > 1:
+        parts.append(look.text(case.suite))
+    if summary.attempts > 1:
+        parts.append(f"attempt {case.attempt}")
+    return f"  ({', '.join(parts)})" if parts else ""
+
+
+def _reason(case: WorstCase, summary: Summary, look: Look) -> str:
+    reason = look.text(case.reason) or "no reason was given"
+    if case.evaluator and len(summary.by_evaluator) > 1:
+        reason = f"{look.text(case.evaluator)}: {reason}"
+    return look.cut(reason, look.width - len(INDENT) - 6)
+
+
+def _errors(summary: Summary, run_dir: str, look: Look) -> list[str]:
+    if not summary.error_groups:
+        return []
+    lines = [_title("Could not be judged", look)]
+    for group in summary.error_groups:
+        lines += _error_group(group, look)
+    left = summary.errors - sum(group.count for group in summary.error_groups)
+    if left > 0:
+        lines.append(INDENT + look.style(f"and {left:,} more with other messages in results.jsonl", "dim"))
+    if any(group.stage == "evaluator" for group in summary.error_groups):
+        advice = "The answers are kept. Once the judge works, grade them without calling the target again:"
+        lines += ["", *(INDENT + line for line in look.wrap(advice, look.width - len(INDENT), most=4))]
+        lines.append(f"{INDENT}agentv eval SUITE --outputs {look.text(run_dir)}/results.jsonl")
+    return lines
+
+
+def _error_group(group: ErrorGroup, look: Look) -> list[str]:
+    label = f"{group.count:,}x  "
+    edge = " " * columns(label)
+    room = look.width - len(INDENT) - len(edge)
+    texts = [look.text(line) for line in group.message.splitlines()]
+    wrapped = look.wrap(" ".join(text for text in texts if text), room, most=5)
+    example = "in " if group.count == 1 else "first in "
+    where = look.style(f"{group.stage} error, {example}", "dim") + look.text(group.eval_id)
+    return [
+        INDENT + look.style(label, ERROR_STYLE) + wrapped[0],
+        *(INDENT + edge + line for line in wrapped[1:]),
+        INDENT + edge + where,
+    ]
+
+
+def _footer(summary: Summary, run_dir: str, resume_hint: str | None, look: Look) -> list[str]:
+    entries = []
+    target = _spend(summary.token_usage, summary.cost_usd, summary.cost_complete)
+    if target:
+        entries.append(("Target", ", ".join(target)))
+    if summary.judge_calls:
+        judge = _spend(summary.judge_token_usage, summary.judge_cost_usd, summary.judge_cost_complete)
+        entries.append(("Judge", ", ".join([plural(summary.judge_calls, "call"), *judge])))
+    entries.append(("Run", look.text(run_dir)))
+    if resume_hint:
+        entries.append(("Resume", look.text(resume_hint)))
+    return [f"{INDENT}{look.style(f'{label:<6}', 'dim')}  {text}" for label, text in entries]
+
+
+def _spend(usage: TokenUsage | None, cost_usd: float | None, complete: bool) -> list[str]:
+    parts = []
+    if usage is not None:
+        parts.append(format_tokens(usage))
+    if cost_usd is not None:
+        parts.append(format_cost(cost_usd) if complete else f"at least {format_cost(cost_usd)}")
+    return parts

@@ -1,0 +1,221 @@
+"""Rows -> `Summary`: what a run came to, and the exit code it means."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentv.messages import TokenUsage
+from agentv.report.accumulate import ErrorMessages, ExactSum, RunSpend, Tally, Worst
+from agentv.results import CaseResult, Verdict
+
+ERROR_GROUPS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Rows by outcome. The mean is over the rows that could be judged; None when there is none."""
+
+    total: int
+    passed: int
+    borderline: int
+    failed: int
+    errors: int
+    mean_score: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "total": self.total,
+            "passed": self.passed,
+            "borderline": self.borderline,
+            "failed": self.failed,
+            "errors": self.errors,
+            "mean_score": self.mean_score,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatorCounts:
+    """One evaluator over all rows: the mean of what it judged, and how often it could not."""
+
+    judged: int
+    errors: int
+    mean_score: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"judged": self.judged, "errors": self.errors, "mean_score": self.mean_score}
+
+
+@dataclass(frozen=True, slots=True)
+class WorstCase:
+    """A case that did not pass, and why."""
+
+    suite: str
+    eval_id: str
+    target: str
+    attempt: int
+    score: float
+    verdict: Verdict
+    evaluator: str
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "suite": self.suite,
+            "eval_id": self.eval_id,
+            "target": self.target,
+            "attempt": self.attempt,
+            "score": self.score,
+            "verdict": self.verdict.value,
+            "evaluator": self.evaluator,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorGroup:
+    """One error message, how many rows have it, and the first of them."""
+
+    stage: str
+    message: str
+    count: int
+    eval_id: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"stage": self.stage, "message": self.message, "count": self.count, "eval_id": self.eval_id}
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a run came to."""
+
+    total: int
+    passed: int
+    borderline: int
+    failed: int
+    errors: int
+    mean_score: float | None
+    scripted: bool = False
+    """The target or the judge is the scripted model of the mock provider."""
+    attempts: int = 1
+    """The highest attempt number."""
+    by_target: Mapping[str, Counts] = field(default_factory=dict)
+    by_suite: Mapping[str, Counts] = field(default_factory=dict)
+    by_evaluator: Mapping[str, EvaluatorCounts] = field(default_factory=dict)
+    worst: tuple[WorstCase, ...] = ()
+    error_groups: tuple[ErrorGroup, ...] = ()
+    token_usage: TokenUsage | None = None
+    cost_usd: float | None = None
+    cost_complete: bool = True
+    """False when the price of some target call is not known, so that `cost_usd` is a lower bound."""
+    judge_calls: int = 0
+    judge_token_usage: TokenUsage | None = None
+    judge_cost_usd: float | None = None
+    judge_cost_complete: bool = True
+    duration_s: float | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """3 when some row could not be judged, else 1 when some row did not pass, else 0."""
+        if self.errors:
+            return 3
+        return 1 if self.borderline or self.failed else 0
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "total": self.total,
+            "passed": self.passed,
+            "borderline": self.borderline,
+            "failed": self.failed,
+            "errors": self.errors,
+            "mean_score": self.mean_score,
+            "scripted": self.scripted,
+            "attempts": self.attempts,
+            "by_target": {name: counts.to_dict() for name, counts in self.by_target.items()},
+            "by_suite": {name: counts.to_dict() for name, counts in self.by_suite.items()},
+            "by_evaluator": {name: counts.to_dict() for name, counts in self.by_evaluator.items()},
+            "worst": [case.to_dict() for case in self.worst],
+            "error_groups": [group.to_dict() for group in self.error_groups],
+            "token_usage": self.token_usage.to_dict() if self.token_usage else None,
+            "cost_usd": self.cost_usd,
+            "cost_complete": self.cost_complete,
+            "judge_calls": self.judge_calls,
+            "judge_token_usage": self.judge_token_usage.to_dict() if self.judge_token_usage else None,
+            "judge_cost_usd": self.judge_cost_usd,
+            "judge_cost_complete": self.judge_cost_complete,
+            "duration_seconds": self.duration_s,
+        }
+
+
+class SummaryBuilder:
+    """Takes rows one at a time, in any order; memory grows with the names in use, not with the rows."""
+
+    def __init__(self, *, scripted: bool = False) -> None:
+        self.scripted = scripted
+        self._all = Tally()
+        self._targets: defaultdict[str, Tally] = defaultdict(Tally)
+        self._suites: defaultdict[str, Tally] = defaultdict(Tally)
+        self._evaluators: defaultdict[str, ExactSum] = defaultdict(ExactSum)
+        self._evaluator_errors: defaultdict[str, int] = defaultdict(int)
+        self._worst = Worst()
+        self._errors = ErrorMessages()
+        self._spend = RunSpend()
+        self._attempts = 1
+
+    def add(self, row: CaseResult) -> None:
+        self._all.add(row)
+        self._targets[row.target].add(row)
+        self._suites[row.suite].add(row)
+        for result in row.evaluator_results:
+            scores = self._evaluators[result.name]
+            if result.error is None:
+                scores.add(result.score)
+            else:
+                self._evaluator_errors[result.name] += 1
+        self._worst.add(row)
+        if row.error is not None:
+            self._errors.add(row.error, row.key)
+        self._spend.add(row)
+        self._attempts = max(self._attempts, row.attempt)
+
+    def build(self, *, duration_s: float | None = None) -> Summary:
+        spend = self._spend
+        everything = _counts(self._all)
+        return Summary(
+            total=everything.total,
+            passed=everything.passed,
+            borderline=everything.borderline,
+            failed=everything.failed,
+            errors=everything.errors,
+            mean_score=everything.mean_score,
+            scripted=self.scripted,
+            attempts=self._attempts,
+            by_target={name: _counts(tally) for name, tally in sorted(self._targets.items())},
+            by_suite={name: _counts(tally) for name, tally in sorted(self._suites.items())},
+            by_evaluator={
+                name: EvaluatorCounts(scores.count, self._evaluator_errors.get(name, 0), scores.mean)
+                for name, scores in sorted(self._evaluators.items())
+            },
+            worst=tuple(
+                WorstCase(*key, score=score, verdict=verdict, evaluator=evaluator, reason=reason)
+                for score, key, verdict, evaluator, reason in self._worst
+            ),
+            error_groups=tuple(
+                ErrorGroup(stage, message, count, key.eval_id)
+                for stage, message, count, key in self._errors.most_frequent(ERROR_GROUPS)
+            ),
+            token_usage=spend.target.token_usage,
+            cost_usd=spend.target.cost_usd,
+            cost_complete=spend.target.complete,
+            judge_calls=spend.judge_calls,
+            judge_token_usage=spend.judge.token_usage,
+            judge_cost_usd=spend.judge.cost_usd,
+            judge_cost_complete=spend.judge.complete,
+            duration_s=duration_s,
+        )
+
+
+def _counts(tally: Tally) -> Counts:
+    return Counts(tally.total, tally.passed, tally.borderline, tally.failed, tally.errors, tally.scores.mean)

@@ -1,0 +1,99 @@
+"""One case, top to bottom: ask the target, judge the answer, make the row."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from agentv.errors import AgentVError
+from agentv.evaluators.base import Candidate, EvaluationContext
+from agentv.evaluators.judging import combine, judge_all
+from agentv.plan.plan import WorkItem
+from agentv.results import CaseError, CaseResult, Verdict
+from agentv.run.request import build_request
+from agentv.run.trace import summarize_trace
+from agentv.targets.provider import Reply, Request
+
+Ask = Callable[[Request], Awaitable[Reply]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What came back from the target: a candidate, or why there is none."""
+
+    started_at: str
+    candidate: Candidate | None
+    error: CaseError | None = None
+
+
+async def answer(item: WorkItem, ask: Ask) -> Answered:
+    """Send the case to its target. This is the edge where a failed call becomes an error row."""
+    started_at, started = datetime.now(UTC).isoformat(timespec="milliseconds"), time.perf_counter()
+    try:
+        request = build_request(item.case, item.attempt, item.planned.suite.files)
+        reply = await ask(request)
+    except AgentVError as error:
+        return Answered(started_at, None, CaseError("target", str(error)))
+    except Exception as error:
+        return Answered(started_at, None, CaseError("target", f"{type(error).__name__}: {error}"))
+    elapsed = round((time.perf_counter() - started) * 1000, 3)
+    return Answered(started_at, _candidate(reply, elapsed))
+
+
+def _candidate(reply: Reply, elapsed_ms: float) -> Candidate:
+    duration = elapsed_ms if reply.duration_ms is None else reply.duration_ms
+    return Candidate(
+        answer=reply.text,
+        output_messages=reply.output_messages,
+        token_usage=reply.token_usage,
+        cost_usd=reply.cost_usd,
+        duration_ms=duration,
+        trace_summary=summarize_trace(reply.output_messages, reply.token_usage, reply.cost_usd, duration),
+    )
+
+
+async def grade(item: WorkItem, answered: Answered, run_id: str) -> CaseResult:
+    """Judge the answer and make the row."""
+    candidate = answered.candidate
+    if candidate is None:
+        return CaseResult(
+            run_id=run_id,
+            eval_id=item.case.id,
+            suite=item.planned.suite.name,
+            target=item.target,
+            attempt=item.attempt,
+            score=0.0,
+            verdict=Verdict.FAIL,
+            error=answered.error,
+            started_at=answered.started_at,
+            metadata=item.case.metadata,
+            conversation_id=item.case.conversation_id,
+        )
+    context = EvaluationContext(item.case, candidate, item.planned.suite.name, item.target, item.attempt)
+    results = await judge_all(item.case.evaluators, context)
+    outcome = combine(results, item.threshold)
+    return CaseResult(
+        run_id=run_id,
+        eval_id=item.case.id,
+        suite=item.planned.suite.name,
+        target=item.target,
+        attempt=item.attempt,
+        score=outcome.score,
+        verdict=outcome.verdict,
+        error=outcome.error,
+        candidate_answer=candidate.answer,
+        output_messages=candidate.output_messages,
+        hits=outcome.hits,
+        misses=outcome.misses,
+        reasoning=outcome.reasoning,
+        evaluator_results=results,
+        trace_summary=candidate.trace_summary,
+        token_usage=candidate.token_usage,
+        cost_usd=candidate.cost_usd,
+        duration_ms=candidate.duration_ms,
+        started_at=answered.started_at,
+        metadata=item.case.metadata,
+        conversation_id=item.case.conversation_id,
+    )

@@ -1,0 +1,132 @@
+"""The scheduler: a lane for each target, and two stages that never hold each other's slots.
+
+A lane keeps as many target calls in flight as its target allows. When an answer is there, its target slot is free at once,
+and the answer waits for a judging slot. How many answers may wait is bounded, so a slow evaluator slows the calls down
+before memory fills.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, field
+
+from agentv.errors import ProviderError, TargetUnavailableError
+from agentv.plan.plan import Lane, RunPlan, WorkItem
+from agentv.results import CaseResult, RowKey
+from agentv.run.case import Ask, answer, grade
+from agentv.targets.answers import Answers
+from agentv.targets.gate import OnRetry
+from agentv.targets.pool import TargetPool
+from agentv.targets.provider import Reply, Request
+
+BACKLOG = 256
+"""Cases between the start of their target call and the end of their row, beyond the target slots."""
+
+Deliver = Callable[[CaseResult], Awaitable[None]]
+"""Takes a finished row; returns when it is safe."""
+
+
+@dataclass(slots=True)
+class Execution:
+    """One run of a plan."""
+
+    plan: RunPlan
+    run_id: str
+    deliver: Deliver
+    done: Collection[RowKey] = frozenset()
+    on_retry: OnRetry | None = None
+    function: Ask | None = None
+    """Answers the lanes that have no configured target."""
+    _judging: asyncio.Semaphore = field(init=False)
+
+    async def run(self) -> None:
+        """Every item of the plan that is not done yet. Cancelling stops the work in flight."""
+        options = self.plan.options
+        self._judging = asyncio.Semaphore(max(32, 4 * (os.cpu_count() or 1)))
+        pool = TargetPool(
+            self.plan.secrets, workers=options.workers, timeout=options.timeout, on_retry=self.on_retry
+        )
+        try:
+            async with pool, asyncio.TaskGroup() as lanes:
+                for lane in self.plan.lanes:
+                    lanes.create_task(self._run_lane(lane, pool))
+        except BaseExceptionGroup as group:
+            raise _first(group) from group
+
+    async def _run_lane(self, lane: Lane, pool: TargetPool) -> None:
+        ask = self._asker(lane, pool)
+        slots = asyncio.Semaphore(lane.workers)
+        backlog = asyncio.Semaphore(lane.workers + BACKLOG)
+        skipped = 0
+        async with asyncio.TaskGroup() as group:
+            for item in lane.items():
+                if item.key in self.done:
+                    skipped += 1
+                    if skipped % 100 == 0:
+                        await asyncio.sleep(0)
+                    continue
+                await backlog.acquire()
+                await slots.acquire()
+                group.create_task(self._run_item(item, ask, slots, backlog))
+
+    async def _run_item(
+        self, item: WorkItem, ask: Ask, slots: asyncio.Semaphore, backlog: asyncio.Semaphore
+    ) -> None:
+        try:
+            try:
+                answered = await answer(item, ask if self.plan.answers is None else self._recorded(item))
+            finally:
+                slots.release()
+            async with self._judging:
+                row = await grade(item, answered, self.run_id)
+            await self.deliver(row)
+        finally:
+            backlog.release()
+
+    def _asker(self, lane: Lane, pool: TargetPool) -> Ask:
+        if lane.spec is None:
+            return self.function or _nobody
+        try:
+            return pool.gate(lane.spec, lane.environment).invoke
+        except TargetUnavailableError as error:
+            return _unavailable(error)
+
+    def _recorded(self, item: WorkItem) -> Ask:
+        answers = self.plan.answers
+        assert answers is not None  # noqa: S101 - only called for runs that grade recorded answers
+
+        async def look_up(_: Request) -> Reply:
+            return _recorded_reply(answers, item)
+
+        return look_up
+
+
+def _first(error: BaseException) -> BaseException:
+    """The error that stopped the run; the others are its echoes."""
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
+def _recorded_reply(answers: Answers, item: WorkItem) -> Reply:
+    suite, target = item.planned.suite.name, item.target
+    found = answers.find(item.case.id, target, item.attempt, suite=suite)
+    if found is None:
+        failed = answers.failure(item.case.id, target, item.attempt, suite=suite)
+        why = f"the recorded call had failed: {failed.failure}" if failed else f"{answers.path} holds no answer for it"
+        raise ProviderError(
+            f"the case '{item.case.id}' cannot be graded: {why}",
+            next_step="Add a line with its `eval_id` and `candidate_answer`, or leave it out with --case.",
+        )
+    return Reply(found.output_messages, found.token_usage, found.cost_usd, found.duration_ms)
+
+
+def _unavailable(error: TargetUnavailableError) -> Ask:
+    async def refuse(_: Request) -> Reply:
+        raise error
+
+    return refuse
+
+
+async def _nobody(_: Request) -> Reply:
+    raise ProviderError("nothing answers this target", next_step="Give it a provider, a function or recorded answers.")

@@ -1,0 +1,40 @@
+"""An eval suite: one suite file, loaded. Its cases are read from the file each time they are iterated, never all held."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentv.suite.case import EvalCase
+from agentv.suite.files import SuiteFiles
+
+
+@dataclass(frozen=True, slots=True)
+class EvalSuite:
+    """A suite whose every line has been checked."""
+
+    path: Path
+    name: str
+    """What rows call it: `dataset`, else the file's name without suffix."""
+    ids: tuple[str, ...]
+    files: SuiteFiles
+    digests: Mapping[str, str]
+    """SHA-256 of the suite file and of every file it refers to."""
+    read_cases: Callable[[], Iterator[EvalCase]] = field(repr=False)
+    description: str = ""
+    target: str | None = None
+    judge_target: str | None = None
+    threshold: float | None = None
+    evaluators: tuple[Any, ...] = ()
+    case_targets: Mapping[str, tuple[str, Path, int]] = field(default_factory=dict)
+    """Cases that name their own target: id -> (target, file, line)."""
+
+    @property
+    def directory(self) -> Path:
+        return self.files.directory
+
+    def cases(self) -> Iterator[EvalCase]:
+        """Every case, in file order."""
+        return self.read_cases()

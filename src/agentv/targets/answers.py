@@ -1,0 +1,201 @@
+"""Answers recorded earlier: JSON Lines with `eval_id` and `candidate_answer` or `output_messages`.
+
+A row of `results.jsonl` is such a line as it is. `target`, `attempt` and `suite` narrow down what a line
+answers; one that leaves them out answers for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agentv.errors import InvalidFilesError, Problem, ProviderError, UsageError
+from agentv.messages import Message, TokenUsage, final_text
+from agentv.suite.json_lines import iterate_lines
+from agentv.targets.structured import ShapeError, parse_amount, parse_messages, parse_usage
+
+
+class AnswerKey(NamedTuple):
+    """What a line answers. None stands for every suite, target or attempt."""
+
+    suite: str | None
+    eval_id: str
+    target: str | None
+    attempt: int | None
+
+    def __str__(self) -> str:
+        parts = [f"suite '{self.suite}'"] if self.suite is not None else []
+        parts += [f"target '{self.target}'"] if self.target is not None else []
+        parts += [f"attempt {self.attempt}"] if self.attempt is not None else []
+        return f"'{self.eval_id}'" + (f" ({', '.join(parts)})" if parts else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One recorded answer, or one recorded failure to get one."""
+
+    key: AnswerKey
+    line: int
+    text: str = ""
+    output_messages: tuple[Message, ...] = ()
+    token_usage: TokenUsage | None = None
+    cost_usd: float | None = None
+    duration_ms: float | None = None
+    failure: str | None = None
+
+    def fits(self, eval_id: str, target: str | None, attempt: int | None, suite: str | None) -> bool:
+        pairs = zip(self.key, AnswerKey(suite, eval_id, target, attempt), strict=True)
+        return all(mine is None or asked is None or mine == asked for mine, asked in pairs)
+
+
+class Answers:
+    """The answers of one file."""
+
+    def __init__(
+        self, path: Path, answers: Mapping[str, list[Answer]], failures: Mapping[str, list[Answer]]
+    ) -> None:
+        self.path = path
+        self._answers = answers
+        self._failures = failures
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """The eval ids that have an answer."""
+        return frozenset(self._answers)
+
+    @property
+    def targets(self) -> frozenset[str]:
+        """The targets that lines name."""
+        return frozenset(
+            a.key.target for found in self._answers.values() for a in found if a.key.target is not None
+        )
+
+    def slots(self, eval_id: str, suite: str) -> list[tuple[str | None, int | None]]:
+        """The targets and attempts that lines about a case name; None where a line leaves it open."""
+        lines = [*self._answers.get(eval_id, ()), *self._failures.get(eval_id, ())]
+        return [(a.key.target, a.key.attempt) for a in lines if a.key.suite in (None, suite)]
+
+    def find(
+        self, eval_id: str, target: str | None = None, attempt: int | None = None, *, suite: str | None = None
+    ) -> Answer | None:
+        """The answer that fits best: a line that names the target or the attempt wins over one that does not.
+
+        None as `target`, `attempt` or `suite` takes any; when several lines fit equally well, it is an error.
+        """
+        fitting = [a for a in self._answers.get(eval_id, ()) if a.fits(eval_id, target, attempt, suite)]
+        if len(fitting) < 2:
+            return fitting[0] if fitting else None
+        ranked = sorted(fitting, key=_precision, reverse=True)
+        best = [answer for answer in ranked if _precision(answer) == _precision(ranked[0])]
+        if len(best) > 1:
+            raise ProviderError(
+                f"{self.path} holds several answers for '{eval_id}': "
+                f"{best[0].key} in line {best[0].line}, {best[1].key} in line {best[1].line}",
+                next_step="Say which target is meant (`from_target` of a replay target), or keep one.",
+            )
+        return best[0]
+
+    def failure(
+        self, eval_id: str, target: str | None = None, attempt: int | None = None, *, suite: str | None = None
+    ) -> Answer | None:
+        """The recorded failure where an answer would have been."""
+        return next(
+            (a for a in self._failures.get(eval_id, ()) if a.fits(eval_id, target, attempt, suite)), None
+        )
+
+
+def _precision(answer: Answer) -> tuple[bool, bool, bool]:
+    return answer.key.target is not None, answer.key.attempt is not None, answer.key.suite is not None
+
+
+def load_answers(path: Path) -> Answers:
+    """Read a file of answers. Raises `InvalidFilesError` with every bad line, `UsageError` without a file."""
+    answers: dict[str, list[Answer]] = {}
+    failures: dict[str, list[Answer]] = {}
+    seen: dict[AnswerKey, int] = {}
+    problems: list[Problem] = []
+    for line, value, mistake in _lines(path):
+        try:
+            answer = _answer(value, line, mistake)
+        except ShapeError as error:
+            problems.append(Problem(path, line, 1, str(error)))
+            continue
+        if answer.failure is not None:
+            failures.setdefault(answer.key.eval_id, []).append(answer)
+        elif answer.key in seen:
+            problems.append(
+                Problem(
+                    path,
+                    line,
+                    1,
+                    f"{answer.key} is answered twice: here and in line {seen[answer.key]}; keep one",
+                )
+            )
+        else:
+            seen[answer.key] = line
+            answers.setdefault(answer.key.eval_id, []).append(answer)
+    if problems:
+        raise InvalidFilesError(problems)
+    return Answers(path, answers, failures)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, Any, str | None]]:
+    try:
+        with path.open("rb") as file:
+            yield from iterate_lines(file)
+    except OSError as error:
+        raise UsageError(
+            f"the recorded answers {path} cannot be read: {error.strerror or error}",
+            next_step="Name a file of JSON lines with `eval_id` and `candidate_answer`, or a results.jsonl.",
+        ) from error
+
+
+def _answer(value: Any, line: int, mistake: str | None) -> Answer:
+    if mistake is not None:
+        raise ShapeError(mistake)
+    if not isinstance(value, dict):
+        raise ShapeError("expected one JSON object per line, with `eval_id` and `candidate_answer`")
+    key = _key(value)
+    failure = _failure(value.get("error"))
+    if failure is not None:
+        return Answer(key, line, failure=failure)
+    messages = parse_messages(value["output_messages"]) if value.get("output_messages") is not None else ()
+    text = value.get("candidate_answer")
+    if not isinstance(text, str | None):
+        raise ShapeError("`candidate_answer` must be text")
+    if text is None and not messages:
+        raise ShapeError(f"'{key.eval_id}' has neither `candidate_answer` nor `output_messages`")
+    text = final_text(messages) if text is None else text
+    if not messages or final_text(messages) != text:
+        messages = (*messages, Message("assistant", text))
+    return Answer(
+        key,
+        line,
+        text,
+        messages,
+        token_usage=parse_usage(value.get("token_usage")),
+        cost_usd=parse_amount(value.get("cost_usd"), "cost_usd"),
+        duration_ms=parse_amount(value.get("duration_ms"), "duration_ms"),
+    )
+
+
+def _key(value: dict[str, Any]) -> AnswerKey:
+    eval_id, target, attempt, suite = (value.get(name) for name in ("eval_id", "target", "attempt", "suite"))
+    if not isinstance(eval_id, str) or not eval_id:
+        raise ShapeError("`eval_id` is missing: it names the eval case this line answers")
+    if not isinstance(target, str | None):
+        raise ShapeError("`target` must be the name of a target")
+    if not isinstance(suite, str | None):
+        raise ShapeError("`suite` must be the name of a suite")
+    if attempt is not None and (isinstance(attempt, bool) or not isinstance(attempt, int) or attempt < 1):
+        raise ShapeError("`attempt` must be a whole number from 1")
+    return AnswerKey(suite, eval_id, target, attempt)
+
+
+def _failure(error: Any) -> str | None:
+    """Why the call of a recorded row failed. A row whose evaluators failed does hold an answer."""
+    if isinstance(error, Mapping):
+        return None if error.get("stage") == "evaluator" else str(error.get("message") or "unknown error")
+    return error if isinstance(error, str) and error else None

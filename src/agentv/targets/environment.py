@@ -1,0 +1,95 @@
+"""The variables a suite sees: the caller's environment over the `.env` files near the suite."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentv.errors import ConfigError, Problem
+from agentv.suite.files import search_root, upward
+
+_PLACEHOLDER = re.compile(r"\$\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?::-(.*?))?\s*\}\}", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Variables by name, and which of them a `.env` file names."""
+
+    values: Mapping[str, str]
+    dotenv_names: frozenset[str] = frozenset()
+
+    def get(self, name: str) -> str | None:
+        """The value, or None when it is not set or empty."""
+        return self.values.get(name) or None
+
+    @classmethod
+    def near(
+        cls, start: Path, *, caller: Mapping[str, str] | None = None, cwd: Path | None = None
+    ) -> Environment:
+        """The caller's variables, then every `.env` from `start` upward and of the working directory: nearest wins."""
+        values = dict(os.environ if caller is None else caller)
+        names: set[str] = set()
+        for folder in search_folders(start, cwd or Path.cwd()):
+            path = folder / ".env"
+            if path.is_file():
+                for name, value in _read_dotenv(path).items():
+                    names.add(name)
+                    values.setdefault(name, value)
+        return cls(values, frozenset(names))
+
+
+def search_folders(start: Path, working_directory: Path) -> list[Path]:
+    """`start` and its parents up to the repository root, then the working directory."""
+    folders = list(upward(start, search_root(start, working_directory)))
+    return folders if working_directory in folders else [*folders, working_directory]
+
+
+def _read_dotenv(path: Path) -> dict[str, str]:
+    from dotenv import dotenv_values
+
+    try:
+        return {name: value for name, value in dotenv_values(path).items() if value is not None}
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ConfigError([Problem(path, 1, 1, f"the .env file cannot be read: {reason}")]) from None
+
+
+def interpolate(value: Any, environment: Environment, missing: list[str]) -> Any:
+    """The value with every `${{ NAME }}` and `${{ NAME:-fallback }}` filled in; names that are not set go to `missing`."""
+    if isinstance(value, str):
+        return (
+            _PLACEHOLDER.sub(lambda match: _fill(match, environment, missing), value)
+            if "${{" in value
+            else value
+        )
+    if isinstance(value, Mapping):
+        return {key: interpolate(item, environment, missing) for key, item in value.items()}
+    if isinstance(value, list):
+        return [interpolate(item, environment, missing) for item in value]
+    return value
+
+
+def _fill(match: re.Match[str], environment: Environment, missing: list[str]) -> str:
+    name, fallback = match.group(1), match.group(2)
+    found = environment.get(name)
+    if found is not None:
+        return found
+    if fallback is None:
+        missing.append(name)
+        return ""
+    return fallback
+
+
+def variables_in(value: Any) -> set[str]:
+    """The names of every variable a value reads through `${{ }}`."""
+    if isinstance(value, str):
+        return {match.group(1) for match in _PLACEHOLDER.finditer(value)}
+    if isinstance(value, Mapping):
+        return {name for item in value.values() for name in variables_in(item)}
+    if isinstance(value, list):
+        return {name for item in value for name in variables_in(item)}
+    return set()

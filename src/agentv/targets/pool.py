@@ -1,0 +1,72 @@
+"""The live targets of a run: each opened once, shared by everyone who calls it, closed at the end."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import Self
+
+from agentv.errors import AgentVError, TargetUnavailableError
+from agentv.targets.config import TargetSpec
+from agentv.targets.environment import Environment
+from agentv.targets.gate import DEFAULT_CONCURRENCY, OnRetry, TargetGate
+from agentv.targets.provider import TargetScope, TargetSettings
+from agentv.targets.registry import provider_class
+from agentv.targets.secrets import Secrets
+
+
+class TargetPool:
+    """Opens targets on first use. An `async with` closes them all."""
+
+    def __init__(
+        self,
+        secrets: Secrets,
+        *,
+        workers: int | None = None,
+        timeout: float | None = None,
+        on_retry: OnRetry | None = None,
+    ) -> None:
+        self._secrets = secrets
+        self._workers = workers
+        self._timeout = timeout
+        self._on_retry = on_retry
+        self._gates: dict[tuple[int, str], TargetGate] = {}
+        self._closing = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._closing.aclose()
+
+    def gate(self, spec: TargetSpec, environment: Environment) -> TargetGate:
+        """The live target, or TargetUnavailableError with the reason."""
+        key = (id(spec), spec.name)
+        if key not in self._gates:
+            self._gates[key] = self._open(spec, environment)
+        return self._gates[key]
+
+    def _open(self, spec: TargetSpec, environment: Environment) -> TargetGate:
+        settings, kind = spec.reading.settings, provider_class(spec.provider)
+        if spec.unavailable or settings is None or kind is None:
+            raise TargetUnavailableError(spec.name, spec.unavailable or "its settings could not be read")
+        if not isinstance(settings, TargetSettings):
+            raise TypeError(f"the settings of target '{spec.name}' are not TargetSettings")
+        scope = TargetScope(
+            name=spec.name,
+            directory=spec.path.resolve().parent,
+            environment=self._secrets.scrub_for(spec, environment),
+        )
+        try:
+            provider = kind(settings, scope)
+        except AgentVError as error:
+            raise TargetUnavailableError(spec.name, str(error)) from error
+        except Exception as error:
+            raise TargetUnavailableError(spec.name, f"{type(error).__name__}: {error}") from error
+        gate = TargetGate(provider, self._limits(settings), name=spec.name, on_retry=self._on_retry)
+        self._closing.push_async_callback(gate.aclose)
+        return gate
+
+    def _limits(self, settings: TargetSettings) -> TargetSettings:
+        limit = settings.max_concurrency or max(DEFAULT_CONCURRENCY, self._workers or 0, settings.workers or 0)
+        changes = {"max_concurrency": limit, "timeout_seconds": self._timeout or settings.timeout_seconds}
+        return settings.model_copy(update=changes)

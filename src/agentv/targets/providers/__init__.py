@@ -1,0 +1,1 @@
+"""One file per provider, imported when a target first uses it."""

@@ -1,0 +1,188 @@
+"""Chat completions on the wire: a request -> the JSON body, the reply's JSON -> a `Reply`. No HTTP here."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePath
+from typing import Any, TypeGuard
+
+from agentv.errors import ProviderError
+from agentv.messages import Message, TokenUsage, ToolCall, part_text
+from agentv.suite.json_lines import parse_json
+from agentv.targets.provider import Reply, Request
+
+# -- request
+
+
+def wire_messages(request: Request) -> list[dict[str, Any]]:
+    """The conversation as chat completions want it: the system prompt first, every tool call answered."""
+    messages: list[dict[str, Any]] = []
+    if request.system_prompt:
+        messages.append({"role": "system", "content": request.system_prompt})
+    if not request.messages:
+        return [*messages, {"role": "user", "content": request.question}]
+    files, waiting = list(request.files), list[ToolCall]()
+    for message in request.messages:
+        if message.role == "tool":
+            messages.append(_tool_result(message, waiting, files))
+            continue
+        messages += _unanswered(waiting)
+        wired: dict[str, Any] = {"role": message.role, "content": _content(message.content, files)}
+        calls = [_with_id(call, len(messages), index) for index, call in enumerate(message.tool_calls)]
+        if calls:
+            wired["tool_calls"] = [_tool_call(call) for call in calls]
+            wired["content"] = wired["content"] or None
+        messages.append(wired)
+        messages += [_result(call, _as_text(call.output)) for call in calls if call.output is not None]
+        waiting = [call for call in calls if call.output is None]
+    return [*messages, *_unanswered(waiting)]
+
+
+def _content(content: Any, files: list[Path]) -> Any:
+    """Text where that is all there is; else parts, those that are not ours as they are."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list):
+        return _as_text(content)
+    parts = [_part(part, files) for part in content]
+    if all(isinstance(part, str) for part in parts):
+        return "\n".join(part for part in parts if part)
+    return [{"type": "text", "text": part} if isinstance(part, str) else part for part in parts]
+
+
+def _part(part: Any, files: list[Path]) -> Any:
+    if isinstance(part, Mapping) and part.get("type") == "file" and isinstance(part.get("value"), str):
+        return _attached(part["value"], files)
+    text = part_text(part)
+    return text if text or not isinstance(part, Mapping) or part.get("type", "text") == "text" else part
+
+
+def _attached(reference: str, files: list[Path]) -> str:
+    """The text of the file the suite found for this reference, in a tag that names it."""
+    found = next((path for path in files if path.name == PurePath(reference).name), None)
+    if found is None:
+        return f'<file path="{reference}"/>'
+    files.remove(found)
+    try:
+        text = found.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProviderError(
+            f"the file {found} cannot be sent: {error}", next_step="Attach text files only."
+        ) from None
+    return f'<file path="{reference}">\n{text}\n</file>'
+
+
+def _with_id(call: ToolCall, message: int, index: int) -> ToolCall:
+    if call.id is not None:
+        return call
+    return ToolCall(call.tool, call.input, call.output, f"call_{message}_{index}")
+
+
+def _tool_call(call: ToolCall) -> dict[str, Any]:
+    arguments = (
+        call.input if isinstance(call.input, str) else json.dumps({} if call.input is None else call.input)
+    )
+    return {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": arguments}}
+
+
+def _tool_result(message: Message, waiting: list[ToolCall], files: list[Path]) -> dict[str, Any]:
+    """The result of the call it names, else of the first call that still waits for one."""
+    content = _content(message.content, files)
+    asked = (message.metadata or {}).get("tool_call_id")
+    fitting = [
+        call for call in waiting if asked == call.id or (asked is None and message.name in (None, call.tool))
+    ]
+    if not fitting:  # a result nobody asked for is refused by the API as a tool message
+        name = f" of {message.name}" if message.name else ""
+        return {"role": "user", "content": f"Tool result{name}:\n{_as_text(content)}"}
+    waiting.remove(fitting[0])
+    return _result(fitting[0], content)
+
+
+def _result(call: ToolCall, content: Any) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call.id, "content": content}
+
+
+def _unanswered(waiting: list[ToolCall]) -> Iterator[dict[str, Any]]:
+    for call in waiting:
+        yield _result(call, "")
+    waiting.clear()
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+# -- reply
+
+
+def parse_reply(data: Any) -> Reply:
+    """What a chat completion says. Raises `ProviderError` when it says nothing that can be graded."""
+    choices = data.get("choices") if isinstance(data, dict) else None
+    if not isinstance(choices, list) or not choices:
+        raise ProviderError("the reply holds no choices", next_step="Is this a chat completions endpoint?")
+    choice = choices[0]
+    message = choice.get("message") if isinstance(choice, dict) else None
+    if not isinstance(message, dict):
+        raise ProviderError("the reply's first choice holds no message")
+    finish = choice.get("finish_reason")
+    calls = tuple(_received_call(call) for call in message.get("tool_calls") or ())
+    content = message.get("content")
+    if content is None:
+        content = message.get("refusal")
+    if not isinstance(content, str | list | None):
+        raise ProviderError("the content of the reply is neither text nor a list of parts")
+    if content is None and not calls:
+        raise ProviderError(
+            f"the reply holds neither text nor tool calls (finish_reason: {finish})",
+            next_step="When the reason is `length`, raise `max_output_tokens`.",
+        )
+    usage = data.get("usage")
+    return Reply(
+        (Message("assistant", content, tool_calls=calls),),
+        token_usage=_usage(usage),
+        cost_usd=_cost(usage),
+        finish_reason=finish if isinstance(finish, str) else None,
+    )
+
+
+def _received_call(call: Any) -> ToolCall:
+    function = call.get("function") if isinstance(call, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    if not isinstance(name, str) or not isinstance(function, dict):
+        raise ProviderError("a tool call of the reply has no name")
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        with contextlib.suppress(ValueError):  # broken JSON is recorded as the model wrote it
+            arguments = parse_json(arguments)
+    identity = call.get("id")
+    return ToolCall(name, arguments, id=identity if isinstance(identity, str) else None)
+
+
+def _usage(usage: Any) -> TokenUsage | None:
+    """Providers count cached tokens among the prompt tokens; here they are counted apart."""
+    if not isinstance(usage, dict):
+        return None
+    details = usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens", 0)
+    if not _is_count(prompt) or not _is_count(completion):
+        return None
+    if not _is_count(cached) or cached > prompt:
+        return TokenUsage(prompt, completion)
+    return TokenUsage(prompt - cached, completion, cached)
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _cost(usage: Any) -> float | None:
+    """OpenRouter says what a call cost; the others leave it to price lists."""
+    cost = usage.get("cost") if isinstance(usage, dict) else None
+    if isinstance(cost, bool) or not isinstance(cost, int | float):
+        return None
+    return float(cost) if math.isfinite(cost) and cost >= 0 else None

@@ -1,0 +1,227 @@
+"""`cli`: a command under test."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shlex
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from agentv.errors import ProviderError, ProviderTimeoutError
+from agentv.process import STDOUT_CAP, ProcessOutcome, ProcessStartError, run_process
+from agentv.targets.provider import Reply, Request, TargetScope
+from agentv.targets.providers.cli_output import parse_output
+from agentv.targets.providers.cli_settings import CliSettings, CommandCheck, HttpCheck, command_template
+from agentv.targets.providers.cli_template import CommandTemplate
+from agentv.targets.structured import ShapeError
+
+SHOWN = 2000
+"""Characters of a failed command's output in the error."""
+
+_log = logging.getLogger(__name__)
+
+
+class CliProvider:
+    """Runs the command once per call."""
+
+    Settings: ClassVar[type[CliSettings]] = CliSettings
+    keeps_deadline: ClassVar[bool] = True
+
+    def __init__(self, settings: CliSettings, scope: TargetScope) -> None:
+        self._settings, self._scope = settings, scope
+        self._template = command_template(settings)
+        self._home = scope.workspace or scope.directory
+        self._environment = {**scope.environment, **settings.env}
+        self._check: asyncio.Task[str | None] | None = None
+
+    async def invoke(self, request: Request) -> Reply:
+        await self._healthy()
+        with _temporary_files(self._template, request, keep=self._settings.keep_temp_files) as values:
+            outcome = await self._run(
+                self._template, request, values, self._settings.cwd, self._settings.timeout_seconds
+            )
+            self._raise_for(outcome)
+            output = self._output(outcome, values)
+        try:
+            return parse_output(output)
+        except ShapeError as error:
+            raise self._failed(
+                f"the answer of the command cannot be read: {error}",
+                next_step="Print plain UTF-8 text, or one JSON object with `text` or `output_messages`.",
+            ) from error
+
+    async def aclose(self) -> None:
+        if self._check is not None and not self._check.done():
+            self._check.cancel()
+            await asyncio.wait({self._check})
+
+    async def _run(
+        self,
+        template: CommandTemplate,
+        request: Request,
+        values: Mapping[str, str],
+        cwd: str | None,
+        timeout: float | None,
+    ) -> ProcessOutcome:
+        argv = template.argv(values, request.files)
+        if self._settings.verbose:
+            _log.info("target '%s': %s", self._scope.name, self._scope.redactor.text(shlex.join(argv)))
+        by_stdin = template.names.isdisjoint(("PROMPT", "PROMPT_FILE"))
+        try:
+            return await run_process(
+                argv,
+                stdin=_encoded(values["PROMPT"]) if by_stdin else None,
+                cwd=self._folder(cwd),
+                env=self._environment,
+                timeout=timeout,
+            )
+        except ProcessStartError as error:
+            raise self._failed(error.message, next_step=error.next_step) from error
+
+    def _folder(self, cwd: str | None) -> Path:
+        return self._home / Path(cwd).expanduser() if cwd else self._home
+
+    def _raise_for(self, outcome: ProcessOutcome) -> None:
+        if outcome.timed_out:
+            raise ProviderTimeoutError(
+                f"target '{self._scope.name}': the command did not end within "
+                f"{self._settings.timeout_seconds:g} s and was killed{self._last_words(outcome)}",
+                next_step="Raise `timeout_seconds` of the target, or `--timeout`. Timeouts are not retried.",
+            )
+        if outcome.stdout_overflow:
+            raise self._failed(
+                f"the command wrote more than {STDOUT_CAP // 2**20} MiB to stdout and was killed",
+                next_step="Print the answer alone; send logs to a file.",
+            )
+        if outcome.returncode != 0:
+            raise self._failed(f"the command {outcome.ending}{self._last_words(outcome)}")
+
+    def _last_words(self, outcome: ProcessOutcome) -> str:
+        redactor = self._scope.redactor
+        for name, said in (("stderr", outcome.stderr), ("stdout", outcome.stdout)):
+            text = said.decode("utf-8", "backslashreplace").strip()
+            if text:
+                cut = name == "stderr" and outcome.stderr_cut
+                return f"; the end of its {name}:\n{redactor.tail(text, SHOWN, cut_start=cut)}"
+        return "; it wrote nothing"
+
+    def _output(self, outcome: ProcessOutcome, values: Mapping[str, str]) -> bytes:
+        if "OUTPUT_FILE" not in self._template.names:
+            return outcome.stdout
+        try:
+            return _read_regular_file(Path(values["OUTPUT_FILE"]))
+        except FileNotFoundError:
+            said = self._last_words(outcome)
+            raise self._failed(
+                f"the command {outcome.ending} but did not write its {{OUTPUT_FILE}}{said}",
+                next_step="Write the answer to that path, or print it and take {OUTPUT_FILE} out.",
+            ) from None
+        except OSError as error:
+            raise self._failed(f"its {{OUTPUT_FILE}} cannot be read: {error.strerror or error}") from error
+
+    def _failed(self, what: str, *, next_step: str | None = None) -> ProviderError:
+        return ProviderError(f"target '{self._scope.name}': {what}", next_step=next_step)
+
+    # -- healthcheck
+
+    async def _healthy(self) -> None:
+        if self._settings.healthcheck is None:
+            return
+        if self._check is None:
+            self._check = asyncio.create_task(self._problem(self._settings.healthcheck))
+        problem = await asyncio.shield(self._check)
+        if problem is not None:
+            raise self._failed(
+                f"its healthcheck failed: {problem}", next_step="Start what the target needs, then run again."
+            )
+
+    async def _problem(self, check: HttpCheck | CommandCheck) -> str | None:
+        try:
+            if isinstance(check, HttpCheck):
+                return await _http_problem(check)
+            template, request = command_template(check), Request("", eval_id="healthcheck")
+            with _temporary_files(template, request, keep=False) as values:
+                outcome = await self._run(template, request, values, check.cwd, check.timeout_seconds)
+        except ProviderError as error:
+            return error.message
+        except OSError as error:
+            return str(error)
+        if outcome.timed_out:
+            return f"the command did not end within {check.timeout_seconds:g} s"
+        return None if outcome.returncode == 0 else f"the command {outcome.ending}{self._last_words(outcome)}"
+
+
+async def _http_problem(check: HttpCheck) -> str | None:
+    import aiohttp  # noqa: PLC0415 - a third of a second to import, and few targets have such a check
+
+    timeout = aiohttp.ClientTimeout(total=check.timeout_seconds)
+    shown = check.url.partition("?")[0]
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.get(check.url, allow_redirects=False) as response,
+        ):
+            return None if 200 <= response.status < 300 else f"{shown} answered HTTP {response.status}"
+    except TimeoutError:
+        return f"{shown} did not answer within {check.timeout_seconds:g} s"
+    except (aiohttp.ClientError, ValueError) as error:
+        return f"{shown} could not be asked ({type(error).__name__}: {error})"
+
+
+def _prompt(request: Request) -> str:
+    return f"{request.system_prompt}\n\n{request.question}" if request.system_prompt else request.question
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ProviderError(
+            f"the prompt holds half a character (position {error.start}) and cannot be sent"
+        ) from None
+
+
+@contextlib.contextmanager
+def _temporary_files(template: CommandTemplate, request: Request, *, keep: bool) -> Iterator[dict[str, str]]:
+    """The values of the placeholders, with files behind those that name one; nobody else can read them."""
+    values = {
+        "PROMPT": _prompt(request),
+        "EVAL_ID": request.eval_id,
+        "ATTEMPT": str(request.attempt),
+        "GUIDELINES": request.guidelines,
+    }
+    if template.names.isdisjoint(("PROMPT_FILE", "OUTPUT_FILE")):
+        yield values
+        return
+    folder = Path(tempfile.mkdtemp(prefix="agentv-"))
+    try:
+        values |= {"PROMPT_FILE": str(folder / "prompt.txt"), "OUTPUT_FILE": str(folder / "output.json")}
+        if "PROMPT_FILE" in template.names:
+            descriptor = os.open(values["PROMPT_FILE"], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(_encoded(values["PROMPT"]))
+        yield values
+    finally:
+        if keep:
+            _log.info("the files of '%s' are kept in %s", request.eval_id, folder)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _read_regular_file(path: Path) -> bytes:
+    """The file's bytes. A link, a pipe or a device is refused: reading it could block or leave the folder."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError("it is not a regular file")
+        data = file.read(STDOUT_CAP + 1)
+    if len(data) > STDOUT_CAP:
+        raise OSError(f"it is larger than {STDOUT_CAP // 2**20} MiB")
+    return data

@@ -1,0 +1,118 @@
+"""What a `cli` target may say in the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+from agentv.targets.provider import TargetSettings
+from agentv.targets.providers.cli_template import DEFAULT_FILES_FORMAT, CommandTemplate, parse_files_format
+
+HEALTHCHECK_SECONDS = 30.0
+
+_strict = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+_COMMAND = (
+    "The program and its arguments: a list, or one text, split like a shell would without running one. "
+    "Filled in: `{PROMPT}` `{PROMPT_FILE}` `{EVAL_ID}` `{ATTEMPT}` `{FILES}` `{OUTPUT_FILE}` `{GUIDELINES}`. "
+    "A command with neither `{PROMPT}` nor `{PROMPT_FILE}` gets the prompt on stdin. `python` as the first "
+    "word is the interpreter that runs agentv."
+)
+
+
+class HttpCheck(BaseModel):
+    """A URL that must answer 2xx before the first call."""
+
+    model_config = _strict
+
+    type: Literal["http"]
+    url: str = Field(pattern=r"^https?://", description="Asked with GET; redirects are not followed.")
+    timeout_seconds: float = Field(HEALTHCHECK_SECONDS, gt=0)
+
+
+class CommandCheck(BaseModel):
+    """A command that must exit with 0 before the first call."""
+
+    model_config = _strict
+
+    type: Literal["command"]
+    shell: bool = False
+    command: list[str] | str | None = None
+    command_template: str | None = Field(None, description="The same as `command` with `shell: true`.")
+    cwd: str | None = None
+    timeout_seconds: float = Field(HEALTHCHECK_SECONDS, gt=0)
+
+    @model_validator(mode="after")
+    def _one_command(self) -> CommandCheck:
+        command_template(self)
+        return self
+
+
+class CliSettings(TargetSettings):
+    """Settings of a `cli` target."""
+
+    ALIASES: ClassVar[Mapping[str, str]] = {
+        **TargetSettings.ALIASES,
+        "commandTemplate": "command_template",
+        "filesFormat": "files_format",
+        "attachments_format": "files_format",
+        "attachmentsFormat": "files_format",
+        "cli_verbose": "verbose",
+        "cliVerbose": "verbose",
+        "keepTempFiles": "keep_temp_files",
+        "keep_output_files": "keep_temp_files",
+        "keepOutputFiles": "keep_temp_files",
+    }
+
+    shell: bool = Field(False, description="Run the command with `/bin/sh -c`; values are quoted for it.")
+    command: list[str] | str | None = Field(None, description=_COMMAND)
+    command_template: str | None = Field(None, description="The same as `command` with `shell: true`.")
+    files_format: str = Field(
+        DEFAULT_FILES_FORMAT,
+        description="How `{FILES}` writes each file: `{path}`, `{basename}`, words around them.",
+    )
+    cwd: str | None = Field(None, description="Directory of the process; default: the suite's directory.")
+    env: dict[str, str] = Field(
+        default_factory=dict, repr=False, description="Extra variables: a mapping, or names to pass through."
+    )
+    healthcheck: Annotated[HttpCheck | CommandCheck, Field(discriminator="type")] | None = Field(
+        None, description="Checked once, before the first call."
+    )
+    verbose: bool = Field(False, description="Log every command line.")
+    keep_temp_files: bool = Field(False, description="Leave prompt and output files where they are.")
+
+    @field_validator("command")
+    @classmethod
+    def _readable(cls, value: list[str] | str | None, info: ValidationInfo) -> list[str] | str | None:
+        if value is not None:
+            CommandTemplate.parse(value, by_shell=bool(info.data.get("shell")))
+        return value
+
+    @field_validator("command_template")
+    @classmethod
+    def _readable_by_shell(cls, value: str | None) -> str | None:
+        if value is not None:
+            CommandTemplate.parse(value, by_shell=True)
+        return value
+
+    @field_validator("files_format")
+    @classmethod
+    def _known_placeholders(cls, value: str) -> str:
+        parse_files_format(value)
+        return value
+
+    @model_validator(mode="after")
+    def _one_command(self) -> CliSettings:
+        command_template(self)
+        return self
+
+
+def command_template(settings: CliSettings | CommandCheck) -> CommandTemplate:
+    if (settings.command is None) == (settings.command_template is None):
+        raise ValueError("set either `command` or `command_template`")
+    files_format = settings.files_format if isinstance(settings, CliSettings) else DEFAULT_FILES_FORMAT
+    if settings.command is not None:
+        return CommandTemplate.parse(settings.command, by_shell=settings.shell, files_format=files_format)
+    return CommandTemplate.parse(settings.command_template or "", by_shell=True, files_format=files_format)

@@ -1,0 +1,95 @@
+"""Addresses, proxies and error bodies, as providers over HTTP meet them."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+LOOPBACK = re.compile(r"localhost|127(\.\d+){3}|::1")
+
+
+def is_http(url: str) -> bool:
+    """Whether this is an address a client can call."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        return False
+
+
+def without_secrets(url: str) -> str:
+    """Keys are found in the user-info and the query of addresses: neither is shown."""
+    try:
+        parts = urlsplit(url)
+        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
+    except ValueError:
+        return ""
+
+
+def proxy_for(url: str, environment: Mapping[str, str]) -> str | None:
+    """The proxy the environment asks for. Never one for loopback: no key leaves the machine for that."""
+    # Slow to import, and only wanted together with aiohttp.
+    from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # noqa: PLC0415
+
+    parts = urlsplit(url)
+    if LOOPBACK.fullmatch(parts.hostname or ""):
+        return None
+    names = {"no": "no_proxy", parts.scheme: f"{parts.scheme}_proxy"}
+    proxies = {key: environment.get(name) or environment.get(name.upper(), "") for key, name in names.items()}
+    if not proxies[parts.scheme] or proxy_bypass_environment(parts.hostname or "", proxies):
+        return None
+    return proxies[parts.scheme]
+
+
+def server_message(text: str) -> str:
+    """What the server says is wrong, in one of the shapes servers use."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return text.strip() or "no reason given"
+    for value in (data.get("error"), data) if isinstance(data, dict) else ():
+        if isinstance(value, str) and value:
+            return value
+        for key in ("message", "detail"):
+            if isinstance(value, dict) and isinstance(value.get(key), str) and value[key]:
+                return str(value[key])
+    return text.strip() or "no reason given"
+
+
+def error_code(error: Any) -> int:
+    """The status inside an error that came with HTTP 200, as gateways send it."""
+    code = error.get("code") if isinstance(error, dict) else None
+    return code if isinstance(code, int) and 400 <= code <= 599 else 200
+
+
+def retry_after_of(headers: Mapping[str, str]) -> float | None:
+    """How long the server asks to wait: milliseconds, seconds, or a date."""
+    for name, unit in (("retry-after-ms", 0.001), ("Retry-After", 1.0)):
+        text = headers.get(name, "").strip()
+        if not text:
+            continue
+        try:
+            seconds = float(text) * unit
+        except ValueError:
+            try:
+                seconds = (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
+            except (TypeError, ValueError):
+                continue
+        if math.isfinite(seconds):
+            return max(0.0, seconds)
+    return None
+
+
+def holds_half_characters(parsed: Any) -> bool:
+    """Whether some text in a JSON value has a lone surrogate and cannot be written as UTF-8."""
+    try:
+        json.dumps(parsed, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        return True
+    return False

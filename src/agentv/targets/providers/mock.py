@@ -1,0 +1,178 @@
+"""`mock`: a scripted model. Deterministic, offline, free."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from agentv.errors import ProviderError
+from agentv.messages import Message, TokenUsage
+from agentv.targets.provider import Reply, Request, TargetScope, TargetSettings, retryable_status
+from agentv.targets.structured import parse_messages
+
+
+class TokenCounts(BaseModel):
+    """Tokens a scripted call claims to have used."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    input: int = Field(0, ge=0)
+    output: int = Field(0, ge=0)
+    cached: int | None = Field(None, ge=0)
+
+
+class Script(BaseModel):
+    """What the scripted model does with a call."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+    response: str | dict[str, Any] | None = Field(
+        None, description="The answer: text, or an object that is sent as pretty JSON."
+    )
+    output_messages: list[dict[str, Any]] | None = Field(
+        None, description="Messages of the answer, tool calls included; `response`, if set, comes after them."
+    )
+    error: str | None = Field(
+        None, min_length=1, description="Fail with this message. Failing wins over answering."
+    )
+    status: int | None = Field(
+        None,
+        ge=400,
+        le=599,
+        description="Fail like this HTTP status of a real provider: 429 and 5xx are retried.",
+    )
+    delay_ms: float | None = Field(
+        None, ge=0, description="Wait this long first. A rule without it inherits it."
+    )
+    token_usage: TokenCounts | None = Field(
+        None, description="Tokens the call reports. A rule without it inherits it."
+    )
+    cost_usd: float | None = Field(
+        None, ge=0, description="Cost the call reports. A rule without it inherits it."
+    )
+
+    @field_validator("response")
+    @classmethod
+    def _is_json(cls, value: Any) -> Any:
+        _as_text(value)
+        return value
+
+    @field_validator("output_messages")
+    @classmethod
+    def _are_messages(cls, value: Any) -> Any:
+        if value is not None:
+            parse_messages(value)
+        return value
+
+
+class Rule(Script):
+    """A script for the calls its expression matches. `error` and `status` are never inherited."""
+
+    match: str = Field(
+        description="Regular expression, searched in the system prompt, a line break, the question."
+    )
+
+    @field_validator("match")
+    @classmethod
+    def _compiles(cls, value: str) -> str:
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise ValueError(f"not a regular expression: {error}") from None
+        return value
+
+    @model_validator(mode="after")
+    def _does_something(self) -> Rule:
+        if all(v is None for v in (self.response, self.output_messages, self.error, self.status)):
+            raise ValueError("a rule needs a `response`, `output_messages`, an `error` or a `status`")
+        return self
+
+
+class MockSettings(Script, TargetSettings):
+    """Settings of a `mock` target."""
+
+    model: str | None = Field(None, description="A label for reports.")
+    rules: list[Rule] = Field(
+        default_factory=list, description="Tried in order, the first match answers; else `response` does."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Act:
+    messages: tuple[Message, ...]
+    failure: str | None
+    status: int | None
+    delay: float
+    token_usage: TokenUsage | None
+    cost_usd: float | None
+
+
+class MockProvider:
+    """Answers from its settings. `scripted` tells whoever shows results that no model was asked."""
+
+    Settings: ClassVar[type[MockSettings]] = MockSettings
+    scripted: ClassVar[bool] = True
+
+    def __init__(self, settings: MockSettings, scope: TargetScope) -> None:
+        self._target = scope.name
+        self._rules = [(re.compile(rule.match), self._act(rule, settings)) for rule in settings.rules]
+        self._fallback = self._act(settings, settings)
+
+    def _act(self, script: Script, base: MockSettings) -> _Act:
+        messages = parse_messages(script.output_messages) if script.output_messages else ()
+        if script.response is not None:
+            messages = (*messages, Message("assistant", _as_text(script.response)))
+        delay_ms = base.delay_ms if script.delay_ms is None else script.delay_ms
+        usage = script.token_usage or base.token_usage
+        return _Act(
+            messages,
+            self._failure(script),
+            script.status,
+            (delay_ms or 0.0) / 1000,
+            TokenUsage(usage.input, usage.output, usage.cached) if usage else None,
+            base.cost_usd if script.cost_usd is None else script.cost_usd,
+        )
+
+    def _failure(self, script: Script) -> str | None:
+        if script.status is None:
+            return f"target '{self._target}': {script.error}" if script.error else None
+        return (
+            f"target '{self._target}' answered HTTP {script.status}: {script.error or _reason(script.status)}"
+        )
+
+    async def invoke(self, request: Request) -> Reply:
+        text = f"{request.system_prompt or ''}\n{request.question}"
+        act = next((act for pattern, act in self._rules if pattern.search(text)), self._fallback)
+        if act.delay:
+            await asyncio.sleep(act.delay)
+        if act.failure is not None:
+            retryable = act.status is not None and retryable_status(act.status)
+            raise ProviderError(act.failure, status=act.status, retryable=retryable)
+        if not act.messages:
+            raise ProviderError(
+                f"target '{self._target}': the scripted model has no answer to this question",
+                next_step="Add a `response`, or a rule whose `match` is found in the question.",
+            )
+        return Reply(act.messages, token_usage=act.token_usage, cost_usd=act.cost_usd, finish_reason="stop")
+
+
+def _as_text(response: str | dict[str, Any] | None) -> str:
+    if isinstance(response, dict):
+        try:
+            return json.dumps(response, indent=2, ensure_ascii=False, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"not a JSON object: {error}") from None
+    return response or ""
+
+
+def _reason(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "scripted failure"

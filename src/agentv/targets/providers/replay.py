@@ -1,0 +1,74 @@
+"""`replay`: answers recorded earlier, for free."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import Field
+
+from agentv.errors import ProviderError, TargetUnavailableError, UsageError
+from agentv.targets.answers import load_answers
+from agentv.targets.provider import Reply, Request, TargetScope, TargetSettings
+
+
+class ReplaySettings(TargetSettings):
+    """Settings of a `replay` target."""
+
+    file: str = Field(
+        min_length=1,
+        description="JSON lines with `eval_id` and `candidate_answer` or `output_messages`.",
+    )
+    from_target: str | None = Field(None, description="Replay only what this target answered.")
+
+
+class ReplayProvider:
+    """Answers from a file. What is not in it is an error, never a guess."""
+
+    Settings: ClassVar[type[ReplaySettings]] = ReplaySettings
+
+    def __init__(self, settings: ReplaySettings, scope: TargetScope) -> None:
+        self._target, self._from = scope.name, settings.from_target
+        try:
+            self._answers = load_answers(scope.directory / Path(settings.file).expanduser())
+        except UsageError as error:
+            raise TargetUnavailableError(scope.name, str(error)) from error
+        targets = self._answers.targets
+        if self._from is not None and targets and self._from not in targets:
+            raise TargetUnavailableError(
+                scope.name,
+                f"{self._answers.path} holds no answers of target '{self._from}' (`from_target`), "
+                f"only of {', '.join(sorted(targets))}",
+            )
+
+    async def invoke(self, request: Request) -> Reply:
+        answer = self._answers.find(request.eval_id, self._from, request.attempt)
+        if answer is None:
+            raise self._miss(request)
+        return Reply(
+            answer.output_messages,
+            token_usage=answer.token_usage,
+            cost_usd=answer.cost_usd,
+            duration_ms=answer.duration_ms,
+        )
+
+    def _miss(self, request: Request) -> ProviderError:
+        who = f" from target '{self._from}'" if self._from else ""
+        missing = (
+            f"target '{self._target}': no answer{who} to '{request.eval_id}', attempt {request.attempt}, "
+            f"is recorded in {self._answers.path}"
+        )
+        failed = self._answers.failure(request.eval_id, self._from, request.attempt)
+        if failed is not None:
+            return ProviderError(
+                f"{missing}: the recorded call had failed (line {failed.line}: {failed.failure})",
+                next_step="Record it again with the real target.",
+            )
+        if request.eval_id in self._answers.ids:
+            return ProviderError(
+                missing,
+                next_step="The id is there with another target or attempt: see `from_target`, `--repeat`.",
+            )
+        return ProviderError(
+            missing, next_step="Record it with the real target, or leave the case out (`--case`)."
+        )

@@ -1,0 +1,50 @@
+"""Which variables are secret, and what a child process may see of the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from agentv.targets.config import TargetsConfig, TargetSpec
+from agentv.targets.environment import Environment
+from agentv.targets.settings import SHORTEST_SECRET, looks_secret
+
+NEVER_SECRET = frozenset({"PATH", "HOME", "USER", "SHELL", "LANG", "TERM", "TZ", "TMPDIR", "PWD"})
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """The secret names and values of everything a run has configured."""
+
+    names: frozenset[str] = frozenset()
+    values: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, configs: Iterable[TargetsConfig], environments: Iterable[Environment]) -> Secrets:
+        names: set[str] = set()
+        values: set[str] = set()
+        for config in configs:
+            for spec in config.targets.values():
+                names |= spec.reading.reads
+                values |= spec.reading.secret_values
+        for environment in environments:
+            names |= environment.dotenv_names
+            for name in environment.dotenv_names:
+                value = environment.values.get(name, "")
+                if looks_secret(name) and len(value) >= SHORTEST_SECRET:
+                    values.add(value)
+        kept = {name for name in names if name not in NEVER_SECRET and not name.startswith("LC_")}
+        return cls(frozenset(kept), frozenset(values))
+
+    def scrub(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """The environment without secret names and without variables whose value contains a secret value."""
+        return {
+            name: value
+            for name, value in environment.items()
+            if name not in self.names and not any(secret in value for secret in self.values)
+        }
+
+    def scrub_for(self, spec: TargetSpec, environment: Environment) -> dict[str, str]:
+        """What the process of one target may see: everything but secrets, plus what its own entry reads."""
+        own = {name: environment.values[name] for name in spec.reading.reads if name in environment.values}
+        return {**self.scrub(environment.values), **own}

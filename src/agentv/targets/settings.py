@@ -1,0 +1,172 @@
+"""One entry of the configuration -> the settings of its provider, with variables filled in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from agentv.suite.findings import Findings
+from agentv.suite.validation import validate
+from agentv.suite.yaml_events import Path as NodePath
+from agentv.suite.yaml_events import resolve_plain
+from agentv.targets.environment import Environment, interpolate, variables_in
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])([A-Z])")
+_SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
+_SECRET_SETTINGS = ("api_key", "headers", "env")
+_URL_SECRET = re.compile(r"://([^/@\s]+)@|\?([^#\s]+)")
+SHORTEST_SECRET = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What an entry came to: its settings, or why it is not available; and which secrets it reads."""
+
+    settings: BaseModel | None
+    unavailable: str | None
+    reads: frozenset[str]
+    """Variables it reads, through `${{ }}`, through `env` names, or because its provider does on its own."""
+    secret_values: frozenset[str]
+    judge_target: str | None
+    shown: Mapping[str, Any]
+    """The entry as written, variables not filled in: what a run may record."""
+
+
+def read_settings(
+    kind: type[Any],
+    raw: Mapping[str, Any],
+    environment: Environment,
+    findings: Findings,
+    at: NodePath,
+    line_of: Callable[[NodePath], int],
+) -> Reading:
+    """Check one entry against its provider's settings. Mistakes go to `findings`; a missing variable does not."""
+    model: type[BaseModel] = kind.Settings
+    written = {_known_name(key, model): value for key, value in raw.items()}
+    missing: list[str] = []
+    filled = {key: interpolate(value, environment, missing) for key, value in written.items()}
+    own = tuple(getattr(model, "READS", ()))
+    if "api_key" in model.model_fields and filled.get("api_key") is None:
+        filled = {**filled, **_own_key(own, environment)}
+    filled, passed_on = _with_env_names(filled, environment)
+    reads = frozenset(variables_in(written) | passed_on | set(own))
+    unavailable = _missing_reason(missing, written, findings, lambda key: line_of((*at, key))) if missing else None
+    settings = None
+    if unavailable is None:
+        settings = validate(model, _typed(model, filled, written), findings, at)
+    else:
+        _check_what_can_be(model, filled, written, findings, at)
+    return Reading(
+        settings=settings,
+        unavailable=unavailable,
+        reads=reads,
+        secret_values=_secret_values(written, filled, reads, environment),
+        judge_target=filled.get("judge_target") if isinstance(filled.get("judge_target"), str) else None,
+        shown=written,
+    )
+
+
+def _known_name(key: str, model: type[BaseModel]) -> str:
+    """`commandTemplate` reads as `command_template` where the provider has that setting."""
+    snake = _CAMEL.sub(lambda match: "_" + match.group(1).lower(), key)
+    names = {field.alias or name for name, field in model.model_fields.items()}
+    return snake if key not in names and snake in names else key
+
+
+def _own_key(own: tuple[str, ...], environment: Environment) -> dict[str, str]:
+    for name in own:
+        if name.endswith("_API_KEY") and (value := environment.get(name)):
+            return {"api_key": value}
+    return {}
+
+
+def _with_env_names(filled: dict[str, Any], environment: Environment) -> tuple[dict[str, Any], set[str]]:
+    """`env: [NAME, ...]` hands variables through by name."""
+    names = filled.get("env")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return filled, set()
+    found = {name: environment.values[name] for name in names if name in environment.values}
+    return {**filled, "env": found}, set(names)
+
+
+def _missing_reason(
+    missing: list[str], written: Mapping[str, Any], findings: Findings, line_of: Callable[[str], int]
+) -> str:
+    name = missing[0]
+    key = next(key for key, value in written.items() if name in variables_in(value))
+    more = f" (also missing: {', '.join(sorted(set(missing) - {name}))})" if len(set(missing)) > 1 else ""
+    return (
+        f"the environment variable {name} is not set; `{key}` at {findings.path}:{line_of(key)} reads it{more}. "
+        f"Set it in the environment or in a .env file"
+    )
+
+
+def _typed(model: type[BaseModel], filled: dict[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers and booleans that came out of variables are text; read them where the setting is not text."""
+    try:
+        model.model_validate(filled)
+    except ValidationError as error:
+        wrong = {item["loc"][0] for item in error.errors(include_url=False) if item["loc"]}
+    else:
+        return filled
+    return {
+        key: resolve_plain(value)
+        if key in wrong and isinstance(value, str) and variables_in(written[key])
+        else value
+        for key, value in filled.items()
+    }
+
+
+def _check_what_can_be(
+    model: type[BaseModel],
+    filled: dict[str, Any],
+    written: Mapping[str, Any],
+    findings: Findings,
+    at: NodePath,
+) -> None:
+    """Mistakes that do not depend on the missing variables are still told."""
+    scratch = Findings(findings.path)
+    validate(model, filled, scratch, at)
+    unfilled = {(*at, key) for key, value in written.items() if variables_in(value)}
+    for node, message, at_key in scratch.by_node():
+        if not any(node[: len(path)] == path for path in unfilled) and "is missing" not in message:
+            findings.add(node, message, at_key=at_key)
+
+
+def _secret_values(
+    written: Mapping[str, Any], filled: Mapping[str, Any], reads: frozenset[str], environment: Environment
+) -> frozenset[str]:
+    found: set[str] = set()
+    for key in _SECRET_SETTINGS:
+        found.update(environment.get(name) or "" for name in variables_in(written.get(key)))
+        if key != "env" or isinstance(written.get("env"), list):
+            found.update(_texts(filled.get(key)))
+    found.update(environment.get(name) or "" for name in reads if looks_secret(name))
+    for key, value in filled.items():
+        for text in _texts(value):
+            if "://" in text and variables_in(written.get(key)):
+                found.update(part for match in _URL_SECRET.finditer(text) for part in _url_parts(match))
+    return frozenset(value for value in found if len(value) >= SHORTEST_SECRET)
+
+
+def _url_parts(match: re.Match[str]) -> list[str]:
+    if user_info := match.group(1):
+        return [user_info, *user_info.split(":", 1)]
+    return [pair.partition("=")[2] for pair in match.group(2).split("&")]
+
+
+def looks_secret(name: str) -> bool:
+    """Whether a variable's name says that its value is a secret."""
+    return any(word in name.upper() for word in _SECRET_WORDS)
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, Mapping):
+        return [text for item in value.values() for text in _texts(item)]
+    return []

@@ -1,0 +1,130 @@
+"""Messages and figures in JSON that commands and recorded answers hold, checked before they are believed."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from agentv.messages import Message, TokenUsage, ToolCall
+
+
+class ShapeError(ValueError):
+    """A value is not what it should be; the message says which, and what was expected."""
+
+
+def parse_messages(value: Any, where: str = "output_messages") -> tuple[Message, ...]:
+    """Messages as the message model spells them. Raises `ShapeError`."""
+    if not isinstance(value, list):
+        raise ShapeError(f"`{where}` must be a list of messages, got {_kind(value)}")
+    messages = tuple(_message(item, f"{where}[{index}]") for index, item in enumerate(value))
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        raise ShapeError(f"`{where}` holds a number that is not finite") from None
+    return messages
+
+
+def _message(value: Any, where: str) -> Message:
+    if not isinstance(value, Mapping):
+        raise ShapeError(f"`{where}` must be an object with a `role`, got {_kind(value)}")
+    role = value.get("role")
+    if not isinstance(role, str) or not role:
+        raise ShapeError(f"`{where}.role` must be a text like `assistant`, got {_kind(role)}")
+    content = value.get("content")
+    if not isinstance(content, str | list | Mapping | None):
+        raise ShapeError(
+            f"`{where}.content` must be text, a list of parts or an object, got {_kind(content)}"
+        )
+    metadata = value.get("metadata")
+    if not isinstance(metadata, Mapping | None):
+        raise ShapeError(f"`{where}.metadata` must be an object, got {_kind(metadata)}")
+    calls = value.get("tool_calls")
+    if not isinstance(calls, list | None):
+        raise ShapeError(f"`{where}.tool_calls` must be a list, got {_kind(calls)}")
+    return Message(
+        role=role,
+        content=content,
+        name=_optional_text(value, "name", where),
+        tool_calls=tuple(
+            _call(call, f"{where}.tool_calls[{index}]") for index, call in enumerate(calls or ())
+        ),
+        timestamp=_optional_text(value, "timestamp", where),
+        metadata=metadata,
+    )
+
+
+def _call(value: Any, where: str) -> ToolCall:
+    if not isinstance(value, Mapping):
+        raise ShapeError(f"`{where}` must be an object with a `tool`, got {_kind(value)}")
+    tool = value.get("tool")
+    if not isinstance(tool, str) or not tool:
+        raise ShapeError(f"`{where}.tool` must be the name of a tool, got {_kind(tool)}")
+    return ToolCall(
+        tool=tool,
+        input=value.get("input"),
+        output=value.get("output"),
+        id=_optional_text(value, "id", where),
+        timestamp=_optional_text(value, "timestamp", where),
+    )
+
+
+def _optional_text(value: Mapping[str, Any], key: str, where: str) -> str | None:
+    found = value.get(key)
+    if not isinstance(found, str | None):
+        raise ShapeError(f"`{where}.{key}` must be text, got {_kind(found)}")
+    return found
+
+
+def parse_usage(value: Any, where: str = "token_usage") -> TokenUsage | None:
+    """`{input, output, cached}` as token counts; None stays None."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise ShapeError(f"`{where}` must be an object with `input` and `output`, got {_kind(value)}")
+    counts = {key: _count(value.get(key), f"{where}.{key}") for key in ("input", "output", "cached")}
+    return TokenUsage(counts["input"] or 0, counts["output"] or 0, counts["cached"])
+
+
+def _count(value: Any, where: str) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ShapeError(f"`{where}` must be a whole number, got {_kind(value)}")
+    if value < 0:
+        raise ShapeError(f"`{where}` must not be negative, got {value}")
+    return value
+
+
+def parse_amount(value: Any, where: str) -> float | None:
+    """A finite number of 0 or more; None stays None."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ShapeError(f"`{where}` must be a number, got {_kind(value)}")
+    try:
+        amount = float(value)
+    except OverflowError:
+        amount = math.inf
+    if not math.isfinite(amount) or amount < 0:
+        raise ShapeError(f"`{where}` must be a finite number of 0 or more, got {amount}")
+    return amount
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return f"the number {value}" if len(repr(value)) < 40 else "a number"
+    if isinstance(value, str):
+        return "text" if value else "an empty text"
+    return (
+        "a list"
+        if isinstance(value, list)
+        else "an object"
+        if isinstance(value, Mapping)
+        else repr(type(value))
+    )

@@ -1,0 +1,1 @@
+"""Public fakes for tests of suites, scripts and providers."""

@@ -1,0 +1,69 @@
+"""Short ways to make an evaluator, give it an answer, and read what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, Literal, TypeVar
+
+import pytest
+from pydantic import ValidationError
+
+from agentv.evaluators.base import Candidate, EvaluationContext, Evaluator
+from agentv.evaluators.judging import judge
+from agentv.evaluators.registry import evaluator_class
+from agentv.results import EvaluatorResult, Score
+from agentv.suite.case import EvalCase
+
+T = TypeVar("T")
+
+
+def an_answer(answer: str, reference: str | None = None) -> EvaluationContext:
+    case = EvalCase(id="case", question="question", input_messages=(), reference_answer=reference)
+    return EvaluationContext(case, Candidate(answer))
+
+
+def an_evaluator(type: str, **options: Any) -> Evaluator:  # noqa: A002 - the option's own name
+    found = evaluator_class(type)
+    assert found is not None
+    return found.model_validate({"name": type, "type": type, **options})
+
+
+async def judged(answer: str, type: str, *, reference: str | None = None, **options: Any) -> EvaluatorResult:  # noqa: A002
+    return await judge(an_evaluator(type, **options), an_answer(answer, reference))
+
+
+def mistake(type: str, **options: Any) -> tuple[tuple[int | str, ...], str]:  # noqa: A002
+    """Where and why these options are refused; there is exactly one mistake."""
+    with pytest.raises(ValidationError) as caught:
+        an_evaluator(type, **options)
+    (error,) = caught.value.errors(include_url=False)
+    return error["loc"], error["msg"].removeprefix("Value error, ")
+
+
+def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that never waits; one that does is a mistake."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        value: T = stop.value
+        return value
+    coroutine.close()
+    raise AssertionError("it waited for something")
+
+
+class Fixed(Evaluator):
+    """Says what it is told to."""
+
+    WAITS = False
+
+    type: Literal["fixed"] = "fixed"
+    says: float = 1.0
+    hits: tuple[str, ...] = ()
+    misses: tuple[str, ...] = ()
+    reasoning: str = ""
+    failure: Any = None
+
+    async def evaluate(self, context: EvaluationContext) -> Score:
+        if self.failure is not None:
+            raise self.failure
+        return Score(self.says, self.hits, self.misses, self.reasoning)

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentv.evaluators.is_json import MAX_DEPTH, NotJsonError, read_json
+from tests.evaluators.support import an_answer, an_evaluator, at_once, judged, mistake
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '{"a": 1}',
+        " \r\n\t[1, 2.5e3, null]\n",
+        '"text"',
+        "0",
+        "true",
+        "null",
+        '{"a": {"a": 1}, "b": [{"a": 1}]}',
+        '"NaN"',
+    ],
+)
+async def test_one_json_value_is_json(answer):
+    result = await judged(answer, "is_json")
+    assert (result.score, result.hits, result.misses) == (1.0, ("is JSON",), ())
+
+
+@pytest.mark.parametrize(
+    ("answer", "where"),
+    [
+        ("", "it is empty"),
+        (" \n", "it is empty"),
+        ("Sure! {}", "at line 1, column 1"),
+        ('{"a": 1} and so on', "more text after the JSON value at line 1, column 10"),
+        ('{"a": 1}\n{"b": 2}', "more text after the JSON value at line 2, column 1"),
+        ('{"a":\n {"b": 1,}}', "at line 2, column 10"),
+        ("{'a': 1}", "at line 1, column 2"),
+        ("[1, 2", "at line 1, column 6"),
+        ("[NaN]", "NaN is not a JSON number at line 1, column 2"),
+        ('["NaN",\n Infinity]', "Infinity is not a JSON number at line 2, column 2"),
+        ("[-Infinity]", "-Infinity is not a JSON number at line 1, column 2"),
+        ('{"a": 1, "b": 2, "a": 3}', "the key 'a' occurs twice in one object at line 1, column 18"),
+        ('[{"k": {"x": 1,\n"\\u0078": 2}}]', "the key 'x' occurs twice in one object at line 2, column 1"),
+        ("```json\n{}\n```", "code fence"),
+        ("01", "more text after the JSON value at line 1, column 2"),
+        ('"\x01"', "at line 1, column 2"),
+        ("1" * 5000, "more than 4,000 digits"),
+    ],
+)
+async def test_anything_else_is_a_miss_that_says_where_it_stopped(answer, where):
+    result = await judged(answer, "is_json")
+    (miss,) = result.misses
+    assert (result.score, result.error) == (0.0, None)
+    assert miss.startswith("is not JSON: ")
+    assert where in miss
+
+
+@pytest.mark.parametrize(
+    "answer", ["[" * 200_000, "[" * 100_000 + "]" * 100_000, '{"a":' * 100_000 + "1" + "}" * 100_000]
+)
+async def test_bottomless_nesting_is_a_miss_and_no_crash(answer):
+    (miss,) = (await judged(answer, "is_json")).misses
+    assert f"nested more than {MAX_DEPTH} levels deep at line 1" in miss
+
+
+async def test_nesting_up_to_the_limit_is_fine_and_brackets_in_text_do_not_count():
+    assert (await judged("[" * MAX_DEPTH + "]" * MAX_DEPTH, "is_json")).score == 1.0
+    assert (await judged(json.dumps(["[{" * 10_000, '"' * 10_000]), "is_json")).score == 1.0
+    assert (await judged("[" + "[]," * 10_000 + "[]]", "is_json")).score == 1.0
+
+
+async def test_a_megabyte_of_hostile_text_takes_no_time():
+    started = time.monotonic()
+    for answer in ('\\"' * 500_000, '"' + '\\"' * 500_000, '["' * 300_000, '"a"' * 300_000, "[1," * 300_000):
+        assert (await judged(answer, "is_json")).score == 0.0
+    assert time.monotonic() - started < 5
+
+
+@given(
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+        max_leaves=20,
+    )
+)
+def test_what_the_standard_library_writes_is_read_back(value):
+    assert read_json(json.dumps(value)) == value
+    assert read_json(json.dumps(value, ensure_ascii=False, indent=2)) == value
+
+
+@given(st.text(alphabet='{}[]",:\\ntrue1NaI-efiy \n'))
+def test_any_text_is_read_as_the_standard_library_reads_it_or_refused(text):
+    try:
+        value = read_json(text)
+    except NotJsonError:
+        return
+    assert json.loads(text) == value
+
+
+def test_it_takes_no_options_and_never_waits():
+    assert mistake("is_json", value="x")[0] == ("value",)
+    evaluator = an_evaluator("is_json")
+    assert not evaluator.WAITS
+    assert at_once(evaluator.evaluate(an_answer("{}"))).score == 1.0

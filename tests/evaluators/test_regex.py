@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from agentv.evaluators import regex
+from tests.evaluators.support import judged, mistake
+
+CATASTROPHE = {"pattern": r"^(?:x|xx)+$"}
+LONG_NO = "x" * 200 + "y"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "flags", "answer", "score"),
+    [
+        ("Par.s", [], "It is Paris.", 1.0),
+        ("par.s", [], "It is Paris.", 0.0),
+        ("par.s", "i", "It is Paris.", 1.0),
+        ("par.s", "IGNORECASE", "It is Paris.", 1.0),
+        ("^b", [], "a\nb", 0.0),
+        ("^b", "m", "a\nb", 1.0),
+        ("a.b", [], "a\nb", 0.0),
+        ("a.b", ["dotall"], "a\nb", 1.0),
+        ("a b # no space", "x", "ab", 1.0),
+        ("^B.c", "ims", "a\nb\nc", 1.0),
+        ("^B.c", ["i", "multiline", "S"], "a\nb\nc", 1.0),
+        ("^B.c", "ignorecase, multiline | dotall", "a\nb\nc", 1.0),
+        (r"\w", "a", "é", 0.0),
+        (r"\w", [], "é", 1.0),
+        (r"\A\Z", [], "", 1.0),
+    ],
+)
+async def test_a_pattern_matches_anywhere_in_the_answer(pattern, flags, answer, score):
+    assert (await judged(answer, "regex", pattern=pattern, flags=flags)).score == score
+    assert (await judged(answer, "regex", value=pattern, flags=flags)).score == score
+
+
+async def test_the_reasoning_says_where_but_never_quotes_the_answer():
+    result = await judged("key: sk-12345678", "regex", pattern=r"sk-\d+")
+    assert result.hits == (r"matches 'sk-\d+'",)
+    assert result.reasoning == r"the answer matches 'sk-\d+' at character 6"
+    assert "12345678" not in repr(result)
+    assert (await judged("none", "regex", pattern=r"sk-\d+")).misses == (r"does not match 'sk-\d+'",)
+
+
+@pytest.mark.parametrize("option", ["pattern", "value"])
+@pytest.mark.parametrize(
+    ("pattern", "reason", "spot"),
+    [
+        ("(unclosed", "missing ) at position 9", "(unclosed <-- HERE"),
+        ("ab**c", "multiple repeat at position 3", "ab* <-- HERE *c"),
+        ("a" * 500 + "**" + "b" * 500, "multiple repeat at position 501", "a* <-- HERE *b"),
+    ],
+)
+def test_an_invalid_pattern_is_refused_with_the_spot_in_it(option, pattern, reason, spot):
+    loc, message = mistake("regex", **{option: pattern})
+    assert loc == (option,)
+    assert reason in message
+    assert spot in message
+    assert len(message) < 300
+
+
+def test_a_pattern_is_checked_with_its_flags():
+    assert "regular expression" in mistake("regex", pattern="a # (", flags="")[1]
+    assert mistake("regex", pattern="(", flags="x")[0] == ("pattern",)
+
+
+async def test_what_verbose_makes_a_comment_is_not_checked():
+    assert (await judged("a", "regex", pattern="a # (", flags="x")).score == 1.0
+
+
+@pytest.mark.parametrize("flags", ["g", "iz", ["ignorecas"], "ignore case"])
+def test_an_unknown_flag_is_refused_with_those_that_exist(flags):
+    loc, message = mistake("regex", pattern="a", flags=flags)
+    assert loc == ("flags",)
+    assert "i (ignorecase), m (multiline), s (dotall), x (verbose), a (ascii)" in message
+
+
+def test_exactly_one_of_pattern_and_value():
+    assert mistake("regex", pattern="a", value="a") == (
+        ("value",),
+        "`value` is another spelling of `pattern`; keep one of the two",
+    )
+    assert "`pattern` is missing" in mistake("regex")[1]
+    assert "would always pass" in mistake("regex", pattern="")[1]
+
+
+async def test_a_catastrophic_pattern_is_an_error_that_says_what_to_do(monkeypatch):
+    monkeypatch.setattr(regex, "TIMEOUT_SECONDS", 0.05)
+    started = time.monotonic()
+    result = await judged(LONG_NO, "regex", **CATASTROPHE, name="slow")
+    assert time.monotonic() - started < 2
+    assert (result.score, result.hits) == (0.0, ())
+    assert result.error is not None
+    assert "'^(?:x|xx)+$' had no result after 0.05 s on an answer of 201 characters" in result.error
+    assert "backtrack less" in result.error
+    assert (await judged("x" * 200, "regex", **CATASTROPHE)).score == 1.0
+
+
+async def test_the_classic_catastrophe_ends_quickly():
+    started = time.monotonic()
+    result = await judged("a" * 40 + "b", "regex", pattern="(a+)+$")
+    assert time.monotonic() - started < 2
+    assert (result.score, result.error) == (0.0, None)
+
+
+async def test_the_event_loop_goes_on_during_a_slow_search(monkeypatch):
+    monkeypatch.setattr(regex, "TIMEOUT_SECONDS", 0.3)
+    search = asyncio.create_task(judged(LONG_NO, "regex", **CATASTROPHE))
+    turns = 0
+    while not search.done():
+        await asyncio.sleep(0.005)
+        turns += 1
+    assert search.result().error is not None
+    assert turns >= 5
+
+
+async def test_a_long_answer_is_searched_in_a_thread_with_the_same_result():
+    answer = "a" * (regex.IN_LINE_LENGTH + 1) + "needle"
+    assert (await judged(answer, "regex", pattern="needle$")).score == 1.0
+    assert (await judged(answer, "regex", pattern="^needle")).score == 0.0

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.evaluators.support import an_answer, an_evaluator, at_once, judged, mistake
+
+ANSWER = "The capital of France is Paris."
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "score"),
+    [
+        ("contains", "Paris", 1.0),
+        ("contains", "paris", 0.0),
+        ("contains", "Rome", 0.0),
+        ("icontains", "PARIS", 1.0),
+        ("icontains", "rome", 0.0),
+        ("equals", ANSWER, 1.0),
+        ("equals", ANSWER + "\n", 0.0),
+        ("equals", "Paris", 0.0),
+        ("starts_with", "The capital", 1.0),
+        ("starts_with", "the capital", 0.0),
+        ("starts_with", "Paris", 0.0),
+        ("ends_with", "Paris.", 1.0),
+        ("ends_with", "Paris", 0.0),
+    ],
+)
+async def test_one_text_is_all_or_nothing(kind, value, score):
+    result = await judged(ANSWER, kind, value=value)
+    assert result.score == score
+    assert (len(result.hits), len(result.misses)) == ((1, 0) if score else (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("contains", ["Paris", "France", "Rome"]),
+        ("icontains", ["PARIS", "france", "ROME"]),
+        ("starts_with", ["T", "The", "A"]),
+        ("ends_with", [".", "Paris.", "Rome."]),
+    ],
+)
+async def test_all_of_a_list_scores_the_share_that_matches(kind, values):
+    assert (await judged(ANSWER, kind, value=values)).score == 2 / 3
+    assert (await judged(ANSWER, kind, value=values[:2], match="all")).score == 1.0
+    assert (await judged(ANSWER, kind, value=values[2:])).score == 0.0
+
+
+@pytest.mark.parametrize("kind", ["contains", "icontains", "equals", "starts_with", "ends_with"])
+async def test_any_of_a_list_is_one_as_soon_as_one_matches(kind):
+    assert (await judged("yes", kind, value=["no", "yes"], match="any")).score == 1.0
+    assert (await judged("maybe", kind, value=["no", "yes"], match="any")).score == 0.0
+
+
+async def test_any_shows_misses_only_when_nothing_matched():
+    passed = await judged("yes", "equals", value=["no", "yes"], match="any")
+    failed = await judged("maybe", "equals", value=["no", "yes"], match="any")
+    assert (passed.hits, passed.misses) == (("equals 'yes'",), ())
+    assert (failed.hits, failed.misses) == ((), ("does not equal 'no'", "does not equal 'yes'"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "value"),
+    [("STRASSE", "straße"), ("straße", "STRASSE"), ("ΣΊΣΥΦΟΣ", "σίσυφος"), ("ŒUVRE", "œuvre")],
+)
+async def test_icontains_folds_case_in_any_script(answer, value):
+    assert (await judged(f"... {answer} ...", "icontains", value=value)).score == 1.0
+    assert (await judged(f"... {answer} ...", "contains", value=value)).score == 0.0
+
+
+async def test_hits_misses_and_reasoning_read_as_sentences():
+    result = await judged(ANSWER, "contains", value=["Paris", "Rome"])
+    assert result.hits == ("contains 'Paris'",)
+    assert result.misses == ("does not contain 'Rome'",)
+    assert result.reasoning == "1 of 2 texts match; all are wanted"
+    assert (
+        await judged(ANSWER, "starts_with", value="Rome")
+    ).reasoning == "the answer does not start with 'Rome'"
+
+
+async def test_a_long_or_invisible_value_is_shown_short_and_on_one_line():
+    (miss,) = (await judged("", "contains", value="line one\nline two" + "x" * 5000)).misses
+    assert miss.startswith("does not contain 'line one\\nline two")
+    assert miss.endswith("…'")
+    assert len(miss) < 120
+    (miss,) = (await judged("", "contains", value="\ud800")).misses
+    assert miss == "does not contain '\\ud800'"
+
+
+async def test_negate_forbids_texts():
+    clean = await judged("fine", "contains", value=["badly", "worse"], negate=True)
+    dirty = await judged("badly worse", "contains", value=["badly", "worse"], negate=True)
+    assert (clean.score, clean.hits) == (1.0, ("does not contain 'badly'", "does not contain 'worse'"))
+    assert (dirty.score, dirty.misses) == (0.0, ("contains 'badly'", "contains 'worse'"))
+
+
+@pytest.mark.parametrize("kind", ["contains", "icontains", "starts_with", "ends_with"])
+def test_an_empty_text_is_refused_because_it_would_always_pass(kind):
+    for value in ("", ["x", ""]):
+        loc, message = mistake(kind, value=value)
+        assert loc == ("value",)
+        assert "would always pass" in message
+
+
+@pytest.mark.parametrize("kind", ["contains", "equals"])
+def test_an_empty_list_is_refused_because_it_would_always_pass(kind):
+    loc, message = mistake(kind, value=[])
+    assert loc == ("value",)
+    assert "would always pass" in message
+
+
+async def test_equals_nothing_means_an_empty_answer():
+    assert (await judged("", "equals", value="")).score == 1.0
+    assert (await judged(" ", "equals", value="")).score == 0.0
+
+
+async def test_equals_all_of_several_texts_is_doubted_because_it_cannot_pass():
+    (warning,) = (await judged("a", "equals", value=["a", "b"])).warnings
+    assert "match: any" in warning
+    assert (await judged("a", "equals", value=["a", "b"], match="any")).warnings == ()
+    assert (await judged("a", "equals", value=["a", "b"], negate=True)).warnings == ()
+    assert (await judged("a", "equals", value=["a"])).warnings == ()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"value": "x", "match": "some"}, {"value": "x", "vlaue": "y"}, {"value": "x", "weight": -1}],
+)
+def test_options_that_make_no_sense_are_refused(options):
+    loc, message = mistake("contains", **options)
+    assert loc[0] in {"value", "match", "vlaue", "weight"}
+    assert message
+
+
+def test_text_checks_never_wait():
+    for kind in ("contains", "icontains", "equals", "starts_with", "ends_with"):
+        evaluator = an_evaluator(kind, value="x")
+        assert not evaluator.WAITS
+        assert at_once(evaluator.evaluate(an_answer("x"))).score == 1.0

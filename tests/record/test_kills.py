@@ -1,0 +1,36 @@
+"""kill -9 at any moment loses nothing, tears nothing and doubles nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def kill_loop(what: str, directory: Path, kills: int) -> dict[str, int]:
+    command = [sys.executable, "-m", "tests.record.kill_loop", what, str(directory), str(kills), "2026"]
+    counts: dict[str, int] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    return counts
+
+
+def assert_no_row_suffered(counts: dict[str, int], kills: int) -> None:
+    assert counts["kills"] >= kills
+    harm = {name: counts[name] for name in ("lost", "changed", "corrupt", "duplicates", "torn_after_heal")}
+    assert not any(harm.values()), harm
+
+
+def test_rows_survive_sixty_kills(tmp_path: Path):
+    assert_no_row_suffered(kill_loop("rows", tmp_path, 60), 60)
+
+
+@pytest.mark.slow
+def test_rows_survive_a_thousand_kills(tmp_path: Path):
+    assert_no_row_suffered(kill_loop("rows", tmp_path, 1000), 1000)
+
+
+def test_a_manifest_parses_after_each_of_two_hundred_kills(tmp_path: Path):
+    counts = kill_loop("manifest", tmp_path, 200)
+    assert counts == {"kills": 200, "unreadable": 0, "neither_old_nor_new": 0, "left_over": 0}

@@ -1,0 +1,111 @@
+"""The console summary: hostile text is harmless, lines fit, colour adds nothing but colour."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from agentv.report.console import render_summary
+from agentv.report.summary import Summary, SummaryBuilder
+from agentv.results import CaseResult
+from tests.golden.test_console_summary import error_rows, mixed_rows, render, summarize
+from tests.report.rows import error_row, result, row
+
+HOSTILE = "\x1b[2J\x1b]0;owned\x07\x9b31mx\u202ey\u2066z\r\n\x00\x7f"
+
+
+def hostile_rows() -> list[CaseResult]:
+    names = {"suite": HOSTILE + "s", "target": HOSTILE + "t"}
+    judged = (result(HOSTILE + "e", 0.1, misses=(HOSTILE + "miss",)), result("b", 0.5))
+    other = (result(HOSTILE + "e", 0.1, reasoning=HOSTILE + "why"), result("b", 0.5))
+    return [
+        row(HOSTILE + "id", 0.1, evaluator_results=judged, **names),
+        row(HOSTILE + "id2", 0.1, evaluator_results=other),
+        error_row(HOSTILE + "id3", HOSTILE + "message", stage="evaluator"),
+    ]
+
+
+@pytest.mark.parametrize("unicode", [True, False])
+def test_no_control_character_of_a_row_reaches_the_terminal(unicode: bool):
+    text = render(
+        summarize(hostile_rows()),
+        run_dir="runs/" + HOSTILE,
+        resume_hint="agentv eval --resume " + HOSTILE,
+        interrupted=True,
+        unicode=unicode,
+    )
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text)
+    assert "owned" not in text
+    assert "miss" in text
+    assert "why" in text
+    assert "message" in text
+
+
+@pytest.mark.parametrize("make", [mixed_rows, error_rows, hostile_rows])
+def test_color_changes_nothing_but_color(make):
+    summary = summarize(make())
+    colored = render(summary, color=True)
+    assert "\x1b[" in colored
+    assert re.sub(r"\x1b\[[0-9;]*m", "", colored) == render(summary)
+
+
+@pytest.mark.parametrize("width", [52, 80, 120])
+def test_lines_fit_the_width(width: int):
+    text = render(summarize([*mixed_rows(), row("x" * 300, 0.1, suite="y" * 300)]), width=width)
+    # Spend is never cut, and paths and commands stay whole so that they can be copied.
+    whole = ("  Target  ", "  Judge   ", "  Run     ")
+    lines = [line for line in text.splitlines() if not line.startswith(whole)]
+    assert len(lines) > 10
+    counts = lines[2]
+    assert max(len(line) for line in lines if line is not counts) <= width
+
+
+def test_a_terminal_that_says_it_has_no_width_is_still_readable():
+    assert "did not pass" in render(summarize(mixed_rows()), width=0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "headline"),
+    [
+        ([row("a")], "✓ 1 case passed"),
+        ([row("a"), row("b")], "✓ all 2 cases passed"),
+        ([row("a"), row("b", 0.7)], "✗ 1 of 2 cases did not pass"),
+        ([row("a"), error_row("b", "down")], "! 1 of 2 cases could not be judged"),
+        ([row("a", 0.1), error_row("b", "down")], "✗ 1 of 2 cases did not pass, 1 could not be judged"),
+        ([row("a"), row("a", attempt=2)], "✓ all 2 results passed"),
+        ([], "! no case was run"),
+    ],
+)
+def test_the_first_line_says_how_it_went(rows: list[CaseResult], headline: str):
+    assert render(summarize(rows)).splitlines()[0] == headline
+
+
+def test_a_score_below_its_threshold_is_not_rounded_up_to_it():
+    text = render(summarize([row("a", 0.7999, misses=("nearly",))]))
+    assert "0.79  borderline" in text
+    assert "0.80" not in text
+
+
+def test_resume_is_offered_only_when_something_is_left():
+    hint = "agentv eval --resume r1"
+    assert hint not in render(summarize([row("a", 0.1)]), resume_hint=hint)
+    assert hint in render(summarize([error_row("a", "down")]), resume_hint=hint)
+    assert hint in render(summarize([row("a")]), resume_hint=hint, interrupted=True)
+
+
+def test_answers_that_could_not_be_judged_can_be_graded_again():
+    again = "agentv eval SUITE --outputs runs/r1/results.jsonl"
+    assert again in render(summarize([error_row("a", "no JSON", stage="evaluator")]), run_dir="runs/r1")
+    assert again not in render(summarize([error_row("a", "down", stage="target")]), run_dir="runs/r1")
+
+
+def test_scripted_results_are_labelled():
+    builder = SummaryBuilder(scripted=True)
+    builder.add(row("a"))
+    summary: Summary = builder.build()
+    text = render_summary(
+        summary, run_dir="r", resume_hint=None, interrupted=False, color=False, width=120, unicode=True
+    )
+    assert "scripted model: these results come from the mock provider, not from a real model" in text
+    assert "scripted" not in render(summarize([row("a")]))

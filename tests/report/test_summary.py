@@ -1,0 +1,190 @@
+"""Summaries: counts, means, exit codes, and that the order of rows does not matter."""
+
+from __future__ import annotations
+
+import json
+import random
+import tracemalloc
+
+import pytest
+
+from agentv.messages import TokenUsage
+from agentv.report.summary import Summary, SummaryBuilder
+from agentv.results import CaseResult, Verdict
+from tests.report.rows import error_row, ledger, result, row
+
+
+def summarize(*rows: CaseResult) -> Summary:
+    builder = SummaryBuilder()
+    for each in rows:
+        builder.add(each)
+    return builder.build(duration_s=1.5)
+
+
+def test_a_row_with_an_error_counts_in_errors_only():
+    failed = (result("accuracy", 0.0, error="no JSON"), result("style", 1.0))
+    summary = summarize(row("a", 1.0), error_row("b", "no JSON", "evaluator", evaluator_results=failed))
+    assert (summary.total, summary.passed, summary.failed, summary.errors) == (2, 1, 0, 1)
+    assert summary.mean_score == 1.0
+    assert summary.worst == ()
+    assert summary.by_target["assistant"].mean_score == 1.0
+    assert (summary.by_evaluator["accuracy"].judged, summary.by_evaluator["accuracy"].errors) == (1, 1)
+    assert summary.by_evaluator["style"].mean_score == 1.0
+
+
+def test_there_is_no_mean_when_nothing_could_be_judged():
+    summary = summarize(error_row("a", "target is down"))
+    assert summary.mean_score is None
+    assert summary.by_evaluator == {}
+
+
+@pytest.mark.parametrize(
+    ("rows", "code"),
+    [
+        ((row("a", 1.0),), 0),
+        ((row("a", 1.0), row("b", 0.7)), 1),
+        ((row("a", 1.0), row("b", 0.0)), 1),
+        ((row("a", 0.0), error_row("b", "down")), 3),
+        ((row("a", 1.0), error_row("b", "down")), 3),
+    ],
+)
+def test_errors_win_over_failures_in_the_exit_code(rows: tuple[CaseResult, ...], code: int):
+    assert summarize(*rows).exit_code == code
+
+
+def test_the_order_of_rows_does_not_matter():
+    rng = random.Random(4)
+    rows = [
+        row(
+            f"case-{i % 40}",
+            rng.random(),
+            attempt=i,
+            target=f"t{i % 3}",
+            suite=f"s{i % 5}",
+            cost_usd=rng.random(),
+        )
+        for i in range(300)
+    ]
+    # More distinct messages than are kept, so that some have to give way.
+    rows += [error_row(f"case-{i}", f"message {rng.randrange(400):03}", attempt=i) for i in range(900)]
+    rows += [row(f"tie-{i}", 0.0, misses=("same",)) for i in range(20)]
+    first = summarize(*rows)
+    for _ in range(5):
+        rng.shuffle(rows)
+        assert summarize(*rows) == first
+    assert [case.eval_id for case in first.worst] == ["tie-0", "tie-1", "tie-10", "tie-11", "tie-12"]
+
+
+def test_means_do_not_collect_rounding_errors():
+    assert summarize(*(row(f"c{i}", 0.1) for i in range(10))).mean_score == 0.1
+
+
+def test_equal_scores_are_ordered_by_suite_then_case_then_target_then_attempt():
+    keys = [
+        ("b", "x", "t", 1),
+        ("a", "y", "t", 1),
+        ("a", "x", "u", 1),
+        ("a", "x", "t", 2),
+        ("a", "x", "t", 1),
+    ]
+    rows = [row(i, 0.5, suite=s, target=t, attempt=n) for s, i, t, n in keys]
+    worst = summarize(row("first", 0.4, suite="z"), *rows).worst
+    assert [(w.suite, w.eval_id, w.target, w.attempt) for w in worst] == [
+        ("z", "first", "assistant", 1),
+        *sorted(keys)[:4],
+    ]
+
+
+def test_cases_that_passed_are_never_among_the_worst():
+    strict = row("strict", 0.85)
+    strict = CaseResult.from_dict({**strict.to_dict(), "verdict": "borderline"})
+    lenient = CaseResult.from_dict({**row("lenient", 0.5).to_dict(), "verdict": "pass"})
+    worst = summarize(strict, lenient).worst
+    assert [(w.eval_id, w.verdict) for w in worst] == [("strict", Verdict.BORDERLINE)]
+
+
+def test_the_reason_comes_from_the_evaluator_that_decided():
+    low = result("low", 0.1, reasoning="low")
+    assert _reason(low, result("other", 0.5, misses=("m",))) == ("low", "low")
+    assert _reason(low, result("must", 0.5, required=True, misses=("m1", "m2"))) == ("must", "m1; m2")
+    assert _reason(result("idle", 0.0, weight=0.0, reasoning="idle"), low) == ("low", "low")
+    assert _reason(result("broken", 0.0, error="no"), low) == ("low", "low")
+    assert _reason(result("silent", 0.0)) == ("silent", "the row's own")
+
+
+def _reason(*results) -> tuple[str, str]:
+    case = summarize(row("a", 0.1, evaluator_results=results, reasoning="the row's own")).worst[0]
+    return case.evaluator, case.reason
+
+
+def test_the_most_frequent_errors_come_first_and_the_rest_is_counted():
+    rows = [error_row(f"c{n}-{i}", f"message {n}") for n in range(7) for i in range(n + 1)]
+    groups = summarize(*rows).error_groups
+    assert [(group.message, group.count) for group in groups] == [
+        (f"message {n}", n + 1) for n in (6, 5, 4, 3, 2)
+    ]
+    assert groups[0].eval_id == "c6-0"
+
+
+def test_spend_is_unknown_when_no_row_knows_it():
+    summary = summarize(row("a"), row("b"))
+    assert summary.cost_usd is None
+    assert summary.token_usage is None
+    assert summary.judge_calls == 0
+
+
+def test_spend_adds_up_and_says_when_it_is_a_lower_bound():
+    known = row("a", token_usage=TokenUsage(10, 2), cost_usd=0.25)
+    assert summarize(known, known).cost_usd == 0.5
+    assert summarize(known, known).cost_complete
+    mixed = summarize(known, row("b", token_usage=TokenUsage(1, 1)))
+    assert (mixed.cost_usd, mixed.cost_complete) == (0.25, False)
+    assert mixed.token_usage == TokenUsage(11, 3)
+    assert summarize(known, error_row("c", "down")).cost_complete, (
+        "a call that never answered has no price to know"
+    )
+
+
+def test_judge_calls_are_counted_inside_composites_too():
+    member = result("member", judge_proxy=ledger(2, 0.5, (7, 1)))
+    outer = result("outer", evaluator_results=(member,), judge_proxy=ledger(3, None, (5, 1)))
+    summary = summarize(row("a", evaluator_results=(outer, result("idle", judge_proxy=ledger(0)))))
+    assert summary.judge_calls == 5
+    assert summary.judge_token_usage == TokenUsage(12, 2)
+    assert (summary.judge_cost_usd, summary.judge_cost_complete) == (0.5, False)
+
+
+def test_the_summary_is_json_with_the_promised_keys():
+    data = json.loads(json.dumps(summarize(row("a", 0.7), error_row("b", "down")).to_dict(), allow_nan=False))
+    promised = {
+        "total",
+        "passed",
+        "borderline",
+        "failed",
+        "errors",
+        "mean_score",
+        "by_target",
+        "by_evaluator",
+    }
+    assert promised < data.keys()
+    assert {"token_usage", "cost_usd", "judge_calls", "duration_seconds"} < data.keys()
+    assert data["by_target"]["assistant"]["errors"] == 1
+    assert data["worst"][0]["verdict"] == "borderline"
+
+
+def test_memory_does_not_grow_with_the_rows():
+    builder = SummaryBuilder()
+
+    def feed(numbers: range) -> int:
+        for i in numbers:
+            builder.add(row(f"case-{i}", (i % 97) / 97, reasoning="x" * 500, cost_usd=i / 7))
+            builder.add(error_row(f"error-{i}", f"message {i} " + "y" * 500))
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        early = feed(range(1000))
+        late = feed(range(1000, 6000))
+    finally:
+        tracemalloc.stop()
+    assert late - early < 100_000

@@ -1,0 +1,69 @@
+"""The rules for a judge script's stdout, written as plainly as possible, to check the vectors themselves."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+
+class ResultError(Exception):
+    def __init__(self, kind: str) -> None:
+        super().__init__(kind)
+        self.kind = kind
+
+
+def read_result(stdout: str) -> dict[str, Any]:
+    found = list(_objects(stdout))
+    if not found:
+        raise ResultError("no_json")
+    if len(found) > 1:
+        raise ResultError("second_object")
+    fields = found[0]
+    score = fields.get("score")
+    if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
+        raise ResultError("invalid_score")
+    hits, misses = fields.get("hits") or [], fields.get("misses") or []
+    reasoning, details = fields.get("reasoning") or "", fields.get("details")
+    for texts in (hits, misses):
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise ResultError("invalid_type")
+    if not isinstance(reasoning, str) or not (details is None or isinstance(details, dict)):
+        raise ResultError("invalid_type")
+    kept = min(1.0, max(0.0, score))
+    return {
+        "score": kept,
+        "hits": hits,
+        "misses": misses,
+        "reasoning": reasoning,
+        "details": details,
+        "clamped": kept != score,
+    }
+
+
+def _objects(stdout: str) -> Any:
+    """Objects that begin a line, with only white space or another object after them on their last line."""
+    decoder = json.JSONDecoder(object_pairs_hook=_unique)
+    position = 0
+    while position < len(stdout):
+        line_end = (stdout.find("\n", position) + 1) or len(stdout)
+        if stdout[position] != "{":
+            position = line_end
+            continue
+        try:
+            value, end = decoder.raw_decode(stdout, position)
+        except json.JSONDecodeError:
+            position = line_end
+            continue
+        line_end = (stdout.find("\n", end) + 1) or len(stdout)
+        rest = stdout[end:line_end].strip()
+        if not rest or rest.startswith("{"):
+            yield value
+        position = end if rest.startswith("{") else line_end
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise ResultError("duplicate_key")
+    return fields

@@ -1,0 +1,248 @@
+"""Secret values are masked in every spelling they are likely to arrive in."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import secrets
+import string
+import time
+import urllib.parse
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentv.redact import MASK, NO_SECRETS, Redactor
+
+KEY = "sk-proj-A1b2/C3d4+E5f6=G7h8"
+AWKWARD = [
+    KEY,
+    "plainletters",
+    "a.b*c[d]e(f)g{h}|^$?+",
+    "quotes \"and' back\\slashes\\",
+    "tabs\tand\nnew\r\nlines inside",
+    "pässwörd-ключ-鍵-🔑🗝️",
+    "\\\\\\\\\\\\\\\\",
+    'C:\\new\\\n\\"table\\\\é',
+    "-----dashes-first",
+    "%41%42%43%44",
+    "ends in space and more",
+    "++++////====",
+    "user:pa ss@host/?q=1&r=<2>",
+]
+
+
+def percent_spellings(value: str) -> list[str]:
+    spelled = [
+        urllib.parse.quote(value, safe=""),
+        urllib.parse.quote(value),
+        urllib.parse.quote_plus(value),
+        urllib.parse.quote(value, safe="!'()*~-._"),
+        urllib.parse.urlencode({"k": value})[2:],
+    ]
+    lower = ["".join(p.lower() if p[:1] == "%" else p for p in _percent_parts(s)) for s in spelled]
+    return spelled + lower
+
+
+def _percent_parts(text: str) -> list[str]:
+    parts, i = [], 0
+    while i < len(text):
+        width = 3 if text[i] == "%" else 1
+        parts.append(text[i : i + width])
+        i += width
+    return parts
+
+
+def escaped_spellings(value: str) -> list[str]:
+    once = [
+        json.dumps(value)[1:-1],
+        json.dumps(value, ensure_ascii=False)[1:-1],
+        repr(value)[1:-1],
+        ascii(value)[1:-1],
+        repr(value.encode())[2:-1],
+        json.dumps(value)[1:-1].replace("/", "\\/"),
+    ]
+    twice = [json.dumps(s, ensure_ascii=False)[1:-1] for s in once]
+    return once + twice + [json.dumps(s)[1:-1] for s in twice]
+
+
+@pytest.mark.parametrize("secret", AWKWARD)
+def test_a_secret_is_masked_in_every_text_spelling(secret: str):
+    redactor = Redactor([secret])
+    for spelled in [secret, *percent_spellings(secret), *escaped_spellings(secret)]:
+        assert redactor.text(f"before<{spelled}>after") == f"before<{MASK}>after", spelled
+
+
+@pytest.mark.parametrize("secret", AWKWARD)
+@pytest.mark.parametrize("before", [b"", b"x", b"ab", b"abc", b"user:", b"Authorization: "])
+@pytest.mark.parametrize("after", [b"", b"y", b"yz", b"\n", b"!! tail 0123456789"])
+def test_a_secret_is_masked_inside_base64_at_every_alignment(secret: str, before: bytes, after: bytes):
+    redactor = Redactor([secret])
+    whole = before + secret.encode() + after
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        encoded = encode(whole).decode()
+        for text in (encoded, encoded.rstrip("="), urllib.parse.quote(encoded, safe="")):
+            masked = redactor.text(f"({text})")
+            assert MASK in masked, text
+            assert not _decodes_to_part_of(masked, secret)
+
+
+def _decodes_to_part_of(masked: str, secret: str) -> bool:
+    """Whether any piece of base64 left in the text still holds four bytes of the secret in a row."""
+    data = secret.encode()
+    chunks = [data[i : i + 4] for i in range(len(data) - 3)]
+    pieces = urllib.parse.unquote(masked[1:-1]).replace("-", "+").replace("_", "/").split(MASK)
+    for piece in pieces:
+        for skip in range(4):
+            cut = piece.rstrip("=")[skip:]
+            cut = cut[: len(cut) // 4 * 4]
+            if any(chunk in base64.b64decode(cut) for chunk in chunks):
+                return True
+    return False
+
+
+def test_base64_without_a_match_is_left_alone():
+    text = base64.b64encode(b"something else entirely, and quite long").decode()
+    assert Redactor([KEY]).text(text) is text
+
+
+def test_a_secret_is_masked_inside_base64_broken_into_lines():
+    secret = "sk-proj-" + "Zx9" * 50
+    redactor = Redactor([secret])
+    for whole in (secret, f"a{secret}b", f"user:{secret}@host"):
+        wrapped = base64.encodebytes(whole.encode()).decode()
+        for text in (wrapped, wrapped.replace("\n", "\r\n"), json.dumps(wrapped)):
+            masked = redactor.text(text)
+            assert masked.count(MASK) == 1
+            assert len(masked) < len(MASK) + 30
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    secret=st.text(min_size=8, max_size=40).filter(lambda s: len(s.strip()) >= 8 and s not in MASK),
+    before=st.text(max_size=9),
+    after=st.text(max_size=9),
+)
+def test_any_unicode_secret_is_masked_raw_escaped_and_encoded(secret: str, before: str, after: str):
+    redactor, core = Redactor([secret]), secret.strip()
+    whole = before + secret + after
+    assert core not in redactor.text(whole).replace(MASK, "\0")
+    assert MASK in redactor.text(json.dumps(whole))
+    assert MASK in redactor.text(repr(whole))
+    assert MASK in redactor.text(urllib.parse.quote(whole))
+    assert MASK in redactor.text(base64.b64encode(whole.encode()).decode())
+
+
+def test_values_under_eight_characters_are_not_secrets():
+    redactor = Redactor(["1234567", "", "yes"])
+    assert not redactor.active
+    assert redactor.text("1234567 yes") == "1234567 yes"
+    assert Redactor(["12345678"]).text("12345678") == MASK
+
+
+def test_white_space_around_a_secret_does_not_hide_it():
+    assert Redactor([f"  {KEY}\n"]).text(f"Bearer {KEY}.") == f"Bearer {MASK}."
+
+
+def test_of_two_secrets_the_longer_is_masked_whole():
+    redactor = Redactor(["abcdefgh", "abcdefghijklmnop", "cdefghij"])
+    assert redactor.text("<abcdefghijklmnop>") == f"<{MASK}>"
+
+
+def test_overlapping_secrets_leave_no_rest():
+    redactor = Redactor(["abcdefgh12345678", "12345678ijklmnop"])
+    assert redactor.text("<abcdefgh12345678ijklmnop>") == f"<{MASK}>"
+    assert redactor.text("abcdefgh12345678|12345678ijklmnop") == f"{MASK}|{MASK}"
+
+
+def test_each_line_of_a_multi_line_secret_is_masked_on_its_own():
+    lines = [secrets.token_urlsafe(48) for _ in range(4)]
+    pem = "\n".join(["-----BEGIN PRIVATE KEY-----", *lines, "-----END PRIVATE KEY-----"])
+    redactor = Redactor([pem])
+    assert redactor.text(f"a {pem} b") == f"a {MASK} b"
+    assert redactor.text(f"line: {lines[2]}!") == f"line: {MASK}!"
+    assert redactor.text("-----BEGIN PRIVATE KEY-----") == "-----BEGIN PRIVATE KEY-----"
+    assert not any(line in redactor.text(pem.replace("\n", "\r\n")) for line in lines)
+
+
+def test_a_value_is_masked_everywhere_and_otherwise_untouched():
+    value = {"a": [1, None, True, 2.5, ("x", f"k={KEY}")], f"{KEY}": {"deep": [KEY]}, "same": {"b": "c"}}
+    masked = Redactor([KEY]).value(value)
+    assert masked == {
+        "a": [1, None, True, 2.5, ("x", f"k={MASK}")],
+        MASK: {"deep": [MASK]},
+        "same": {"b": "c"},
+    }
+    assert masked["same"] is value["same"]
+    assert KEY in value
+
+
+def test_a_value_without_secrets_is_the_same_object():
+    value = {"a": [1, {"b": ("c", "d")}], "n": 12345678}
+    assert Redactor([KEY, "12345678"]).value(value) is value
+    assert NO_SECRETS.value(value) is value
+
+
+def test_two_keys_that_are_masked_alike_are_both_kept():
+    masked = Redactor([KEY, "another-secret"]).value({KEY: 1, "another-secret": 2})
+    assert masked == {MASK: 1, f"{MASK} (2)": 2}
+
+
+def test_a_value_nested_too_deep_is_left_out_and_does_not_crash():
+    value: object = KEY
+    for _ in range(5000):
+        value = [value]
+    assert KEY not in repr(Redactor([KEY]).value(value))
+
+
+def test_text_is_masked_before_it_is_cut():
+    redactor = Redactor([KEY])
+    text = f"0123456789{KEY}abcdef"
+    for length in range(len(text) + 5):
+        for cut in (redactor.head(text, length), redactor.tail(text, length)):
+            assert len(cut) <= max(length, 0)
+            rest = cut.replace(MASK, "")
+            assert set(rest) <= set("0123456789abcdef")
+            assert "[" not in rest
+            assert "]" not in rest
+            assert not any(KEY[i : i + 4] in rest for i in range(len(KEY) - 3))
+    assert redactor.head(text, 20) == f"0123456789{MASK}"
+    assert redactor.tail(text, 16) == f"{MASK}abcdef"
+    assert redactor.tail(text, 0) == redactor.head(text, 0) == ""
+
+
+@pytest.mark.parametrize("encode", [lambda s: s, lambda s: base64.b64encode(s.encode()).decode()])
+def test_the_rest_of_a_secret_at_an_edge_that_was_cut_is_masked(encode):
+    redactor, spelled = Redactor([KEY]), encode(KEY)
+    for kept in range(8, len(spelled)):
+        tail = redactor.tail(spelled[-kept:] + " and more", 1000, cut_start=True)
+        head = redactor.text("say " + spelled[:kept], cut_end=True)
+        assert tail.endswith(" and more")
+        assert head.startswith("say ")
+        assert not any(spelled[i : i + 8] in tail + head for i in range(len(spelled) - 7))
+    assert redactor.text("untouched", cut_start=True, cut_end=True) == "untouched"
+
+
+def test_a_redactor_does_not_show_its_secrets():
+    assert KEY not in repr(Redactor([KEY]))
+    assert "1" in repr(Redactor([KEY]))
+
+
+def test_the_mask_itself_is_never_a_secret():
+    redactor = Redactor(["redacted", MASK, KEY])
+    assert redactor.text(redactor.text(KEY)) == MASK
+
+
+@pytest.mark.parametrize("character", ["a", "\\", "%2", "+", "s", '\\"', "\\" * 16 + '"', "\\" * 20 + "n"])
+def test_a_megabyte_with_twenty_secrets_takes_no_time(character: str):
+    letters, choose = string.ascii_letters + string.digits, random.Random(7)
+    values = ["".join(choose.choices(letters + '\\"%+/-', k=40)) for _ in range(16)]
+    awkward = ["\\" * 20 + "X", '\\"' * 10 + "X", '"\\\n' * 9 + "X", "a" * 30 + "b", "%2" * 15 + "x"]
+    redactor = Redactor([*values, *awkward])
+    text = character * (1_000_000 // len(character))
+    redactor.text(values[0])
+    started = time.process_time()
+    redactor.text(text)
+    assert time.process_time() - started < 5.0
