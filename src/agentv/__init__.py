@@ -38,7 +38,7 @@ _HOMES = {
     "Verdict": "agentv.results",
 }
 
-__all__ = ["__version__", *_HOMES]
+__all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - the names of the table
 
 
 def __getattr__(name: str) -> Any:

@@ -19,9 +19,10 @@ exit code (`cli/main.py`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 class AgentVError(Exception):
@@ -122,9 +123,15 @@ class ProviderTimeoutError(ProviderError):
 
 
 class EvaluatorError(AgentVError):
-    """An evaluator could not judge the answer."""
+    """An evaluator could not judge the answer. What it spent on trying stays on record in `judge_proxy`."""
 
     exit_code = 3
+
+    def __init__(
+        self, message: str, *, next_step: str | None = None, judge_proxy: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(message, next_step=next_step)
+        self.judge_proxy = judge_proxy
 
 
 class RecordError(AgentVError):

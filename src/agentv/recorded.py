@@ -16,6 +16,7 @@ from agentv.errors import RecordError, RunChangedError
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import RunPlan
 from agentv.record.recovery import Recovery, recover
+from agentv.record.rows import recorded_key
 from agentv.record.run_dir import RunDirectory
 from agentv.record.writer import RowWriter
 from agentv.redact import Redactor
@@ -46,8 +47,6 @@ class RecordedRun:
     directory: RunDirectory
     manifest: dict[str, Any]
     redactor: Redactor
-    recovery: Recovery = field(default_factory=Recovery)
-    summary: SummaryBuilder = field(default_factory=SummaryBuilder)
     notes: list[str] = field(default_factory=list)
 
     async def run(
@@ -59,14 +58,26 @@ class RecordedRun:
     ) -> RunOutcome:
         """Execute what is missing. Cancelling ends the work in flight, keeps every row, and returns the outcome."""
         progress = progress or QuietProgress()
-        started = time.perf_counter()
-        out = self.plan.options.out
-        writer = RowWriter(self.directory, out=Path(self.manifest["cwd"]) / out if out else None)
+        # One lock from reading what is done to the last word in run.json: two resumes can never both run a case.
+        with self.directory.lock():
+            summary = SummaryBuilder(scripted=self.plan.scripted)
+            recovery = recover(self.directory, on_row=summary.add)
+            return await self._run(progress, summary, recovery, function, on_row)
+
+    async def _run(
+        self,
+        progress: Progress,
+        summary: SummaryBuilder,
+        recovery: Recovery,
+        function: Ask | None,
+        on_row: Callable[[CaseResult], None] | None,
+    ) -> RunOutcome:
+        started, done = time.perf_counter(), recovery.done
+        writer = RowWriter(self.directory, redactor=self.redactor, out=self._out())
 
         async def deliver(row: CaseResult) -> None:
-            row = self._masked(row)
-            await writer.append(row)
-            self.summary.add(row)
+            row = await writer.append(row)
+            summary.add(row)
             progress.row(row)
             if on_row is not None:
                 on_row(row)
@@ -75,14 +86,16 @@ class RecordedRun:
             self.plan,
             self.manifest["run_id"],
             deliver,
-            self.recovery.done,
+            lambda key: recorded_key(key, self.redactor) in done,
             on_retry=lambda retry: progress.note(self.redactor.text(_retry_note(retry))),
             function=function,
         )
         interrupted, status = False, "failed"
         try:
             async with writer:
-                progress.start(self.plan.total, len(self.recovery.done))
+                progress.start(self.plan.total, len(done))
+                for note in _recovery_notes(recovery):
+                    progress.note(note)
                 try:
                     await execution.run()
                     status = "finished"
@@ -91,16 +104,13 @@ class RecordedRun:
                 finally:
                     progress.close()
         finally:
-            summary = self.summary.build(duration_s=time.perf_counter() - started)
-            self._close_manifest(status, summary)
-        return RunOutcome(self.manifest["run_id"], self.directory, summary, interrupted, writer.mirror_error)
+            built = summary.build(duration_s=time.perf_counter() - started)
+            self._close_manifest(status, built)
+        return RunOutcome(self.manifest["run_id"], self.directory, built, interrupted, writer.mirror_error)
 
-    def _masked(self, row: CaseResult) -> CaseResult:
-        if not self.redactor.active:
-            return row
-        data = row.to_dict()
-        masked = self.redactor.value(data)
-        return row if masked is data else CaseResult.from_dict(masked)
+    def _out(self) -> Path | None:
+        out = self.plan.options.out
+        return None if out is None else Path(out) if out == "-" else Path(self.manifest["cwd"]) / out
 
     def _close_manifest(self, status: str, summary: Summary) -> None:
         self.manifest["status"] = status
@@ -114,7 +124,7 @@ def start_run(plan: RunPlan, run_id: str, directory: Path, cwd: Path) -> Recorde
     redactor = Redactor(plan.secrets.values)
     manifest = _manifest(plan, run_id, cwd)
     made = RunDirectory.create(directory, manifest, redactor=redactor)
-    return RecordedRun(plan, made, manifest, redactor, summary=SummaryBuilder(scripted=plan.scripted))
+    return RecordedRun(plan, made, manifest, redactor)
 
 
 def resumed_options(manifest: dict[str, Any]) -> tuple[RunOptions, Path]:
@@ -134,17 +144,14 @@ def resume_run(
             + "\n".join(f"  {line}" for line in changed),
             next_step="Undo the change, start a new run, or mix old and new on purpose with --allow-changed.",
         )
-    summary = SummaryBuilder(scripted=plan.scripted)
-    recovery = recover(directory, on_row=summary.add)
     notes = [f"going on although it changed: {line}" for line in changed]
-    notes += [f"results.jsonl line {bad.number} was not a row ({bad.reason}); its case runs again" for bad in recovery.corrupt]
-    notes += [f"results.jsonl line {twin.number} repeated a row; it was set aside" for twin in recovery.duplicates]
-    notes += [f"{line}; rows already there were made with the older one" for line in _config_changes(plan, manifest)]
-    run = RecordedRun(plan, directory, manifest, Redactor(plan.secrets.values), recovery, summary, notes)
+    notes += [
+        f"{line}; rows already there were made with the older one" for line in _config_changes(plan, manifest)
+    ]
     manifest["status"] = "running"
     manifest["digests"] = dict(plan.digests())
     manifest["total"] = plan.total
-    return run
+    return RecordedRun(plan, directory, manifest, Redactor(plan.secrets.values), notes)
 
 
 def _manifest(plan: RunPlan, run_id: str, cwd: Path) -> dict[str, Any]:
@@ -165,7 +172,9 @@ def _manifest(plan: RunPlan, run_id: str, cwd: Path) -> dict[str, Any]:
             for planned in plan.suites
         ],
         "digests": dict(plan.digests()),
-        "configuration": {str(path.resolve()): _shown_config(config) for path, config in plan.configs().items()},
+        "configuration": {
+            str(path.resolve()): _shown_config(config) for path, config in plan.configs().items()
+        },
         "summary": None,
     }
 
@@ -184,6 +193,16 @@ def _without_secrets(shown: Any) -> dict[str, Any]:
     if isinstance(kept.get("api_key"), str) and "${{" not in kept["api_key"]:
         kept["api_key"] = "[redacted]"
     return kept
+
+
+def _recovery_notes(recovery: Recovery) -> list[str]:
+    notes = [
+        f"results.jsonl line {bad.number} was not a row ({bad.reason}); its case runs again"
+        for bad in recovery.corrupt
+    ]
+    return notes + [
+        f"results.jsonl line {twin.number} repeated a row; it was set aside" for twin in recovery.duplicates
+    ]
 
 
 def _changes(now: Any, then: Any) -> list[str]:

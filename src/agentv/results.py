@@ -210,7 +210,9 @@ class CaseResult:
             hits=tuple(data.get("hits") or ()),
             misses=tuple(data.get("misses") or ()),
             reasoning=data.get("reasoning") or "",
-            evaluator_results=tuple(EvaluatorResult.from_dict(r) for r in data.get("evaluator_results") or ()),
+            evaluator_results=tuple(
+                EvaluatorResult.from_dict(r) for r in data.get("evaluator_results") or ()
+            ),
             trace_summary=data.get("trace_summary"),
             token_usage=TokenUsage.from_dict(usage) if usage else None,
             cost_usd=data.get("cost_usd"),
@@ -229,4 +231,5 @@ def weighted_mean(results: Iterable[EvaluatorResult]) -> float:
     heaviest = max(weight for _, weight in pairs)
     shares = [(score, weight / heaviest) for score, weight in pairs]
     mean = math.fsum(score * share for score, share in shares) / math.fsum(share for _, share in shares)
-    return min(1.0, max(0.0, mean))
+    # Rounded, so that scores of 0.8 have the mean 0.8 whatever their weights.
+    return min(1.0, max(0.0, round(mean, 12)))

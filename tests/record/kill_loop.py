@@ -29,7 +29,7 @@ CASES = 40
 
 
 def run_and_kill(work: Callable[[], None], words: int, delay: float) -> tuple[list[str], bool]:
-    """Fork, wait for so many words on its stdout and a moment longer, kill. What it said, and whether it was killed."""
+    """Fork, wait for so many words and a moment longer, kill. What it said, and whether it was killed."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -53,28 +53,30 @@ def run_and_kill(work: Callable[[], None], words: int, delay: float) -> tuple[li
 
 
 def kill_row_writers(directory: Path, kills: int, rng: random.Random) -> dict[str, int]:
-    counts = dict.fromkeys(["kills", "lost", "changed", "corrupt", "duplicates", "torn_after_heal", "torn"], 0)
-    for number in itertools.count():
-        if counts["kills"] >= kills:
-            return counts | {"runs": number}
-        run = RunDirectory.create(directory / f"run-{number}", {})
-        acknowledged: set[str] = set()
-        before, killed = b"", True
-        while killed:
-            said, killed = run_and_kill(
-                lambda run=run: asyncio.run(write(run, CASES)),  # type: ignore[misc]
-                rng.randrange(CASES // 3),
-                rng.random() * 0.004,
-            )
-            counts["kills"] += killed
-            acknowledged |= set(said)
-            now = run.results.read_bytes()
-            whole = now[: now.rfind(b"\n") + 1]
-            counts["torn"] += whole != now
-            counts["changed"] += not whole.startswith(before)
-            counts["lost"] += len(acknowledged - {key for key, _ in whole_rows(whole)})
-            before = whole
+    harms = ["lost", "changed", "corrupt", "duplicates", "torn_after_heal"]
+    counts = dict.fromkeys(["kills", "runs", "torn", *harms], 0)
+    while counts["kills"] < kills:
+        run = RunDirectory.create(directory / f"run-{counts['runs']}", {})
+        counts["runs"] += 1
+        kill_until_finished(run, counts, rng)
         check_finished(run, counts)
+    return counts
+
+
+def kill_until_finished(run: RunDirectory, counts: dict[str, int], rng: random.Random) -> None:
+    acknowledged: set[str] = set()
+    before, killed = b"", True
+    while killed:
+        words, delay = rng.randrange(CASES // 3), rng.random() * 0.004
+        said, killed = run_and_kill(lambda: asyncio.run(write(run, CASES)), words, delay)
+        counts["kills"] += killed
+        acknowledged |= set(said)
+        now = run.results.read_bytes()
+        whole = now[: now.rfind(b"\n") + 1]
+        counts["torn"] += whole != now
+        counts["changed"] += not whole.startswith(before)
+        counts["lost"] += len(acknowledged - dict(whole_rows(whole)).keys())
+        before = whole
 
 
 def whole_rows(data: bytes) -> list[tuple[str, bytes]]:

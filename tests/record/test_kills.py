@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 
 def kill_loop(what: str, directory: Path, kills: int) -> dict[str, int]:
     command = [sys.executable, "-m", "tests.record.kill_loop", what, str(directory), str(kills), "2026"]
@@ -24,11 +22,6 @@ def assert_no_row_suffered(counts: dict[str, int], kills: int) -> None:
 
 def test_rows_survive_sixty_kills(tmp_path: Path):
     assert_no_row_suffered(kill_loop("rows", tmp_path, 60), 60)
-
-
-@pytest.mark.slow
-def test_rows_survive_a_thousand_kills(tmp_path: Path):
-    assert_no_row_suffered(kill_loop("rows", tmp_path, 1000), 1000)
 
 
 def test_a_manifest_parses_after_each_of_two_hundred_kills(tmp_path: Path):

@@ -28,15 +28,27 @@ _EXIT = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 @click.command(name="eval")
 @click.argument("paths", nargs=-1)
-@click.option("--target", "targets", multiple=True, metavar="NAME", help="The target to run; several give a matrix.")
-@click.option("--judge-target", metavar="NAME", help="Who judges, before every other setting; `none` for nobody.")
-@click.option("--config", metavar="FILE", help="The target configuration, instead of the one found near each suite.")
-@click.option("--case", "cases", multiple=True, metavar="GLOB", help="Only cases whose id matches; repeatable.")
+@click.option(
+    "--target", "targets", multiple=True, metavar="NAME", help="The target to run; several give a matrix."
+)
+@click.option(
+    "--judge-target", metavar="NAME", help="Who judges, before every other setting; `none` for nobody."
+)
+@click.option(
+    "--config", metavar="FILE", help="The target configuration, instead of the one found near each suite."
+)
+@click.option(
+    "--case", "cases", multiple=True, metavar="GLOB", help="Only cases whose id matches; repeatable."
+)
 @click.option("--workers", type=click.IntRange(1), metavar="N", help="Cases in flight per target.")
 @click.option("--repeat", type=click.IntRange(1), default=1, metavar="N", help="Attempts per case.  [1]")
-@click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="S", help="Deadline of one target call.")
+@click.option(
+    "--timeout", type=click.FloatRange(0, min_open=True), metavar="S", help="Deadline of one target call."
+)
 @click.option("--threshold", type=click.FloatRange(0, 1), metavar="S", help="The pass line of cases.  [0.8]")
-@click.option("--outputs", metavar="FILE", help="Grade answers that exist already (JSON Lines) instead of calling.")
+@click.option(
+    "--outputs", metavar="FILE", help="Grade answers that exist already (JSON Lines) instead of calling."
+)
 @click.option("--out", metavar="FILE", help="Write rows to this file too, as they finish.")
 @click.option("--run-dir", metavar="DIR", help="The directory of this run.  [.agentv/runs/<run-id>]")
 @click.option("--resume", metavar="RUN", help="Go on with a run: its id, or its directory.")
@@ -91,7 +103,9 @@ def _resumed(given: dict[str, Any]) -> RecordedRun:
     extra = [
         name
         for name in (*given, "paths")
-        if name not in own and context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT and given[name]
+        if name not in own
+        and context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+        and given[name]
     ]
     if extra:
         word = extra[0].replace("_", "-")
@@ -133,7 +147,10 @@ def _speaker(quiet: bool) -> Callable[[str], None]:
 
 def _details(run: RecordedRun) -> list[str]:
     plan = run.plan
-    lines = [f"suite {item.suite.path}: {len(item.selected)} of {len(item.suite.ids)} cases" for item in plan.suites]
+    lines = [
+        f"suite {item.suite.path}: {len(item.selected)} of {len(item.suite.ids)} cases"
+        for item in plan.suites
+    ]
     lines += [f"configuration {path}" for path in plan.configs()]
     lines += [f"target {lane.target}: {lane.total} rows, {lane.workers} at a time" for lane in plan.lanes]
     return [*lines, f"run {run.directory.path}"]

@@ -19,8 +19,14 @@ COMMANDS = {
     "eval": ("agentv.cli.evaluate:command", "Run suites and record the results."),
     "init": ("agentv.cli.init:command", "Write a small suite and configuration that pass at once, offline."),
     "schema": ("agentv.cli.schema:command", "Print the JSON Schema of both files, for editors."),
-    "targets": ("agentv.cli.targets:command", "Show each target: provider, model, ready or not, and who judges it."),
-    "validate": ("agentv.cli.validate:command", "Check suites and their configuration without running anything."),
+    "targets": (
+        "agentv.cli.targets:command",
+        "Show each target: provider, model, ready or not, and who judges it.",
+    ),
+    "validate": (
+        "agentv.cli.validate:command",
+        "Check suites and their configuration without running anything.",
+    ),
 }
 """name -> (where the command is, one line of help). A new command is one file and one line here."""
 
@@ -30,17 +36,17 @@ BUG = "This is a bug in agentv, not in your suite. Please report it with the lin
 class LazyGroup(click.Group):
     """Lists commands from the table; imports the one that is called."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 

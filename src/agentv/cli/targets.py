@@ -17,7 +17,9 @@ from agentv.targets.config import NO_JUDGE, TargetsConfig, TargetSpec, no_config
 
 @click.command()
 @click.argument("near", default=".", metavar="[PATH]")
-@click.option("--config", metavar="FILE", help="The target configuration, instead of the one found near PATH.")
+@click.option(
+    "--config", metavar="FILE", help="The target configuration, instead of the one found near PATH."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def command(near: str, config: str | None, as_json: bool) -> int:
     """Show each target: provider, model, ready or which variable is missing, and who judges it.
@@ -52,25 +54,21 @@ def _row(spec: TargetSpec, config: TargetsConfig) -> dict[str, Any]:
 
 
 def _table(rows: list[dict[str, Any]], config: TargetsConfig, look: Look) -> str:
-    cells = [("TARGET", "PROVIDER", "MODEL", "JUDGED BY", "STATE")]
-    cells += [
-        (
-            row["name"] + (" (default)" if row["default"] else ""),
-            row["provider"],
-            row["model"] or "-",
-            _judge(row),
-            "ready" if row["ready"] else "not ready",
-        )
-        for row in rows
-    ]
-    cells = [tuple(look.text(cell) for cell in line) for line in cells]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
-    lines = [look.style(_line(cells[0], widths), "dim")]
-    for line, row in zip(cells[1:], rows, strict=True):
-        text = _line(line[:-1], widths[:-1])
-        lines.append(f"{text.ljust(sum(widths[:-1]) + 2 * len(widths[:-2]))}  {look.style(line[-1], 'green' if row['ready'] else 'red')}")
+    head = ["TARGET", "PROVIDER", "MODEL", "JUDGED BY", "STATE"]
+    cells = [[look.text(cell) for cell in _cells(row)] for row in rows]
+    widths = [max(len(line[column]) for line in [head, *cells]) for column in range(len(head))]
+    lines = [look.style(_line(head, widths), "dim")]
+    for line, row in zip(cells, rows, strict=True):
+        state = look.style(line[-1], "green" if row["ready"] else "red")
+        lines.append(_line([*line[:-1], state], [*widths[:-1], 0]))
     lines += ["", *(f"{look.text(row['name'])}: {look.text(row['missing'])}" for row in rows if row["missing"])]
-    return "\n".join([*lines, look.style(f"from {config.path}", "dim")]).strip("\n")
+    return "\n".join([*lines, look.style(f"from {config.path}", "dim")])
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    name = row["name"] + (" (default)" if row["default"] else "")
+    state = "ready" if row["ready"] else "not ready"
+    return [name, row["provider"], row["model"] or "-", _judge(row), state]
 
 
 def _judge(row: dict[str, Any]) -> str:
@@ -79,5 +77,5 @@ def _judge(row: dict[str, Any]) -> str:
     return "itself" if row["judge"] == row["name"] else str(row["judge"])
 
 
-def _line(cells: tuple[str, ...], widths: list[int]) -> str:
+def _line(cells: list[str], widths: list[int]) -> str:
     return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()

@@ -18,7 +18,14 @@ from agentv.suite.findings import Findings, did_you_mean, one_of
 from agentv.suite.loader import load_suite
 from agentv.suite.suite import EvalSuite
 from agentv.targets.answers import Answers, load_answers
-from agentv.targets.config import NO_JUDGE, TargetsConfig, TargetSpec, find_config, load_config, no_config_error
+from agentv.targets.config import (
+    NO_JUDGE,
+    TargetsConfig,
+    TargetSpec,
+    find_config,
+    load_config,
+    no_config_error,
+)
 from agentv.targets.environment import Environment, search_folders
 from agentv.targets.secrets import Secrets
 
@@ -130,7 +137,8 @@ def _select(suites: Sequence[EvalSuite], globs: Sequence[str]) -> dict[Path, fro
                 next_step="It is matched against whole ids; `*` stands for anything.",
             )
     return {
-        suite.path: frozenset(i for i in suite.ids if any(fnmatchcase(i, glob) for glob in globs)) for suite in suites
+        suite.path: frozenset(i for i in suite.ids if any(fnmatchcase(i, glob) for glob in globs))
+        for suite in suites
     }
 
 
@@ -182,7 +190,9 @@ def _targets_of(item: PlannedSuite, options: RunOptions) -> dict[str, frozenset[
     for case_id, (name, path, line) in own.items():
         if case_id in item.selected:
             if name not in config.targets:
-                problems.append(Problem(path, line, 1, f"the case '{case_id}' names {_unknown(name, config)}"))
+                problems.append(
+                    Problem(path, line, 1, f"the case '{case_id}' names {_unknown(name, config)}")
+                )
             by_target.setdefault(name, set()).add(case_id)
     rest = item.selected - own.keys()
     if rest:
@@ -265,7 +275,9 @@ def _answer_lanes(
             next_step="Each line needs the `eval_id` of a case and `candidate_answer` or `output_messages`.",
         )
     if strangers:
-        notes.append(f"{options.outputs} answers {len(strangers)} ids that are not in the suites; they are not graded")
+        notes.append(
+            f"{options.outputs} answers {len(strangers)} ids that are not in the suites; they are not graded"
+        )
     label = options.targets[0] if options.targets else ANSWERS_TARGET
     work = tuple((item, item.selected) for item in planned)
     return [

@@ -16,14 +16,18 @@ _CONFIGS = {Path(name).name for name in FILE_NAMES}
 def find_suites(paths: Sequence[str], cwd: Path) -> list[Path]:
     """Files as they are, directories searched for suites, globs expanded; each suite once, in the order given."""
     if not paths:
-        raise UsageError("No suite was given.", next_step="Name a suite file, a directory or a glob: agentv eval evals/")
+        raise UsageError(
+            "No suite was given.", next_step="Name a suite file, a directory or a glob: agentv eval evals/"
+        )
     found: dict[Path, None] = {}
     for given in paths:
         before = len(found)
         for path in _expand(given, cwd):
             found.setdefault(path)
         if len(found) == before and not any(True for _ in _expand(given, cwd)):
-            raise UsageError(f"No suite file matches '{given}'.", next_step="A suite is a .yaml file with `evalcases:`.")
+            raise UsageError(
+                f"No suite file matches '{given}'.", next_step="A suite is a .yaml file with `evalcases:`."
+            )
     return list(found)
 
 
@@ -32,7 +36,7 @@ def _expand(given: str, cwd: Path) -> Iterator[Path]:
     if path.is_dir():
         yield from (_shown(file, cwd) for file in sorted(path.rglob("*")) if _is_suite(file, path))
     elif glob.has_magic(given) and not path.exists():
-        for match in sorted(glob.glob(given, root_dir=cwd, recursive=True)):
+        for match in sorted(glob.glob(given, root_dir=cwd, recursive=True)):  # noqa: PTH207 - patterns may be absolute
             if (cwd / match).is_file() and Path(match).name not in _CONFIGS:
                 yield _shown(cwd / match, cwd)
     else:

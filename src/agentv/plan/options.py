@@ -24,9 +24,14 @@ class RunOptions:
     out: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        return {
+            name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RunOptions:
         known = {field.name for field in fields(cls)}
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items() if name in known})
+        given: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in data.items() if name in known
+        }
+        return cls(**given)

@@ -24,11 +24,19 @@ def suite_schema() -> dict[str, Any]:
     for model in (case, definitions["CaseExecutionModel"], definitions["SuiteExecutionModel"]):
         for name in ("evaluators", "evaluators+"):
             if name in model["properties"]:
-                model["properties"][name] = {**evaluators, "description": model["properties"][name].get("description")}
+                model["properties"][name] = {
+                    **evaluators,
+                    "description": model["properties"][name].get("description"),
+                }
     case["properties"]["id"]["type"] = _TEXT
     definitions["Case"] = case
     definitions["Evaluator"] = _evaluators(definitions)
-    file = {"type": "object", "properties": {"file": {"type": "string"}}, "required": ["file"], "additionalProperties": False}
+    file = {
+        "type": "object",
+        "properties": {"file": {"type": "string"}},
+        "required": ["file"],
+        "additionalProperties": False,
+    }
     root["properties"]["evalcases"] = {
         "description": "The cases: a list, or the path of a .jsonl file with one case a line.",
         "anyOf": [
@@ -68,7 +76,11 @@ def config_schema() -> dict[str, Any]:
             "$schema": {"type": "string"},
             "targets": {
                 "anyOf": [
-                    {"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#/$defs/Target"}},
+                    {
+                        "type": "object",
+                        "minProperties": 1,
+                        "additionalProperties": {"$ref": "#/$defs/Target"},
+                    },
                     {"type": "array", "minItems": 1, "items": named},
                 ]
             },
@@ -118,7 +130,9 @@ def _loose(schema: dict[str, Any]) -> dict[str, Any]:
     """Any setting may be a `${{ VARIABLE }}`, and entries of a list carry their `name`."""
     reads = {"type": "string", "pattern": r"\$\{\{.*\}\}"}
     schema["properties"] = {
-        name: setting if name == "provider" else {"anyOf": [setting, reads], "description": setting.get("description", "")}
+        name: setting
+        if name == "provider"
+        else {"anyOf": [setting, reads], "description": setting.get("description", "")}
         for name, setting in schema["properties"].items()
     }
     schema["properties"]["name"] = {"type": "string"}

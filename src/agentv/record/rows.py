@@ -13,14 +13,22 @@ from agentv.redact import NO_SECRETS, Redactor
 from agentv.results import CaseError, CaseResult, RowKey, Verdict
 
 
-def encode_row(row: CaseResult, redactor: Redactor = NO_SECRETS) -> bytes:
-    """The row as one physical line of strict JSON, secrets masked. No answer can make it fail."""
+def record_row(row: CaseResult, redactor: Redactor = NO_SECRETS) -> tuple[CaseResult, bytes]:
+    """The row as it is recorded, and its line: one physical line of strict JSON, secrets masked.
+
+    No answer can make it fail. The row is the same object when nothing in it had to be masked or replaced.
+    """
     line = strict_json.strict_line(row.to_dict())
     if line is None or redactor.finds(line):
         # Only contents are changed: field names and verdicts are ours, whatever a secret is spelled like.
-        kept = _map_contents(_scored(row), lambda value: redactor.value(strict_json.storable(value)))
-        line = strict_json.dump_line(kept.to_dict())
-    return line.encode("utf-8") + b"\n"
+        row = _map_contents(_scored(row), lambda value: redactor.value(strict_json.storable(value)))
+        line = strict_json.dump_line(row.to_dict())
+    return row, line.encode("utf-8") + b"\n"
+
+
+def encode_row(row: CaseResult, redactor: Redactor = NO_SECRETS) -> bytes:
+    """The line of a row."""
+    return record_row(row, redactor)[1]
 
 
 def recorded_key(key: RowKey, redactor: Redactor) -> RowKey:

@@ -19,11 +19,12 @@ from typing import NamedTuple, Self
 from agentv.errors import RecordError
 from agentv.record.files import cut_torn_line, failure, open_private, sync_data, sync_directory, write_all
 from agentv.record.mirror import Mirror
-from agentv.record.rows import encode_row
+from agentv.record.rows import record_row
 from agentv.record.run_dir import RunDirectory
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.results import CaseResult
 
+EXECUTION_ERROR = 3
 _GROUP_BYTES = 8 << 20
 
 
@@ -82,15 +83,17 @@ class RowWriter:
         except OSError as error:
             raise failure("open", path, error) from error
 
-    async def append(self, row: CaseResult) -> None:
-        """Record a row. Returns when it is on disk; raises `RecordError` when it could not be put there."""
+    async def append(self, row: CaseResult) -> CaseResult:
+        """Record a row. Returns it as recorded, secrets masked, once it is on disk, or raises."""
         if self._loop is None or self._thread is None:
             raise RuntimeError("the writer is not open: use it in `async with`")
         if self._failure is not None:
             raise self._refusal(self._failure)
         written = self._loop.create_future()
-        self._queue.put(_Waiting(encode_row(row, self._redactor), written))
+        recorded, line = record_row(row, self._redactor)
+        self._queue.put(_Waiting(line, written))
         await written
+        return recorded
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -166,9 +169,9 @@ class RowWriter:
             self._loop.call_soon_threadsafe(settle)
 
     def _refusal(self, problem: OSError) -> RecordError:
-        return failure(
-            "write a row to",
-            self._run.results,
-            problem,
-            f"Rows reported as completed are safe. Once solved, go on with: {self._run.resume_command}",
+        next_step = (
+            f"Rows reported as completed are safe. Once solved, go on with: {self._run.resume_command}"
         )
+        refusal = failure("write a row to", self._run.results, problem, next_step)
+        refusal.exit_code = EXECUTION_ERROR
+        return refusal

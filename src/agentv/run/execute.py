@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from agentv.errors import ProviderError, TargetUnavailableError
@@ -35,7 +35,7 @@ class Execution:
     plan: RunPlan
     run_id: str
     deliver: Deliver
-    done: Collection[RowKey] = frozenset()
+    is_done: Callable[[RowKey], bool] = lambda _: False
     on_retry: OnRetry | None = None
     function: Ask | None = None
     """Answers the lanes that have no configured target."""
@@ -62,7 +62,7 @@ class Execution:
         skipped = 0
         async with asyncio.TaskGroup() as group:
             for item in lane.items():
-                if item.key in self.done:
+                if self.is_done(item.key):
                     skipped += 1
                     if skipped % 100 == 0:
                         await asyncio.sleep(0)
@@ -113,7 +113,11 @@ def _recorded_reply(answers: Answers, item: WorkItem) -> Reply:
     found = answers.find(item.case.id, target, item.attempt, suite=suite)
     if found is None:
         failed = answers.failure(item.case.id, target, item.attempt, suite=suite)
-        why = f"the recorded call had failed: {failed.failure}" if failed else f"{answers.path} holds no answer for it"
+        why = (
+            f"the recorded call had failed: {failed.failure}"
+            if failed
+            else f"{answers.path} holds no answer for it"
+        )
         raise ProviderError(
             f"the case '{item.case.id}' cannot be graded: {why}",
             next_step="Add a line with its `eval_id` and `candidate_answer`, or leave it out with --case.",
@@ -129,4 +133,6 @@ def _unavailable(error: TargetUnavailableError) -> Ask:
 
 
 async def _nobody(_: Request) -> Reply:
-    raise ProviderError("nothing answers this target", next_step="Give it a provider, a function or recorded answers.")
+    raise ProviderError(
+        "nothing answers this target", next_step="Give it a provider, a function or recorded answers."
+    )

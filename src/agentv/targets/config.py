@@ -36,7 +36,9 @@ class DefaultsModel(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
-    target: str | None = Field(None, description="The target when neither the command line nor the suite names one.")
+    target: str | None = Field(
+        None, description="The target when neither the command line nor the suite names one."
+    )
     judge_target: str | None = Field(None, description="Who judges when a target names nobody, or `none`.")
 
 
@@ -106,22 +108,40 @@ def load_config(path: Path, environment: Environment) -> TargetsConfig:
     if path.is_dir():
         inside = config_in(path)
         if inside is None:
-            raise ConfigError([Problem(path, 1, 1, f"no configuration in this directory; looked for {', '.join(FILE_NAMES)}")])
+            raise ConfigError(
+                [
+                    Problem(
+                        path, 1, 1, f"no configuration in this directory; looked for {', '.join(FILE_NAMES)}"
+                    )
+                ]
+            )
         path = inside
     data, findings, line_of = _read(path)
     specs: dict[str, TargetSpec] = {}
     for name, node, raw in _entries(data, findings):
         if name == NO_JUDGE:
-            findings.add(node, f"no target may be called `{NO_JUDGE}`: that word means that nobody judges", at_key=True)
+            findings.add(
+                node, f"no target may be called `{NO_JUDGE}`: that word means that nobody judges", at_key=True
+            )
         elif name in specs:
             findings.add(node, f"the target '{name}' is configured twice; first at line {specs[name].line}")
         elif spec := _spec(name, raw, node, environment, findings, line_of):
             specs[name] = spec
-    defaults = validate(DefaultsModel, data.get("defaults") or {}, findings, ("defaults",)) or DefaultsModel()
+    defaults = _defaults(data.get("defaults") or {}, findings)
     _check_names(specs, defaults, data, findings)
     if findings:
         raise ConfigError(findings.problems())
     return TargetsConfig(path, specs, environment, defaults)
+
+
+def _defaults(raw: Any, findings: Findings) -> DefaultsModel:
+    """As they are written; with mistakes in them, what can be read, so that its names are still checked."""
+    if model := validate(DefaultsModel, raw, findings, ("defaults",)):
+        return model
+    named = raw if isinstance(raw, dict) else {}
+    return DefaultsModel(
+        **{key: named[key] for key in DefaultsModel.model_fields if isinstance(named.get(key), str)}
+    )
 
 
 def _read(path: Path) -> tuple[dict[str, Any], Findings, LineOf]:
@@ -130,7 +150,9 @@ def _read(path: Path) -> tuple[dict[str, Any], Findings, LineOf]:
         walk = YamlWalk(path.read_bytes(), record=True)
         data = walk.document()
     except OSError as error:
-        raise ConfigError([Problem(path, 1, 1, f"cannot be read: {error.strerror}")], next_step=HOW_TO_START) from None
+        raise ConfigError(
+            [Problem(path, 1, 1, f"cannot be read: {error.strerror}")], next_step=HOW_TO_START
+        ) from None
     except YamlProblem as problem:
         findings.add_at(problem.line, problem.column, problem.message)
         raise ConfigError(findings.problems()) from None
@@ -160,16 +182,24 @@ def _entries(data: dict[str, Any], findings: Findings) -> list[tuple[str, NodePa
             if isinstance(settings, dict):
                 entries.append((name, ("targets", name), settings))
             else:
-                findings.add(("targets", name), f"a target is a mapping with `provider`, got {show(settings)}")
+                findings.add(
+                    ("targets", name), f"a target is a mapping with `provider`, got {show(settings)}"
+                )
     elif isinstance(raw, list):
         for index, settings in enumerate(raw):
             node: NodePath = ("targets", index)
-            if not isinstance(settings, dict) or not isinstance(settings.get("name"), str) or not settings["name"]:
+            if (
+                not isinstance(settings, dict)
+                or not isinstance(settings.get("name"), str)
+                or not settings["name"]
+            ):
                 findings.add(node, "a target in a list is a mapping with `name` and `provider`")
             else:
                 entries.append((settings["name"], node, {k: v for k, v in settings.items() if k != "name"}))
     elif raw:
-        findings.add(("targets",), f"`targets`: expected a mapping of names to settings, or a list, got {show(raw)}")
+        findings.add(
+            ("targets",), f"`targets`: expected a mapping of names to settings, or a list, got {show(raw)}"
+        )
     return entries
 
 
@@ -193,7 +223,7 @@ def _spec(
             f"unknown provider {show(provider)}{did_you_mean(str(provider), names)}; there are {one_of(names)}",
         )
         return None
-    reading = read_settings(kind, raw, environment, findings, node, line_of)
+    reading = read_settings(kind.Settings, raw, environment, findings, node, line_of)
     return TargetSpec(name, provider, findings.path, line_of(node), reading, reading.judge_target)
 
 
@@ -201,7 +231,11 @@ def _check_names(
     specs: Mapping[str, TargetSpec], defaults: DefaultsModel, data: dict[str, Any], findings: Findings
 ) -> None:
     raw = data.get("targets")
-    listed = {entry.get("name"): i for i, entry in enumerate(raw) if isinstance(entry, dict)} if isinstance(raw, list) else {}
+    listed = (
+        {entry.get("name"): i for i, entry in enumerate(raw) if isinstance(entry, dict)}
+        if isinstance(raw, list)
+        else {}
+    )
     known = [*specs, NO_JUDGE]
     for spec in specs.values():
         if spec.judge_target is not None and spec.judge_target not in known:

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 from agentv.targets.config import TargetsConfig, TargetSpec
 from agentv.targets.environment import Environment
-from agentv.targets.settings import SHORTEST_SECRET, looks_secret
-
-NEVER_SECRET = frozenset({"PATH", "HOME", "USER", "SHELL", "LANG", "TERM", "TZ", "TMPDIR", "PWD"})
+from agentv.targets.settings import SHORTEST_SECRET, looks_secret, may_be_secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +29,9 @@ class Secrets:
             names |= environment.dotenv_names
             for name in environment.dotenv_names:
                 value = environment.values.get(name, "")
-                if looks_secret(name) and len(value) >= SHORTEST_SECRET:
+                if looks_secret(name) and may_be_secret(name) and len(value) >= SHORTEST_SECRET:
                     values.add(value)
-        kept = {name for name in names if name not in NEVER_SECRET and not name.startswith("LC_")}
-        return cls(frozenset(kept), frozenset(values))
+        return cls(frozenset(filter(may_be_secret, names)), frozenset(values))
 
     def scrub(self, environment: Mapping[str, str]) -> dict[str, str]:
         """The environment without secret names and without variables whose value contains a secret value."""

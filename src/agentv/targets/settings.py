@@ -20,6 +20,7 @@ _SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 _SECRET_SETTINGS = ("api_key", "headers", "env")
 _URL_SECRET = re.compile(r"://([^/@\s]+)@|\?([^#\s]+)")
 SHORTEST_SECRET = 8
+NEVER_SECRET = frozenset({"PATH", "HOME", "USER", "SHELL", "LANG", "TERM", "TZ", "TMPDIR", "PWD"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Reading:
 
 
 def read_settings(
-    kind: type[Any],
+    model: type[BaseModel],
     raw: Mapping[str, Any],
     environment: Environment,
     findings: Findings,
@@ -45,7 +46,6 @@ def read_settings(
     line_of: Callable[[NodePath], int],
 ) -> Reading:
     """Check one entry against its provider's settings. Mistakes go to `findings`; a missing variable does not."""
-    model: type[BaseModel] = kind.Settings
     written = {_known_name(key, model): value for key, value in raw.items()}
     missing: list[str] = []
     filled = {key: interpolate(value, environment, missing) for key, value in written.items()}
@@ -54,7 +54,9 @@ def read_settings(
         filled = {**filled, **_own_key(own, environment)}
     filled, passed_on = _with_env_names(filled, environment)
     reads = frozenset(variables_in(written) | passed_on | set(own))
-    unavailable = _missing_reason(missing, written, findings, lambda key: line_of((*at, key))) if missing else None
+    unavailable = (
+        _missing_reason(missing, written, findings, lambda key: line_of((*at, key))) if missing else None
+    )
     settings = None
     if unavailable is None:
         settings = validate(model, _typed(model, filled, written), findings, at)
@@ -140,12 +142,13 @@ def _check_what_can_be(
 def _secret_values(
     written: Mapping[str, Any], filled: Mapping[str, Any], reads: frozenset[str], environment: Environment
 ) -> frozenset[str]:
-    found: set[str] = set()
+    names = {name for name in reads if looks_secret(name)}
     for key in _SECRET_SETTINGS:
-        found.update(environment.get(name) or "" for name in variables_in(written.get(key)))
-        if key != "env" or isinstance(written.get("env"), list):
-            found.update(_texts(filled.get(key)))
-    found.update(environment.get(name) or "" for name in reads if looks_secret(name))
+        names |= variables_in(written.get(key))
+    if isinstance(written.get("env"), list):
+        names |= {name for name in written["env"] if isinstance(name, str)}
+    found = {environment.get(name) or "" for name in names if may_be_secret(name)}
+    found.update(_texts(filled.get("api_key")))
     for key, value in filled.items():
         for text in _texts(value):
             if "://" in text and variables_in(written.get(key)):
@@ -157,6 +160,11 @@ def _url_parts(match: re.Match[str]) -> list[str]:
     if user_info := match.group(1):
         return [user_info, *user_info.split(":", 1)]
     return [pair.partition("=")[2] for pair in match.group(2).split("&")]
+
+
+def may_be_secret(name: str) -> bool:
+    """Whether a variable counts as secret when a target reads it: all but those every program needs."""
+    return name not in NEVER_SECRET and not name.startswith("LC_")
 
 
 def looks_secret(name: str) -> bool:

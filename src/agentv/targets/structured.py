@@ -8,10 +8,27 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentv.messages import Message, TokenUsage, ToolCall
+from agentv.targets.provider import Reply
 
 
 class ShapeError(ValueError):
     """A value is not what it should be; the message says which, and what was expected."""
+
+
+def parse_reply(value: Mapping[str, Any]) -> Reply:
+    """`text` or `output_messages` with optional `token_usage`, `cost_usd` and `duration_ms` -> a reply."""
+    answer = value.get("text")
+    messages = () if value.get("output_messages") is None else parse_messages(value["output_messages"])
+    if not messages:
+        if not isinstance(answer, str):
+            raise ShapeError("there are neither `output_messages` nor a `text`")
+        messages = (Message("assistant", answer),)
+    return Reply(
+        messages,
+        token_usage=parse_usage(value.get("token_usage")),
+        cost_usd=parse_amount(value.get("cost_usd"), "cost_usd"),
+        duration_ms=parse_amount(value.get("duration_ms"), "duration_ms"),
+    )
 
 
 def parse_messages(value: Any, where: str = "output_messages") -> tuple[Message, ...]:

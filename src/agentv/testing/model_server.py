@@ -4,7 +4,7 @@
         ...  # base_url is server.url; server.calls and server.requests say what was asked
 
 Replies are a text, a whole reply body, or a function of the request body that gives one; failures are
-scripted with `Failure`. `python -m agentv.testing.model_server --port 0` serves until it is stopped and prints
+scripted with `Failure`. `python -m agentv.testing.model_server --port 0` serves until stopped and prints
 its address.
 """
 
@@ -171,7 +171,8 @@ async def _fail(request: web.BaseRequest, failure: Failure) -> web.StreamRespons
     body = failure.body
     if body is None:
         body = json.dumps(_error(f"scripted failure {failure.status}")).encode()
-    return web.Response(status=failure.status, headers=dict(failure.headers), body=body)
+    headers = {"Content-Type": "application/json", **failure.headers}
+    return web.Response(status=failure.status, headers=headers, body=body)
 
 
 async def _break_off(request: web.BaseRequest, failure: Failure) -> web.StreamResponse:

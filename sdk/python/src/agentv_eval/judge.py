@@ -179,7 +179,7 @@ def _claim_stdout() -> Callable[[bytes | None], None]:
 
 
 def _fill(descriptor: int) -> None:
-    """Give a closed standard descriptor to nobody; else the copy of stdout would take its number and its writers."""
+    """Open a closed standard descriptor on nothing, else the copy of stdout takes its number."""
     try:
         os.fstat(descriptor)
     except OSError:

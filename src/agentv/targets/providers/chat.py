@@ -119,7 +119,7 @@ def _as_text(value: Any) -> str:
 # -- reply
 
 
-def parse_reply(data: Any) -> Reply:
+def parse_completion(data: Any) -> Reply:
     """What a chat completion says. Raises `ProviderError` when it says nothing that can be graded."""
     choices = data.get("choices") if isinstance(data, dict) else None
     if not isinstance(choices, list) or not choices:

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import ClassVar
 
 from agentv.errors import ProviderError, ProviderTimeoutError
-from agentv.process import STDOUT_CAP, ProcessOutcome, ProcessStartError, run_process
+from agentv.process import STDERR_KEEP, STDOUT_CAP, ProcessOutcome, ProcessStartError, run_process
 from agentv.targets.provider import Reply, Request, TargetScope
 from agentv.targets.providers.cli_output import parse_output
 from agentv.targets.providers.cli_settings import CliSettings, CommandCheck, HttpCheck, command_template
 from agentv.targets.providers.cli_template import CommandTemplate
+from agentv.targets.providers.http import without_secrets
 from agentv.targets.structured import ShapeError
 
 SHOWN = 2000
@@ -106,9 +107,9 @@ class CliProvider:
     def _last_words(self, outcome: ProcessOutcome) -> str:
         redactor = self._scope.redactor
         for name, said in (("stderr", outcome.stderr), ("stdout", outcome.stdout)):
-            text = said.decode("utf-8", "backslashreplace").strip()
+            text = said[-STDERR_KEEP:].decode("utf-8", "backslashreplace").strip()
             if text:
-                cut = name == "stderr" and outcome.stderr_cut
+                cut = len(said) > STDERR_KEEP or outcome.stderr_cut
                 return f"; the end of its {name}:\n{redactor.tail(text, SHOWN, cut_start=cut)}"
         return "; it wrote nothing"
 
@@ -162,7 +163,7 @@ async def _http_problem(check: HttpCheck) -> str | None:
     import aiohttp  # noqa: PLC0415 - a third of a second to import, and few targets have such a check
 
     timeout = aiohttp.ClientTimeout(total=check.timeout_seconds)
-    shown = check.url.partition("?")[0]
+    shown = without_secrets(check.url)
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
@@ -172,7 +173,8 @@ async def _http_problem(check: HttpCheck) -> str | None:
     except TimeoutError:
         return f"{shown} did not answer within {check.timeout_seconds:g} s"
     except (aiohttp.ClientError, ValueError) as error:
-        return f"{shown} could not be asked ({type(error).__name__}: {error})"
+        reason = getattr(getattr(error, "os_error", None), "strerror", None) or type(error).__name__
+        return f"{shown} could not be asked: {reason}"
 
 
 def _prompt(request: Request) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 
-from agentv.messages import Message
 from agentv.suite.json_lines import parse_json
 from agentv.targets.provider import Reply
-from agentv.targets.structured import ShapeError, parse_amount, parse_messages, parse_usage
+from agentv.targets.structured import ShapeError, parse_reply
 
 
 def parse_output(data: bytes) -> Reply:
@@ -39,15 +38,4 @@ def _structured(text: str) -> Reply:
         value = parse_json(text.strip())
     except ValueError as error:
         raise ShapeError(f"its JSON is refused: {error}") from None
-    answer = value.get("text")
-    messages = () if value.get("output_messages") is None else parse_messages(value["output_messages"])
-    if not messages:
-        if not isinstance(answer, str):
-            raise ShapeError("`output_messages` is empty and there is no `text`")
-        messages = (Message("assistant", answer),)
-    return Reply(
-        messages,
-        token_usage=parse_usage(value.get("token_usage")),
-        cost_usd=parse_amount(value.get("cost_usd"), "cost_usd"),
-        duration_ms=parse_amount(value.get("duration_ms"), "duration_ms"),
-    )
+    return parse_reply(value)

@@ -14,7 +14,7 @@ from pydantic import Field, field_validator
 from agentv.errors import ProviderError, TargetUnavailableError
 from agentv.redact import Redactor
 from agentv.targets.provider import Reply, Request, TargetScope, TargetSettings, retryable_status
-from agentv.targets.providers.chat import parse_reply, wire_messages
+from agentv.targets.providers.chat import parse_completion, wire_messages
 from agentv.targets.providers.http import (
     error_code,
     holds_half_characters,
@@ -174,7 +174,7 @@ class OpenAICompatibleProvider:
         if ("\\ud" in text or "\\uD" in text) and holds_half_characters(parsed):
             raise self._error("the reply holds half a character (a lone surrogate)")
         try:
-            return parse_reply(parsed)
+            return parse_completion(parsed)
         except ProviderError as error:
             raise self._error(error.message, next_step=error.next_step) from None
 

@@ -1,0 +1,56 @@
+"""`python -m benchmarks [NAME ...]`: measure, print the tables, write `benchmarks/results/<name>.json`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import latency, loading, memory, startup, throughput
+from benchmarks.options import Options
+from benchmarks.report import RESULTS, machine
+
+BENCHMARKS = {module.NAME: module.measure for module in (startup, throughput, latency, memory, loading)}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Ratios, each measured inside one run."
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHMARKS)}; all by default")
+    parser.add_argument("--quick", action="store_true", help="a smoke test: the numbers mean nothing")
+    parser.add_argument(
+        "--peers", action="store_true", help="also measure the npm package agentv (installs it)"
+    )
+    parser.add_argument("--check", action="store_true", help="exit with 1 when a goal is missed")
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, metavar="DIR", help="where the JSON files go"
+    )
+    given = parser.parse_args(arguments)
+    unknown = [name for name in given.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"there is no benchmark '{unknown[0]}'; there are {', '.join(BENCHMARKS)}")
+    options = Options(quick=given.quick, peers=given.peers, say=_say)
+    print(
+        f"python {machine()['python']}, {machine()['cpus']} CPUs, load {machine()['load']:.1f}\n", flush=True
+    )
+    missed = 0
+    for name in given.names or BENCHMARKS:
+        report = BENCHMARKS[name](options)
+        if given.quick:
+            report = report.without_goals()
+        _say("")
+        report.write(given.results, quick=given.quick)
+        print(f"{report.table()}\n", flush=True)
+        missed += sum(figure.met is False for figure in report.figures)
+    return 1 if given.check and missed else 0
+
+
+def _say(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""Measure child processes: wall time, CPU time and peak memory of one, or several side by side.
+
+The machine may be busy with other things. So nothing is compared across runs of a benchmark: contestants
+take turns inside one run, medians are taken over the turns, and a figure is the ratio of two contestants.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one process took, with every child it waited for."""
+
+    wall: float
+    cpu: float
+    peak_mb: float
+    output: str = ""
+
+
+class FailedError(Exception):
+    """A measured command ended with an unexpected exit code; its time means nothing."""
+
+
+def agentv(*arguments: str) -> list[str]:
+    """The installed command of this interpreter."""
+    command = Path(sys.executable).with_name("agentv")
+    return [str(command), *arguments] if command.exists() else [sys.executable, "-m", "agentv", *arguments]
+
+
+def bare(*arguments: str) -> list[str]:
+    """A contestant without any framework: see `bare.py`."""
+    return [sys.executable, str(Path(__file__).with_name("bare.py")), *arguments]
+
+
+def run(command: Sequence[str], *, cwd: Path | None = None) -> Usage:
+    """Run a command to its end. Its output goes to files, so that nobody has to read along."""
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        started = time.perf_counter()
+        # Peak memory of a child begins at what its parent holds, so this process must stay small.
+        process = subprocess.Popen(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=output, stderr=errors)
+        _, status, used = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - started
+        process.returncode = os.waitstatus_to_exitcode(status)
+        output.seek(0)
+        errors.seek(0)
+        if process.returncode != 0:
+            said = errors.read().decode(errors="replace").strip()[-2000:]
+            raise FailedError(f"exit code {process.returncode} of: {' '.join(command)}\n{said}")
+        text = output.read().decode(errors="replace")
+    return Usage(wall, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, text)
+
+
+def take_turns(
+    contestants: Mapping[str, Callable[[], Usage]], turns: int, say: Callable[[str], None] = lambda _: None
+) -> dict[str, list[Usage]]:
+    """Every contestant once per turn, the order reversed every other turn."""
+    measured: dict[str, list[Usage]] = {name: [] for name in contestants}
+    for turn in range(turns):
+        names = list(contestants)[:: 1 if turn % 2 == 0 else -1]
+        for name in names:
+            say(f"{name}, {turn + 1} of {turns}")
+            measured[name].append(contestants[name]())
+    return measured
+
+
+def median(values: Iterable[float]) -> float:
+    return statistics.median(values)
+
+
+def median_wall(usages: Sequence[Usage]) -> float:
+    return median(usage.wall for usage in usages)
+
+
+def median_cpu(usages: Sequence[Usage]) -> float:
+    return median(usage.cpu for usage in usages)
+
+
+def peak_mb(usages: Sequence[Usage]) -> float:
+    return max(usage.peak_mb for usage in usages)

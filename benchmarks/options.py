@@ -1,0 +1,22 @@
+"""What the benchmarks are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How much to measure. `say` hears what is being measured at the moment."""
+
+    quick: bool = False
+    peers: bool = False
+    say: Callable[[str], None] = lambda _: None
+
+    def pick(self, full: T, quick: T) -> T:
+        """The first for a measurement, the second for a smoke test."""
+        return quick if self.quick else full

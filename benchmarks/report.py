@@ -1,0 +1,96 @@
+"""Figures with their goals: as a table for people, as JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from benchmarks.measure import ROOT
+
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number. `goal` is a bound: from above for costs, from below for efficiencies."""
+
+    name: str
+    value: float
+    unit: str = ""
+    goal: float | None = None
+    better: Literal["lower", "higher"] = "lower"
+
+    @property
+    def met(self) -> bool | None:
+        if self.goal is None:
+            return None
+        return self.value <= self.goal if self.better == "lower" else self.value >= self.goal
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "met": self.met}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one benchmark found."""
+
+    name: str
+    figures: Sequence[Figure]
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What the figures were made from."""
+    notes: Sequence[str] = ()
+
+    def without_goals(self) -> Report:
+        return replace(self, figures=[replace(figure, goal=None) for figure in self.figures])
+
+    def table(self) -> str:
+        rows = [("", "value", "goal", "")] + [_row(figure) for figure in self.figures]
+        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        lines = [
+            f"  {row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]}".rstrip()
+            for row in rows
+        ]
+        return "\n".join([self.name, *lines, *(f"  {note}" for note in self.notes)])
+
+    def write(self, directory: Path, *, quick: bool) -> Path:
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / f"{self.name}.json"
+        data = {
+            "name": self.name,
+            "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "quick": quick,
+            "machine": machine(),
+            "figures": [figure.to_dict() for figure in self.figures],
+            "details": self.details,
+            "notes": list(self.notes),
+        }
+        path.write_text(json.dumps(data, indent=2, allow_nan=False) + "\n")
+        return path
+
+
+def machine() -> dict[str, Any]:
+    """Where this ran. Other work on the machine at the same time shows in the load."""
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpus": os.cpu_count(),
+        "load": os.getloadavg()[0],
+    }
+
+
+def _row(figure: Figure) -> tuple[str, str, str, str]:
+    unit = f" {figure.unit}" if figure.unit else ""
+    sign = "<=" if figure.better == "lower" else ">="
+    goal = "" if figure.goal is None else f"{sign} {figure.goal:g}{unit}"
+    word = {True: "met", False: "missed", None: ""}[figure.met]
+    return figure.name, f"{_number(figure.value)}{unit}", goal, word
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"

@@ -1,0 +1,308 @@
+"""Rewrite the tables of the reference pages from the models and commands they describe.
+
+    .venv/bin/python docs/generate_reference.py            rewrites the pages
+    .venv/bin/python docs/generate_reference.py --check    only says which are stale; exit code 1 when any is
+
+A page marks where a table goes, and names what it shows:
+
+    <!-- generated: evaluator contains -->
+    ...
+    <!-- end generated -->
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import click
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from agentv.cli.program import COMMANDS, program
+from agentv.evaluators.base import Evaluator
+from agentv.evaluators.registry import BUILT_IN as EVALUATORS
+from agentv.evaluators.registry import evaluator_class
+from agentv.suite import models
+from agentv.targets.config import DefaultsModel
+from agentv.targets.provider import TargetSettings
+from agentv.targets.providers.cli_settings import CommandCheck, HttpCheck
+from agentv.targets.providers.mock import Rule, Script
+from agentv.targets.providers.openai_compatible import ChatSettings, OpenAICompatibleProvider
+from agentv.targets.registry import BUILT_IN as PROVIDERS
+from agentv.targets.registry import provider_class
+
+DOCS = Path(__file__).resolve().parent
+BLOCK = re.compile(r"(<!-- generated: (.+?) -->\n)(.*?)(<!-- end generated -->)", re.DOTALL)
+
+TYPES = {
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "true / false",
+    dict: "mapping",
+    list: "list",
+}
+BOUNDS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+
+# Fields whose model says nothing about them.
+MEANINGS = {
+    "SuiteModel.$schema": "Ignored; for editors.",
+    "SuiteModel.description": "What the suite is about, for people.",
+    "SuiteModel.execution": "How the cases run; see below.",
+    "CaseModel.input_messages": "The conversation, as a list of messages. The same as `input` with a list.",
+    "CaseModel.expected_messages": "A conversation a good answer would give.",
+    "CaseModel.execution": "How this case runs, where it differs from the suite; see below.",
+    "CaseModel.conversation_id": "Copied to the row: ties cases of one conversation together.",
+    "CaseExecutionModel.threshold": "The pass line of this case.",
+    "MessageModel.role": "Who speaks.",
+    "MessageModel.name": "The speaker's name, or the tool's.",
+    "MessageModel.tool_calls": "Tools an assistant called; see below.",
+    "MessageModel.timestamp": "Kept as written.",
+    "MessageModel.metadata": "Kept as written.",
+    "ToolCallModel.tool": "The tool's name.",
+    "ToolCallModel.input": "What it was given; any value.",
+    "ToolCallModel.output": "What it gave back; any value.",
+    "ToolCallModel.id": "The id of the call.",
+    "ToolCallModel.timestamp": "Kept as written.",
+    "HttpCheck.type": "This kind of check.",
+    "HttpCheck.timeout_seconds": "How long it may take.",
+    "CommandCheck.type": "This kind of check.",
+    "CommandCheck.shell": "Run it with `/bin/sh -c`.",
+    "CommandCheck.command": "The command, as for the target.",
+    "CommandCheck.cwd": "Directory of the process.",
+    "CommandCheck.timeout_seconds": "How long it may take.",
+}
+DEFAULTS = {"Evaluator.name": "its type"}
+
+
+# -- tables
+
+
+def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    lines = [list(header), *(list(row) for row in rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def options_of(model: type[BaseModel], *, but: Iterable[str] = ()) -> str:
+    """A table of the model's fields, without those named in `but`."""
+    left_out = {*but, *_unusable(model)}
+    fields = {
+        field.alias or name: field for name, field in model.model_fields.items() if name not in left_out
+    }
+    if not fields:
+        return "No options of its own."
+    rows = [
+        (f"`{name}`", _kind(field), _default(model, name, field), _meaning(model, name, field))
+        for name, field in fields.items()
+    ]
+    return table(("option", "value", "default", "meaning"), rows)
+
+
+def _unusable(model: type[BaseModel]) -> set[str]:
+    """Fields a suite may hold but nothing evaluates yet."""
+    return {"rubrics"} if model is models.CaseModel and "rubric" not in EVALUATORS else set()
+
+
+def _meaning(model: type[BaseModel], name: str, field: FieldInfo) -> str:
+    text = field.description or MEANINGS.get(f"{model.__name__}.{name}")
+    if text is None:
+        raise SystemExit(f"{model.__name__}.{name} has no description: give its Field one")
+    return text
+
+
+def _default(model: type[BaseModel], name: str, field: FieldInfo) -> str:
+    if (said := DEFAULTS.get(f"{model.__name__}.{name}")) is not None:
+        return said
+    if field.is_required():
+        return "**required**"
+    value = field.default
+    if value in (None, PydanticUndefined, "") or isinstance(value, BaseModel | list | dict):
+        return ""
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
+
+
+def _kind(field: FieldInfo) -> str:
+    bounds = {
+        name: found
+        for item in field.metadata
+        for name in BOUNDS
+        if (found := getattr(item, name, None)) is not None
+    }
+    kind = _words(field.annotation)
+    if {"ge", "le"} <= bounds.keys():
+        return f"{kind} from {bounds['ge']:g} to {bounds['le']:g}"
+    return " ".join([kind, *(f"{BOUNDS[name]} {bound:g}" for name, bound in bounds.items())])
+
+
+def _words(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _words(arguments[0])
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(_words(each) for each in arguments if each is not type(None)))
+    if origin is Literal:
+        return " / ".join(f"`{each}`" for each in arguments)
+    if origin is list:
+        return "list" if arguments[0] is Any else f"list of {_words(arguments[0])}s"
+    if origin is dict:
+        return "mapping"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "mapping"
+    return TYPES.get(annotation, "anything")
+
+
+# -- what a page may name
+
+
+def evaluators_index() -> str:
+    rows = [(f"[`{name}`](#{name})", _first_line(evaluator_class(name))) for name in EVALUATORS]
+    return table(("type", "what it checks"), rows)
+
+
+def evaluator(name: str) -> str:
+    kind = evaluator_class(name)
+    if name not in EVALUATORS or kind is None:
+        raise SystemExit(f"there is no built-in evaluator '{name}'; take its block out of the page")
+    return options_of(kind, but=Evaluator.model_fields)
+
+
+def chat_providers() -> str:
+    rows = []
+    for name in PROVIDERS:
+        kind: Any = provider_class(name)
+        if issubclass(kind, OpenAICompatibleProvider):
+            reads = ", ".join(f"`{variable}`" for variable in kind.Settings.READS) or "-"
+            rows.append(
+                (
+                    f"`{name}`",
+                    f"`{kind.PRESET.base_url}`" if kind.PRESET.base_url else "set `base_url`",
+                    reads,
+                )
+            )
+    return table(("provider", "address", "variables it reads by itself"), rows)
+
+
+def provider(name: str) -> str:
+    kind = provider_class(name)
+    if name not in PROVIDERS or kind is None:
+        raise SystemExit(f"there is no built-in provider '{name}'; take its block out of the page")
+    inherited = {*TargetSettings.model_fields}
+    if issubclass(kind.Settings, ChatSettings):
+        inherited = {
+            field for field in kind.Settings.model_fields if field not in kind.Settings.__annotations__
+        }
+    return options_of(kind.Settings, but=inherited)
+
+
+def commands_index() -> str:
+    return table(
+        ("command", "what it does"),
+        [(f"[`agentv {name}`](#agentv-{name})", text) for name, (_, text) in COMMANDS.items()],
+    )
+
+
+def command(name: str) -> str:
+    context = click.Context(program, info_name="agentv")
+    found = program.get_command(context, name)
+    if found is None:
+        raise SystemExit(f"there is no command '{name}'; take its block out of the page")
+    inner = click.Context(found, info_name=name, parent=context)
+    usage = " ".join(["agentv", name, *found.collect_usage_pieces(inner)])
+    options = [
+        record
+        for each in found.params
+        if isinstance(each, click.Option) and (record := each.get_help_record(inner)) is not None
+    ]
+    rows = [(f"`{flags}`", _without_range(text)) for flags, text in options]
+    return f"`{usage}`\n\n{table(('option', 'meaning'), rows)}"
+
+
+def _without_range(text: str) -> str:
+    return re.sub(r"\s*\[(?:0<=)?x?(?:[<>]=?[\d.]+)?\]$", "", text)
+
+
+def _first_line(kind: Any) -> str:
+    return str(kind.__doc__).strip().splitlines()[0]
+
+
+SOURCES: dict[str, Callable[[], str]] = {
+    "suite": lambda: options_of(models.SuiteModel),
+    "suite execution": lambda: options_of(models.SuiteExecutionModel),
+    "case": lambda: options_of(models.CaseModel),
+    "case execution": lambda: options_of(models.CaseExecutionModel),
+    "message": lambda: options_of(models.MessageModel),
+    "tool call": lambda: options_of(models.ToolCallModel),
+    "evaluators": evaluators_index,
+    "evaluator options": lambda: options_of(Evaluator),
+    **{f"evaluator {name}": lambda name=name: evaluator(name) for name in EVALUATORS},  # type: ignore[misc]
+    "defaults": lambda: options_of(DefaultsModel),
+    "target options": lambda: options_of(TargetSettings),
+    "chat options": lambda: options_of(
+        ChatSettings, but=set(TargetSettings.model_fields) - {"timeout_seconds"}
+    ),
+    "chat providers": chat_providers,
+    "mock rule": lambda: options_of(Rule, but=Script.model_fields),
+    "healthcheck http": lambda: options_of(HttpCheck),
+    "healthcheck command": lambda: options_of(CommandCheck),
+    **{f"provider {name}": lambda name=name: provider(name) for name in PROVIDERS},  # type: ignore[misc]
+    "commands": commands_index,
+    **{f"command {name}": lambda name=name: command(name) for name in COMMANDS},  # type: ignore[misc]
+}
+
+
+def named_elsewhere() -> set[str]:
+    """Providers whose options are all in the shared table of chat options."""
+    chat = {name for name in PROVIDERS if issubclass(provider_class(name), OpenAICompatibleProvider)}  # type: ignore[arg-type]
+    return {f"provider {name}" for name in chat if name != "azure"}
+
+
+# -- pages
+
+
+def renewed(page: str, where: Path) -> str:
+    def fill(match: re.Match[str]) -> str:
+        source = SOURCES.get(match[2])
+        if source is None:
+            raise SystemExit(
+                f"{where} asks for '{match[2]}', which nothing generates; there are: {', '.join(SOURCES)}"
+            )
+        return f"{match[1]}\n{source()}\n\n{match[4]}"
+
+    return BLOCK.sub(fill, page)
+
+
+def main(arguments: list[str]) -> int:
+    stale: list[Path] = []
+    shown: set[str] = set()
+    for path in sorted(DOCS.rglob("*.md")):
+        before = path.read_text(encoding="utf-8")
+        shown |= {match[2] for match in BLOCK.finditer(before)}
+        after = renewed(before, path)
+        if after != before:
+            stale.append(path)
+            if "--check" not in arguments:
+                path.write_text(after, encoding="utf-8")
+    word = "stale" if "--check" in arguments else "rewrote"
+    for path in stale:
+        print(f"{word}: {path.relative_to(DOCS.parent)}")
+    missing = sorted(set(SOURCES) - shown - named_elsewhere())
+    for name in missing:
+        print(f"missing: no page has the block <!-- generated: {name} -->")
+    return 1 if missing or (stale and "--check" in arguments) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

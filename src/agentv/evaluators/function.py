@@ -1,0 +1,38 @@
+"""A Python function as an evaluator, for `agentv.evaluate(evaluators=[...])`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import Field
+
+from agentv.errors import EvaluatorError
+from agentv.evaluators.base import EvaluationContext, Evaluator
+from agentv.results import Score
+
+
+class FunctionEvaluator(Evaluator):
+    """Calls a function with the answer, or with the whole context when its parameter is called `context`."""
+
+    function: Callable[..., Any] = Field(exclude=True)
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> FunctionEvaluator:
+        name = getattr(function, "__name__", type(function).__name__)
+        return cls(name=name, type="function", function=function)
+
+    async def evaluate(self, context: EvaluationContext) -> Score:
+        first = next(iter(inspect.signature(self.function).parameters), "answer")
+        verdict = self.function(context if first == "context" else context.candidate.answer)
+        if inspect.isawaitable(verdict):
+            verdict = await verdict
+        if isinstance(verdict, Score):
+            return verdict
+        if isinstance(verdict, bool | int | float):
+            return Score(float(verdict))
+        raise EvaluatorError(
+            f"the function '{self.name}' returned {type(verdict).__name__}",
+            next_step="Return a number from 0 to 1, True or False, or an agentv Score.",
+        )

@@ -1,0 +1,65 @@
+"""A Python function as a target: what `agentv.evaluate(target=...)` runs against."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
+
+from agentv.errors import ProviderError
+from agentv.targets.provider import Reply, Request
+from agentv.targets.structured import ShapeError, parse_reply
+
+Answerer = Callable[..., Any]
+
+
+class FunctionProvider:
+    """Calls the function with the question, or with the whole `Request` when its parameter is called `request`.
+
+    A plain function runs in a thread, so that many cases are in flight; a coroutine function on the event loop.
+    """
+
+    def __init__(self, function: Answerer) -> None:
+        self._function = function
+        self._takes_request = _takes_request(function)
+        self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004 - an object whose __call__ is a coroutine function
+        )
+
+    async def invoke(self, request: Request) -> Reply:
+        argument = request if self._takes_request else request.question
+        if self._is_async:
+            answer = await cast("Awaitable[Any]", self._function(argument))
+        else:
+            answer = await asyncio.to_thread(self._function, argument)
+            if inspect.isawaitable(answer):
+                answer = await answer
+        return as_reply(answer)
+
+
+def as_reply(answer: Any) -> Reply:
+    """What a function may answer: text, a `Reply`, or a mapping with `text` or `output_messages`."""
+    if isinstance(answer, Reply):
+        return answer
+    if isinstance(answer, str):
+        return Reply.of_text(answer)
+    if isinstance(answer, Mapping):
+        try:
+            return parse_reply(dict(answer))
+        except ShapeError as error:
+            raise ProviderError(f"the target function answered a mapping that is no reply: {error}") from None
+    raise ProviderError(
+        f"the target function answered {type(answer).__name__}",
+        next_step="Return text, an agentv Reply, or a mapping with `text` or `output_messages`.",
+    )
+
+
+def _takes_request(function: Answerer) -> bool:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    return bool(parameters) and (
+        parameters[0].name == "request" or parameters[0].annotation in (Request, "Request")
+    )

@@ -1,0 +1,245 @@
+"""`agentv validate`, `schema`, `targets`, `init` and the command table."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import time
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from agentv.cli.program import COMMANDS
+from tests.conftest import AGENTV, Project
+
+
+def test_the_version_and_help_are_there(project: Project) -> None:
+    assert project.run("--version").stdout.startswith("agentv ")
+    text = project.run("--help").stdout
+    assert all(name in text for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_every_command_explains_itself(project: Project, name: str) -> None:
+    done = project.run(name, "--help")
+    assert done.returncode == 0
+    assert "Usage: agentv" in done.stdout
+
+
+def test_an_unknown_command_is_told_with_what_is_near(project: Project) -> None:
+    done = project.run("evl")
+    assert done.returncode == 2
+    assert "did you mean 'eval'?" in done.stderr
+
+
+# -- init
+
+
+def test_what_init_writes_passes_at_once_offline(project: Project) -> None:
+    assert project.run("init").returncode == 0
+    assert project.run("validate", "evals").returncode == 0
+    done = project.run("eval", "evals/hello.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_init_does_not_overwrite_without_being_asked(project: Project) -> None:
+    project.write("agentv.config.yaml", "mine\n")
+    done = project.run("init")
+    assert done.returncode == 2
+    assert "--force" in done.stderr
+    assert (project.root / "agentv.config.yaml").read_text() == "mine\n"
+    assert not (project.root / "evals").exists()
+    assert project.run("init", "--force").returncode == 0
+    assert (project.root / "agentv.config.yaml").read_text() != "mine\n"
+
+
+def test_init_asks_on_a_terminal_and_takes_no_for_an_answer(project: Project) -> None:
+    project.write("agentv.config.yaml", "mine\n")
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*AGENTV, "init"],
+        cwd=project.root,
+        env=project.environment(),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    shown = b""
+    deadline = time.monotonic() + 30
+    while b"Overwrite it?" not in shown and time.monotonic() < deadline:
+        if select.select([ours], [], [], 0.1)[0]:
+            shown += os.read(ours, 4096)
+    os.write(ours, b"n\n")
+    assert process.wait(30) == 0
+    os.close(ours)
+    assert (project.root / "agentv.config.yaml").read_text() == "mine\n"
+    assert (project.root / "evals" / "hello.yaml").exists()
+
+
+# -- validate
+
+
+def test_validate_tells_every_mistake_of_every_file_and_exits_2(capitals: Project) -> None:
+    capitals.write("one.yaml", "evalcases:\n  - {id: a, inptu: x}\n  - {input: y}\n")
+    capitals.write("two.yaml", "evalcases: [{id: a, input: x, evaluators: [{type: contain}]}]\n")
+    done = capitals.run("validate", "capitals.yaml", "one.yaml", "two.yaml")
+    assert done.returncode == 2
+    heads = [line for line in done.stderr.splitlines() if ".yaml:" in line]
+    assert heads[0].startswith("one.yaml:2:13: unknown key `inptu` (did you mean `input`?)")
+    assert heads[1].startswith("one.yaml:3:5: `id` is missing")
+    assert heads[2].startswith("two.yaml:1:51: unknown evaluator type 'contain' (did you mean `contains`?)")
+    assert "^" in done.stderr
+    assert done.stdout == ""
+
+
+def test_validate_of_good_files_says_so(capitals: Project) -> None:
+    done = capitals.run("validate", "capitals.yaml", "agentv.config.yaml")
+    assert (done.returncode, done.stdout.strip()) == (0, "ok: 1 suite, 3 cases, 1 configuration, no mistakes")
+
+
+def test_validate_checks_the_configuration_too(capitals: Project) -> None:
+    capitals.write("agentv.config.yaml", "targets: {scripted: {provider: mock, respons: x}}\n")
+    for arguments in (["capitals.yaml"], ["agentv.config.yaml"], ["capitals.yaml", "agentv.config.yaml"]):
+        done = capitals.run("validate", *arguments)
+        assert done.returncode == 2
+        assert done.stderr.count("agentv.config.yaml:1:38: unknown key `respons`") == 1
+
+
+def test_a_missing_variable_is_no_mistake_of_the_files(capitals: Project) -> None:
+    capitals.write(
+        "agentv.config.yaml", "targets: {a: {provider: openai, model: m, api_key: '${{ NO_SUCH }}'}}\n"
+    )
+    assert capitals.run("validate", "capitals.yaml").returncode == 0
+
+
+MISTAKEN = {
+    "unknown target": "execution: {target: nobody}\nevalcases: [{id: a, input: x, evaluators: [{type: contains, value: x}]}]",
+    "unknown judge": "execution: {judge_target: no}\nevalcases: [{id: a, input: x, evaluators: [{type: contains, value: x}]}]",
+    "no cases": "evalcases: []",
+    "not yaml": "evalcases: [",
+    "duplicate id": "evalcases: [{id: a, input: x, evaluators: []}, {id: a, input: y, evaluators: []}]",
+    "negative weight": "evalcases: [{id: a, input: x, evaluators: [{type: contains, value: x, weight: -1}]}]",
+    "infinite weight": "evalcases: [{id: a, input: x, evaluators: [{type: contains, value: x, weight: .inf}]}]",
+    "text as flag": "evalcases: [{id: a, input: x, evaluators: [{type: contains, value: x, required: 'yes'}]}]",
+    "missing file": "evalcases: [{id: a, input: [{role: user, content: [{type: file, value: gone.md}]}], evaluators: []}]",
+}
+
+
+@pytest.mark.parametrize("text", MISTAKEN.values(), ids=MISTAKEN.keys())
+def test_validate_refuses_exactly_what_eval_refuses(capitals: Project, text: str) -> None:
+    capitals.write("wrong.yaml", text + "\n")
+    validated, evaluated = capitals.run("validate", "wrong.yaml"), capitals.run("eval", "wrong.yaml")
+    assert (validated.returncode, evaluated.returncode) == (2, 2)
+    first = next(line for line in validated.stderr.splitlines() if line.startswith("wrong.yaml:"))
+    assert first in evaluated.stderr
+    assert capitals.run_dirs() == []
+
+
+# -- schema
+
+
+def test_the_schemas_accept_good_files_and_refuse_bad_ones(capitals: Project) -> None:
+    schemas = json.loads(capitals.run("schema").stdout)
+    assert set(schemas) == {"suite", "config"}
+    for name, file in (("suite", "capitals.yaml"), ("config", "agentv.config.yaml")):
+        jsonschema.Draft202012Validator.check_schema(schemas[name])
+        validator = jsonschema.Draft202012Validator(schemas[name])
+        data = yaml.safe_load((capitals.root / file).read_text())
+        assert list(validator.iter_errors(data)) == []
+        assert list(validator.iter_errors({**data, "unknown": 1}))
+    suite = jsonschema.Draft202012Validator(schemas["suite"])
+    assert list(
+        suite.iter_errors({"evalcases": [{"id": "a", "input": "x", "evaluators": [{"type": "nope"}]}]})
+    )
+    assert list(
+        suite.iter_errors({"evalcases": [{"id": "a", "input": "x", "evaluators": [{"type": "contains"}]}]})
+    )
+    assert list(suite.iter_errors({"evalcases": [{"input": "x"}]}))
+    config = jsonschema.Draft202012Validator(schemas["config"])
+    assert list(config.iter_errors({"targets": {"a": {"provider": "mock", "respons": "x"}}}))
+    assert not list(config.iter_errors({"targets": [{"name": "a", "provider": "mock", "response": "x"}]}))
+    assert not list(config.iter_errors({"targets": {"a": {"provider": "mock", "delay_ms": "${{ MS }}"}}}))
+
+
+def test_one_schema_alone_is_what_an_editor_wants(project: Project) -> None:
+    assert json.loads(project.run("schema", "--only", "suite").stdout)["title"] == "agentv eval suite"
+
+
+# -- targets
+
+
+def test_targets_shows_what_is_ready_and_which_variable_is_missing(project: Project) -> None:
+    project.write(
+        "agentv.config.yaml",
+        """\
+        targets:
+          scripted: {provider: mock, response: x, judge_target: strict}
+          strict: {provider: openai, model: gpt-4o, api_key: '${{ STRICT_KEY }}'}
+        defaults: {target: scripted}
+        """,
+    )
+    text = project.run("targets", env={"STRICT_KEY": ""}).stdout
+    assert "STRICT_KEY is not set" in text
+    rows = json.loads(project.run("targets", "--json", env={"STRICT_KEY": "k" * 20}).stdout)
+    assert [(row["name"], row["provider"], row["model"], row["ready"], row["judge"]) for row in rows] == [
+        ("scripted", "mock", None, True, "strict"),
+        ("strict", "openai", "gpt-4o", True, "strict"),
+    ]
+
+
+def test_targets_without_a_configuration_says_how_to_make_one(project: Project) -> None:
+    done = project.run("targets")
+    assert done.returncode == 2
+    assert "agentv init" in done.stderr
+
+
+# -- a live bar on a real terminal
+
+
+def test_on_a_terminal_there_is_a_live_bar_and_a_summary_in_colour(capitals: Project) -> None:
+    ours, theirs = pty.openpty()
+    environment = {k: v for k, v in capitals.environment().items() if k != "NO_COLOR"} | {
+        "TERM": "xterm-256color"
+    }
+    process = subprocess.Popen(
+        [*AGENTV, "eval", "capitals.yaml"],
+        cwd=capitals.root,
+        env=environment,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    shown = b""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            data = os.read(ours, 65536)
+        except OSError:
+            break
+        if not data:
+            break
+        shown += data
+    assert process.wait(30) == 1
+    os.close(ours)
+    assert b"2 of 3 cases did not pass" in shown
+    assert b"\x1b[" in shown
+
+
+def test_output_into_a_closed_pipe_is_no_crash(capitals: Project, tmp_path: Path) -> None:
+    command = f"{' '.join(AGENTV)} schema | head -1 > /dev/null"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=capitals.root,
+        env=capitals.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,169 @@
+"""Stopping a run in any way, and going on with it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Project
+
+SLOW = """\
+targets:
+  scripted:
+    provider: mock
+    rules:
+      - {match: hang, response: late, delay_ms: 600000}
+    response: ok
+"""
+QUICK = "targets: {scripted: {provider: mock, response: ok}}\n"
+FIVE_DONE_FIVE_HANGING = "evalcases:\n" + "".join(
+    f"  - {{id: case-{n}, input: {'hang' if n >= 5 else 'go'} {n}, evaluators: [{{type: equals, value: ok}}]}}\n"
+    for n in range(10)
+)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "gave up waiting"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def stuck(project: Project) -> Project:
+    """Ten cases: five answer at once, five never do."""
+    project.write("agentv.config.yaml", SLOW)
+    project.write("suite.yaml", FIVE_DONE_FIVE_HANGING)
+    return project
+
+
+def stop_when_half_done(
+    project: Project, number: signal.Signals, *options: str
+) -> tuple[subprocess.Popen[str], str, str]:
+    process = project.start("eval", "suite.yaml", "--run-dir", "run", *options)
+    results = project.root / "run" / "results.jsonl"
+    wait_until(lambda: results.exists() and results.read_bytes().count(b"\n") == 5)
+    process.send_signal(number)
+    started = time.monotonic()
+    out, err = process.communicate(timeout=30)
+    assert time.monotonic() - started < 5
+    return process, out, err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_run_keeps_the_rows_and_says_how_to_resume(
+    stuck: Project, number: signal.Signals, code: int
+) -> None:
+    process, out, _ = stop_when_half_done(stuck, number)
+    assert process.returncode == code
+    assert "agentv eval --resume run" in out
+    assert len(stuck.rows(stuck.root / "run")) == 5
+    assert stuck.manifest(stuck.root / "run")["status"] == "interrupted"
+
+
+def test_an_interrupted_run_still_prints_its_json_summary(stuck: Project) -> None:
+    _, out, _ = stop_when_half_done(stuck, signal.SIGINT, "--json")
+    summary = json.loads(out)
+    assert (summary["total"], summary["exit_code"], summary["interrupted"]) == (5, 130, True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_resume_runs_only_what_is_missing_and_leaves_the_rows_there_untouched(
+    stuck: Project, number: signal.Signals
+) -> None:
+    stop_when_half_done(stuck, number, "--out", "rows.jsonl")
+    results = stuck.root / "run" / "results.jsonl"
+    before = results.read_bytes()
+    stuck.write("agentv.config.yaml", QUICK)
+    done = stuck.run("eval", "--resume", "run", "--json")
+    assert done.returncode == 0, done.stderr
+    assert results.read_bytes().startswith(before)
+    assert sorted(row["eval_id"] for row in stuck.rows(stuck.root / "run")) == [
+        f"case-{n}" for n in range(10)
+    ]
+    assert json.loads(done.stdout)["total"] == 10
+    assert (stuck.root / "rows.jsonl").read_bytes() == results.read_bytes()
+
+
+def test_resume_says_that_the_configuration_changed(stuck: Project) -> None:
+    stop_when_half_done(stuck, signal.SIGINT)
+    stuck.write("agentv.config.yaml", QUICK)
+    done = stuck.run("eval", "--resume", "run")
+    assert "agentv.config.yaml has changed" in done.stderr
+
+
+def test_resume_of_a_finished_run_runs_nothing(capitals: Project) -> None:
+    capitals.run("eval", "capitals.yaml")
+    run = capitals.run_dirs()[-1]
+    before = (run / "results.jsonl").read_bytes()
+    done = capitals.run("eval", "--resume", run.name, "--json")
+    assert done.returncode == 1
+    assert (run / "results.jsonl").read_bytes() == before
+    assert json.loads(done.stdout)["total"] == 3
+
+
+def test_resume_refuses_a_changed_suite_unless_told_to_go_on(stuck: Project) -> None:
+    stop_when_half_done(stuck, signal.SIGKILL)
+    before = (stuck.root / "run" / "results.jsonl").read_bytes()
+    stuck.write("agentv.config.yaml", QUICK)
+    stuck.write("suite.yaml", FIVE_DONE_FIVE_HANGING.replace("hang 9", "hang nine"))
+    refused = stuck.run("eval", "--resume", "run")
+    assert refused.returncode == 2
+    assert "suite.yaml has changed" in refused.stderr
+    assert "--allow-changed" in refused.stderr
+    assert (stuck.root / "run" / "results.jsonl").read_bytes() == before
+    assert stuck.run("eval", "--resume", "run", "--allow-changed").returncode == 0
+    assert len(stuck.rows(stuck.root / "run")) == 10
+
+
+def test_resume_works_from_another_directory(stuck: Project, tmp_path: Path) -> None:
+    stop_when_half_done(stuck, signal.SIGKILL)
+    stuck.write("agentv.config.yaml", QUICK)
+    done = stuck.run("eval", "--resume", str(stuck.root / "run"), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(stuck.rows(stuck.root / "run")) == 10
+
+
+def test_a_corrupt_line_is_reported_and_only_its_case_runs_again(capitals: Project) -> None:
+    capitals.run("eval", "capitals.yaml", "--run-dir", "run")
+    results = capitals.root / "run" / "results.jsonl"
+    lines = results.read_bytes().splitlines(keepends=True)
+    lost = json.loads(lines[1])["eval_id"]
+    results.write_bytes(lines[0] + b'{"half": \n' + lines[2])
+    done = capitals.run("eval", "--resume", "run")
+    assert "line 2" in done.stderr
+    after = results.read_bytes().splitlines(keepends=True)
+    assert after[:2] == [lines[0], lines[2]]
+    assert [json.loads(line)["eval_id"] for line in after[2:]] == [lost]
+
+
+def test_a_run_that_is_being_written_cannot_be_resumed(stuck: Project) -> None:
+    process = stuck.start("eval", "suite.yaml", "--run-dir", "run")
+    results = stuck.root / "run" / "results.jsonl"
+    wait_until(lambda: results.exists() and results.read_bytes().count(b"\n") == 5)
+    done = stuck.run("eval", "--resume", "run")
+    process.kill()
+    process.communicate()
+    assert done.returncode == 2
+    assert str(process.pid) in done.stderr
+
+
+@pytest.mark.parametrize("extra", [["suite.yaml"], ["--workers", "3"], ["--target", "scripted"]])
+def test_resume_takes_its_options_from_the_run(capitals: Project, extra: list[str]) -> None:
+    capitals.run("eval", "capitals.yaml", "--run-dir", "run")
+    done = capitals.run("eval", "--resume", "run", *extra)
+    assert done.returncode == 2
+    assert "leave out" in done.stderr
+
+
+def test_an_unknown_run_lists_the_latest(capitals: Project) -> None:
+    capitals.run("eval", "capitals.yaml")
+    done = capitals.run("eval", "--resume", "nope")
+    assert done.returncode == 2
+    assert capitals.run_dirs()[-1].name in done.stderr

@@ -1,0 +1,123 @@
+"""A project in a temporary directory, and the real command line run in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+AGENTV = (sys.executable, "-m", "agentv")
+
+
+@dataclass
+class Project:
+    """A directory with a suite and a configuration."""
+
+    root: Path
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dedent(text), encoding="utf-8")
+        return path
+
+    def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+        kept = {
+            name: value for name, value in os.environ.items() if name not in ("CI", "FORCE_COLOR", "COLUMNS")
+        }
+        return {**kept, "NO_COLOR": "1", **(extra or {})}
+
+    def run(
+        self,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        stdin: str | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*AGENTV, *arguments],
+            cwd=cwd or self.root,
+            env=self.environment(env),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            input=stdin if stdin is not None else "",
+        )
+
+    def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*AGENTV, *arguments],
+            cwd=self.root,
+            env=self.environment(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run_dirs(self) -> list[Path]:
+        return sorted((self.root / ".agentv" / "runs").glob("*"))
+
+    def rows(self, run: Path | None = None) -> list[dict[str, Any]]:
+        path = (run or self.run_dirs()[-1]) / "results.jsonl"
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+    def manifest(self, run: Path | None = None) -> dict[str, Any]:
+        data: dict[str, Any] = json.loads(
+            ((run or self.run_dirs()[-1]) / "run.json").read_text(encoding="utf-8")
+        )
+        return data
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """An empty project, its own repository root."""
+    root = tmp_path / "project"
+    (root / ".git").mkdir(parents=True)
+    return Project(root)
+
+
+@pytest.fixture
+def capitals(project: Project) -> Project:
+    """Three cases: one passes, one is borderline, one fails."""
+    project.write(
+        "agentv.config.yaml",
+        """\
+        targets:
+          scripted:
+            provider: mock
+            rules:
+              - {match: France, response: The capital is Paris.}
+              - {match: Italy, response: Rome, token_usage: {input: 5, output: 1}, cost_usd: 0.001}
+            response: I do not know.
+        """,
+    )
+    project.write(
+        "capitals.yaml",
+        """\
+        evalcases:
+          - id: france
+            input: What is the capital of France?
+            evaluators:
+              - {type: contains, value: Paris}
+          - id: italy
+            input: What is the capital of Italy?
+            evaluators:
+              - {name: names-rome, type: contains, value: Rome, weight: 7}
+              - {name: whole-sentence, type: ends_with, value: ., weight: 3}
+          - id: spain
+            input: What is the capital of Spain?
+            evaluators:
+              - {type: contains, value: Madrid}
+        """,
+    )
+    return project

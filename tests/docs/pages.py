@@ -1,0 +1,110 @@
+"""The pages of the documentation, and the fenced blocks in them.
+
+A comment right above a fence says how its block is tested:
+
+    <!-- file: evals/x.yaml -->    the block is written to that file of the page's directory
+    <!-- exit: 1 -->               the exit code its last command, or its validation, must have
+    <!-- no-test: reason -->       it is not run
+
+`console` blocks hold commands (`$ ...`) and the output they must have, when there is any; in it, `...` stands
+for anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent
+
+ROOT = Path(__file__).resolve().parents[2]
+MEASURED = ROOT / "docs/performance.md"
+"""Written from `make bench`, which runs its own commands."""
+
+_FENCE = re.compile(r"^(\s*)```(\S*)\s*$")
+_DIRECTIVE = re.compile(r"^\s*<!-- (file|exit|no-test): (.+?) -->\s*$")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block, and what is said about it."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+    file: str | None = None
+    exit_code: int = 0
+    not_tested: str | None = None
+
+    @property
+    def place(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def pages() -> list[Path]:
+    """Every page, in a steady order."""
+    tops = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "AGENTS.md")]
+    return [*tops, *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """The fenced blocks of a page."""
+    said: dict[str, str] = {}
+    inside: list[str] | None = None
+    indent, language, start = "", "", 0
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        fence = _FENCE.match(line)
+        if inside is not None:
+            if fence and fence[1] == indent and not fence[2]:
+                yield _block(page, start, language, inside, said)
+                inside, said = None, {}
+            else:
+                inside.append(line)
+        elif fence:
+            inside, indent, language, start = [], fence[1], fence[2], number
+        elif directive := _DIRECTIVE.match(line):
+            said[directive[1]] = directive[2]
+        elif line.strip():
+            assert not said, f"{page}:{number}: {said} stands above text, not above a fenced block"
+    assert inside is None, f"{page}:{start}: the fence is not closed"
+
+
+def _block(page: Path, line: int, language: str, lines: list[str], said: dict[str, str]) -> Block:
+    return Block(
+        page=page,
+        line=line,
+        language=language,
+        text=dedent("\n".join(lines) + "\n"),
+        file=said.get("file"),
+        exit_code=int(said.get("exit", "0")),
+        not_tested=said.get("no-test"),
+    )
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command of a console block, and the output it must have (None: whatever it prints)."""
+
+    line: str
+    output: str | None
+
+
+def commands(block: Block) -> list[Command]:
+    """The commands of a console block; `> ` continues one."""
+    found: list[tuple[list[str], list[str]]] = []
+    for line in block.text.splitlines():
+        if line.startswith("$ "):
+            found.append(([line[2:]], []))
+            continue
+        assert found, f"{block.place}: a console block begins with `$ command`"
+        command, output = found[-1]
+        if line.startswith("> ") and not output:
+            command.append(line[2:])
+        else:
+            output.append(line)
+    return [
+        Command("\n".join(c), "\n".join(o).strip("\n") if any(x.strip() for x in o) else None)
+        for c, o in found
+    ]

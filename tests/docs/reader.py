@@ -1,0 +1,192 @@
+"""A reader who does what a page says, in a directory of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.docs.pages import Block, commands
+
+HOME = "/home/you/project"
+"""Where the pages say they are."""
+
+_RUN_ID = re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{6}\b")
+_SECONDS = re.compile(r"\b\d+\.\d s\b")
+_KEPT = ("PATH", "LANG", "TMPDIR", "SYSTEMROOT")
+NOT_RUN = ("text", "diff", "ini")
+"""Languages of blocks that show something and do nothing."""
+
+
+@dataclass
+class Reader:
+    """Writes the files of a page and runs its commands, from top to bottom."""
+
+    root: Path
+    _to_validate: list[str] = field(default_factory=list)
+    _fragments: int = 0
+
+    def follow(self, block: Block) -> None:
+        """Do what one block says."""
+        if block.not_tested is not None:
+            return
+        if block.file is not None:
+            self._write(block.file, block.text)
+        if block.language in ("console", "bash"):
+            self.validate()
+        reading = getattr(self, f"_read_{block.language}", None)
+        if reading is not None:
+            reading(block)
+        else:
+            assert block.language in NOT_RUN, (
+                f"{block.place}: nothing tests blocks of the language '{block.language}'; use console, bash, "
+                f"yaml, python, json, jsonl, toml, or one of {NOT_RUN} for what cannot be run"
+            )
+
+    def validate(self) -> None:
+        """Check the suites and configurations that were written since the last time."""
+        paths, self._to_validate = self._to_validate, []
+        if paths:
+            self._run(f"agentv validate {' '.join(paths)}", 0, "the YAML blocks above")
+
+    # -- one kind of block each
+
+    def _read_console(self, block: Block) -> None:
+        found = commands(block)
+        for number, command in enumerate(found, 1):
+            expected = block.exit_code if number == len(found) else 0
+            printed = self._run(command.line, expected, block.place)
+            shown = printed.replace(str(self.root), HOME)
+            assert command.output is None or matches(command.output, shown), (
+                f"{block.place}: `{command.line}` printed\n\n{shown}\n\nand not\n\n{command.output}"
+            )
+
+    def _read_bash(self, block: Block) -> None:
+        if block.file is None:
+            self._run(f"set -euo pipefail\n{block.text}", block.exit_code, block.place)
+
+    def _read_python(self, block: Block) -> None:
+        compile(block.text, block.place, "exec")
+        if block.file is None:
+            self._start([sys.executable, "-c", block.text], block.exit_code, block.place)
+
+    def _read_json(self, block: Block) -> None:
+        json.loads(block.text)
+
+    def _read_jsonl(self, block: Block) -> None:
+        for line in block.text.splitlines():
+            json.loads(line)
+
+    def _read_toml(self, block: Block) -> None:
+        project = tomllib.loads(block.text).get("project", {})
+        if "entry-points" in project:
+            self._install(project)
+
+    def _read_yaml(self, block: Block) -> None:
+        data = yaml.safe_load(block.text)
+        if isinstance(data, dict) and "jobs" in data:
+            self._run_workflow(data, block)
+        elif block.file is None:
+            self._validate_fragment(data, block)
+        elif block.exit_code:
+            self._run(f"agentv validate {block.file}", block.exit_code, block.place)
+        else:
+            self._to_validate.append(block.file)
+
+    def _run_workflow(self, workflow: dict[str, Any], block: Block) -> None:
+        """The steps of a CI job that call agentv are run; those around them need a CI system."""
+        self.validate()
+        steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+        ours = [step["run"] for step in steps if step.get("run", "").startswith("agentv ")]
+        assert ours, f"{block.place}: no step of this workflow runs agentv"
+        for line in ours:
+            self._run(line, block.exit_code, block.place)
+
+    def _validate_fragment(self, data: Any, block: Block) -> None:
+        """A whole suite or configuration, or a part that is put into one."""
+        self._fragments += 1
+        folder = f".fragments/{self._fragments}"
+        if isinstance(data, list):
+            if "type" in data[0]:
+                case = {"id": "case", "input": "?", "reference_answer": "!"}
+                data = {"execution": {"evaluators": data}, "evalcases": [case]}
+            else:
+                data = {"execution": {"evaluators": [{"type": "is_json"}]}, "evalcases": data}
+        elif "evalcases" not in data and "targets" not in data:
+            data = {"targets": data}
+        name = f"{folder}/{'agentv.config.yaml' if 'targets' in data else 'suite.yaml'}"
+        self._write(name, json.dumps(data))
+        self._run(f"cd {folder} && agentv validate {Path(name).name}", block.exit_code, block.place)
+
+    # -- the machine
+
+    def _write(self, name: str, text: str) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def _install(self, project: dict[str, Any]) -> None:
+        """What `pip install --editable .` does for entry points, but for this reader alone."""
+        folder = f".site/{project['name']}-{project['version']}.dist-info"
+        self._write(f"{folder}/METADATA", f"Name: {project['name']}\nVersion: {project['version']}\n")
+        groups = project["entry-points"].items()
+        lines = [
+            line
+            for group, names in groups
+            for line in (f"[{group}]", *(f"{k} = {v}" for k, v in names.items()))
+        ]
+        self._write(f"{folder}/entry_points.txt", "\n".join(lines) + "\n")
+
+    def _run(self, line: str, exit_code: int, place: str) -> str:
+        return self._start(["bash", "-c", line], exit_code, place)
+
+    def _start(self, argv: list[str], exit_code: int, place: str) -> str:
+        done = subprocess.run(
+            argv,
+            cwd=self.root,
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == exit_code, (
+            f"{place}: {argv[-1]}\nexited with {done.returncode}:\n{done.stdout}"
+        )
+        return done.stdout
+
+    def _environment(self) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        return {
+            **kept,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}",
+            "HOME": str(self.root),
+            "PYTHONPATH": f"{self.root / '.site'}{os.pathsep}{self.root / 'src'}",
+            "PYTHONUTF8": "1",
+            "COLUMNS": "100",
+            "NO_COLOR": "1",
+        }
+
+
+def matches(expected: str, printed: str) -> bool:
+    """Whether the output is what the page shows, but for run ids, durations, and what `...` stands for."""
+    lines = [
+        r"(?:.*\n)*?" if line == "..." else ".*".join(map(re.escape, line.split("..."))) + r"\n"
+        for line in _steady(expected).split("\n")
+    ]
+    return re.fullmatch("".join(lines), _steady(printed) + "\n") is not None
+
+
+def _steady(text: str) -> str:
+    text = _SECONDS.sub("0.0 s", _RUN_ID.sub("RUN-ID", text))
+    return "\n".join(line.rstrip() for line in text.strip("\n").split("\n"))

@@ -1,0 +1,59 @@
+"""The examples do what they are said to do."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    return tmp_path
+
+
+def run(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
+    command = [sys.executable, "-m", "agentv", *arguments, "--json"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_make_demo_passes(folder: Path) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    command = re.search(r"^demo:.*\n\t\$\(BIN\)/agentv (.+)$", makefile, re.MULTILINE)
+    assert command is not None
+    code, summary = run(folder, *command[1].split())
+    assert (code, summary["passed"], summary["total"]) == (0, 8, 8)
+    assert summary["scripted"]
+
+
+def test_the_demo_shows_every_deterministic_check(folder: Path) -> None:
+    _, summary = run(folder, "eval", "examples/quickstart/suite.yaml")
+    rows = Path(summary["run_dir"], "results.jsonl").read_text(encoding="utf-8").splitlines()
+    types = {result["type"] for row in map(json.loads, rows) for result in row["evaluator_results"]}
+    assert types >= {"contains", "icontains", "equals", "starts_with", "ends_with", "regex"}
+    assert types >= {"is_json", "json_schema", "similarity"}
+
+
+def test_the_regression_fails_after_the_change_and_not_before(folder: Path) -> None:
+    suite = "examples/regression/suite.yaml"
+    assert run(folder, "eval", suite, "--target", "before")[0] == 0
+    code, summary = run(folder, "eval", suite)
+    assert code == 1
+    assert (summary["passed"], summary["borderline"], summary["failed"]) == (1, 1, 1)
+
+
+def test_the_pictures_show_the_commands_they_are_made_of() -> None:
+    script = (ROOT / "docs/images/make_screenshot.py").read_text(encoding="utf-8")
+    for name, command in re.findall(r'"(\w+\.svg)": "(agentv .+)"', script):
+        picture = (ROOT / "docs/images" / name).read_text(encoding="utf-8").replace("&#160;", " ")
+        assert command in picture

@@ -1,0 +1,69 @@
+"""What the documentation says to write and to type works, and its links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import MEASURED, ROOT, blocks, pages
+from tests.docs.reader import Reader, matches
+
+_LINK = re.compile(r"(?<!\\)!?\[[^\]]*\]\(([^)\s]+)\)")
+_CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+PAGES = pages()
+TESTED = [page for page in PAGES if page != MEASURED and any(True for _ in blocks(page))]
+
+
+@pytest.mark.parametrize("page", TESTED, ids=name_of)
+def test_every_example_of_a_page_works_in_order(page: Path, tmp_path: Path) -> None:
+    reader = Reader(tmp_path.resolve())
+    for block in blocks(page):
+        reader.follow(block)
+    reader.validate()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    for link in _LINK.findall(_CODE.sub("", page.read_text(encoding="utf-8"))):
+        if link.startswith(("http://", "https://", "mailto:")):
+            continue
+        path, _, anchor = link.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), f"{name_of(page)} links to {link}, which does not exist"
+        if anchor:
+            assert anchor in anchors(there), (
+                f"{name_of(page)} links to {link}; {there.name} has no such heading"
+            )
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors GitHub gives the headings of a page."""
+    headings = _HEADING.findall(_CODE.sub(lambda code: code[0].strip("`"), page.read_text(encoding="utf-8")))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_what_is_not_tested_says_why() -> None:
+    reasons = [block.not_tested for page in TESTED for block in blocks(page) if block.not_tested is not None]
+    assert all(len(reason.split()) > 3 for reason in reasons)
+    assert len(reasons) <= 8
+
+
+def test_agents_md_is_short() -> None:
+    assert len((ROOT / "AGENTS.md").read_text(encoding="utf-8").splitlines()) <= 60
+
+
+def test_shown_output_must_be_the_printed_output() -> None:
+    printed = "all 2 passed   0.3 s\n\n  Run     .agentv/runs/20261115-212032-73e733\n"
+    assert matches("all 2 passed   1.9 s\n\n  Run     .agentv/runs/20260101-000000-abcdef", printed)
+    assert matches("all 2 passed...\n...", printed)
+    assert not matches("all 3 passed...\n...", printed)
+    assert not matches("all 2 passed   0.3 s", printed)

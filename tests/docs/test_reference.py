@@ -1,0 +1,47 @@
+"""The tables of the reference are those of the code."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.docs.pages import ROOT
+
+
+def generate(docs: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(docs / "generate_reference.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_no_page_of_the_reference_is_stale() -> None:
+    done = generate(ROOT / "docs", "--check")
+    assert done.returncode == 0, (
+        f"{done.stdout}{done.stderr}\nRun: .venv/bin/python docs/generate_reference.py"
+    )
+
+
+def test_a_page_that_was_edited_by_hand_is_stale_and_is_put_right(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    shutil.copytree(ROOT / "docs", docs)
+    page = docs / "reference" / "evaluators.md"
+    right = page.read_text(encoding="utf-8")
+    page.write_text(right.replace("Share in the case's score.", "Something else."), encoding="utf-8")
+
+    stale = generate(docs, "--check")
+    assert (stale.returncode, stale.stdout) == (1, "stale: docs/reference/evaluators.md\n")
+    assert generate(docs).returncode == 0
+    assert page.read_text(encoding="utf-8") == right
+
+
+def test_an_evaluator_without_a_section_is_missed(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    shutil.copytree(ROOT / "docs", docs)
+    page = docs / "reference" / "evaluators.md"
+    text = page.read_text(encoding="utf-8")
+    page.write_text(text.replace("<!-- generated: evaluator regex -->", "<!-- nothing -->"), encoding="utf-8")
+
+    done = generate(docs, "--check")
+    assert done.returncode == 1
+    assert "missing: no page has the block <!-- generated: evaluator regex -->" in done.stdout

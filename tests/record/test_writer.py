@@ -1,0 +1,235 @@
+"""A row that was acknowledged is on disk, whole, for everybody to see."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from agentv.errors import RecordError, RunLockedError
+from agentv.record import files
+from agentv.record.rows import encode_row
+from agentv.record.run_dir import RunDirectory
+from agentv.record.writer import RowWriter
+from agentv.redact import Redactor
+from tests.record.rows import make_row
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return RunDirectory.create(tmp_path / "run", {})
+
+
+async def test_an_acknowledged_row_is_already_seen_by_another_process(run: RunDirectory):
+    command = [sys.executable, "-m", "tests.record.children", "see", str(run.results)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
+        assert reader.stdin is not None
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == b"ready\n"
+
+        def seen(eval_id: str) -> bytes:
+            assert reader.stdin is not None
+            assert reader.stdout is not None
+            reader.stdin.write(eval_id.encode() + b"\n")
+            reader.stdin.flush()
+            return reader.stdout.readline()
+
+        assert seen("nobody") == b"no\n"
+        numbers = iter(range(1000))
+        async with RowWriter(run) as writer:
+
+            async def work() -> None:
+                for number in numbers:
+                    await writer.append(make_row(f"case-{number}"))
+                    # Nothing is awaited between the acknowledgement and the other process's look.
+                    assert seen(f"case-{number}") == b"yes\n"
+
+            await asyncio.gather(*(work() for _ in range(10)))
+        reader.stdin.close()
+
+
+async def test_rows_are_written_in_the_order_they_were_appended(run: RunDirectory):
+    rows = [make_row(f"case-{n}", "é" * n) for n in range(200)]
+    async with RowWriter(run) as writer:
+        await asyncio.gather(*map(writer.append, rows))
+    assert run.results.read_bytes() == b"".join(map(encode_row, rows))
+
+
+async def test_rows_that_arrive_during_a_sync_share_the_next_one(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+):
+    first_started, go_on, syncs = threading.Event(), threading.Event(), []
+
+    def slow_sync(descriptor: int) -> None:
+        syncs.append(run.results.read_bytes().count(b"\n"))
+        first_started.set()
+        assert go_on.wait(10)
+
+    async with RowWriter(run) as writer:
+        monkeypatch.setattr("agentv.record.writer.sync_data", slow_sync)
+        first = asyncio.create_task(writer.append(make_row("first")))
+        await asyncio.to_thread(first_started.wait, 10)
+        others = [asyncio.create_task(writer.append(make_row(f"case-{n}"))) for n in range(30)]
+        await asyncio.sleep(0)
+        assert not first.done()
+        go_on.set()
+        await asyncio.gather(first, *others)
+    assert syncs == [1, 31]
+
+
+async def test_secrets_are_masked_on_disk(run: RunDirectory):
+    async with RowWriter(run, redactor=Redactor(["hunter2-hunter2"])) as writer:
+        recorded = await writer.append(make_row(answer="it is hunter2-hunter2"))
+        assert recorded.candidate_answer == "it is [redacted]"
+        clean = make_row("clean")
+        assert await writer.append(clean) is clean
+    assert b"hunter2" not in run.results.read_bytes()
+
+
+async def test_a_torn_last_line_is_cut_on_open_and_nothing_else(run: RunDirectory):
+    whole = encode_row(make_row("one")) + b"not even json\n"
+    for torn in (b"", b"{", encode_row(make_row("two", "x" * 200_000))[:-1]):
+        run.results.write_bytes(whole + torn)
+        async with RowWriter(run):
+            pass
+        assert run.results.read_bytes() == whole
+    run.results.write_bytes(b"never a whole line")
+    async with RowWriter(run) as writer:
+        await writer.append(make_row("one"))
+    assert run.results.read_bytes() == encode_row(make_row("one"))
+
+
+async def test_short_writes_are_completed(run: RunDirectory, monkeypatch: pytest.MonkeyPatch):
+    real_write, sizes = os.write, []
+
+    def short_write(descriptor: int, data: memoryview) -> int:
+        sizes.append(len(data))
+        return real_write(descriptor, bytes(data[: max(1, len(data) // 3)]))
+
+    rows = [make_row(f"case-{n}", "x" * 3000) for n in range(20)]
+    async with RowWriter(run) as writer:
+        monkeypatch.setattr(os, "write", short_write)
+        await asyncio.gather(*map(writer.append, rows))
+        monkeypatch.undo()
+    assert len(sizes) > 20
+    assert run.results.read_bytes() == b"".join(map(encode_row, rows))
+
+
+async def test_a_failed_write_is_cut_back_and_fails_every_row_that_waited(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+):
+    real_write, failing = os.write, threading.Event()
+
+    def full_after_a_part(descriptor: int, data: memoryview) -> int:
+        if failing.is_set():
+            raise OSError(28, "No space left on device")
+        failing.set()
+        return real_write(descriptor, bytes(data[:100]))
+
+    async with RowWriter(run) as writer:
+        await writer.append(make_row("safe"))
+        monkeypatch.setattr(os, "write", full_after_a_part)
+        waiting = [writer.append(make_row(f"case-{n}")) for n in range(5)]
+        outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+        monkeypatch.undo()
+        with pytest.raises(RecordError, match="ENOSPC"):
+            await writer.append(make_row("later"))
+    assert len(outcomes) == 5
+    for outcome in outcomes:
+        assert isinstance(outcome, RecordError)
+        assert "ENOSPC: no space left on device" in outcome.message
+        assert str(run.results) in outcome.message
+        assert outcome.exit_code == 3
+        assert outcome.next_step is not None
+        assert run.resume_command in outcome.next_step
+    assert run.results.read_bytes() == encode_row(make_row("safe"))
+
+
+async def test_a_row_is_not_acknowledged_when_the_sync_fails(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+):
+    def broken(descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    async with RowWriter(run) as writer:
+        monkeypatch.setattr("agentv.record.writer.sync_data", broken)
+        with pytest.raises(RecordError, match="EIO"):
+            await writer.append(make_row())
+    assert run.results.read_bytes() == b""
+
+
+async def test_a_cancelled_append_still_writes_its_row(run: RunDirectory):
+    async with RowWriter(run) as writer:
+        tasks = [asyncio.create_task(writer.append(make_row(f"case-{n}"))) for n in range(10)]
+        await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert run.results.read_bytes().count(b"\n") == 10
+
+
+async def test_closing_writes_what_waits_even_when_it_is_cancelled(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+):
+    syncing, go_on = threading.Event(), threading.Event()
+
+    def slow_sync(descriptor: int) -> None:
+        syncing.set()
+        assert go_on.wait(10)
+        files.sync_data(descriptor)
+
+    async def use() -> None:
+        async with RowWriter(run) as writer:
+            monkeypatch.setattr("agentv.record.writer.sync_data", slow_sync)
+            task = asyncio.create_task(writer.append(make_row()))
+            await asyncio.to_thread(syncing.wait, 10)
+            task.cancel()
+
+    using = asyncio.create_task(use())
+    await asyncio.to_thread(syncing.wait, 10)
+    await asyncio.sleep(0.05)
+    using.cancel()
+    threading.Timer(0.05, go_on.set).start()
+    with pytest.raises(asyncio.CancelledError):
+        await using
+    assert run.results.read_bytes() == encode_row(make_row())
+    with run.lock():
+        pass
+
+
+async def test_a_run_has_one_writer(run: RunDirectory):
+    async with RowWriter(run):
+        with pytest.raises(RunLockedError, match=f"process {os.getpid()}"):
+            async with RowWriter(RunDirectory.open(run.path)):
+                pass
+    async with RowWriter(RunDirectory.open(run.path)) as writer:
+        await writer.append(make_row())
+
+
+async def test_a_writer_takes_rows_only_while_it_is_open(run: RunDirectory):
+    writer = RowWriter(run)
+    with pytest.raises(RuntimeError, match="async with"):
+        await writer.append(make_row())
+    async with writer:
+        pass
+    with pytest.raises(RuntimeError, match="async with"):
+        await writer.append(make_row())
+
+
+async def test_writers_leave_no_descriptors_and_no_threads_behind(run: RunDirectory, tmp_path: Path):
+    async def once() -> None:
+        async with RowWriter(run, out=tmp_path / "out.jsonl") as writer:
+            await writer.append(make_row())
+
+    await once()
+    before = len(list(Path("/proc/self/fd").iterdir())), {t.name for t in threading.enumerate()}
+    for _ in range(20):
+        await once()
+    after = len(list(Path("/proc/self/fd").iterdir())), {t.name for t in threading.enumerate()}
+    assert before[0] == after[0]
+    assert not any(name.startswith("agentv") for name in after[1])

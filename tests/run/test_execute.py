@@ -1,0 +1,202 @@
+"""The scheduler: stages that do not hold each other's slots, limits that hold, errors that stay with their case."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import Field
+
+from agentv.evaluators.base import EvaluationContext, Evaluator
+from agentv.plan.build import build_plan
+from agentv.plan.options import RunOptions
+from agentv.plan.plan import RunPlan
+from agentv.results import CaseResult, Score
+from agentv.run.execute import BACKLOG, Execution
+from agentv.targets.provider import Reply, Request
+
+
+class Probe(Evaluator):
+    """An evaluator that runs what the test gives it."""
+
+    function: Callable[[EvaluationContext], Any] = Field(exclude=True)
+
+    async def evaluate(self, context: EvaluationContext) -> Score:
+        return Score(await self.function(context))
+
+
+def probe(function: Callable[[EvaluationContext], Any]) -> Probe:
+    return Probe(name="probe", type="probe", function=function)
+
+
+def plan_of(tmp_path: Path, cases: int, evaluator: Evaluator, **options: Any) -> RunPlan:
+    suite = tmp_path / "suite.yaml"
+    suite.write_text(
+        "evalcases:\n" + "".join(f"  - {{id: c{n}, input: question {n}}}\n" for n in range(cases))
+    )
+    return build_plan(
+        RunOptions(paths=("suite.yaml",), **options),
+        tmp_path,
+        function_target="f",
+        added_evaluators=[evaluator],
+    )
+
+
+async def one(_: EvaluationContext) -> float:
+    return 1.0
+
+
+async def test_a_slow_evaluator_does_not_hold_a_target_slot(tmp_path: Path) -> None:
+    """With one worker, every case is asked although no evaluator has finished yet."""
+    asked: list[str] = []
+    everybody_asked = asyncio.Event()
+
+    async def ask(request: Request) -> Reply:
+        asked.append(request.eval_id)
+        if len(asked) == 20:
+            everybody_asked.set()
+        return Reply.of_text("x")
+
+    async def waits(_: EvaluationContext) -> float:
+        await everybody_asked.wait()
+        return 1.0
+
+    rows: list[CaseResult] = []
+
+    async def deliver(row: CaseResult) -> None:
+        rows.append(row)
+
+    plan = plan_of(tmp_path, 20, probe(waits), workers=1)
+    await asyncio.wait_for(Execution(plan, "run", deliver, function=ask).run(), 20)
+    assert len(rows) == 20
+
+
+async def test_target_calls_in_flight_never_pass_the_number_of_workers(tmp_path: Path) -> None:
+    in_flight = most = 0
+
+    async def ask(_: Request) -> Reply:
+        nonlocal in_flight, most
+        in_flight += 1
+        most = max(most, in_flight)
+        await asyncio.sleep(0)
+        in_flight -= 1
+        return Reply.of_text("x")
+
+    async def deliver(_: CaseResult) -> None: ...
+
+    await Execution(plan_of(tmp_path, 50, probe(one), workers=7), "run", deliver, function=ask).run()
+    assert most == 7
+
+
+async def test_answers_that_wait_to_be_judged_are_bounded(tmp_path: Path) -> None:
+    release, asked = asyncio.Event(), 0
+
+    async def ask(_: Request) -> Reply:
+        nonlocal asked
+        asked += 1
+        return Reply.of_text("x")
+
+    async def waits(_: EvaluationContext) -> float:
+        await release.wait()
+        return 1.0
+
+    rows: list[CaseResult] = []
+
+    async def deliver(row: CaseResult) -> None:
+        rows.append(row)
+
+    cases = 3 * BACKLOG
+    running = asyncio.create_task(
+        Execution(plan_of(tmp_path, cases, probe(waits), workers=4), "run", deliver, function=ask).run()
+    )
+    while asked < BACKLOG + 4:
+        await asyncio.sleep(0)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert asked == BACKLOG + 4
+    release.set()
+    await asyncio.wait_for(running, 30)
+    assert len(rows) == cases
+
+
+async def test_what_is_done_already_is_not_asked_again(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    async def ask(request: Request) -> Reply:
+        asked.append(request.eval_id)
+        return Reply.of_text("x")
+
+    async def deliver(_: CaseResult) -> None: ...
+
+    plan = plan_of(tmp_path, 300, probe(one))
+    done = {item.key for lane in plan.lanes for item in lane.items() if item.case.id != "c250"}
+    await Execution(plan, "run", deliver, done.__contains__, function=ask).run()
+    assert asked == ["c250"]
+
+
+async def test_one_case_that_crashes_is_one_error_row(tmp_path: Path) -> None:
+    async def ask(request: Request) -> Reply:
+        if request.eval_id == "c1":
+            raise RuntimeError("boom")
+        return Reply.of_text("x")
+
+    async def crashes(context: EvaluationContext) -> float:
+        if context.case.id == "c2":
+            raise KeyError("lost")
+        return 1.0
+
+    rows: dict[str, CaseResult] = {}
+
+    async def deliver(row: CaseResult) -> None:
+        rows[row.eval_id] = row
+
+    await Execution(plan_of(tmp_path, 4, probe(crashes)), "run", deliver, function=ask).run()
+    assert {i: row.error.stage if row.error else None for i, row in rows.items()} == {
+        "c0": None,
+        "c1": "target",
+        "c2": "evaluator",
+        "c3": None,
+    }
+    assert rows["c1"].error is not None
+    assert "boom" in rows["c1"].error.message
+
+
+async def test_a_row_that_cannot_be_delivered_ends_the_run_with_that_error(tmp_path: Path) -> None:
+    async def ask(_: Request) -> Reply:
+        return Reply.of_text("x")
+
+    async def deliver(_: CaseResult) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        await Execution(plan_of(tmp_path, 50, probe(one)), "run", deliver, function=ask).run()
+
+
+async def test_the_slowest_target_does_not_stall_the_others(tmp_path: Path) -> None:
+    (tmp_path / "agentv.config.yaml").write_text(
+        "targets:\n  slow: {provider: mock, response: x, delay_ms: 600000}\n  fast: {provider: mock, response: x}\n"
+    )
+    (tmp_path / "suite.yaml").write_text(
+        "evalcases:\n"
+        + "".join(
+            f"  - {{id: c{n}, input: q, evaluators: [{{type: equals, value: x}}]}}\n" for n in range(60)
+        )
+    )
+    plan = build_plan(RunOptions(paths=("suite.yaml",), targets=("slow", "fast")), tmp_path)
+    rows: list[CaseResult] = []
+    all_fast = asyncio.Event()
+
+    async def deliver(row: CaseResult) -> None:
+        rows.append(row)
+        if len(rows) == 60:
+            all_fast.set()
+
+    running = asyncio.create_task(Execution(plan, "run", deliver).run())
+    await asyncio.wait_for(all_fast.wait(), 20)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert {row.target for row in rows} == {"fast"}

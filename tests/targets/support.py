@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from agentv.targets.provider import Provider, Request, TargetScope
+from agentv.targets.registry import provider_class
+
+
+def make(directory: Path, provider: str, /, *, scope: dict[str, Any] | None = None, **settings: Any) -> Any:
+    """A live provider, built the way a target of the configuration is."""
+    kind = provider_class(provider)
+    assert kind is not None
+    options = {"name": "t", "directory": directory, "environment": dict(os.environ), **(scope or {})}
+    built: Provider = kind(kind.Settings(provider=provider, **settings), TargetScope(**options))
+    return built
+
+
+def ask(question: str = "q", **details: Any) -> Request:
+    return Request(question, **details)

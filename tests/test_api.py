@@ -1,0 +1,159 @@
+"""The Python door."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+import agentv
+from agentv.errors import SuiteError, UsageError
+from agentv.evaluators.base import EvaluationContext
+from agentv.targets.provider import Request
+
+CASES = [
+    {"id": "france", "input": "Capital of France?", "metadata": {"continent": "Europe"}},
+    {"id": "spain", "input": "Capital of Spain?", "reference_answer": "Madrid"},
+]
+
+
+@pytest.fixture(autouse=True)
+def in_a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def paris(question: str) -> str:
+    return "Paris" if "France" in question else "I do not know"
+
+
+def test_a_plain_function_is_a_target_and_results_are_typed() -> None:
+    run = agentv.evaluate(cases=CASES, evaluators=[{"type": "contains", "value": "Paris"}], target=paris)
+    assert [result.eval_id for result in run] == ["france", "spain"]
+    assert [result.verdict for result in run] == [agentv.Verdict.PASS, agentv.Verdict.FAIL]
+    assert run.results[0].metadata == {"continent": "Europe"}
+    assert run.results[0].target == "paris"
+    assert (run.passed, run.exit_code, run.summary.passed) == (False, 1, 1)
+    assert (run.run_dir / "results.jsonl").read_text().count("\n") == 2
+
+
+def test_a_coroutine_function_a_request_and_a_structured_answer_work_too() -> None:
+    async def answer(request: Request) -> dict[str, object]:
+        return {"text": f"{request.eval_id}: {request.question}", "cost_usd": 0.25}
+
+    run = agentv.evaluate(cases=CASES, evaluators=[{"type": "contains", "value": "Capital"}], target=answer)
+    assert run.results[0].candidate_answer == "france: Capital of France?"
+    assert run.summary.cost_usd == 0.5
+    assert run.passed
+
+
+def test_plain_functions_run_side_by_side() -> None:
+    both = threading.Barrier(2, timeout=20)
+
+    def meets(_: str) -> str:
+        both.wait()
+        return "x"
+
+    assert agentv.evaluate(cases=CASES, evaluators=[{"type": "equals", "value": "x"}], target=meets).passed
+
+
+def test_functions_are_evaluators() -> None:
+    def short(answer: str) -> bool:
+        return len(answer) < 20
+
+    def exact(context: EvaluationContext) -> agentv.Score:
+        return agentv.Score(float(context.candidate.answer == (context.case.reference_answer or "Paris")))
+
+    run = agentv.evaluate(cases=CASES, evaluators=[short, exact], target=paris)
+    assert [[r.score for r in result.evaluator_results] for result in run] == [[1.0, 1.0], [1.0, 0.0]]
+
+
+def test_an_evaluator_that_returns_nonsense_is_an_error() -> None:
+    run = agentv.evaluate(cases=CASES[:1], evaluators=[lambda answer: "good"], target=paris)
+    assert run.exit_code == 3
+    assert "Return a number" in (run.results[0].evaluator_results[0].error or "")
+
+
+def test_a_target_that_raises_is_an_error_row() -> None:
+    def broken(_: str) -> str:
+        raise ValueError("no model today")
+
+    run = agentv.evaluate(cases=CASES, evaluators=[{"type": "contains", "value": "x"}], target=broken)
+    assert run.exit_code == 3
+    assert all(result.error and "no model today" in result.error.message for result in run)
+
+
+def test_a_suite_file_runs_against_a_function(tmp_path: Path) -> None:
+    (tmp_path / "suite.yaml").write_text(
+        "evalcases: [{id: a, input: France?, evaluators: [{type: equals, value: Paris}]}]\n"
+    )
+    run = agentv.evaluate("suite.yaml", target=paris, repeat=3)
+    assert [result.attempt for result in run] == [1, 2, 3]
+    assert run.passed
+
+
+def test_a_configured_target_is_chosen_by_name(tmp_path: Path) -> None:
+    (tmp_path / "agentv.config.yaml").write_text(
+        "targets: {a: {provider: mock, response: A}, b: {provider: mock, response: B}}\n"
+    )
+    run = agentv.evaluate(cases=CASES, evaluators=[{"type": "equals", "value": "B"}], target=["a", "b"])
+    assert {(r.target, r.verdict.value) for r in run} == {("a", "fail"), ("b", "pass")}
+
+
+def test_a_mistake_in_a_case_has_a_place() -> None:
+    with pytest.raises(SuiteError) as caught:
+        agentv.evaluate(cases=[{"id": "a", "inptu": "x"}], evaluators=[lambda answer: 1], target=paris)
+    assert "cases.jsonl:1:" in str(caught.value)
+    assert "did you mean `input`?" in str(caught.value)
+
+
+def test_suites_and_cases_together_are_refused() -> None:
+    with pytest.raises(UsageError):
+        agentv.evaluate("suite.yaml", cases=CASES, target=paris)
+    with pytest.raises(UsageError):
+        agentv.evaluate(target=paris)
+
+
+async def test_inside_an_event_loop_the_async_door_is_named() -> None:
+    with pytest.raises(UsageError, match="evaluate_async"):
+        agentv.evaluate(cases=CASES, target=paris)
+    run = await agentv.evaluate_async(
+        cases=CASES, evaluators=[{"type": "contains", "value": "a"}], target=paris
+    )
+    assert len(run) == 2
+
+
+async def test_cancelling_keeps_what_finished(tmp_path: Path) -> None:
+    one_done = asyncio.Event()
+
+    async def answer(question: str) -> str:
+        if "Spain" in question:
+            await asyncio.Event().wait()
+        return "x"
+
+    task = asyncio.create_task(
+        agentv.evaluate_async(
+            cases=CASES,
+            evaluators=[lambda answer: 1],
+            target=answer,
+            run_dir=tmp_path / "run",
+            on_result=lambda _: one_done.set(),
+        )
+    )
+    await asyncio.wait_for(one_done.wait(), 20)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (tmp_path / "run" / "results.jsonl").read_text().count("\n") == 1
+
+
+def test_a_result_hook_sees_rows_as_they_are_recorded() -> None:
+    seen: list[str] = []
+    agentv.evaluate(
+        cases=CASES,
+        evaluators=[lambda answer: 1.0],
+        target=paris,
+        on_result=lambda row: seen.append(row.eval_id),
+    )
+    assert sorted(seen) == ["france", "spain"]
