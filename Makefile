@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check format bench soak lock golden clean
+.PHONY: demo test check format bench soak lock docs golden clean
 
 demo: $(READY)  ## run the demo suite offline, with the scripted model
 	$(BIN)/agentv eval examples/quickstart/suite.yaml
@@ -28,6 +28,9 @@ bench: $(READY)  ## ratios, measured in one run; writes benchmarks/results/
 
 soak: $(READY)  ## the long versions: 1,000 kill -9 / resume cycles
 	$(BIN)/python -m benchmarks.kill_resume --kills 1000
+
+docs: $(READY)  ## rewrite the generated tables of the reference
+	$(BIN)/python docs/generate_reference.py
 
 golden: $(READY)  ## rewrite the golden files of the tests
 	AGENTV_REWRITE_GOLDEN=1 $(BIN)/pytest -q tests/golden

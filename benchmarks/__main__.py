@@ -3,39 +3,38 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import latency, loading, memory, startup, throughput
+from benchmarks.measure import RESULTS, SOURCE
 from benchmarks.options import Options
-from benchmarks.report import RESULTS, machine
+from benchmarks.report import machine
+from benchmarks.workload import warm_up
 
 BENCHMARKS = {module.NAME: module.measure for module in (startup, throughput, latency, memory, loading)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="Ratios, each measured inside one run."
-    )
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Ratios, each measured inside one run.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHMARKS)}; all by default")
     parser.add_argument("--quick", action="store_true", help="a smoke test: the numbers mean nothing")
-    parser.add_argument(
-        "--peers", action="store_true", help="also measure the npm package agentv (installs it)"
-    )
+    parser.add_argument("--peers", action="store_true", help="also measure the npm package agentv (installs it)")
     parser.add_argument("--check", action="store_true", help="exit with 1 when a goal is missed")
-    parser.add_argument(
-        "--results", type=Path, default=RESULTS, metavar="DIR", help="where the JSON files go"
-    )
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="where the JSON files go")
+    parser.add_argument("--source", type=Path, metavar="DIR", help="the `src` of another checkout, to compare with")
     given = parser.parse_args(arguments)
+    if given.source is not None:
+        os.environ[SOURCE] = str(given.source.resolve(strict=True))
     unknown = [name for name in given.names if name not in BENCHMARKS]
     if unknown:
         parser.error(f"there is no benchmark '{unknown[0]}'; there are {', '.join(BENCHMARKS)}")
     options = Options(quick=given.quick, peers=given.peers, say=_say)
-    print(
-        f"python {machine()['python']}, {machine()['cpus']} CPUs, load {machine()['load']:.1f}\n", flush=True
-    )
+    print(f"python {machine()['python']}, {machine()['cpus']} CPUs, load {machine()['load']:.1f}\n", flush=True)
     missed = 0
+    warm_up()
     for name in given.names or BENCHMARKS:
         report = BENCHMARKS[name](options)
         if given.quick:

@@ -16,7 +16,18 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks.measure import Usage, agentv, bare, median, median_cpu, median_wall, peak_mb, run, take_turns
+from benchmarks.measure import (
+    Usage,
+    bare,
+    environment,
+    evaluate,
+    median,
+    median_cpu,
+    median_wall,
+    peak_mb,
+    run,
+    take_turns,
+)
 from benchmarks.options import Options
 from benchmarks.report import Figure, Report
 from benchmarks.workload import ANSWER, write_config, write_suite
@@ -56,13 +67,11 @@ def measure(options: Options) -> Report:
     return Report(NAME, figures, details=details)
 
 
-def _measure_load(
-    load: Load, directory: Path, url: str, options: Options
-) -> tuple[list[Figure], dict[str, object]]:
+def _measure_load(load: Load, directory: Path, url: str, options: Options) -> tuple[list[Figure], dict[str, object]]:
     suite = write_suite(directory / f"suite-{load.cases}.yaml", load.cases)
     calls, limit = str(load.cases), str(load.in_flight)
     contestants = {
-        "agentv": partial(run, agentv("eval", suite.name, "--workers", limit, "--json"), cwd=directory),
+        "agentv": partial(evaluate, suite, load.cases, "--workers", limit),
         "bare sleep": partial(run, bare("sleep", calls, limit, str(DELAY))),
         "bare aiohttp": partial(run, bare("http", calls, limit, url)),
     }
@@ -103,7 +112,7 @@ def model_server() -> Iterator[str]:
     """The address of a model server in a process of its own."""
     command = [sys.executable, "-m", "agentv.testing.model_server"]
     command += ["--delay-ms", str(DELAY * 1000), "--reply", ANSWER]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             yield process.stdout.readline().strip()

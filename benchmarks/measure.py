@@ -6,6 +6,7 @@ take turns inside one run, medians are taken over the turns, and a figure is the
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import subprocess
@@ -17,6 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+SOURCE = "AGENTV_BENCH_SOURCE"
+"""Names a `src` directory to measure instead of the installed package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +48,25 @@ def bare(*arguments: str) -> list[str]:
     return [sys.executable, str(Path(__file__).with_name("bare.py")), *arguments]
 
 
+def environment() -> dict[str, str]:
+    """The caller's, without what would make Python behave as it does for nobody else.
+
+    Compiled files are kept, as they are wherever a package was installed.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    source = os.environ.get(SOURCE)
+    path = {"PYTHONPATH": source} if source else {}
+    return {**kept, **path, "PYTHONPYCACHEPREFIX": str(RESULTS / "pycache")}
+
+
 def run(command: Sequence[str], *, cwd: Path | None = None) -> Usage:
     """Run a command to its end. Its output goes to files, so that nobody has to read along."""
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         started = time.perf_counter()
         # Peak memory of a child begins at what its parent holds, so this process must stay small.
-        process = subprocess.Popen(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=output, stderr=errors)
+        process = subprocess.Popen(
+            command, cwd=cwd, env=environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=errors
+        )
         _, status, used = os.wait4(process.pid, 0)
         wall = time.perf_counter() - started
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -60,6 +77,15 @@ def run(command: Sequence[str], *, cwd: Path | None = None) -> Usage:
             raise FailedError(f"exit code {process.returncode} of: {' '.join(command)}\n{said}")
         text = output.read().decode(errors="replace")
     return Usage(wall, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, text)
+
+
+def evaluate(suite: Path, cases: int, *options: str) -> Usage:
+    """`agentv eval` of a suite, with its summary as the output. Every case must have passed."""
+    used = run(agentv("eval", suite.name, "--json", *options), cwd=suite.parent)
+    passed = json.loads(used.output)["passed"]
+    if passed != cases:
+        raise FailedError(f"{passed} of {cases} cases passed; all should have: {suite}")
+    return used
 
 
 def take_turns(

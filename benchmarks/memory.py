@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from benchmarks.measure import agentv, run
+from benchmarks.measure import evaluate
 from benchmarks.options import Options
 from benchmarks.report import Figure, Report
 from benchmarks.workload import write_config, write_json_lines_suite, write_suite
@@ -24,7 +24,7 @@ def measure(options: Options) -> Report:
             write = write_json_lines_suite if size == sizes[-1] else write_suite
             suite = write(directory / f"suite-{size}.yaml", size)
             options.say(f"{size:,} cases")
-            peaks[size] = run(agentv("eval", suite.name, "--json"), cwd=directory).peak_mb
+            peaks[size] = evaluate(suite, size).peak_mb
     small, middle, large = sizes
     growth = (peaks[large] - peaks[small]) * 1024 / (large - small)
     return Report(

@@ -11,10 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks.measure import ROOT
-
-RESULTS = ROOT / "benchmarks" / "results"
-
 
 @dataclass(frozen=True, slots=True)
 class Figure:
@@ -53,8 +49,7 @@ class Report:
         rows = [("", "value", "goal", "")] + [_row(figure) for figure in self.figures]
         widths = [max(len(row[column]) for row in rows) for column in range(4)]
         lines = [
-            f"  {row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]}".rstrip()
-            for row in rows
+            f"  {row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]}".rstrip() for row in rows
         ]
         return "\n".join([self.name, *lines, *(f"  {note}" for note in self.notes)])
 

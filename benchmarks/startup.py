@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import peers
-from benchmarks.measure import Usage, agentv, median_cpu, median_wall, run, take_turns
+from benchmarks.measure import Usage, agentv, environment, median_cpu, median_wall, run, take_turns
 from benchmarks.options import Options
 from benchmarks.report import Figure, Report
 from benchmarks.workload import write_config, write_suite
@@ -70,6 +70,7 @@ def imports(command: list[str], directory: Path, repeats: int) -> dict[str, int]
         done = subprocess.run(
             [sys.executable, "-X", "importtime", *_as_script(command)],
             cwd=directory,
+            env=environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

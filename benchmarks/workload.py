@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
+
+from benchmarks.measure import bare, evaluate, run
 
 ANSWER = "Paris is the answer"
 CHECK = "execution:\n  evaluators:\n    - {name: says-paris, type: contains, value: Paris}\n"
@@ -27,9 +30,7 @@ def write_suite(path: Path, cases: int) -> Path:
     """Short cases: what is left to measure is the runtime."""
     with path.open("w") as file:
         file.write(f"{CHECK}evalcases:\n")
-        file.writelines(
-            f"  - id: case-{n:06}\n    input: What is the capital of France? ({n})\n" for n in range(cases)
-        )
+        file.writelines(f"  - id: case-{n:06}\n    input: What is the capital of France? ({n})\n" for n in range(cases))
     return path
 
 
@@ -61,3 +62,11 @@ def write_long_suite(path: Path, cases: int) -> Path:
                 f"    metadata: {{topic: geography, difficulty: {n % 5}, reviewed: true}}\n"
             )
     return path
+
+
+def warm_up() -> None:
+    """Whatever is slow only the first time: compiled files, the disk cache."""
+    with tempfile.TemporaryDirectory(prefix="agentv-bench-") as temporary:
+        write_config(Path(temporary))
+        evaluate(write_suite(Path(temporary) / "suite.yaml", 1), 1)
+        run(bare("sleep", "1", "1", "0"))

@@ -97,9 +97,7 @@ def _cell(text: str) -> str:
 def options_of(model: type[BaseModel], *, but: Iterable[str] = ()) -> str:
     """A table of the model's fields, without those named in `but`."""
     left_out = {*but, *_unusable(model)}
-    fields = {
-        field.alias or name: field for name, field in model.model_fields.items() if name not in left_out
-    }
+    fields = {field.alias or name: field for name, field in model.model_fields.items() if name not in left_out}
     if not fields:
         return "No options of its own."
     rows = [
@@ -136,10 +134,7 @@ def _default(model: type[BaseModel], name: str, field: FieldInfo) -> str:
 
 def _kind(field: FieldInfo) -> str:
     bounds = {
-        name: found
-        for item in field.metadata
-        for name in BOUNDS
-        if (found := getattr(item, name, None)) is not None
+        name: found for item in field.metadata for name in BOUNDS if (found := getattr(item, name, None)) is not None
     }
     kind = _words(field.annotation)
     if {"ge", "le"} <= bounds.keys():
@@ -201,9 +196,7 @@ def provider(name: str) -> str:
         raise SystemExit(f"there is no built-in provider '{name}'; take its block out of the page")
     inherited = {*TargetSettings.model_fields}
     if issubclass(kind.Settings, ChatSettings):
-        inherited = {
-            field for field in kind.Settings.model_fields if field not in kind.Settings.__annotations__
-        }
+        inherited = {field for field in kind.Settings.model_fields if field not in kind.Settings.__annotations__}
     return options_of(kind.Settings, but=inherited)
 
 
@@ -250,9 +243,7 @@ SOURCES: dict[str, Callable[[], str]] = {
     **{f"evaluator {name}": lambda name=name: evaluator(name) for name in EVALUATORS},  # type: ignore[misc]
     "defaults": lambda: options_of(DefaultsModel),
     "target options": lambda: options_of(TargetSettings),
-    "chat options": lambda: options_of(
-        ChatSettings, but=set(TargetSettings.model_fields) - {"timeout_seconds"}
-    ),
+    "chat options": lambda: options_of(ChatSettings, but=set(TargetSettings.model_fields) - {"timeout_seconds"}),
     "chat providers": chat_providers,
     "mock rule": lambda: options_of(Rule, but=Script.model_fields),
     "healthcheck http": lambda: options_of(HttpCheck),
@@ -276,9 +267,7 @@ def renewed(page: str, where: Path) -> str:
     def fill(match: re.Match[str]) -> str:
         source = SOURCES.get(match[2])
         if source is None:
-            raise SystemExit(
-                f"{where} asks for '{match[2]}', which nothing generates; there are: {', '.join(SOURCES)}"
-            )
+            raise SystemExit(f"{where} asks for '{match[2]}', which nothing generates; there are: {', '.join(SOURCES)}")
         return f"{match[1]}\n{source()}\n\n{match[4]}"
 
     return BLOCK.sub(fill, page)

@@ -11,8 +11,8 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "agentv"
 
-BASE = {"errors", "messages", "results", "redact", "command", "process", "process_start"}
-RUN_ARM = ["suite", "targets", "evaluators", "plan", "run"]
+BASE = {"errors", "messages", "results", "redact", "text", "command", "process", "process_start", "wire", "launcher"}
+RUN_ARM = ["suite", "targets", "judge", "evaluators", "plan", "run"]
 READ_ARM = ["record", "report"]
 JOINS = {"recorded", "api", "cli", "__main__", "__init__"}
 

@@ -68,9 +68,7 @@ def screen(command: str, folder: Path) -> str:
 
 
 def draw(command: str, shown: str, path: Path) -> None:
-    console = Console(
-        record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, legacy_windows=False
-    )
+    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, legacy_windows=False)
     prompt = Text.assemble(("$ ", "bold green"), (command, "bold"))
     console.print(prompt, soft_wrap=True)
     console.print(Text.from_ansi(shown), soft_wrap=True, highlight=False)

@@ -25,7 +25,7 @@ from agentv.evaluators.base import Evaluator
 from agentv.evaluators.function import FunctionEvaluator
 from agentv.plan.build import build_plan
 from agentv.plan.options import RunOptions
-from agentv.record.run_dir import HOME, RUNS, new_run_id
+from agentv.record.run_dir import HOME, RUNS, make_private, new_run_id
 from agentv.recorded import start_run
 from agentv.report.summary import Summary
 from agentv.results import CaseResult
@@ -207,7 +207,7 @@ def _write_inline(
         )
     except (TypeError, ValueError) as error:
         raise UsageError(f"cases and evaluators must be JSON values: {error}") from None
-    folder.mkdir(parents=True, mode=0o700)
+    make_private(folder)
     (folder / "cases.jsonl").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     path = folder / "suite.yaml"
     path.write_text(head + "\n", encoding="utf-8")

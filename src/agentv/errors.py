@@ -8,13 +8,14 @@
     +-- TargetUnavailableError      a target whose variable is missing or whose client cannot be built
     +-- ProviderError               one call to a target failed; says whether trying again can help
     |   +-- ProviderTimeoutError
+    +-- ProcessStartError           a program could not be started (`process_start.py`)
     +-- EvaluatorError              an evaluator could not judge (never a low score)
     +-- RecordError                 a run on disk could not be read or written
         +-- RunLockedError
         +-- RunChangedError
 
 Raise these inside; one edge per stage turns them into results (`evaluators/judging.py`, `run/case.py`) or into an
-exit code (`cli/main.py`).
+exit code (`cli/program.py`).
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ class AgentVError(Exception):
         self.next_step = next_step
 
     def __str__(self) -> str:
-        return f"{self.message}\n{self.next_step}" if self.next_step else self.message
+        if not self.next_step:
+            return self.message
+        stop = "." if "\n" not in self.message and self.message[-1:].isalnum() else ""
+        return f"{self.message}{stop}\n{self.next_step}"
 
 
 class UsageError(AgentVError):

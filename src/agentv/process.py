@@ -14,14 +14,13 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
-from agentv.process_start import ProcessStartError, start_process
+from agentv.process_start import ProcessStartError, refuse_unstartable, start_error, start_process
 
-__all__ = ["ProcessOutcome", "ProcessStartError", "run_process"]
+__all__ = ["OWN_CHILDREN", "Pipes", "ProcessOutcome", "ProcessStartError", "resolve", "run_process"]
 
 STDOUT_CAP = 16 * 1024 * 1024
 STDERR_KEEP = 64 * 1024
@@ -32,6 +31,9 @@ DRAIN_SECONDS = 0.75
 """And given up after this long whether it is silent or not."""
 REAP_SECONDS = 5.0
 """How long a killed process may take to die before a thread waits for it instead."""
+
+OWN_CHILDREN: set[int] = set()
+"""The processes this one started and has not reaped: whoever looks for strangers must not take these for some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +51,16 @@ class ProcessOutcome:
     timed_out: bool = False
     stdout_overflow: bool = False
     duration_ms: float = 0.0
+    supervisor_lost: bool = False
+    """It, or something it left behind, killed the process that watched over it: believe nothing it says."""
+    survivors: tuple[int, ...] = ()
+    """Processes it left behind that could not be killed in time."""
 
     @property
     def ending(self) -> str:
         """How it ended, in words that follow "the command"."""
+        if self.supervisor_lost:
+            return "killed the process that supervised it, and was ended for that"
         if self.signal is not None:
             return f"was killed by {self.signal}"
         if self.returncode is None:
@@ -69,92 +77,114 @@ async def run_process(
     timeout: float | None = None,
     stdout_cap: int = STDOUT_CAP,
     stderr_keep: int = STDERR_KEEP,
+    on_exit: Callable[[], None] | None = None,
 ) -> ProcessOutcome:
     """Run a program to its end, its deadline or its output cap, whichever comes first.
 
     Without `stdin` it reads from the null device. Raises `ProcessStartError` when it cannot be started;
-    whatever happens after that is in the outcome. Cancelling kills the group.
+    whatever happens after that is in the outcome. Cancelling kills the group. `on_exit` is called when the
+    program itself exits, before its pipes are drained.
     """
-    child = _Child(start_process(argv, stdin is not None, cwd, env), stdin or b"", stdout_cap, stderr_keep)
+    refuse_unstartable(argv)
+    try:
+        pipes = Pipes(stdin, stdout_cap, stderr_keep)
+    except OSError as error:
+        raise start_error(argv[0], Path(cwd), env, error) from error
+    try:
+        child = _Child(start_process(argv, pipes.theirs, cwd, env), pipes, on_exit)
+    except BaseException:
+        pipes.close()
+        raise
     try:
         in_time = await child.over(timeout)
         if in_time:
-            await child.drain()
+            await pipes.drain()
     finally:
         await child.end()
     return child.outcome(timed_out=not in_time)
 
 
-class _Child:
-    """A started process, its pipes on the running loop."""
+class Pipes:
+    """The pipes of one process: feeds its stdin, takes in what it writes, in bounded memory.
 
-    def __init__(
-        self, popen: subprocess.Popen[bytes], stdin: bytes, stdout_cap: int, stderr_keep: int
-    ) -> None:
+    `theirs` are the descriptors for the process; `watch()` closes our copies of them once it has its own.
+    """
+
+    def __init__(self, stdin: bytes | None, stdout_cap: int, stderr_keep: int) -> None:
         self._loop = asyncio.get_running_loop()
-        self._started = time.monotonic()
-        self._popen = popen
-        self._stdout, self._stdout_cap, self._overflow = bytearray(), stdout_cap, False
-        self._stderr, self._stderr_keep, self._stderr_cut = bytearray(), stderr_keep, False
-        self._status: int | None = None
-        self._duration_ms = 0.0
+        self._unsent = memoryview(stdin or b"")
+        self._stdout, self._stdout_cap = bytearray(), stdout_cap
+        self._stderr, self._stderr_keep = bytearray(), stderr_keep
         self._last_byte = 0.0
-        self._exited: asyncio.Future[None] = self._loop.create_future()
-        self._over: asyncio.Future[None] = self._loop.create_future()
+        self.overflow = self.stderr_cut = False
+        self.overflowed: asyncio.Future[None] = self._loop.create_future()
         self._silent: asyncio.Future[None] = self._loop.create_future()
-        self._pidfd: int | None = None
-        self._waiter: threading.Thread | None = None
-        self._unsent = memoryview(stdin)
-        self._watch_pipes()
-        self._watch_exit()
+        self.theirs: list[int] = []
+        self._in = self._out = self._err = -1
+        try:
+            self._open(stdin is not None)
+        except OSError:
+            self.close()
+            raise
 
-    # -- pipes
+    def _open(self, feed: bool) -> None:
+        if feed:
+            theirs, self._in = os.pipe()
+            os.set_blocking(self._in, False)
+        else:
+            theirs = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self.theirs.append(theirs)
+        self._out, theirs = os.pipe()
+        self.theirs.append(theirs)
+        self._err, theirs = os.pipe()
+        self.theirs.append(theirs)
+        os.set_blocking(self._out, False)
+        os.set_blocking(self._err, False)
 
-    def _watch_pipes(self) -> None:
-        for pipe in (self._popen.stdin, self._popen.stdout, self._popen.stderr):
-            if pipe is not None:
-                os.set_blocking(pipe.fileno(), False)
-        if self._popen.stdin is not None:
-            if self._unsent:
-                self._loop.add_writer(self._popen.stdin.fileno(), self._write_some)
-            else:
-                self._popen.stdin.close()
-        for pipe, callback in (
-            (self._popen.stdout, self._read_stdout),
-            (self._popen.stderr, self._read_stderr),
-        ):
-            if pipe is not None:
-                self._loop.add_reader(pipe.fileno(), callback)
+    def watch(self) -> None:
+        """Leave their ends to the process, and pump from now on."""
+        self._close_theirs()
+        self._write_some()
+        if self._in >= 0:
+            self._loop.add_writer(self._in, self._write_some)
+        self._loop.add_reader(self._out, self._read_stdout)
+        self._loop.add_reader(self._err, self._read_stderr)
 
     def _write_some(self) -> None:
-        pipe = self._popen.stdin
-        if pipe is None or pipe.closed:
+        if self._in < 0:
             return
         try:
-            self._unsent = self._unsent[os.write(pipe.fileno(), self._unsent[:CHUNK]) :]
+            if self._unsent:
+                self._unsent = self._unsent[os.write(self._in, self._unsent[:CHUNK]) :]
         except BlockingIOError:
             return
         except OSError:  # nobody reads it any more
             self._unsent = self._unsent[:0]
         if not self._unsent:
-            self._close(pipe)
+            self._in = self._closed(self._in)
 
     def _read_stdout(self) -> bool:
-        chunk = self._read(self._popen.stdout)
+        chunk = self._read(self._out)
+        if chunk is None:
+            return False
         if not chunk:
+            self._out = self._closed(self._out)
             return False
         room = self._stdout_cap - len(self._stdout)
         self._stdout += chunk[:room]
         if len(chunk) > room:
-            self._overflow = True
-            self._close(self._popen.stdout)
-            _resolve(self._over)
+            self.overflow = True
+            self._out = self._closed(self._out)
+            resolve(self.overflowed)
             return False
         return True
 
     def _read_stderr(self) -> bool:
-        chunk = self._read(self._popen.stderr)
+        chunk = self._read(self._err)
+        if chunk is None:
+            return False
         if not chunk:
+            self._err = self._closed(self._err)
             return False
         self._stderr += chunk
         if len(self._stderr) > 2 * self._stderr_keep + CHUNK:
@@ -165,35 +195,34 @@ class _Child:
         surplus = len(self._stderr) - self._stderr_keep
         if surplus > 0:
             del self._stderr[:surplus]
-            self._stderr_cut = True
+            self.stderr_cut = True
 
-    def _read(self, pipe: IO[bytes] | None) -> bytes:
-        """What is there now; empty when there is nothing, or nothing any more."""
-        if pipe is None or pipe.closed:
-            return b""
+    def _read(self, pipe: int) -> bytes | None:
+        """What is there now; None when there is nothing yet, empty when there is nothing any more."""
+        if pipe < 0:
+            return None
         try:
-            chunk = os.read(pipe.fileno(), CHUNK)
+            chunk = os.read(pipe, CHUNK)
         except BlockingIOError:
-            return b""
+            return None
         except OSError:
-            chunk = b""
-        if chunk:
-            self._last_byte = self._loop.time()
-        else:
-            self._close(pipe)
+            return b""
+        self._last_byte = self._loop.time()
         return chunk
 
-    def _close(self, pipe: IO[bytes] | None) -> None:
-        if pipe is None or pipe.closed:
-            return
-        self._loop.remove_reader(pipe.fileno())
-        self._loop.remove_writer(pipe.fileno())
-        pipe.close()
-        if not self._held_open():
-            _resolve(self._silent)
+    def _closed(self, pipe: int) -> int:
+        """Close it, and give what stands for a closed one."""
+        if pipe >= 0:
+            self._loop.remove_reader(pipe)
+            self._loop.remove_writer(pipe)
+            os.close(pipe)
+        if (self._out < 0 or pipe == self._out) and (self._err < 0 or pipe == self._err):
+            resolve(self._silent)
+        return -1
 
-    def _held_open(self) -> bool:
-        return any(pipe is not None and not pipe.closed for pipe in (self._popen.stdout, self._popen.stderr))
+    def _close_theirs(self) -> None:
+        while self.theirs:
+            os.close(self.theirs.pop())
 
     def _sweep(self) -> None:
         """Read what the pipes hold already. Bounded, because a descendant may write faster than we read."""
@@ -202,7 +231,65 @@ class _Child:
                 if not read():
                     break
 
-    # -- exit
+    async def drain(self) -> None:
+        """Take in what was written before the leader exited, and a little of what descendants still say."""
+        self._sweep()
+        self._last_byte = self._loop.time()
+        deadline = self._last_byte + DRAIN_SECONDS
+        while not self._silent.done() and not self.overflow:
+            pause = min(deadline, self._last_byte + QUIET_SECONDS) - self._loop.time()
+            if pause <= 0:
+                self._sweep()
+                return
+            await asyncio.wait({self._silent}, timeout=pause)
+
+    def close(self) -> None:
+        self._close_theirs()
+        self._in, self._out, self._err = self._closed(self._in), self._closed(self._out), self._closed(self._err)
+
+    def outcome(
+        self,
+        status: int | None,
+        *,
+        timed_out: bool,
+        duration_ms: float,
+        supervisor_lost: bool = False,
+        survivors: tuple[int, ...] = (),
+    ) -> ProcessOutcome:
+        """What was taken in, with how the process ended: a wait status, None when it was lost."""
+        self._cut_stderr()
+        code = None if status is None else os.waitstatus_to_exitcode(status)
+        return ProcessOutcome(
+            returncode=code if code is None or code >= 0 else None,
+            signal=_signal_name(-code) if code is not None and code < 0 else None,
+            stdout=bytes(self._stdout),
+            stderr=bytes(self._stderr),
+            stderr_cut=self.stderr_cut,
+            timed_out=timed_out,
+            stdout_overflow=self.overflow,
+            duration_ms=duration_ms,
+            supervisor_lost=supervisor_lost,
+            survivors=survivors,
+        )
+
+
+class _Child:
+    """A started process: sees its exit, kills what is left of its group."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], pipes: Pipes, on_exit: Callable[[], None] | None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._started = time.monotonic()
+        self._popen = popen
+        self._pipes = pipes
+        self._on_exit = on_exit
+        self._status: int | None = None
+        self._duration_ms = 0.0
+        self._exited: asyncio.Future[None] = self._loop.create_future()
+        self._pidfd: int | None = None
+        self._waiter: threading.Thread | None = None
+        OWN_CHILDREN.add(popen.pid)
+        pipes.watch()
+        self._watch_exit()
 
     def _watch_exit(self) -> None:
         try:
@@ -211,19 +298,19 @@ class _Child:
             self._waiter = threading.Thread(target=self._wait_in_thread, daemon=True)
             self._waiter.start()
         else:
-            self._loop.add_reader(self._pidfd, self._on_exit)
+            self._loop.add_reader(self._pidfd, self._exit_seen)
 
     def _wait_in_thread(self) -> None:
         self._reap()
         with contextlib.suppress(RuntimeError):  # the loop may be gone by now
-            self._loop.call_soon_threadsafe(self._on_exit)
+            self._loop.call_soon_threadsafe(self._exit_seen)
 
-    def _on_exit(self) -> None:
+    def _exit_seen(self) -> None:
         self._close_pidfd()
         self._duration_ms = (time.monotonic() - self._started) * 1000
-        self._last_byte = self._loop.time()
-        _resolve(self._exited)
-        _resolve(self._over)
+        resolve(self._exited)
+        if self._on_exit is not None:
+            self._on_exit()
 
     def _close_pidfd(self) -> None:
         if self._pidfd is not None:
@@ -234,25 +321,14 @@ class _Child:
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):
             self._status = os.waitpid(self._popen.pid, 0)[1]
+        OWN_CHILDREN.discard(self._popen.pid)
         self._popen.returncode = 0 if self._status is None else os.waitstatus_to_exitcode(self._status)
-
-    # -- what run_process does with it
 
     async def over(self, timeout: float | None) -> bool:
         """Wait until the leader exited or wrote too much; False when the time was up first."""
-        done, _ = await asyncio.wait({self._over}, timeout=timeout)
+        over = {self._exited, self._pipes.overflowed}
+        done, _ = await asyncio.wait(over, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         return bool(done)
-
-    async def drain(self) -> None:
-        """Take in what was written before the leader exited, and a little of what descendants still say."""
-        self._sweep()
-        deadline = self._loop.time() + DRAIN_SECONDS
-        while not self._silent.done() and not self._overflow:
-            pause = min(deadline, self._last_byte + QUIET_SECONDS) - self._loop.time()
-            if pause <= 0:
-                self._sweep()
-                return
-            await asyncio.wait({self._silent}, timeout=pause)
 
     async def end(self) -> None:
         """Kill what is left of the group, reap the leader, close everything."""
@@ -268,25 +344,14 @@ class _Child:
             elif self._waiter is None:
                 threading.Thread(target=self._reap, daemon=True).start()
             self._close_pidfd()
-            for pipe in (self._popen.stdin, self._popen.stdout, self._popen.stderr):
-                self._close(pipe)
+            self._pipes.close()
 
     def outcome(self, *, timed_out: bool) -> ProcessOutcome:
-        self._cut_stderr()
-        code = None if self._status is None else os.waitstatus_to_exitcode(self._status)
-        return ProcessOutcome(
-            returncode=code if code is None or code >= 0 else None,
-            signal=_signal_name(-code) if code is not None and code < 0 else None,
-            stdout=bytes(self._stdout),
-            stderr=bytes(self._stderr),
-            stderr_cut=self._stderr_cut,
-            timed_out=timed_out,
-            stdout_overflow=self._overflow,
-            duration_ms=self._duration_ms or (time.monotonic() - self._started) * 1000,
-        )
+        duration_ms = self._duration_ms or (time.monotonic() - self._started) * 1000
+        return self._pipes.outcome(self._status, timed_out=timed_out, duration_ms=duration_ms)
 
 
-def _resolve(future: asyncio.Future[None]) -> None:
+def resolve(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
 

@@ -18,37 +18,31 @@ class ProcessStartError(AgentVError):
     exit_code = 3
 
 
-def start_process(
-    argv: Sequence[str], stdin: bool, cwd: Path | str, env: Mapping[str, str]
-) -> subprocess.Popen[bytes]:
-    """The program, leading its own session. stdin is the null device when it is not wanted."""
+def refuse_unstartable(argv: Sequence[str]) -> None:
+    """Raise for what can be known to fail before anything is opened."""
     if os.name == "nt":
         raise ProcessStartError(
             "commands cannot be run on Windows itself",
             next_step="Run agentv inside WSL, or on Linux or macOS.",
         )
     if not argv or not argv[0]:
-        raise ProcessStartError(
-            "there is no program to start: the command is empty", next_step="Name a program."
-        )
+        raise ProcessStartError("there is no program to start: the command is empty", next_step="Name a program.")
+
+
+def start_process(
+    argv: Sequence[str], pipes: Sequence[int], cwd: Path | str, env: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """The program, leading its own session, with `pipes` as its stdin, stdout and stderr."""
+    stdin, stdout, stderr = pipes
     try:
         return subprocess.Popen(
-            list(argv),
-            bufsize=0,
-            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=cwd,
-            env=dict(env),
-            start_new_session=True,
+            list(argv), stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=dict(env), start_new_session=True
         )
     except (OSError, ValueError) as error:
-        raise _start_error(argv[0], Path(cwd), env, error) from error
+        raise start_error(argv[0], Path(cwd), env, error) from error
 
 
-def _start_error(
-    program: str, cwd: Path, env: Mapping[str, str], error: OSError | ValueError
-) -> ProcessStartError:
+def start_error(program: str, cwd: Path, env: Mapping[str, str], error: OSError | ValueError) -> ProcessStartError:
     """Say which of the many reasons it was: the system reports most of them as "no such file"."""
     what = f"could not start `{program}`"
     if not isinstance(error, OSError):

@@ -60,7 +60,7 @@ class RecordedRun:
         progress = progress or QuietProgress()
         # One lock from reading what is done to the last word in run.json: two resumes can never both run a case.
         with self.directory.lock():
-            summary = SummaryBuilder(scripted=self.plan.scripted)
+            summary = SummaryBuilder(scripted=self.manifest["scripted"])
             recovery = recover(self.directory, on_row=summary.add)
             return await self._run(progress, summary, recovery, function, on_row)
 
@@ -166,7 +166,7 @@ def _manifest(plan: RunPlan, run_id: str, cwd: Path) -> dict[str, Any]:
         "cwd": str(cwd),
         "options": plan.options.to_dict(),
         "total": plan.total,
-        "scripted": plan.scripted,
+        "scripted": plan.scripted or _answers_are_scripted(plan, cwd),
         "suites": [
             {"path": str(planned.suite.path), "name": planned.suite.name, "cases": len(planned.selected)}
             for planned in plan.suites
@@ -177,6 +177,17 @@ def _manifest(plan: RunPlan, run_id: str, cwd: Path) -> dict[str, Any]:
         },
         "summary": None,
     }
+
+
+def _answers_are_scripted(plan: RunPlan, cwd: Path) -> bool:
+    """Whether recorded answers come from a run of a scripted model; the label stays with them."""
+    if plan.options.outputs is None:
+        return False
+    try:
+        beside = RunDirectory.open((cwd / plan.options.outputs).parent).read_manifest()
+    except RecordError:
+        return False
+    return beside.get("scripted") is True
 
 
 def _shown_config(config: Any) -> dict[str, Any]:

@@ -86,7 +86,8 @@ def test_init_asks_on_a_terminal_and_takes_no_for_an_answer(project: Project) ->
 
 
 def test_validate_tells_every_mistake_of_every_file_and_exits_2(capitals: Project) -> None:
-    capitals.write("one.yaml", "evalcases:\n  - {id: a, inptu: x}\n  - {input: y}\n")
+    judged = "evaluators: [{type: contains, value: x}]"
+    capitals.write("one.yaml", f"evalcases:\n  - {{id: a, inptu: x, {judged}}}\n  - {{input: y, {judged}}}\n")
     capitals.write("two.yaml", "evalcases: [{id: a, input: x, evaluators: [{type: contain}]}]\n")
     done = capitals.run("validate", "capitals.yaml", "one.yaml", "two.yaml")
     assert done.returncode == 2
@@ -118,16 +119,17 @@ def test_a_missing_variable_is_no_mistake_of_the_files(capitals: Project) -> Non
     assert capitals.run("validate", "capitals.yaml").returncode == 0
 
 
+CASE = "evalcases: [{id: a, input: x, evaluators: [{type: contains, value: x%s}]}]"
 MISTAKEN = {
-    "unknown target": "execution: {target: nobody}\nevalcases: [{id: a, input: x, evaluators: [{type: contains, value: x}]}]",
-    "unknown judge": "execution: {judge_target: no}\nevalcases: [{id: a, input: x, evaluators: [{type: contains, value: x}]}]",
+    "unknown target": "execution: {target: nobody}\n" + CASE % "",
+    "unknown judge": "execution: {judge_target: no}\n" + CASE % "",
     "no cases": "evalcases: []",
     "not yaml": "evalcases: [",
     "duplicate id": "evalcases: [{id: a, input: x, evaluators: []}, {id: a, input: y, evaluators: []}]",
-    "negative weight": "evalcases: [{id: a, input: x, evaluators: [{type: contains, value: x, weight: -1}]}]",
-    "infinite weight": "evalcases: [{id: a, input: x, evaluators: [{type: contains, value: x, weight: .inf}]}]",
-    "text as flag": "evalcases: [{id: a, input: x, evaluators: [{type: contains, value: x, required: 'yes'}]}]",
-    "missing file": "evalcases: [{id: a, input: [{role: user, content: [{type: file, value: gone.md}]}], evaluators: []}]",
+    "negative weight": CASE % ", weight: -1",
+    "infinite weight": CASE % ", weight: .inf",
+    "text as flag": CASE % ", required: 'yes'",
+    "missing file": "evalcases: [{id: a, input: [{role: user, content: [{type: file, value: gone.md}]}]}]",
 }
 
 

@@ -330,3 +330,17 @@ def test_usage_errors_exit_2_and_run_nothing(capitals: Project, arguments: list[
 def test_a_scripted_model_is_labelled_as_scripted(capitals: Project) -> None:
     assert "scripted model" in capitals.run("eval", "capitals.yaml").stdout
     assert capitals.manifest()["scripted"] is True
+
+
+def test_the_timeout_of_the_command_line_ends_a_slow_command(project: Project) -> None:
+    project.write("agentv.config.yaml", "targets: {slow: {provider: cli, command: [sleep, '600']}}\n")
+    project.write("suite.yaml", "evalcases: [{id: a, input: x, evaluators: [{type: contains, value: x}]}]\n")
+    done = project.run("eval", "suite.yaml", "--timeout", "0.5")
+    assert done.returncode == 3
+    assert "0.5 s" in project.rows()[0]["error"]["message"]
+
+
+def test_a_command_runs_in_the_suites_directory(project: Project) -> None:
+    project.write("agentv.config.yaml", "targets: {here: {provider: cli, command: [pwd]}}\n")
+    project.write("evals/suite.yaml", "evalcases: [{id: a, input: x, evaluators: [{type: ends_with, value: /evals}]}]\n")
+    assert project.run("eval", "evals/suite.yaml").returncode == 0

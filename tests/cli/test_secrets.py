@@ -27,7 +27,8 @@ def assert_absent(text: str) -> None:
 
 
 async def test_a_server_that_echoes_the_key_does_not_leak_it(project: Project) -> None:
-    body = f'{{"error": {{"message": "bad key {KEY}, {quote(KEY, safe="")}, {base64.b64encode(KEY.encode()).decode()}"}}}}'
+    encoded = base64.b64encode(KEY.encode()).decode()
+    body = f'{{"error": {{"message": "bad key {KEY}, {quote(KEY, safe="")}, {encoded}"}}}}'
     async with FakeModelServer(Failure(401, {"X-Echo": KEY}, body.encode())) as server:
         project.write(
             "agentv.config.yaml",

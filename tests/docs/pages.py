@@ -104,7 +104,4 @@ def commands(block: Block) -> list[Command]:
             command.append(line[2:])
         else:
             output.append(line)
-    return [
-        Command("\n".join(c), "\n".join(o).strip("\n") if any(x.strip() for x in o) else None)
-        for c, o in found
-    ]
+    return [Command("\n".join(c), "\n".join(o).strip("\n") if any(x.strip() for x in o) else None) for c, o in found]

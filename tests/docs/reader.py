@@ -19,7 +19,10 @@ from tests.docs.pages import Block, commands
 HOME = "/home/you/project"
 """Where the pages say they are."""
 
-_RUN_ID = re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{6}\b")
+PARTS = ".parts"
+"""Where YAML goes that has no file of its own."""
+
+_RUN_ID = re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{6,9}\b")
 _SECONDS = re.compile(r"\b\d+\.\d s\b")
 _KEPT = ("PATH", "LANG", "TMPDIR", "SYSTEMROOT")
 NOT_RUN = ("text", "diff", "ini")
@@ -32,7 +35,7 @@ class Reader:
 
     root: Path
     _to_validate: list[str] = field(default_factory=list)
-    _fragments: int = 0
+    _parts: list[str] = field(default_factory=list)
 
     def follow(self, block: Block) -> None:
         """Do what one block says."""
@@ -55,7 +58,10 @@ class Reader:
         """Check the suites and configurations that were written since the last time."""
         paths, self._to_validate = self._to_validate, []
         if paths:
-            self._run(f"agentv validate {' '.join(paths)}", 0, "the YAML blocks above")
+            self._run(f"agentv validate {' '.join(paths)}", 0, "a YAML block")
+        parts, self._parts = self._parts, []
+        if parts:
+            self._run(f"cd {PARTS} && agentv validate {' '.join(parts)}", 0, "a YAML block")
 
     # -- one kind of block each
 
@@ -95,7 +101,7 @@ class Reader:
         if isinstance(data, dict) and "jobs" in data:
             self._run_workflow(data, block)
         elif block.file is None:
-            self._validate_fragment(data, block)
+            self._keep_part(data, block)
         elif block.exit_code:
             self._run(f"agentv validate {block.file}", block.exit_code, block.place)
         else:
@@ -110,21 +116,13 @@ class Reader:
         for line in ours:
             self._run(line, block.exit_code, block.place)
 
-    def _validate_fragment(self, data: Any, block: Block) -> None:
-        """A whole suite or configuration, or a part that is put into one."""
-        self._fragments += 1
-        folder = f".fragments/{self._fragments}"
-        if isinstance(data, list):
-            if "type" in data[0]:
-                case = {"id": "case", "input": "?", "reference_answer": "!"}
-                data = {"execution": {"evaluators": data}, "evalcases": [case]}
-            else:
-                data = {"execution": {"evaluators": [{"type": "is_json"}]}, "evalcases": data}
-        elif "evalcases" not in data and "targets" not in data:
-            data = {"targets": data}
-        name = f"{folder}/{'agentv.config.yaml' if 'targets' in data else 'suite.yaml'}"
-        self._write(name, json.dumps(data))
-        self._run(f"cd {folder} && agentv validate {Path(name).name}", block.exit_code, block.place)
+    def _keep_part(self, data: Any, block: Block) -> None:
+        """A whole suite or configuration, or a part that is put into one; each in a directory of its own."""
+        text = block.text if "evalcases" in data or "targets" in data else json.dumps(_whole(data))
+        here = f"line-{block.line}"
+        part = f"{here}/{here}.yaml" if "evalcases" in text else f"{here}/agentv.config.yaml"
+        self._write(f"{PARTS}/{part}", text)
+        self._parts.append(part)
 
     # -- the machine
 
@@ -138,11 +136,7 @@ class Reader:
         folder = f".site/{project['name']}-{project['version']}.dist-info"
         self._write(f"{folder}/METADATA", f"Name: {project['name']}\nVersion: {project['version']}\n")
         groups = project["entry-points"].items()
-        lines = [
-            line
-            for group, names in groups
-            for line in (f"[{group}]", *(f"{k} = {v}" for k, v in names.items()))
-        ]
+        lines = [line for group, names in groups for line in (f"[{group}]", *(f"{k} = {v}" for k, v in names.items()))]
         self._write(f"{folder}/entry_points.txt", "\n".join(lines) + "\n")
 
     def _run(self, line: str, exit_code: int, place: str) -> str:
@@ -160,9 +154,7 @@ class Reader:
             timeout=60,
             check=False,
         )
-        assert done.returncode == exit_code, (
-            f"{place}: {argv[-1]}\nexited with {done.returncode}:\n{done.stdout}"
-        )
+        assert done.returncode == exit_code, f"{place}: {argv[-1]}\nexited with {done.returncode}:\n{done.stdout}"
         return done.stdout
 
     def _environment(self) -> dict[str, str]:
@@ -176,6 +168,15 @@ class Reader:
             "COLUMNS": "100",
             "NO_COLOR": "1",
         }
+
+
+def _whole(part: Any) -> dict[str, Any]:
+    """A suite around evaluators or cases, a configuration around targets."""
+    if isinstance(part, dict):
+        return {"targets": part}
+    if "type" in part[0]:
+        return {"execution": {"evaluators": part}, "evalcases": [{"id": "case", "input": "a question"}]}
+    return {"execution": {"evaluators": [{"type": "is_json"}]}, "evalcases": part}
 
 
 def matches(expected: str, printed: str) -> bool:

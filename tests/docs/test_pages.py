@@ -40,9 +40,7 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
         there = (page.parent / path).resolve() if path else page
         assert there.exists(), f"{name_of(page)} links to {link}, which does not exist"
         if anchor:
-            assert anchor in anchors(there), (
-                f"{name_of(page)} links to {link}; {there.name} has no such heading"
-            )
+            assert anchor in anchors(there), f"{name_of(page)} links to {link}; {there.name} has no such heading"
 
 
 def anchors(page: Path) -> set[str]:
@@ -67,3 +65,10 @@ def test_shown_output_must_be_the_printed_output() -> None:
     assert matches("all 2 passed...\n...", printed)
     assert not matches("all 3 passed...\n...", printed)
     assert not matches("all 2 passed   0.3 s", printed)
+
+
+def test_the_walk_and_the_map_name_files_that_exist() -> None:
+    for page in ("docs/walk.md", "AGENTS.md"):
+        named = re.findall(r"`(src/agentv[\w./]*)`", (ROOT / page).read_text(encoding="utf-8"))
+        assert named
+        assert [name for name in named if not (ROOT / name).exists()] == []

@@ -17,9 +17,7 @@ def generate(docs: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_no_page_of_the_reference_is_stale() -> None:
     done = generate(ROOT / "docs", "--check")
-    assert done.returncode == 0, (
-        f"{done.stdout}{done.stderr}\nRun: .venv/bin/python docs/generate_reference.py"
-    )
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}\nRun: .venv/bin/python docs/generate_reference.py"
 
 
 def test_a_page_that_was_edited_by_hand_is_stale_and_is_put_right(tmp_path: Path) -> None:

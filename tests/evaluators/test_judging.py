@@ -102,7 +102,7 @@ def test_the_evaluators_threshold_decides_its_verdict(says, threshold, verdict):
 @pytest.mark.parametrize(
     ("failure", "message"),
     [
-        (EvaluatorError("cannot judge", next_step="Do this."), "cannot judge\nDo this."),
+        (EvaluatorError("cannot judge", next_step="Do this."), "cannot judge.\nDo this."),
         (ProviderError("the judge said 500", status=500), "the judge said 500"),
         (TargetUnavailableError("strict", "no key"), "target 'strict' is not available: no key"),
     ],

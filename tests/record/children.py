@@ -79,10 +79,13 @@ def limit_and_fill(run: RunDirectory, size: int) -> None:
 def see(results: Path) -> None:
     """Reads only what is new, and only when it is asked."""
     known: set[str] = set()
+    begun = b""
     with results.open("rb") as file:
         say("ready")
         for line in sys.stdin:
-            known |= {json.loads(row)["eval_id"] for row in file}
+            # The last line may be a row of the next group, half written while we look.
+            *whole, begun = (begun + file.read()).split(b"\n")
+            known |= {json.loads(row)["eval_id"] for row in whole}
             say("yes" if line.strip() in known else "no")
 
 

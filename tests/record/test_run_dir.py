@@ -30,8 +30,8 @@ def mode(path: Path) -> int:
 def test_run_ids_sort_by_time_and_differ():
     ids = [new_run_id() for _ in range(100)]
     assert len(set(ids)) == 100
-    assert [i[:15] for i in ids] == sorted(i[:15] for i in ids)
-    assert all(len(i) == 22 and i[8] == i[15] == "-" for i in ids)
+    assert [i[:19] for i in ids] == sorted(i[:19] for i in ids)
+    assert all(len(i) == 25 and i[8] == i[15] == "-" for i in ids)
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o277])
@@ -57,7 +57,7 @@ def test_an_empty_directory_that_others_can_read_is_closed_to_them(tmp_path: Pat
 
 def test_git_ignores_the_runs_of_a_home_made_by_us_and_nothing_is_added_to_another(tmp_path: Path):
     RunDirectory.create(tmp_path / "a" / ".agentv" / "runs" / "one", {})
-    assert (tmp_path / "a" / ".agentv" / ".gitignore").read_text() == "runs/\ncache/\n"
+    assert (tmp_path / "a" / ".agentv" / ".gitignore").read_text() == "runs/\ncache/\ninline/\n"
     (tmp_path / "b" / ".agentv").mkdir(parents=True)
     RunDirectory.create(tmp_path / "b" / ".agentv" / "runs" / "one", {})
     assert not (tmp_path / "b" / ".agentv" / ".gitignore").exists()
@@ -65,7 +65,7 @@ def test_git_ignores_the_runs_of_a_home_made_by_us_and_nothing_is_added_to_anoth
 
 def test_a_directory_that_holds_another_run_is_refused(tmp_path: Path):
     run = RunDirectory.create(tmp_path / "run", {"which": "first"})
-    with pytest.raises(RecordError, match=r"holds another run\n.*--resume"):
+    with pytest.raises(RecordError, match=r"holds another run.\n.*--resume"):
         RunDirectory.create(tmp_path / "run", {"which": "second"})
     assert run.read_manifest() == {"which": "first"}
     run.manifest.unlink()
@@ -142,7 +142,7 @@ def test_a_run_is_found_by_id_by_beginning_and_by_path(tmp_path: Path):
     assert name_of("20260101-000000-aaaaaa") == "20260101-000000-aaaaaa"
     assert name_of("20260101") == "20260101-000000-aaaaaa"
     assert name_of("elsewhere") == name_of(str(tmp_path / "elsewhere")) == "elsewhere"
-    with pytest.raises(RecordError, match=r"beginning of 2 runs\n.*cccccc, .*bbbbbb"):
+    with pytest.raises(RecordError, match=r"beginning of 2 runs.\n.*cccccc, .*bbbbbb"):
         name_of("20260102")
 
 
@@ -172,7 +172,7 @@ def test_a_run_that_another_process_writes_is_locked_and_free_once_that_is_kille
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"locked\n"
-        with pytest.raises(RunLockedError, match=rf"written by process {child.pid}\n"), run.lock():
+        with pytest.raises(RunLockedError, match=rf"written by process {child.pid}.\n"), run.lock():
             pass
         with pytest.raises(RecordError, match="holds another run"):
             RunDirectory.create(run.path, {})

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,14 +111,13 @@ async def test_the_environment_is_the_given_one_plus_its_own(tmp_path):
     assert (await provider.invoke(ask())).text == "changed/mine/"
 
 
-async def test_it_runs_in_the_workspace_and_cwd_starts_there(tmp_path):
-    (tmp_path / "suite" / "sub").mkdir(parents=True)
-    scope = {"workspace": tmp_path / "suite"}
-    assert (await make(tmp_path, "cli", command="pwd", scope=scope).invoke(ask())).text == str(
-        tmp_path / "suite"
-    )
-    below = make(tmp_path, "cli", command="pwd", cwd="sub", scope=scope)
-    assert (await below.invoke(ask())).text == str(tmp_path / "suite" / "sub")
+async def test_it_runs_in_the_suites_directory_and_cwd_starts_there(tmp_path):
+    suite = tmp_path / "suite"
+    (suite / "sub").mkdir(parents=True)
+    request = replace(ask(), directory=suite)
+    assert (await cli(tmp_path, "pwd").invoke(request)).text == str(suite)
+    below = make(tmp_path, "cli", command="pwd", cwd="sub")
+    assert (await below.invoke(request)).text == str(suite / "sub")
     assert (await cli(tmp_path, "pwd").invoke(ask())).text == str(tmp_path)
 
 
@@ -188,10 +188,10 @@ async def test_structured_output_carries_messages_and_figures(tmp_path):
         ('{"output_messages": [{"role": "a", "content": 5}]}', r"content` must be text"),
         ('{"output_messages": [{"role": "a", "tool_calls": {}}]}', r"tool_calls` must be a list"),
         ('{"output_messages": [{"role": "a", "tool_calls": [{"name": "x"}]}]}', r"tool_calls\[0\].tool`"),
-        ('{"output_messages": [{"role": "a", "content": [1e999]}]}', "not finite"),
+        ('{"output_messages": [{"role": "a", "content": [1e999]}]}', "too large"),
         ('{"text": "x", "cost_usd": -1}', "`cost_usd` must be a finite number of 0 or more"),
         ('{"text": "x", "cost_usd": NaN}', "NaN is not JSON"),
-        ('{"text": "x", "duration_ms": 1e999}', "`duration_ms`"),
+        ('{"text": "x", "duration_ms": 1e999}', "too large"),
         ('{"text": "x", "duration_ms": "3"}', "`duration_ms` must be a number"),
         ('{"text": "x", "cost_usd": true}', "`cost_usd` must be a number, got true"),
         ('{"text": "x", "token_usage": {"input": -1}}', "`token_usage.input` must not be negative"),

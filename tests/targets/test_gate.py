@@ -201,7 +201,7 @@ async def test_a_call_past_its_deadline_is_cancelled_and_not_tried_again():
         return "never"
 
     provider = Scripted(hang)
-    with pytest.raises(ProviderTimeoutError, match=r"target 't' did not answer within 0.01 s\n.*not retried"):
+    with pytest.raises(ProviderTimeoutError, match=r"target 't' did not answer within 0.01 s.\n.*not retried"):
         await gate(provider, timeout_seconds=0.01).invoke(ask())
     assert cancelled.is_set()
     assert provider.calls == 1

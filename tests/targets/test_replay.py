@@ -73,7 +73,7 @@ async def test_a_miss_is_loud_and_says_what_to_do(tmp_path):
     path = lines(tmp_path / "a.jsonl", {"eval_id": "x", "candidate_answer": "a", "attempt": 1})
     replay = make(tmp_path, "replay", file="a.jsonl")
     with pytest.raises(
-        ProviderError, match=f"target 't': no answer to 'nope', attempt 1, is recorded in {path}\n"
+        ProviderError, match=f"target 't': no answer to 'nope', attempt 1, is recorded in {path}.\n"
     ):
         await replay.invoke(ask(eval_id="nope"))
     with pytest.raises(ProviderError, match=r"'x', attempt 2, .*\n.*another target or attempt"):

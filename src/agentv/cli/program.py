@@ -53,9 +53,9 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        from agentv.suite.findings import did_you_mean  # noqa: PLC0415 - only for a command that does not exist
-
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from agentv.suite.findings import did_you_mean  # noqa: PLC0415 - only for a command that does not exist
+
             near = did_you_mean(args[0], COMMANDS).replace("`", "'")
             ctx.fail(f"there is no command '{args[0]}'{near}. Commands: {', '.join(COMMANDS)}.")
         return super().resolve_command(ctx, args)

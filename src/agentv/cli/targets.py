@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from agentv.errors import UsageError
 from agentv.plan.build import Loaded
 from agentv.report.terminal import Look, wants_color
 from agentv.targets.config import NO_JUDGE, TargetsConfig, TargetSpec, no_config_error
@@ -28,10 +29,12 @@ def command(near: str, config: str | None, as_json: bool) -> int:
     """
     cwd = Path.cwd()
     start = (cwd / near).resolve()
+    if not start.exists():
+        raise UsageError(f"{near}: there is no such file or directory.", next_step="Name a suite or a directory.")
     start = start if start.is_dir() else start.parent
     found = Loaded(cwd, config).config(start)
     if found is None:
-        raise no_config_error("`agentv targets`", start)
+        raise no_config_error("`agentv targets` needs a configuration", start)
     rows = [_row(spec, found) for spec in found.targets.values()]
     if as_json:
         click.echo(json.dumps(rows, indent=2))

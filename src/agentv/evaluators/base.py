@@ -8,7 +8,7 @@ that. Add one: a file with the class, and a line in `registry.py`.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -66,7 +66,10 @@ class Evaluator(BaseModel):
     async def evaluate(self, context: EvaluationContext) -> Score:
         """Judge the candidate, or raise `EvaluatorError`."""
 
-    def anchored(self, directory: Path) -> Evaluator:
-        """This evaluator with its file options resolved against the suite's directory; checks that they load."""
-        del directory
+    def anchored(self, find_file: Callable[[str], Path]) -> Evaluator:
+        """This evaluator with its files read: `find_file` gives the file that a reference in the suite means.
+
+        ValueError says why a file cannot be used.
+        """
+        del find_file
         return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -49,11 +50,11 @@ class JsonSchema(Evaluator):
         compiled(text)
         return dict(json.loads(text))
 
-    def anchored(self, directory: Path) -> JsonSchema:
+    def anchored(self, find_file: Callable[[str], Path]) -> JsonSchema:
         """Given a file, the same with the schema that the file holds."""
         if not isinstance(self.schema_, str):
             return self
-        schema = read_schema(directory / self.schema_)
+        schema = read_schema(find_file(self.schema_))
         try:
             text = as_text(schema)
             ready = compiled(text)
@@ -86,7 +87,7 @@ class JsonSchema(Evaluator):
             if isinstance(self.schema_, str):
                 raise EvaluatorError(
                     f"the schema file {quoted(self.schema_)} was never read",
-                    next_step="Call `anchored(directory)` first, or give the schema itself.",
+                    next_step="Call `anchored(find_file)` first, or give the schema itself.",
                 )
             self._compiled = compiled(as_text(self.schema_))
         return self._compiled

@@ -8,7 +8,7 @@ from agentv.evaluators.base import Evaluator
 from agentv.evaluators.registry import evaluator_class, evaluator_types
 from agentv.suite.files import SuiteFiles
 from agentv.suite.findings import Findings, did_you_mean, one_of
-from agentv.suite.validation import show, validate
+from agentv.suite.validation import show, validate_partly
 from agentv.suite.yaml_events import Path as NodePath
 
 
@@ -17,33 +17,43 @@ def read_evaluator(raw: Any, findings: Findings, at: NodePath, files: SuiteFiles
     if not isinstance(raw, dict):
         findings.add(at, f"an evaluator is a mapping with `type`, got {show(raw)}")
         return None
-    type_name = raw.get("type")
-    kind = evaluator_class(type_name) if isinstance(type_name, str) else None
+    kind = _kind(raw, findings, at)
     if kind is None:
-        _unknown_type(raw, findings, at)
         return None
-    data = {kind.ALIASES.get(key, key): value for key, value in raw.items()}
-    data.setdefault("name", type_name)
-    evaluator = validate(kind, data, findings, at)
+    data = {"name": raw["type"], **{kind.ALIASES.get(key, key): value for key, value in raw.items()}}
+    spelled = {option: alias for alias, option in kind.ALIASES.items() if alias in raw}
+    twice = [option for option in spelled if option in raw]
+    for option in twice:
+        alias = spelled.pop(option)
+        findings.add((*at, alias), f"`{alias}` and `{option}` mean the same: keep one", at_key=True)
+    evaluator, wrong = validate_partly(kind, data, findings, at, spelled=spelled)
     if evaluator is None:
         return None
     try:
-        for option in kind.FILES:
-            if isinstance(raw.get(option), str):
-                files.resolve(raw[option])
-        return evaluator.anchored(files.directory)
+        evaluator = evaluator.anchored(files.find)
     except ValueError as error:
-        option = next((name for name in kind.FILES if name in raw), None)
-        findings.add((*at, option) if option else at, str(error))
+        named = next((name for name in kind.FILES if isinstance(raw.get(name), str)), None)
+        findings.add((*at, named) if named else at, f"`{named}`: {error}" if named else str(error))
         return None
+    return None if wrong or twice else evaluator
 
 
-def _unknown_type(raw: dict[str, Any], findings: Findings, at: NodePath) -> None:
+def _kind(raw: dict[str, Any], findings: Findings, at: NodePath) -> type[Evaluator] | None:
+    """The class that `type` names."""
+    wanted = raw.get("type")
+    try:
+        kind = evaluator_class(wanted) if isinstance(wanted, str) else None
+    except Exception as error:
+        findings.add((*at, "type"), f"the evaluator type {show(wanted)} cannot be loaded: {error}")
+        return None
+    if kind is not None:
+        return kind
     types = evaluator_types()
     if "type" not in raw:
-        findings.add(at, f"`type` is missing: say which evaluator this is: {one_of(types)}")
-        return
-    wanted = str(raw["type"])
-    findings.add(
-        (*at, "type"), f"unknown evaluator type '{wanted}'{did_you_mean(wanted, types)}; there are {one_of(types)}"
-    )
+        near = next((key for key in raw if did_you_mean(key, ["type"])), None)
+        hint = f" (did you mean `type` by `{near}`?)" if near else ""
+        findings.add(at, f"`type` is missing{hint}: say which evaluator this is: {one_of(types)}")
+    else:
+        near_type = did_you_mean(str(wanted), types)
+        findings.add((*at, "type"), f"unknown evaluator type {show(wanted)}{near_type}; there are {one_of(types)}")
+    return None

@@ -150,7 +150,7 @@ def _refuse_shared_names(suites: Sequence[EvalSuite], selected: dict[Path, froze
         shared = next((i for i in suite.ids if i in selected[suite.path] and (suite.name, i) in owner), None)
         if shared is not None:
             other = owner[suite.name, shared]
-            text = f"the case '{shared}' is also in {other}, and both suites are called '{suite.name}': set `dataset:` in one"
+            text = f"the case '{shared}' is also in {other}; both suites are called '{suite.name}': set `dataset:` in one"
             problems.append(Problem(suite.path, 1, 1, text))
         owner.update({(suite.name, i): suite.path for i in selected[suite.path]})
     if problems:
@@ -165,7 +165,7 @@ def _target_lanes(planned: Sequence[PlannedSuite], options: RunOptions) -> list[
     specs: dict[tuple[int, str], tuple[TargetSpec, Environment]] = {}
     for item in planned:
         if item.config is None:
-            raise no_config_error(f"The suite {item.suite.path}", item.suite.directory)
+            raise no_config_error(f"The suite {item.suite.path} needs a target", item.suite.directory)
         for name, ids in _targets_of(item, options).items():
             key = (id(item.config), name)
             specs[key] = (item.config.targets[name], item.config.environment)

@@ -56,6 +56,6 @@ def _is_suite(path: Path, top: Path) -> bool:
         return False
     try:
         with path.open("rb") as lines:
-            return any(line.startswith((b"evalcases:", b'"evalcases"', b"evalcases ")) for line in lines)
+            return any(b"evalcases" in line for line in lines)
     except OSError:
         return True

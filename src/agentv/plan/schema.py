@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -57,7 +58,7 @@ def config_schema() -> dict[str, Any]:
         kind = provider_class(name)
         if kind is None:
             continue
-        definitions[name] = _loose(_inline(kind.Settings, definitions))
+        definitions[name] = _loose(_inline(kind.Settings, definitions), kind.Settings.ALIASES)
         branches.append(_when("provider", name))
     target = {
         "type": "object",
@@ -126,7 +127,7 @@ def _when(key: str, value: str) -> dict[str, Any]:
     }
 
 
-def _loose(schema: dict[str, Any]) -> dict[str, Any]:
+def _loose(schema: dict[str, Any], aliases: Mapping[str, str]) -> dict[str, Any]:
     """Any setting may be a `${{ VARIABLE }}`, and entries of a list carry their `name`."""
     reads = {"type": "string", "pattern": r"\$\{\{.*\}\}"}
     schema["properties"] = {
@@ -136,4 +137,7 @@ def _loose(schema: dict[str, Any]) -> dict[str, Any]:
         for name, setting in schema["properties"].items()
     }
     schema["properties"]["name"] = {"type": "string"}
+    for other, setting in aliases.items():
+        schema["properties"].setdefault(other, schema["properties"][setting])
+        schema["required"] = [name for name in schema.get("required", []) if name != setting]
     return schema

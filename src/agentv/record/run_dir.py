@@ -39,8 +39,9 @@ _SHOWN_RUNS = 5
 
 
 def new_run_id() -> str:
-    """An id that sorts by time: `20261115-204455-7f3a9c` (UTC)."""
-    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    """An id that sorts by time: `20261115-204455-2a19c4e07` (UTC; three digits of it are milliseconds)."""
+    now = datetime.now(UTC)
+    return f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03x}{secrets.token_hex(3)}"
 
 
 class RunDirectory:
@@ -62,7 +63,7 @@ class RunDirectory:
         """Start a run in a new or empty directory, for this user's eyes only."""
         run = cls(path.absolute())
         try:
-            _make_private(run.path)
+            make_private(run.path)
             run._refuse_if_used()
             with run.lock():
                 run._refuse_if_used()
@@ -174,7 +175,8 @@ def find_run(run: str, root: Path) -> RunDirectory:
     raise RecordError(f"there is no run '{run}'", next_step=hint)
 
 
-def _make_private(path: Path) -> None:
+def make_private(path: Path) -> None:
+    """Make a directory and those above it that are missing, for this user's eyes only."""
     missing = [directory for directory in (path, *path.parents) if not directory.exists()]
     for directory in reversed(missing):
         with suppress(FileExistsError):
@@ -188,7 +190,7 @@ def _make_private(path: Path) -> None:
 def _write_gitignore(home: Path) -> None:
     descriptor = open_private(home / ".gitignore", os.O_WRONLY)
     try:
-        write_all(descriptor, b"runs/\ncache/\n")
+        write_all(descriptor, b"runs/\ncache/\ninline/\n")
     finally:
         os.close(descriptor)
 

@@ -165,7 +165,7 @@ def _lowest(groups: Mapping[str, Group]) -> dict[str, Group]:
 
 
 def _more(count: int, look: Look) -> list[str]:
-    text = f"and {count:,} more with a higher mean, all in run.json"
+    text = f"and {count:,} more that scored no lower, all in run.json"
     return [INDENT + look.style(text, "dim")] if count > 0 else []
 
 

@@ -1,8 +1,8 @@
 """The scheduler: a lane for each target, and two stages that never hold each other's slots.
 
-A lane keeps as many target calls in flight as its target allows. When an answer is there, its target slot is free at once,
-and the answer waits for a judging slot. How many answers may wait is bounded, so a slow evaluator slows the calls down
-before memory fills.
+A lane keeps as many target calls in flight as its target allows. When an answer is there, its target slot is free at
+once, and the answer waits for a judging slot. How many answers may wait is bounded, so a slow evaluator slows the
+calls down before memory fills.
 """
 
 from __future__ import annotations

@@ -2,145 +2,180 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from agentv.messages import Message
 from agentv.suite.case import EvalCase, Rubric
-from agentv.suite.files import SuiteFiles, digest
-from agentv.suite.findings import Findings
-from agentv.suite.messages import answer_of, build_messages, question_of
-from agentv.suite.models import CaseModel, MessageModel, RubricModel, SuiteModel
-from agentv.suite.validation import show, validate
+from agentv.suite.files import SuiteFiles
+from agentv.suite.findings import Findings, did_you_mean
+from agentv.suite.messages import MessageReader, answer_of, question_of
+from agentv.suite.models import CaseExecutionModel, CaseModel, RubricModel
+from agentv.suite.validation import show, validate_partly
 from agentv.suite.yaml_events import Path as NodePath
 
-if TYPE_CHECKING:
-    from agentv.suite.loader import ReadEvaluator
-
 DEFAULT_EVALUATOR = "llm_judge"
+_NO_EXECUTION = CaseExecutionModel()
+_INPUTS = ("input", "input_messages")
 
 
+class ReadEvaluator(Protocol):
+    """Turns one entry of an evaluator list into an evaluator; None when mistakes went into `findings`."""
+
+    def __call__(self, raw: Any, findings: Findings, at: NodePath, files: SuiteFiles) -> Any | None: ...
+
+
+@dataclass(slots=True)
+class Defaults:
+    """The evaluators of cases that say nothing about theirs."""
+
+    listed: tuple[Any, ...] = ()
+    are_listed: bool = False
+    """Also when the list has mistakes and nothing came of it."""
+    fallback: tuple[Any, ...] | None = None
+    """Of a suite without a list; None until one is needed."""
+
+
+@dataclass(slots=True)
 class CaseReader:
-    """Reads the cases of one suite; `digests` collects the files they refer to."""
+    """Reads the cases of one suite."""
 
-    def __init__(
-        self,
-        head: SuiteModel,
-        defaults: tuple[Any, ...],
-        files: SuiteFiles,
-        read_evaluator: ReadEvaluator,
-        digests: dict[str, str] | None,
-    ) -> None:
-        self.head = head
-        self.defaults = defaults
-        self.files = files
-        self.read_evaluator = read_evaluator
-        self.digests = digests
+    files: SuiteFiles
+    read_evaluator: ReadEvaluator
+    defaults: Defaults
 
     def read(self, raw: Any, line: int, at: NodePath, findings: Findings) -> EvalCase | None:
-        """The case, or None when it cannot be made; mistakes go into `findings` either way."""
+        """The case, or None when nothing can be made of it; mistakes go into `findings` either way.
+
+        A case whose `id` is wrong has an empty one.
+        """
         if not isinstance(raw, dict):
             findings.add(at, f"a case is a mapping with `id` and `input`, got {show(raw)}")
             return None
-        model = validate(CaseModel, raw, findings, at)
+        model, wrong = validate_partly(CaseModel, raw, findings, at, instead={"id": "?"})
         if model is None:
             return None
-        messages, input_files = self._input(model, at, findings)
-        expected, _ = self._messages(model.expected_messages, (*at, "expected_messages"), findings)
-        if model.expected_outcome is not None and model.outcome is not None:
-            findings.add((*at, "outcome"), "`outcome` and `expected_outcome` mean the same: keep one", at_key=True)
-        execution = model.execution
+        if not model.id.strip() and "id" not in wrong:
+            findings.add((*at, "id"), "`id`: must not be blank")
+        _refuse_both(raw, ("outcome", "expected_outcome"), at, findings)
+        _refuse_both(raw, _INPUTS, at, findings)
+        reader = MessageReader(self.files, findings)
+        messages = _input(model, raw, wrong, at, reader)
+        input_files = tuple(reader.files)
+        expected = reader.read(model.expected_messages or (), (*at, "expected_messages"))
+        if "expected_messages" in wrong:
+            reader.check_parts(raw.get("expected_messages"), (*at, "expected_messages"))
+        execution = model.execution or _NO_EXECUTION
         return EvalCase(
-            id=model.id,
+            id="" if "id" in wrong else model.id,
             question=question_of(messages),
             input_messages=messages,
             expected_outcome=model.expected_outcome if model.expected_outcome is not None else model.outcome,
             expected_messages=expected,
             reference_answer=model.reference_answer if model.reference_answer is not None else answer_of(expected),
-            rubrics=_rubrics(model.rubrics),
+            rubrics=_rubrics(model.rubrics or ()),
             evaluators=self._evaluators(model, raw, at, findings),
-            target=execution.target if execution else None,
-            threshold=model.threshold if model.threshold is not None else (execution.threshold if execution else None),
-            metadata=model.metadata,
+            target=execution.target,
+            threshold=model.threshold if model.threshold is not None else execution.threshold,
+            metadata=model.metadata or {},
             conversation_id=model.conversation_id,
             input_files=input_files,
             line=line,
         )
 
-    # -- messages
-
-    def _input(
-        self, model: CaseModel, at: NodePath, findings: Findings
-    ) -> tuple[tuple[Message, ...], tuple[Path, ...]]:
-        if model.input is not None and model.input_messages is not None:
-            findings.add((*at, "input"), "`input` and `input_messages` mean the same: keep one", at_key=True)
-        if isinstance(model.input, str):
-            if not model.input.strip():
-                findings.add((*at, "input"), "`input`: must not be empty")
-            return (Message("user", model.input),), ()
-        key = "input" if model.input is not None else "input_messages"
-        given = model.input if model.input is not None else model.input_messages
-        if not given:
-            hint = "; `question` is not read: did you mean `input`?" if model.question is not None else ""
-            findings.add(at, f"the case '{model.id}' has no input: add `input: ...`{hint}")
-            return (), ()
-        return self._messages(given, (*at, key), findings)
-
-    def _messages(
-        self, models: Sequence[MessageModel], at: NodePath, findings: Findings
-    ) -> tuple[tuple[Message, ...], tuple[Path, ...]]:
-        def complain(node: NodePath, message: str) -> None:
-            findings.add((*at, *node), message)
-
-        return build_messages(models, self._find_file, complain)
-
-    def _find_file(self, reference: str) -> Path:
-        path = self.files.resolve(reference)
-        if self.digests is not None and str(path) not in self.digests:
-            self.files.read_text(path)
-            self.digests[str(path)] = digest(path)
-        return path
-
     # -- evaluators
 
     def _evaluators(self, model: CaseModel, raw: dict[str, Any], at: NodePath, findings: Findings) -> tuple[Any, ...]:
-        own, added, node = self._lists(model, at, findings)
-        if own is None and added is None and not model.rubrics and self.defaults:
-            return self.defaults
-        found: list[Any] = []
+        own, added, node = _lists(model, at, findings)
+        if own is None and added is None and not model.rubrics and self.defaults.are_listed:
+            return self.defaults.listed
+        found: list[tuple[Any, NodePath]] = []
         if model.rubrics:
             rubric = {"name": "rubric", "type": "rubric", "rubrics": raw["rubrics"]}
-            found.append(self.read_evaluator(rubric, findings, (*at, "rubrics"), self.files))
+            found.append((self.read_evaluator(rubric, findings, at, self.files), (*at, "rubrics")))
         if own is None:
-            found.extend(self.defaults)
+            found.extend((evaluator, at) for evaluator in self.defaults.listed)
         for name, entries in (("evaluators", own), ("evaluators+", added)):
             for index, item in enumerate(entries or ()):
-                found.append(self.read_evaluator(item, findings, (*node, name, index), self.files))
-        if not found:
-            default = {"type": model.evaluator or self.head.evaluator or DEFAULT_EVALUATOR}
-            found.append(self.read_evaluator(default, findings, at, self.files))
-        evaluators = tuple(evaluator for evaluator in found if evaluator is not None)
-        for name, count in Counter(evaluator.name for evaluator in evaluators).items():
-            if count > 1:
-                findings.add(at, f"{count} evaluators of the case '{model.id}' are named '{name}': give each a `name`")
-        return evaluators
+                place = (*node, name, index)
+                found.append((self.read_evaluator(item, findings, place, self.files), place))
+        if not found and not (own is None and self.defaults.are_listed):
+            return self._fallback(model, at, findings)
+        return unique(found, findings, "the case")
 
-    def _lists(
-        self, model: CaseModel, at: NodePath, findings: Findings
-    ) -> tuple[list[Any] | None, list[Any] | None, NodePath]:
-        inner = model.execution
-        if inner is None or (inner.evaluators is None and inner.evaluators_add is None):
-            return model.evaluators, model.evaluators_add, at
-        if model.evaluators is not None or model.evaluators_add is not None:
-            findings.add((*at, "evaluators"), "evaluators are listed here and under `execution`: keep one", at_key=True)
-        return inner.evaluators, inner.evaluators_add, (*at, "execution")
+    def _fallback(self, model: CaseModel, at: NodePath, findings: Findings) -> tuple[Any, ...]:
+        if model.evaluator is not None:
+            return self._of_type(model.evaluator, findings, (*at, "evaluator"))
+        if self.defaults.fallback is None:
+            found = self._of_type(DEFAULT_EVALUATOR, findings, at)
+            self.defaults.fallback = found or None
+            return found
+        return self.defaults.fallback
+
+    def _of_type(self, type_name: str, findings: Findings, at: NodePath) -> tuple[Any, ...]:
+        found = self.read_evaluator({"type": type_name}, findings, at, self.files)
+        return () if found is None else (found,)
+
+
+def unique(found: Iterable[tuple[Any, NodePath]], findings: Findings, whose: str) -> tuple[Any, ...]:
+    """The evaluators that could be read; two of one name are a mistake."""
+    evaluators: dict[str, Any] = {}
+    for evaluator, node in found:
+        if evaluator is None:
+            continue
+        if evaluator.name in evaluators:
+            findings.add(
+                (*node, "name"), f"{whose} has two evaluators named {show(evaluator.name)}: give each its own `name`"
+            )
+        evaluators[evaluator.name] = evaluator
+    return tuple(evaluators.values())
+
+
+def _lists(model: CaseModel, at: NodePath, findings: Findings) -> tuple[list[Any] | None, list[Any] | None, NodePath]:
+    """The case's own list, what it adds, and the node that holds them."""
+    inner = model.execution or _NO_EXECUTION
+    if inner.evaluators is None and inner.evaluators_add is None:
+        return model.evaluators, model.evaluators_add, at
+    for name, given in (("evaluators", model.evaluators), ("evaluators+", model.evaluators_add)):
+        if given is not None:
+            message = f"`{name}` is here, and evaluators are under `execution` too: keep one"
+            findings.add((*at, name), message, at_key=True)
+    return inner.evaluators, inner.evaluators_add, (*at, "execution")
+
+
+def _input(
+    model: CaseModel, raw: dict[str, Any], wrong: set[str], at: NodePath, reader: MessageReader
+) -> tuple[Message, ...]:
+    for key in _INPUTS:
+        if key in wrong:
+            reader.check_parts(raw.get(key), (*at, key))
+    if isinstance(model.input, str):
+        if not model.input.strip():
+            reader.findings.add((*at, "input"), "`input`: must not be empty")
+        return (Message("user", model.input),)
+    key = "input" if model.input is not None else "input_messages"
+    if given := model.input or model.input_messages:
+        return reader.read(given, (*at, key))
+    if not any(key in _INPUTS or did_you_mean(key, _INPUTS) for key in wrong):
+        hint = "; `question` is not read: did you mean `input`?" if model.question is not None else ""
+        name = "the case" if "id" in wrong else f"the case {show(model.id)}"
+        empty = next(((*at, key) for key in _INPUTS if key in raw), at)
+        reader.findings.add(empty, f"{name} has no input: add `input: ...`{hint}")
+    return ()
+
+
+def _refuse_both(raw: dict[str, Any], names: tuple[str, str], at: NodePath, findings: Findings) -> None:
+    first, second = names
+    if raw.get(first) is not None and raw.get(second) is not None:
+        findings.add((*at, first), f"`{first}` and `{second}` mean the same: keep one", at_key=True)
 
 
 def _rubrics(items: Sequence[str | RubricModel]) -> tuple[Rubric, ...]:
     rubrics: list[Rubric] = []
     for number, item in enumerate(items, 1):
-        model = RubricModel(description=item) if isinstance(item, str) else item
-        rubrics.append(Rubric(model.id or f"rubric-{number}", model.description, model.weight, model.required))
+        if isinstance(item, str):
+            rubrics.append(Rubric(f"rubric-{number}", item))
+        else:
+            rubrics.append(Rubric(item.id or f"rubric-{number}", item.description, item.weight, item.required))
     return tuple(rubrics)

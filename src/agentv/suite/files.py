@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import stat
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
+from typing import NamedTuple
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
+_SETTLED_NS = 100_000_000
+"""A file that was written less than this before it was read may be written again within one tick of its clock."""
 
 
 def repository_root(start: Path) -> Path | None:
@@ -33,6 +39,87 @@ def search_root(start: Path, working_directory: Path) -> Path:
     return working_directory if working_directory in start.parents else start
 
 
+class FileReferenceError(ValueError):
+    """A reference in a suite that leads to no file that may be read. The message is complete."""
+
+
+class FileUnusableError(ValueError):
+    """A file that cannot be read, or is no longer what it was. The message goes after the file's name."""
+
+
+def open_regular(path: Path) -> BufferedReader:
+    """The file, open for reading. FileUnusableError says why it cannot be; a pipe or a device is never waited for."""
+    try:
+        _refuse_special(path.stat())
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            _refuse_special(os.fstat(descriptor))
+        except FileUnusableError:
+            os.close(descriptor)
+            raise
+        return os.fdopen(descriptor, "rb")
+    except FileNotFoundError:
+        raise FileUnusableError("does not exist") from None
+    except OSError as error:
+        raise FileUnusableError(f"cannot be read: {error.strerror}") from None
+    except ValueError as error:  # a NUL in the path
+        raise error if isinstance(error, FileUnusableError) else FileUnusableError("does not exist") from None
+
+
+def _refuse_special(status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise FileUnusableError("is a directory, not a file")
+    if not stat.S_ISREG(status.st_mode):
+        raise FileUnusableError("is not a regular file")
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class _Seen(NamedTuple):
+    digest: str
+    identity: tuple[int, ...]
+    settled: bool
+
+
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    return (status.st_mtime_ns, status.st_size, status.st_ino, status.st_dev)
+
+
+class Fingerprints:
+    """What files held when they were first looked at."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, _Seen] = {}
+
+    def note(self, path: Path) -> None:
+        """Remember what the file holds; FileUnusableError when that is no longer what it held before."""
+        before = self._seen.get(str(path))
+        try:
+            if before is not None and before.settled and before.identity == _identity(path.stat()):
+                return
+            with open_regular(path) as file:
+                status = os.fstat(file.fileno())
+                settled = time.time_ns() - status.st_mtime_ns > _SETTLED_NS
+                now = _Seen(hashlib.file_digest(file, "sha256").hexdigest(), _identity(status), settled)
+        except OSError as error:
+            raise FileUnusableError(f"cannot be read: {error.strerror}") from None
+        if before is not None and before.digest != now.digest:
+            raise FileUnusableError("has changed since it was checked")
+        self._seen[str(path)] = now
+
+    def verify(self, path: Path) -> None:
+        """FileUnusableError when the file was noted and no longer holds what it held then."""
+        if str(path) in self._seen:
+            self.note(path)
+
+    def digests(self) -> dict[str, str]:
+        return {path: seen.digest for path, seen in self._seen.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class SuiteFiles:
     """Resolves the file references of one suite."""
@@ -40,45 +127,62 @@ class SuiteFiles:
     directory: Path
     root: Path
     allow_outside: bool = False
+    fingerprints: Fingerprints = field(default_factory=Fingerprints, repr=False, compare=False)
+    """What the files held that were found for the suite."""
 
     @classmethod
     def of(cls, suite: Path, *, allow_outside: bool = False) -> SuiteFiles:
         directory = suite.resolve().parent
         return cls(directory, repository_root(directory) or directory, allow_outside)
 
+    def find(self, reference: str, *, limit: int | None = MAX_FILE_BYTES) -> Path:
+        """`resolve`, and what the file holds is remembered: the suite depends on it."""
+        path = self.resolve(reference, limit=limit)
+        try:
+            self.fingerprints.note(path)
+        except FileUnusableError as error:
+            raise FileReferenceError(f"'{_short(reference)}' {error}") from None
+        return path
+
     def resolve(self, reference: str, *, limit: int | None = MAX_FILE_BYTES) -> Path:
-        """The file a reference means. ValueError says why there is none that may be read."""
+        """The file a reference means. FileReferenceError says why there is none that may be read."""
         if "\0" in reference or not reference.strip():
-            raise ValueError("a file reference must be a path")
-        outside: Path | None = None
-        tried: list[str] = []
+            raise FileReferenceError("a file reference must be a path")
+        outside = False
         for candidate in self._candidates(reference):
-            tried.append(str(candidate))
             try:
                 real = candidate.resolve(strict=True)
             except (OSError, RuntimeError):
                 continue
-            if not self.allow_outside and not real.is_relative_to(self.root):
-                outside = outside or real
-                continue
-            _check_readable(real, reference, limit)
-            return real
-        if outside is not None:
-            raise ValueError(
-                f"'{reference}' is outside {self.root}; move it inside, or set `execution.allow_outside_files: true`"
+            if self.allow_outside or real.is_relative_to(self.root):
+                _check_readable(real, reference, limit)
+                return real
+            outside = True
+        if outside:
+            raise FileReferenceError(
+                f"'{_short(reference)}' is outside {self.root}; "
+                "move it inside, or set `execution.allow_outside_files: true` in the suite"
             )
-        raise ValueError(f"no file '{reference}'; looked for {', '.join(dict.fromkeys(tried))}")
+        above = f", in the directories above it up to {self.root}," if self.root != self.directory else ""
+        raise FileReferenceError(
+            f"there is no file '{_short(reference)}' in {self.directory}{above} or in the working directory"
+        )
 
     def read_text(self, path: Path) -> str:
         """The text of a resolved file, with \\n line ends."""
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
+        try:
+            with open_regular(path) as file:
+                data = file.read(MAX_FILE_BYTES + 1)
+        except OSError as error:
+            raise FileReferenceError(f"'{path}' cannot be read: {error.strerror}") from None
+        except FileUnusableError as error:
+            raise FileReferenceError(f"'{path}' {error}") from None
         if len(data) > MAX_FILE_BYTES:
-            raise ValueError(f"'{path}' is larger than {MAX_FILE_BYTES // 2**20} MiB")
+            raise FileReferenceError(f"'{path}' is larger than {MAX_FILE_BYTES // 2**20} MiB")
         try:
             return data.decode("utf-8-sig").replace("\r\n", "\n")
         except UnicodeDecodeError as error:
-            raise ValueError(f"'{path}' is not UTF-8 text (byte {error.start})") from None
+            raise FileReferenceError(f"'{path}' is not UTF-8 text (byte {error.start})") from None
 
     def _candidates(self, reference: str) -> Iterator[Path]:
         if reference.startswith("/"):
@@ -86,22 +190,20 @@ class SuiteFiles:
             reference = reference.lstrip("/")
         for folder in upward(self.directory, self.root):
             yield folder / reference
+        yield Path.cwd() / reference
 
 
 def _check_readable(path: Path, reference: str, limit: int | None) -> None:
     try:
-        status = path.stat()
-    except OSError as error:
-        raise ValueError(f"'{reference}' cannot be read: {error.strerror}") from None
-    if not stat.S_ISREG(status.st_mode):
-        raise ValueError(f"'{reference}' is not a regular file")
-    if limit is not None and status.st_size > limit:
-        raise ValueError(
-            f"'{reference}' is {status.st_size / 2**20:.0f} MiB; a referenced file may have {limit // 2**20} MiB"
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+    except FileUnusableError as error:
+        raise FileReferenceError(f"'{_short(reference)}' {error}") from None
+    if limit is not None and size > limit:
+        raise FileReferenceError(
+            f"'{_short(reference)}' has {size / 2**20:,.0f} MiB; a referenced file may have {limit // 2**20} MiB"
         )
 
 
-def digest(path: Path) -> str:
-    """The SHA-256 of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _short(reference: str) -> str:
+    return reference if len(reference) <= 200 else reference[:197] + "..."

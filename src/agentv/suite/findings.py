@@ -1,21 +1,25 @@
 """Mistakes found in a user's files: collected by path into the data, shown by file:line:column.
 
-Checks name the node (`("evalcases", 3, "weight")`); where that node stands is looked up once, at the end, by walking the
-text again with positions. So a file without mistakes pays nothing for positions.
+Checks name the node (`("evalcases", 3, "weight")`); where that node stands is looked up once, at the end, by walking
+the text again with positions. So a file without mistakes pays nothing for positions.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from agentv.errors import Problem
-from agentv.suite.yaml_events import Mark, YamlProblem, YamlWalk
+from agentv.suite.places import json_line_places, source_lines, yaml_places
+from agentv.suite.scalars import as_written, not_finite
 from agentv.suite.yaml_events import Path as NodePath
 
 MAX_SHOWN = 200
+LONGEST_WORD = 100
 
 
 @dataclass(slots=True)
@@ -24,11 +28,15 @@ class Findings:
 
     path: Path
     json_lines: bool = False
+    written: Mapping[NodePath, str] = field(default_factory=dict)
+    """How booleans of the part being checked were written, where it was not `true` or `false`."""
+    texts: set[NodePath] = field(default_factory=set)
+    """Nodes that are no finite number, and need not be: they were taken as text."""
     _by_node: list[tuple[NodePath, str, bool]] = field(default_factory=list)
     _placed: list[tuple[int, int, str]] = field(default_factory=list)
 
-    def __bool__(self) -> bool:
-        return bool(self._by_node or self._placed)
+    def __len__(self) -> int:
+        return len(self._by_node) + len(self._placed)
 
     def add(self, node: NodePath, message: str, *, at_key: bool = False) -> None:
         """A mistake at a node; `at_key` points at the key instead of the value."""
@@ -42,68 +50,55 @@ class Findings:
         """The mistakes that name a node: the node, the message, whether it is about the key."""
         return list(self._by_node)
 
+    def told_last(self, at: NodePath) -> set[NodePath]:
+        """The nodes of the latest mistakes, as far back as they are at or below `at`; and what was taken as text."""
+        latest = takewhile(lambda node: node[: len(at)] == at, (node for node, _, _ in reversed(self._by_node)))
+        return {*latest, *self.texts}
+
+    def as_written(self, node: NodePath, value: Any) -> Any:
+        """A scalar as the text it was written as; anything else unchanged."""
+        if not_finite(value):
+            self.texts.add(node)
+        return self.written.get(node) or as_written(value)
+
     def problems(self) -> list[Problem]:
         """Every mistake with its place and source line, in file order."""
         places = list(self._placed)
-        marks = self._marks() if self._by_node else {}
-        for node, message, at_key in self._by_node:
-            mark, exact = _nearest(marks, node)
-            line, column = (mark.key_line, mark.key_column) if at_key and exact else (mark.line, mark.column)
-            places.append((line, column, message))
+        if self._by_node:
+            find = json_line_places if self.json_lines else yaml_places
+            place = find(self.path, [node for node, _, _ in self._by_node])
+            for node, message, at_key in self._by_node:
+                mark, exact = place(node)
+                line, column = (mark.key_line, mark.key_column) if at_key and exact else (mark.line, mark.column)
+                places.append((line, column, message))
         shown = sorted(set(places))
-        sources = _source_lines(self.path, {line for line, _, _ in shown[:MAX_SHOWN]})
-        return [Problem(self.path, line, column, text, sources.get(line, "")) for line, column, text in shown]
-
-    def _marks(self) -> dict[NodePath, Mark]:
-        if self.json_lines:
-            return self._json_line_marks({node[0] for node, _, _ in self._by_node if node})
-        walk = YamlWalk(self.path.read_bytes(), record=True)
-        try:
-            walk.document()
-        except YamlProblem:
-            pass
-        return walk.marks
-
-    def _json_line_marks(self, numbers: set[str | int]) -> dict[NodePath, Mark]:
-        marks: dict[NodePath, Mark] = {}
-        with self.path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                if number not in numbers:
-                    continue
-                marks[(number,)] = Mark(number, 1, number, 1, None)
-                walk = YamlWalk(line, record=True)
-                try:
-                    walk.document()
-                except YamlProblem:
-                    continue
-                for path, mark in walk.marks.items():
-                    marks[(number, *path)] = Mark(number, mark.column, number, mark.key_column, mark.raw)
-        return marks
+        sources = source_lines(self.path, {line for line, _, _ in shown[:MAX_SHOWN]})
+        return [
+            Problem(self.path, line, column, text, source if column <= len(source := sources.get(line, "")) + 1 else "")
+            for line, column, text in shown
+        ]
 
 
-def _nearest(marks: dict[NodePath, Mark], node: NodePath) -> tuple[Mark, bool]:
-    for length in range(len(node), -1, -1):
-        if mark := marks.get(node[:length]):
-            return mark, length == len(node)
-    return Mark(1, 1, 1, 1, None), False
+class AllFindings:
+    """The mistakes of a suite and of the files its cases are in."""
 
+    def __init__(self) -> None:
+        self._files: dict[Path, Findings] = {}
 
-def _source_lines(path: Path, numbers: set[int]) -> dict[int, str]:
-    found: dict[int, str] = {}
-    try:
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                if number in numbers:
-                    found[number] = line[:20_000].decode("utf-8", "replace").rstrip("\r\n")
-                    if len(found) == len(numbers):
-                        break
-    except OSError:
-        return found
-    return found
+    def of(self, path: Path, *, json_lines: bool = False) -> Findings:
+        return self._files.setdefault(path, Findings(path, json_lines))
+
+    def __bool__(self) -> bool:
+        return any(self._files.values())
+
+    def problems(self) -> list[Problem]:
+        return [problem for findings in self._files.values() if findings for problem in findings.problems()]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """` (did you mean `x`?)`, or nothing when no known word is close."""
+    if len(word) > LONGEST_WORD:
+        return ""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f" (did you mean `{close[0]}`?)" if close else ""
 

@@ -5,39 +5,54 @@ The file is walked once to check it and again, lazily, to run it, so a suite of 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from agentv.errors import Problem, SuiteError
 from agentv.suite.case import EvalCase
-from agentv.suite.cases import CaseReader
-from agentv.suite.files import SuiteFiles
-from agentv.suite.findings import Findings, did_you_mean
-from agentv.suite.json_lines import iterate_lines
-from agentv.suite.models import SuiteModel
+from agentv.suite.cases import CaseReader, Defaults, ReadEvaluator, unique
+from agentv.suite.files import FileReferenceError, FileUnusableError, SuiteFiles, open_regular
+from agentv.suite.findings import AllFindings, Findings, did_you_mean
+from agentv.suite.json_lines import read_lines
+from agentv.suite.models import SuiteExecutionModel, SuiteModel
 from agentv.suite.suite import EvalSuite
-from agentv.suite.validation import show, validate
-from agentv.suite.yaml_events import Path as NodePath
+from agentv.suite.validation import label, show, validate_partly
 from agentv.suite.yaml_events import STREAM_BEGINS, StreamItem, YamlProblem, YamlWalk
+from agentv.suite.yaml_events import Path as NodePath
 
 CASES = "evalcases"
-
-
-class ReadEvaluator(Protocol):
-    """Turns one entry of an evaluator list into an evaluator; None when mistakes went into `findings`."""
-
-    def __call__(self, raw: Any, findings: Findings, at: NodePath, files: SuiteFiles) -> Any | None: ...
+JSON_LINES = ".jsonl"
+MAX_MISTAKES = 10_000
+"""In one file; nobody reads more, and a file that is no suite at all would fill the memory with them."""
 
 
 def load_suite(path: Path, read_evaluator: ReadEvaluator, added: Sequence[Any] = ()) -> EvalSuite:
     """The suite, or SuiteError with every mistake in it. Evaluators in `added` join the suite's defaults."""
-    return _SuiteReader(path, read_evaluator, tuple(added)).load()
+    try:
+        open_regular(path).close()
+        return _SuiteReader(path, read_evaluator, tuple(added)).load()
+    except OSError as error:
+        raise SuiteError([Problem(path, 1, 1, f"the suite cannot be read: {error.strerror}")]) from None
+    except FileUnusableError as error:
+        raise SuiteError([Problem(path, 1, 1, f"the suite file {error}")]) from None
 
 
 class _LateHeadError(Exception):
     """A key of the head stands below the cases: the head must be read whole before the cases are."""
+
+
+class _TooManyMistakesError(Exception):
+    """Reading on would help nobody."""
+
+
+class _Found(NamedTuple):
+    """A case, where it stands, and where its mistakes go."""
+
+    case: EvalCase
+    node: NodePath
+    findings: Findings
 
 
 class _SuiteReader:
@@ -45,209 +60,225 @@ class _SuiteReader:
         self.path = path
         self.read_evaluator = read_evaluator
         self.added = added
-        self.findings: dict[Path, Findings] = {}
-        self.digests: dict[str, str] = {}
-        self.case_targets: dict[str, tuple[str, Path, int]] = {}
-        self.head_keys: dict[str, Any] = {}
-        self.head = SuiteModel()
-        self.defaults: tuple[Any, ...] = added
         self.files = SuiteFiles.of(path)
+        self.head = SuiteModel()
+        self.execution = SuiteExecutionModel()
+        self.head_keys: set[str] = set()
+        self.defaults = Defaults(added, bool(added))
+        self.case_targets: dict[str, tuple[str, Path, int]] = {}
+
+    @property
+    def is_json_lines(self) -> bool:
+        return self.path.suffix == JSON_LINES
 
     def load(self) -> EvalSuite:
-        self._check_file()
         try:
             ids = self._check(whole_head=False)
         except _LateHeadError:
             ids = self._check(whole_head=True)
-        if problems := self._problems():
-            raise SuiteError(problems)
-        if not ids:
-            raise SuiteError([Problem(self.path, 1, 1, f"the suite has no cases; add them under `{CASES}:`")])
-        execution = self.head.execution
         return EvalSuite(
             path=self.path,
             name=self.head.dataset or self.path.stem,
             ids=ids,
             files=self.files,
-            digests=dict(self.digests),
+            digests=self.files.fingerprints.digests(),
             read_cases=self._run_cases,
             description=self.head.description or "",
-            target=execution.target or self.head.target,
-            judge_target=execution.judge_target,
-            threshold=execution.threshold,
-            evaluators=self.defaults,
+            target=self.execution.target or self.head.target,
+            judge_target=self.execution.judge_target,
+            threshold=self.execution.threshold,
+            evaluators=self.defaults.listed,
             case_targets=self.case_targets,
         )
 
     def _check(self, *, whole_head: bool) -> tuple[str, ...]:
-        """Check every case; the ids, in file order."""
-        self.findings.clear()
-        self.digests.clear()
-        self.case_targets.clear()
+        """Check everything; the ids, in file order."""
+        found = AllFindings()
         seen: dict[str, str] = {}
+        self.case_targets.clear()
         try:
-            self._read_head(whole=whole_head)
-            for case, node, findings in self._cases(check=True):
+            if not self.is_json_lines:
+                self._read_head(found.of(self.path), whole=whole_head)
+            for case, node, findings in self._cases(found):
+                if not case.id:
+                    continue
                 if case.id in seen:
-                    findings.add((*node, "id"), f"the id '{case.id}' is used twice; first at {seen[case.id]}")
+                    findings.add((*node, "id"), f"the id {show(case.id)} is used twice; first at {seen[case.id]}")
                 if case.target is not None:
                     self.case_targets[case.id] = (case.target, findings.path, case.line)
                 seen.setdefault(case.id, f"{findings.path.name}:{case.line}")
         except YamlProblem as problem:
-            self._findings(self.path).add_at(problem.line, problem.column, problem.message)
+            found.of(self.path).add_at(problem.line, problem.column, problem.message)
+        except _TooManyMistakesError:
+            found.of(self.path).add_at(1, 1, f"more than {MAX_MISTAKES:,} mistakes; the rest of the suite was not read")
+        if not seen and not found:
+            where = "write one JSON case a line" if self.is_json_lines else f"add them under `{CASES}:`"
+            found.of(self.path).add_at(1, 1, f"the suite has no cases; {where}")
+        if found:
+            raise SuiteError(found.problems())
         return tuple(seen)
 
     def _run_cases(self) -> Iterator[EvalCase]:
+        found = AllFindings()
         try:
-            for case, _, _ in self._cases(check=False):
+            for case, _, _ in self._cases(found):
+                if found:
+                    break
                 yield case
-        except YamlProblem:
-            raise _changed(self.path) from None
+        except (YamlProblem, _LateHeadError, OSError, FileUnusableError):
+            raise self._changed() from None
+        if found:
+            raise SuiteError([*self._changed().problems, *found.problems()])
+
+    def _changed(self) -> SuiteError:
+        text = "the suite, or a file it refers to, changed after it was checked; start the run again"
+        return SuiteError([Problem(self.path, 1, 1, text)])
 
     # -- the head
 
-    def _check_file(self) -> None:
-        try:
-            if not self.path.is_file():
-                what = "is a directory" if self.path.is_dir() else "does not exist"
-                raise SuiteError([Problem(self.path, 1, 1, f"the suite file {what}")])
-            with self.path.open("rb"):
-                pass
-        except OSError as error:
-            raise SuiteError([Problem(self.path, 1, 1, f"cannot be read: {error.strerror}")]) from None
-
-    def _read_head(self, *, whole: bool) -> None:
+    def _read_head(self, findings: Findings, *, whole: bool) -> None:
         """Everything but the cases; without `whole`, only what stands above them."""
-        if self.path.suffix == ".jsonl":
-            return
         head: dict[str, Any] = {}
+        odd: list[StreamItem] = []
         has_cases = False
-        with self.path.open("rb") as stream:
-            for entry in YamlWalk(stream).entries(CASES):
-                if entry.key != CASES:
-                    head[entry.key] = entry.value
-                else:
+        try:
+            for entry in self._head_entries(whole=whole):
+                if entry.key == CASES:
                     has_cases = True
-                    if not whole and entry.value is STREAM_BEGINS:
-                        break
-        self.head_keys = head
-        findings = self._findings(self.path)
-        if not has_cases:
-            near = did_you_mean(CASES, head)
-            findings.add_at(1, 1, f"`{CASES}` is missing: a suite lists its cases there{near}")
+                else:
+                    head[entry.key] = entry.value
+                    if entry.written or entry.not_finite:
+                        odd.append(entry)
+        except YamlProblem as problem:
+            has_cases = True  # nobody knows: the text could not be read to its end
+            findings.add_at(problem.line, problem.column, problem.message)
+        self.head_keys = set(head)
         shown = {key: value for key, value in head.items() if not key.startswith("x-")}
-        self.head = validate(SuiteModel, shown, findings) or SuiteModel()
-        self.files = SuiteFiles.of(self.path, allow_outside=self.head.execution.allow_outside_files)
-        self.defaults = self._read_defaults(self.head.execution.evaluators or [], findings)
+        if not has_cases:
+            _no_cases(shown, findings)
+        findings.written = {node: raw for entry in odd for node, raw in _below(entry.written, (entry.key,)).items()}
+        model, _ = validate_partly(SuiteModel, shown, findings)
+        self.head = model or SuiteModel()
+        self.execution = self.head.execution or SuiteExecutionModel()
+        self.files = replace(self.files, allow_outside=self.execution.allow_outside_files)
+        self.defaults = self._read_defaults(findings)
+        for entry in odd:
+            _refuse_not_finite(entry, (entry.key,), findings, findings.told_last(()))
 
-    def _read_defaults(self, raw: list[Any], findings: Findings) -> tuple[Any, ...]:
-        at = ("execution", "evaluators")
-        found = [self.read_evaluator(item, findings, (*at, index), self.files) for index, item in enumerate(raw)]
-        return (*(evaluator for evaluator in found if evaluator is not None), *self.added)
+    def _head_entries(self, *, whole: bool) -> Iterator[StreamItem]:
+        with open_regular(self.path) as stream:
+            for entry in YamlWalk(stream).entries(CASES):
+                if entry.key != CASES or entry.index is None:
+                    yield entry
+                if not whole and entry.key == CASES:
+                    return
+
+    def _read_defaults(self, findings: Findings) -> Defaults:
+        at: NodePath = ("execution", "evaluators")
+        raw = self.execution.evaluators or []
+        found = [(self.read_evaluator(item, findings, (*at, i), self.files), (*at, i)) for i, item in enumerate(raw)]
+        found.extend((evaluator, at) for evaluator in self.added)
+        fallback = None
+        if self.head.evaluator is not None:
+            read = self.read_evaluator({"type": self.head.evaluator}, findings, ("evaluator",), self.files)
+            fallback = () if read is None else (read,)
+        return Defaults(unique(found, findings, "the suite"), bool(found), fallback)
 
     # -- the cases
 
-    def _cases(self, *, check: bool) -> Iterator[tuple[EvalCase, NodePath, Findings]]:
-        reader = CaseReader(self.head, self.defaults, self.files, self.read_evaluator, self.digests if check else None)
-        if self.path.suffix == ".jsonl":
-            yield from self._json_lines(self.path, reader, check=check)
+    def _cases(self, found: AllFindings) -> Iterator[_Found]:
+        reader = CaseReader(self.files, self.read_evaluator, self.defaults)
+        if self.is_json_lines:
+            yield from self._json_lines(self.path, reader, found)
             return
-        findings = self._findings(self.path)
-        with _HashedFile(self.path) as hashed:
-            walk = YamlWalk(hashed)  # type: ignore[arg-type]
-            for entry in walk.entries(CASES):
-                if entry.key != CASES:
-                    if check and entry.key not in self.head_keys:
-                        raise _LateHeadError
-                elif entry.index is None or _is_reference(entry.value):
-                    yield from self._referenced(entry, reader, check=check)
-                elif case := reader.read(entry.value, entry.line, (CASES, entry.index), findings):
-                    yield case, (CASES, entry.index), findings
-            self._digest_read(self.path, hashed, check=check)
-        if check:
-            for key, line, column, first in walk.duplicates:
-                findings.add_at(line, column, f"the key `{key}` is here twice; first at line {first}")
+        findings = found.of(self.path)
+        self.files.fingerprints.verify(self.path)
+        with open_regular(self.path) as stream:
+            walk = YamlWalk(stream)
+            try:
+                for entry in walk.entries(CASES):
+                    yield from self._entry(entry, reader, found)
+                    _stop_when_hopeless(findings)
+            finally:
+                for key, line, column, first in walk.duplicates:
+                    findings.add_at(line, column, f"the key `{key[:60]}` is here twice; first at line {first}")
+        self.files.fingerprints.note(self.path)
 
-    def _referenced(
-        self, entry: StreamItem, reader: CaseReader, *, check: bool
-    ) -> Iterator[tuple[EvalCase, NodePath, Findings]]:
+    def _entry(self, entry: StreamItem, reader: CaseReader, found: AllFindings) -> Iterator[_Found]:
+        if entry.key != CASES:
+            if entry.key not in self.head_keys:
+                raise _LateHeadError
+        elif entry.index is None or _is_reference(entry.value):
+            yield from self._referenced(entry, reader, found)
+        else:
+            findings, node = found.of(self.path), (CASES, entry.index)
+            findings.written, findings.texts = _below(entry.written, node), set()
+            if case := reader.read(entry.value, entry.line, node, findings):
+                yield _Found(case, node, findings)
+            if entry.not_finite:
+                _refuse_not_finite(entry, node, findings, findings.told_last(node))
+
+    def _referenced(self, entry: StreamItem, reader: CaseReader, found: AllFindings) -> Iterator[_Found]:
         if entry.value is STREAM_BEGINS:
             return
-        reference = entry.value if entry.index is None else entry.value["file"]
-        node: NodePath = (CASES,) if entry.index is None else (CASES, entry.index, "file")
-        findings = self._findings(self.path)
-        if not isinstance(reference, str):
-            findings.add(node, f"`{CASES}`: expected a list of cases, or the path of a .jsonl file, got {show(reference)}")
-        elif not reference.endswith(".jsonl"):
-            findings.add(node, f"cases are read from .jsonl files (one JSON case a line), not from '{reference}'")
+        findings = found.of(self.path)
+        node: NodePath
+        if entry.index is None:
+            reference, node, name = entry.value, (CASES,), f"`{CASES}`: expected a list of cases, or"
         else:
-            try:
-                path = self.files.resolve(reference, limit=None)
-            except ValueError as error:
-                findings.add(node, str(error))
-            else:
-                yield from self._json_lines(path, reader, check=check)
+            reference, node, name = entry.value["file"], (CASES, entry.index, "file"), "`file`: expected"
+        if not isinstance(reference, str) or not reference.endswith(JSON_LINES):
+            wanted = f"the path of a {JSON_LINES} file with one JSON case a line"
+            findings.add(node, f"{name} {wanted}, got {show(reference)}")
+            return
+        try:
+            yield from self._json_lines(self.files.resolve(reference, limit=None), reader, found)
+        except FileUnusableError as error:
+            findings.add(node, f"'{reference}' {error}")
+        except FileReferenceError as error:
+            findings.add(node, str(error))
 
-    def _json_lines(
-        self, path: Path, reader: CaseReader, *, check: bool
-    ) -> Iterator[tuple[EvalCase, NodePath, Findings]]:
-        findings = self._findings(path, json_lines=True)
-        with _HashedFile(path) as hashed:
-            for number, value, wrong in iterate_lines(hashed):
-                if wrong:
-                    findings.add((number,), wrong)
-                elif case := reader.read(value, number, (number,), findings):
-                    yield case, (number,), findings
-            self._digest_read(path, hashed, check=check)
-
-    def _digest_read(self, path: Path, hashed: _HashedFile, *, check: bool) -> None:
-        if check:
-            self.digests[str(path)] = hashed.digest()
-        elif self.digests.get(str(path)) != hashed.digest():
-            raise _changed(path)
-
-    # -- mistakes
-
-    def _findings(self, path: Path, *, json_lines: bool = False) -> Findings:
-        return self.findings.setdefault(path, Findings(path, json_lines))
-
-    def _problems(self) -> list[Problem]:
-        return [problem for findings in self.findings.values() if findings for problem in findings.problems()]
+    def _json_lines(self, path: Path, reader: CaseReader, found: AllFindings) -> Iterator[_Found]:
+        findings = found.of(path, json_lines=True)
+        self.files.fingerprints.verify(path)
+        with open_regular(path) as stream:
+            for line in read_lines(stream):
+                for mistake in line.mistakes:
+                    findings.add_at(line.number, mistake.column, mistake.message)
+                if line.readable and (case := reader.read(line.value, line.number, (line.number,), findings)):
+                    yield _Found(case, (line.number,), findings)
+                _stop_when_hopeless(findings)
+        self.files.fingerprints.note(path)
 
 
-class _HashedFile:
-    """A file read from start to end, and the digest of what was read."""
+def _stop_when_hopeless(findings: Findings) -> None:
+    if len(findings) > MAX_MISTAKES:
+        raise _TooManyMistakesError
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._hash = hashlib.sha256()
 
-    def __enter__(self) -> _HashedFile:
-        self._file = self._path.open("rb")
-        return self
+def _no_cases(head: dict[str, Any], findings: Findings) -> None:
+    """The cases are missing; a key that was meant to hold them is named, and then not told again."""
+    for key in head:
+        if did_you_mean(key, [CASES]):
+            findings.add((key,), f"unknown key `{key}` (did you mean `{CASES}`?)", at_key=True)
+            del head[key]
+            return
+    what = f"`{CASES}` is missing" if head else "the file is empty"
+    findings.add_at(1, 1, f"{what}: a suite lists its cases under `{CASES}:`")
 
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
 
-    def read(self, size: int = -1) -> bytes:
-        data = self._file.read(size)
-        self._hash.update(data)
-        return data
+def _refuse_not_finite(entry: StreamItem, at: NodePath, findings: Findings, told: set[NodePath]) -> None:
+    """Results are JSON, which has no such numbers. Where a number is meant that was told already; text is fine."""
+    for inner in entry.not_finite:
+        node = (*at, *inner)
+        if node not in told:
+            what = "expected a finite number; to pass it on as text, put it in quotes"
+            findings.add(node, f"{label(node)}{what}")
 
-    def __iter__(self) -> Iterator[bytes]:
-        for line in self._file:
-            self._hash.update(line)
-            yield line
 
-    def digest(self) -> str:
-        while self.read(1 << 20):
-            pass
-        return self._hash.hexdigest()
+def _below(written: Mapping[NodePath, str], at: NodePath) -> dict[NodePath, str]:
+    return {(*at, *node): raw for node, raw in written.items()}
 
 
 def _is_reference(value: Any) -> bool:
     return isinstance(value, Mapping) and set(value) == {"file"}
-
-
-def _changed(path: Path) -> SuiteError:
-    return SuiteError([Problem(path, 1, 1, "the file changed while it was being run; start the run again")])

@@ -3,61 +3,76 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from agentv.messages import Message, ToolCall, part_text
+from agentv.suite.files import FileReferenceError, SuiteFiles
+from agentv.suite.findings import Findings, did_you_mean
 from agentv.suite.models import MessageModel
-from agentv.suite.validation import as_written, show
+from agentv.suite.validation import show
 from agentv.suite.yaml_events import Path as NodePath
 
-Complain = Callable[[NodePath, str], None]
-FindFile = Callable[[str], Path]
 
+class MessageReader:
+    """Reads the messages of one case, telling mistakes; `files` are those its parts refer to, in order."""
 
-def build_messages(
-    models: Sequence[MessageModel], find_file: FindFile, complain: Complain
-) -> tuple[tuple[Message, ...], tuple[Path, ...]]:
-    """The messages, and the files their parts refer to, in order."""
-    files: list[Path] = []
-    messages = tuple(_message(model, index, files, find_file, complain) for index, model in enumerate(models))
-    return messages, tuple(files)
+    def __init__(self, suite_files: SuiteFiles, findings: Findings) -> None:
+        self.files: list[Path] = []
+        self._suite_files = suite_files
+        self.findings = findings
 
+    def read(self, models: Sequence[MessageModel], at: NodePath) -> tuple[Message, ...]:
+        return tuple(self._message(model, (*at, index)) for index, model in enumerate(models))
 
-def _message(
-    model: MessageModel, index: int, files: list[Path], find_file: FindFile, complain: Complain
-) -> Message:
-    content = as_written(model.content)
-    if content is None and not model.tool_calls:
-        complain((index,), "`content` is missing")
-    if isinstance(content, list):
-        for number, part in enumerate(content):
-            _check_part(part, (index, "content", number), files, find_file, complain)
-    return Message(
-        role=model.role,
-        content=content,
-        name=model.name,
-        tool_calls=tuple(ToolCall(c.tool, c.input, c.output, c.id, c.timestamp) for c in model.tool_calls),
-        timestamp=model.timestamp,
-        metadata=model.metadata,
-    )
+    def check_parts(self, raw: Any, at: NodePath) -> None:
+        """What can be checked of messages that are wrong in other ways: the parts of their content."""
+        for index, message in enumerate(raw if isinstance(raw, list) else ()):
+            if isinstance(message, dict) and isinstance(message.get("content"), list):
+                self._parts(message["content"], (*at, index, "content"))
 
+    def _message(self, model: MessageModel, at: NodePath) -> Message:
+        content = model.content
+        calls = tuple(ToolCall(c.tool, c.input, c.output, c.id, c.timestamp) for c in model.tool_calls or ())
+        if content is None:
+            if not calls:
+                self.findings.add(at, "`content` is missing: a message has text, or an assistant's `tool_calls`")
+        elif isinstance(content, list):
+            content = self._parts(content, (*at, "content"))
+        elif not isinstance(content, str | dict):
+            content = self.findings.as_written((*at, "content"), content)
+        return Message(model.role, content, model.name, calls, model.timestamp, model.metadata)
 
-def _check_part(part: Any, at: NodePath, files: list[Path], find_file: FindFile, complain: Complain) -> None:
-    if not isinstance(part, dict):
-        complain(at, f"a content part is a mapping like `{{type: text, value: ...}}`, got {show(part)}")
-        return
-    if part.get("type") not in ("text", "file"):
-        return
-    value = part.get("value", part.get("text"))
-    if not isinstance(value, str):
-        complain((*at, "value"), f"`value` of a {part['type']} part: expected text, got {show(value)}")
-    elif part["type"] == "file":
+    def _parts(self, parts: list[Any], at: NodePath) -> list[Any]:
+        return [self._part(part, (*at, number)) for number, part in enumerate(parts)]
+
+    def _part(self, part: Any, at: NodePath) -> Any:
+        if not isinstance(part, dict):
+            self.findings.add(at, f"a content part is a mapping like `{{type: text, value: ...}}`, got {show(part)}")
+            return part
+        if part.get("type") not in ("text", "file"):
+            return part
+        key = "value" if "value" in part or "text" not in part else "text"
+        value = self.findings.as_written((*at, key), part.get(key))
+        if key not in part:
+            near = next((name for name in part if did_you_mean(name, ["value"])), None)
+            hint = f" (did you mean `value` by `{near}`?)" if near else ""
+            self.findings.add(at, f"`value` of a {part['type']} part is missing{hint}")
+        elif not isinstance(value, str):
+            self.findings.add((*at, key), f"`{key}` of a {part['type']} part: expected text, got {show(value)}")
+        elif part["type"] == "file":
+            self._file(value, (*at, key))
+        return {**part, key: value} if part.get(key) is not value else part
+
+    def _file(self, reference: str, at: NodePath) -> None:
         try:
-            files.append(find_file(value))
-        except ValueError as error:
-            complain((*at, "value"), str(error))
+            path = self._suite_files.find(reference)
+            self._suite_files.read_text(path)
+        except FileReferenceError as error:
+            self.findings.add(at, str(error))
+        else:
+            self.files.append(path)
 
 
 def question_of(messages: Sequence[Message]) -> str:
@@ -78,6 +93,5 @@ def answer_of(messages: Sequence[Message]) -> str | None:
     last = messages[-1]
     if isinstance(last.content, str):
         return last.content
-    if last.content is not None:
-        return json.dumps(last.content, indent=2, ensure_ascii=False)
-    return json.dumps([call.to_dict() for call in last.tool_calls], indent=2, ensure_ascii=False)
+    content = last.content if last.content is not None else [call.to_dict() for call in last.tool_calls]
+    return json.dumps(content, indent=2, ensure_ascii=False)

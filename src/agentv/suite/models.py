@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -31,7 +31,7 @@ class MessageModel(FileModel):
         None, description="Text, a list of parts (`{type: text, value}`, `{type: file, value}`), or one object."
     )
     name: str | None = None
-    tool_calls: list[ToolCallModel] = []
+    tool_calls: list[ToolCallModel] | None = None
     timestamp: str | None = None
     metadata: dict[str, Any] | None = None
 
@@ -64,15 +64,15 @@ class CaseModel(FileModel):
     input_messages: list[MessageModel] | None = None
     expected_outcome: str | None = Field(None, description="What a good answer achieves, in words.")
     outcome: str | None = Field(None, description="Another spelling of `expected_outcome`.")
-    expected_messages: list[MessageModel] = []
+    expected_messages: list[MessageModel] | None = None
     reference_answer: str | None = Field(None, description="A good answer; default: the last expected message.")
-    rubrics: list[str | RubricModel] = []
+    rubrics: list[Annotated[str, Field(min_length=1)] | RubricModel] | None = None
     evaluator: str | None = Field(None, description="The type of evaluator when there is no list.")
     evaluators: list[Any] | None = Field(None, description="Replaces the suite's evaluators.")
     evaluators_add: list[Any] | None = Field(None, alias="evaluators+", description="Adds to the suite's evaluators.")
     execution: CaseExecutionModel | None = None
     threshold: float | None = Field(None, ge=0, le=1, description="The pass line of this case.")
-    metadata: dict[str, Any] = Field({}, description="Any mapping; copied to the row.")
+    metadata: dict[str, Any] | None = Field(None, description="Any mapping; copied to the row.")
     conversation_id: str | None = None
     question: Any = Field(None, description="Ignored; a note to the reader.")
     note: Any = Field(None, description="Ignored.")
@@ -95,6 +95,6 @@ class SuiteModel(FileModel):
     schema_: str | None = Field(None, alias="$schema")
     description: str | None = None
     dataset: str | None = Field(None, min_length=1, description="The suite's name in rows; default: the file's name.")
-    execution: SuiteExecutionModel = SuiteExecutionModel()
+    execution: SuiteExecutionModel | None = None
     target: str | None = Field(None, description="Another spelling of `execution.target`.")
     evaluator: str | None = Field(None, description="The type of evaluator for cases without any.")

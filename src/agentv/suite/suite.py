@@ -1,4 +1,4 @@
-"""An eval suite: one suite file, loaded. Its cases are read from the file each time they are iterated, never all held."""
+"""An eval suite: one suite file, loaded. Its cases are read from the file as they are asked for, never all held."""
 
 from __future__ import annotations
 

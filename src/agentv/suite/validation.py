@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from agentv.suite.findings import Findings, did_you_mean, one_of
+from agentv.suite.scalars import as_written
 from agentv.suite.yaml_events import Path as NodePath
-from agentv.suite.yaml_events import WrittenFloat, WrittenInt
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -31,82 +31,123 @@ _KINDS = {
 }
 _BOUNDS = {"greater_than_equal": ">=", "greater_than": ">", "less_than_equal": "<=", "less_than": "<"}
 _YAML_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+_NONE: Mapping[str, Any] = {}
 
 
-def validate(model: type[Model], data: Any, findings: Findings, at: NodePath = ()) -> Model | None:
-    """The data as `model`, or None with every mistake in `findings`. Numbers where text is meant stay as written."""
+def validate(
+    model: type[Model],
+    data: Any,
+    findings: Findings,
+    at: NodePath = (),
+    spelled: Mapping[str, str] = _NONE,
+) -> Model | None:
+    """The data as `model`, or None with every mistake in `findings`. Numbers where text is meant stay as written.
+
+    `spelled` says which keys of the data the file spells in another way.
+    """
+    return _check(model, data, findings, at, spelled)[0]
+
+
+def validate_partly(
+    model: type[Model],
+    data: dict[str, Any],
+    findings: Findings,
+    at: NodePath = (),
+    *,
+    spelled: Mapping[str, str] = _NONE,
+    instead: Mapping[str, Any] = _NONE,
+) -> tuple[Model | None, set[str]]:
+    """As `validate`; but with mistakes, what is right is still given, so that the checks after this one can be made.
+
+    The second value holds the keys that are wrong or missing, for which there may be values in `instead`.
+    """
+    found, data, wrong = _check(model, data, findings, at, spelled)
+    if found is not None:
+        return found, set()
+    keys = {str(node[0]) for node in wrong if node}
+    if () in wrong or not isinstance(data, Mapping):
+        return None, keys
+    for node in wrong:
+        data = _without(data, node)
     try:
-        return model.model_validate(data)
-    except ValidationError as error:
-        first = error
-    patched, changed = _keep_text_as_written(data, first)
-    if changed:
-        try:
-            return model.model_validate(patched)
-        except ValidationError as error:
-            first = error
-    _explain(model, patched, first, findings, at)
-    return None
-
-
-def as_written(value: Any) -> Any:
-    """A scalar as the text it was written as; anything else unchanged."""
-    if isinstance(value, WrittenInt | WrittenFloat):
-        return value.raw
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, int | float) else value
+        return model.model_validate({**instead, **data}), keys
+    except ValidationError:
+        return None, keys
 
 
 def show(value: Any) -> str:
     """A value in an error message, short."""
     if isinstance(value, str):
-        text = repr(value)
-    elif isinstance(value, Mapping):
-        text = "a mapping"
-    elif isinstance(value, list | tuple):
-        text = "a list"
-    elif value is None:
-        text = "nothing"
-    else:
-        text = str(as_written(value))
-    return text if len(text) <= 60 else text[:57] + "..."
+        return repr(value) if len(value) <= 60 else repr(value[:57] + "...")
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    return "nothing" if value is None else str(as_written(value))[:60]
 
 
-def _keep_text_as_written(data: Any, error: ValidationError) -> tuple[Any, bool]:
-    changed = False
-    for item in error.errors(include_url=False, include_context=False):
-        if item["type"] != "string_type":
-            continue
-        node = _node_path(data, item["loc"])
-        value = _get(data, node)
-        if isinstance(value, bool | int | float):
-            data, changed = _with(data, node, as_written(value)), True
-    return data, changed
+def _check(
+    model: type[Model], data: Any, findings: Findings, at: NodePath, spelled: Mapping[str, str]
+) -> tuple[Model | None, Any, set[NodePath]]:
+    """The model or None, the data with text as written, and the nodes that are wrong."""
+    try:
+        return model.model_validate(data), data, set()
+    except ValidationError as error:
+        first = error
+
+    def in_file(node: NodePath) -> NodePath:
+        return (*at, spelled.get(str(node[0]), node[0]), *node[1:]) if node else at
+
+    patched = data
+    for item in first.errors(include_url=False, include_context=False, include_input=False):
+        node = _node_path(patched, item["loc"])
+        value = _get(patched, node)
+        if item["type"] == "string_type" and isinstance(value, bool | int | float):
+            patched = _with(patched, node, findings.as_written(in_file(node), value))
+    if patched is not data:
+        try:
+            return model.model_validate(patched), patched, set()
+        except ValidationError as error:
+            first = error
+    return None, patched, _explain(model, patched, first, findings, in_file)
 
 
-def _explain(model: type[BaseModel], data: Any, error: ValidationError, findings: Findings, at: NodePath) -> None:
+def _explain(
+    model: type[BaseModel],
+    data: Any,
+    error: ValidationError,
+    findings: Findings,
+    in_file: Callable[[NodePath], NodePath],
+) -> set[NodePath]:
     by_node: dict[NodePath, list[ErrorDetails]] = {}
     for item in error.errors(include_url=False):
         missing = item["type"] == "missing"
         node = _node_path(data, item["loc"][:-1] if missing else item["loc"])
-        if missing:
-            findings.add((*at, *node), f"`{item['loc'][-1]}` is missing")
-            by_node.setdefault((*node, item["loc"][-1]), [])
-        else:
-            by_node.setdefault(node, []).append(item)
+        by_node.setdefault((*node, item["loc"][-1]) if missing else node, []).append(item)
     for node, items in by_node.items():
-        if not items or any(other[: len(node)] == node and len(other) > len(node) for other in by_node):
+        if any(other[: len(node)] == node and len(other) > len(node) for other in by_node):
             continue  # a branch of a union that was not meant: the mistake further inside says it better
-        if items[0]["type"] == "extra_forbidden":
-            name = str(node[-1]) if node else "?"
-            known = known_keys(model, data, node[:-1])
-            findings.add((*at, *node), f"unknown key `{name}`{did_you_mean(name, known)}", at_key=True)
+        kinds = {item["type"] for item in items}
+        place = in_file(node)
+        name = str(place[-1]) if place else ""
+        if "missing" in kinds:
+            unknown = [str(other[-1]) for other in by_node if other[:-1] == node[:-1] and other != node]
+            if not did_you_mean(name, unknown):  # else the unknown key says it
+                findings.add(in_file(node[:-1]), f"`{name}` is missing")
+        elif "extra_forbidden" in kinds:
+            findings.add(place, _unknown_key(name, known_keys(model, node[:-1])), at_key=True)
         else:
-            findings.add((*at, *node), _sentence(items, _label(node), _get(data, node)))
+            findings.add(place, _sentence(items, label(place[len(place) - len(node) :]), _get(data, node)))
+    return set(by_node)
 
 
-def _sentence(items: list[ErrorDetails], label: str, value: Any) -> str:
+def _unknown_key(name: str, known: list[str]) -> str:
+    near = did_you_mean(name, known)
+    allowed = f"; expected {one_of(known)}" if known and not near else ""
+    return f"unknown key `{name[:60]}`{near}{allowed}"
+
+
+def _sentence(items: list[ErrorDetails], prefix: str, value: Any) -> str:
     item = items[0]
     kind, context = item["type"], item.get("ctx") or {}
     if kind in _KINDS:
@@ -115,23 +156,25 @@ def _sentence(items: list[ErrorDetails], label: str, value: Any) -> str:
         choices = [word.strip().strip("'") for word in str(context["expected"]).replace(" or ", ", ").split(",")]
         expected = one_of([word for word in choices if word])
         if isinstance(value, str):
-            return f"{label}expected {expected}, got {show(value)}{did_you_mean(value, choices)}"
+            return f"{prefix}expected {expected}, got {show(value)}{did_you_mean(value, choices)}"
     elif kind in _BOUNDS:
         bound = next(context[name] for name in ("ge", "gt", "le", "lt") if name in context)
-        expected = f"a number {_BOUNDS[kind]} {bound}"
+        expected = f"a number {_BOUNDS[kind]} {int(bound) if bound == int(bound) else bound}"
     elif kind in ("string_too_short", "too_short"):
-        return f"{label}must not be empty"
+        return f"{prefix}must not be empty"
     elif kind in ("value_error", "assertion_error"):
-        return f"{label}{str(item['msg']).removeprefix('Value error, ').removeprefix('Assertion failed, ')}"
+        said = str(item["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
+        return said if prefix and said.startswith(prefix[:-2]) else f"{prefix}{said}"
     else:
-        return f"{label}{item['msg'][:1].lower()}{item['msg'][1:]}, got {show(value)}"
+        return f"{prefix}{item['msg'][:1].lower()}{item['msg'][1:]}, got {show(value)}"
     hint = ""
     if kind == "bool_type" and isinstance(value, str) and value.lower() in _YAML_BOOLEANS:
         hint = f"; write `{_YAML_BOOLEANS[value.lower()]}`"
-    return f"{label}expected {expected}, got {show(value)}{hint}"
+    return f"{prefix}expected {expected}, got {show(value)}{hint}"
 
 
-def _label(node: NodePath) -> str:
+def label(node: NodePath) -> str:
+    """The key a message is about, for its start."""
     names = [step for step in node if isinstance(step, str)]
     return f"`{names[-1]}`: " if names else ""
 
@@ -145,7 +188,7 @@ def _node_path(data: Any, loc: tuple[int | str, ...]) -> NodePath:
         )
         if inside:
             node.append(step)
-            data = data[step]  # type: ignore[index]
+            data = data[step]
     return tuple(node)
 
 
@@ -165,7 +208,18 @@ def _with(data: Any, node: NodePath, value: Any) -> Any:
     return copy
 
 
-def known_keys(model: type[BaseModel], data: Any, node: NodePath) -> list[str]:
+def _without(data: Any, node: NodePath) -> Any:
+    """A copy of the data without the entry that holds a node; lists stay whole or go, so that places stay right."""
+    steps = next((node[:i] for i, step in enumerate(node) if isinstance(step, int)), node)
+    *parents, last = steps
+    try:
+        holder = _get(data, tuple(parents))
+    except KeyError:
+        return data
+    return _with(data, tuple(parents), {key: value for key, value in holder.items() if key != last})
+
+
+def known_keys(model: type[BaseModel], node: NodePath) -> list[str]:
     """The keys allowed at a node: those of the model that describes it."""
     current: Any = model
     for step in node:
@@ -175,7 +229,7 @@ def known_keys(model: type[BaseModel], data: Any, node: NodePath) -> list[str]:
         current = _model_inside(field.annotation) if field is not None else None
         if current is None:
             return []
-    return [field.alias or name for name, field in current.model_fields.items()]
+    return [*(field.alias or name for name, field in current.model_fields.items()), *getattr(current, "ALIASES", ())]
 
 
 def _field(model: type[BaseModel], key: str) -> Any:

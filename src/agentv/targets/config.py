@@ -60,7 +60,8 @@ class TargetSpec:
 
     @property
     def model(self) -> str | None:
-        return getattr(self.reading.settings, "model", None)
+        """The model as configured; as written while a variable is missing."""
+        return getattr(self.reading.settings, "model", None) or self.reading.shown.get("model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ def load_config(path: Path, environment: Environment) -> TargetsConfig:
             )
         elif name in specs:
             findings.add(node, f"the target '{name}' is configured twice; first at line {specs[name].line}")
-        elif spec := _spec(name, raw, node, environment, findings, line_of):
+        elif spec := _spec(name, raw, node, environment, findings, line_of=line_of):
             specs[name] = spec
     defaults = _defaults(data.get("defaults") or {}, findings)
     _check_names(specs, defaults, data, findings)
@@ -209,6 +210,7 @@ def _spec(
     node: NodePath,
     environment: Environment,
     findings: Findings,
+    *,
     line_of: LineOf,
 ) -> TargetSpec | None:
     provider = raw.get("provider")
@@ -223,7 +225,7 @@ def _spec(
             f"unknown provider {show(provider)}{did_you_mean(str(provider), names)}; there are {one_of(names)}",
         )
         return None
-    reading = read_settings(kind.Settings, raw, environment, findings, node, line_of)
+    reading = read_settings(kind.Settings, raw, environment, findings, node, line_of=line_of)
     return TargetSpec(name, provider, findings.path, line_of(node), reading, reading.judge_target)
 
 
@@ -254,7 +256,7 @@ def _unknown_target(name: str, known: Any) -> str:
 def no_config_error(what_for: str, start: Path) -> AgentVError:
     """Nothing configures a target, and one is needed."""
     return UsageError(
-        f"{what_for} needs a target, and there is no configuration file: looked for {FILE_NAMES[0]} "
+        f"{what_for}, and there is no configuration file: looked for {FILE_NAMES[0]} "
         f"from {start} upward and in the working directory.",
         next_step=HOW_TO_START,
     )

@@ -49,7 +49,7 @@ def search_folders(start: Path, working_directory: Path) -> list[Path]:
 
 
 def _read_dotenv(path: Path) -> dict[str, str]:
-    from dotenv import dotenv_values
+    from dotenv import dotenv_values  # noqa: PLC0415 - only projects with a .env pay for it
 
     try:
         return {name: value for name, value in dotenv_values(path).items() if value is not None}
@@ -59,7 +59,7 @@ def _read_dotenv(path: Path) -> dict[str, str]:
 
 
 def interpolate(value: Any, environment: Environment, missing: list[str]) -> Any:
-    """The value with every `${{ NAME }}` and `${{ NAME:-fallback }}` filled in; names that are not set go to `missing`."""
+    """The value with every `${{ NAME }}` and `${{ NAME:-fallback }}` filled in; what is not set goes to `missing`."""
     if isinstance(value, str):
         return (
             _PLACEHOLDER.sub(lambda match: _fill(match, environment, missing), value)

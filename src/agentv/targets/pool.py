@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from typing import Self
 
 from agentv.errors import AgentVError, TargetUnavailableError
+from agentv.redact import Redactor
 from agentv.targets.config import TargetSpec
 from agentv.targets.environment import Environment
 from agentv.targets.gate import DEFAULT_CONCURRENCY, OnRetry, TargetGate
@@ -26,6 +27,7 @@ class TargetPool:
         on_retry: OnRetry | None = None,
     ) -> None:
         self._secrets = secrets
+        self._redactor = Redactor(secrets.values)
         self._workers = workers
         self._timeout = timeout
         self._on_retry = on_retry
@@ -55,14 +57,16 @@ class TargetPool:
             name=spec.name,
             directory=spec.path.resolve().parent,
             environment=self._secrets.scrub_for(spec, environment),
+            redactor=self._redactor,
         )
+        limited = self._limits(settings)
         try:
-            provider = kind(settings, scope)
+            provider = kind(limited, scope)
         except AgentVError as error:
             raise TargetUnavailableError(spec.name, str(error)) from error
         except Exception as error:
             raise TargetUnavailableError(spec.name, f"{type(error).__name__}: {error}") from error
-        gate = TargetGate(provider, self._limits(settings), name=spec.name, on_retry=self._on_retry)
+        gate = TargetGate(provider, limited, name=spec.name, on_retry=self._on_retry)
         self._closing.push_async_callback(gate.aclose)
         return gate
 

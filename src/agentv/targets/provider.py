@@ -139,8 +139,6 @@ class TargetScope:
     """Relative paths in the settings start here: the directory of the configuration file."""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The environment a child process of this target may see, already without other targets' secrets."""
-    workspace: Path | None = None
-    """The suite's directory, for commands that run there."""
     redactor: Redactor = NO_SECRETS
     """Masks secret values in what a server or a command said, before it is cut to length."""
 

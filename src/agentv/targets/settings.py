@@ -43,10 +43,16 @@ def read_settings(
     environment: Environment,
     findings: Findings,
     at: NodePath,
+    *,
     line_of: Callable[[NodePath], int],
 ) -> Reading:
     """Check one entry against its provider's settings. Mistakes go to `findings`; a missing variable does not."""
-    written = {_known_name(key, model): value for key, value in raw.items()}
+    written: dict[str, Any] = {}
+    for key, value in raw.items():
+        name = _known_name(key, model)
+        if name in written:
+            findings.add((*at, key), f"`{name}` is set twice, under two spellings: keep one", at_key=True)
+        written[name] = value
     missing: list[str] = []
     filled = {key: interpolate(value, environment, missing) for key, value in written.items()}
     own = tuple(getattr(model, "READS", ()))
@@ -73,10 +79,13 @@ def read_settings(
 
 
 def _known_name(key: str, model: type[BaseModel]) -> str:
-    """`commandTemplate` reads as `command_template` where the provider has that setting."""
-    snake = _CAMEL.sub(lambda match: "_" + match.group(1).lower(), key)
+    """The setting a key means: `commandTemplate` reads as `command_template`, other spellings by the provider's table."""
     names = {field.alias or name for name, field in model.model_fields.items()}
-    return snake if key not in names and snake in names else key
+    if key in names:
+        return key
+    aliases: Mapping[str, str] = getattr(model, "ALIASES", {})
+    snake = _CAMEL.sub(lambda match: "_" + match.group(1).lower(), key)
+    return aliases.get(key) or aliases.get(snake) or (snake if snake in names else key)
 
 
 def _own_key(own: tuple[str, ...], environment: Environment) -> dict[str, str]:

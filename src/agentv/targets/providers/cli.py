@@ -38,7 +38,6 @@ class CliProvider:
     def __init__(self, settings: CliSettings, scope: TargetScope) -> None:
         self._settings, self._scope = settings, scope
         self._template = command_template(settings)
-        self._home = scope.workspace or scope.directory
         self._environment = {**scope.environment, **settings.env}
         self._check: asyncio.Task[str | None] | None = None
 
@@ -79,15 +78,16 @@ class CliProvider:
             return await run_process(
                 argv,
                 stdin=_encoded(values["PROMPT"]) if by_stdin else None,
-                cwd=self._folder(cwd),
+                cwd=self._folder(cwd, request),
                 env=self._environment,
                 timeout=timeout,
             )
         except ProcessStartError as error:
             raise self._failed(error.message, next_step=error.next_step) from error
 
-    def _folder(self, cwd: str | None) -> Path:
-        return self._home / Path(cwd).expanduser() if cwd else self._home
+    def _folder(self, cwd: str | None, request: Request) -> Path:
+        home = request.directory or self._scope.directory
+        return home / Path(cwd).expanduser() if cwd else home
 
     def _raise_for(self, outcome: ProcessOutcome) -> None:
         if outcome.timed_out:

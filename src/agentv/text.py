@@ -1,0 +1,13 @@
+"""Words: how far apart they are."""
+
+from __future__ import annotations
+
+
+def edits_apart(one: str, other: str) -> int:
+    """How many letters must be added, dropped or changed to make one word the other."""
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        before, row[0] = row[0], i
+        for j, wanted in enumerate(other, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (letter != wanted))
+    return row[-1]

@@ -1,0 +1,70 @@
+"""Short ways to write a suite, load it, and read what is wrong with it."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentv.errors import SuiteError
+from agentv.evaluators.reading import read_evaluator
+from agentv.suite.case import EvalCase
+from agentv.suite.loader import load_suite
+from agentv.suite.suite import EvalSuite
+
+EVALUATORS = "execution: {evaluators: [{name: has, type: contains, value: Paris}]}\n"
+"""A head for suites whose evaluators do not matter."""
+
+
+def write(folder: Path, text: str | bytes, name: str = "suite.yaml") -> Path:
+    """A file with this text, its indentation removed."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else textwrap.dedent(text).encode("utf-8"))
+    return path
+
+
+def load(folder: Path, text: str | bytes, name: str = "suite.yaml") -> EvalSuite:
+    return load_suite(write(folder, text, name), read_evaluator)
+
+
+def cases(folder: Path, text: str | bytes, name: str = "suite.yaml") -> list[EvalCase]:
+    return list(load(folder, text, name).cases())
+
+
+def one_case(folder: Path, fields: str) -> EvalCase:
+    """The case that these fields make, in a suite with an evaluator."""
+    indented = textwrap.indent(textwrap.dedent(fields).strip("\n"), "    ")
+    (case,) = cases(folder, f"{EVALUATORS}evalcases:\n  -\n{indented}\n")
+    return case
+
+
+def mistakes_in(path: Path) -> list[str]:
+    """Every mistake as `line:column: message`; those of other files with the file's name in front."""
+    with pytest.raises(SuiteError) as caught:
+        load_suite(path, read_evaluator)
+    return [
+        f"{'' if problem.path == path else problem.path.name + ':'}{problem.line}:{problem.column}: {problem.message}"
+        for problem in caught.value.problems
+    ]
+
+
+def mistakes(folder: Path, text: str | bytes, name: str = "suite.yaml") -> list[str]:
+    return mistakes_in(write(folder, text, name))
+
+
+def the_mistake(folder: Path, text: str | bytes, name: str = "suite.yaml") -> str:
+    found = mistakes(folder, text, name)
+    assert len(found) == 1, found
+    return found[0]
+
+
+def names(case: EvalCase) -> list[str]:
+    return [evaluator.name for evaluator in case.evaluators]
+
+
+def as_type(raw: Any, findings: Any, at: Any, files: Any) -> Any:
+    """A reader that takes any evaluator for what it says it is."""
+    return type("Read", (), {"name": raw.get("name", raw["type"]), "type": raw["type"]})()

@@ -1,0 +1,308 @@
+"""Files made to break a reader: bombs, foreign tags, odd bytes, depth, length. Told in words, quickly, and bounded."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from agentv.errors import SuiteError
+from agentv.evaluators.reading import read_evaluator
+from agentv.suite.loader import MAX_MISTAKES, load_suite
+from tests.suite.support import EVALUATORS, cases, load, mistakes, mistakes_in, the_mistake, write
+
+MEASURED = """\
+import resource, sys
+from pathlib import Path
+from agentv.errors import SuiteError
+from agentv.evaluators.reading import read_evaluator
+from agentv.suite.loader import load_suite
+try:
+    for case in load_suite(Path(sys.argv[1]), read_evaluator).cases():
+        pass
+    print("loaded")
+except SuiteError as error:
+    print(error)
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(f"{used.ru_utime + used.ru_stime:.2f} {used.ru_maxrss / 1024:.0f}")
+"""
+
+
+def measured(path: Path) -> tuple[str, float, float]:
+    """What loading says, and its seconds of CPU and MiB of memory, start-up included, in a process of its own."""
+    run = subprocess.run(
+        [sys.executable, "-c", MEASURED, str(path)], capture_output=True, text=True, check=True, timeout=60
+    )
+    said, _, numbers = run.stdout.rstrip("\n").rpartition("\n")
+    seconds, memory = numbers.split()
+    return said, float(seconds), float(memory)
+
+
+def bomb(levels: int = 30, width: int = 10, end: str = "lol") -> str:
+    lines = [f"x-0: &a0 {end}"]
+    lines += [f"x-{i}: &a{i} [{', '.join([f'*a{i - 1}'] * width)}]" for i in range(1, levels)]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        bomb() + EVALUATORS + "evalcases:\n- {id: a, input: x}\n",
+        bomb(5) + EVALUATORS + "evalcases:\n- {id: a, input: x, metadata: {m: [" + "*a4, " * 20 + "]}}\n",
+        bomb(4, 50, "{role: user, content: x}") + EVALUATORS + "evalcases:\n- {id: a, input: *a3}\n",
+        "x-0: &a0 {k: v}\n"
+        + "".join(f"x-{i}: &a{i} {{a: *a{i - 1}, b: *a{i - 1}, <<: *a{i - 1}}}\n" for i in range(1, 60))
+        + "evalcases: []\n",
+        EVALUATORS
+        + "x-m: &m ["
+        + "{role: user, content: x}, " * 5000
+        + "]\nevalcases:\n"
+        + "".join(f"- {{id: {i}, input: *m}}\n" for i in range(5000)),
+    ],
+    ids=["nested lists", "in metadata", "as messages", "merges", "a long list everywhere"],
+)
+def test_an_alias_bomb_is_refused_in_words_quickly_and_in_little_memory(tmp_path, text):
+    said, seconds, memory = measured(write(tmp_path, text))
+    assert "aliases stand for more than" in said
+    assert "write values out or use fewer aliases" in said
+    assert seconds < 2
+    assert memory < 200
+
+
+def test_a_large_suite_may_share_its_parts_by_alias(tmp_path):
+    text = (
+        "x-judges: &judges [{name: a, type: contains, value: x}, {name: b, type: is_json}]\n"
+        "x-base: &base {threshold: 1}\n"
+        "evalcases:\n" + "".join(f"- {{<<: *base, id: {i}, input: x, evaluators: *judges}}\n" for i in range(3000))
+    )
+    assert len(load(tmp_path, text).ids) == 3000
+
+
+def test_aliases_do_not_get_around_the_depth(tmp_path):
+    lines = ["x-0: &a0 " + "[" * 60 + "]" * 60]
+    lines += [f"x-{i}: &a{i} [[*a{i - 1}]]" for i in range(1, 60)]
+    text = "\n".join(lines) + "\n" + EVALUATORS + "evalcases: [{id: a, input: x, metadata: {m: *a59}}]\n"
+    assert the_mistake(tmp_path, text).endswith("nested more than 100 levels deep")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "!!python/object/apply:os.system ['touch {mark}']",
+        "!!python/object/new:os.system ['touch {mark}']",
+        "!!python/name:os.system",
+        "!!python/tuple [1]",
+        "!custom {{a: 1}}",
+        "!!binary aGk=",
+        "!!set {{a}}",
+        "!!timestamp 2024-01-01",
+        "!!seq {{a: 1}}",
+        "!!map [a]",
+        "!!map text",
+    ],
+)
+@pytest.mark.parametrize("where", ["input", "metadata", "x"])
+def test_a_foreign_tag_is_refused_and_nothing_is_executed(tmp_path, value, where):
+    mark = tmp_path / "executed"
+    text = f"{EVALUATORS}evalcases:\n- id: a\n  {where}: {value.format(mark=mark)}\n"
+    found = the_mistake(tmp_path, text)
+    assert "is not allowed here; write plain YAML values" in found
+    assert found.startswith(f"4:{5 + len(where)}: the tag `!")
+    assert not mark.exists()
+
+
+def test_a_foreign_tag_is_refused_on_keys_lists_and_the_root_too(tmp_path):
+    for text in ("!!python/dict {evalcases: []}\n", "evalcases: !!python/tuple []\n", "!!python/name:x a: 1\n"):
+        assert "is not allowed here" in the_mistake(tmp_path, text)
+
+
+def test_plain_tags_are_understood(tmp_path):
+    (case,) = cases(
+        tmp_path,
+        EVALUATORS
+        + "evalcases: !!seq\n- !!map\n  !!str id: !!str 5\n  input: ! 6\n"
+        + '  metadata: {a: !!int "7", b: !!float 1, c: !!null ""}\n',
+    )
+    assert (case.id, case.question, case.metadata) == ("5", "6", {"a": 7, "b": 1, "c": None})
+    assert "does not fit the tag !!int" in the_mistake(tmp_path, "evalcases: !!int x\n")
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"evalcases:\n- id: a\n  input: x\x00y\n", "3:11: the character #x00 is not allowed in YAML; remove it"),
+        (b"evalcases:\n- id: \xc3\xa9\xff\n", "2:8: the file is not UTF-8 (invalid leading UTF-8 octet); save it as"),
+        ("evalcases: []\n".encode("utf-16"), "1:1: the file is UTF-16; save it as UTF-8"),
+        ("evalcases: []\n".encode("utf-16-be"), "the character #x00 is not allowed in YAML"),
+        (b"\xff\xff\xff\xff", "1:1: the file is not UTF-8"),
+        (
+            b"x-a: 1\nevalcases:\n- {id: a, input: x, evaluators: [{type: is_json}]}\n---\nb: 2\n",
+            "4:1: a second YAML document starts here (`---`); a file holds one",
+        ),
+        (b"evalcases:\n\t- id: a\n", "2:1: not valid YAML: found character that cannot start any token"),
+        (b"evalcases:\n- id: a\n  input: what: this\n", "3:14: not valid YAML: mapping values are not allowed"),
+        (b"evalcases:\n- id: 'a\n", "3:1: not valid YAML: found unexpected end of stream"),
+        (b"x-a: [a, b\n", "2:1: not valid YAML: did not find expected ',' or ']'"),
+        (b"evalcases:\n- *nobody\n", "2:3: alias *nobody has no anchor &nobody before it"),
+        (b"x-a: &a [*a]\n", "1:10: alias *a has no anchor &a before it"),
+        (b"[1]: x\nevalcases: []\n", "1:1: a key must be plain text"),
+        (b"<<: 5\nevalcases: []\n", "1:1: `<<` merges mappings: give it an alias of a mapping, or a list of them"),
+        (b"evalcases: " + b"[" * 1000 + b"]" * 1000, "nested more than 100 levels deep"),
+        (b"evalcases: " + b"{a: " * 1000, "nested more than 100 levels deep"),
+        (b"evalcases:\n" + b"".join(b" " * i + b"-\n" for i in range(1, 1000)), "nested more than 100 levels"),
+        (b"%YAML 9.9\n---\nevalcases: []\n", "not valid YAML"),
+        (b"\x1b[31m: x\n", "the character #x1b is not allowed in YAML"),
+    ],
+)
+def test_odd_bytes_and_broken_yaml_are_told_at_their_place(tmp_path, data, expected):
+    assert expected in the_mistake(tmp_path, data)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        EVALUATORS + "evalcases: [{id: a, input: " + "x" * 10_000_000 + "}]",
+        EVALUATORS + "evalcases: [{id: a, input: x, '" + "x" * 10_000_000 + "': 1}]",
+        EVALUATORS + "evalcases: [{id: " + "x" * 5_000_000 + ", input: x}, {id: " + "x" * 5_000_000 + ", input: x}]",
+        "x" * 10_000_000,
+        '{"evalcases": "' + "\\u00e9" * 1_600_000 + '"}',
+        EVALUATORS + "evalcases: [" + "a, " * 3_000_000 + "]",
+    ],
+    ids=["a value", "a key", "ids", "all of it", "escapes", "many small items"],
+)
+def test_a_line_of_ten_megabytes_is_no_trouble(tmp_path, text):
+    said, seconds, memory = measured(write(tmp_path, text))
+    assert len(said.split("\n")[0]) < 500
+    assert seconds < 2
+    assert memory < 200
+
+
+def test_a_file_full_of_mistakes_is_not_read_to_its_end(tmp_path):
+    found = mistakes(tmp_path, "evalcases: [" + "a, " * 50_000 + "]")
+    assert len(found) == MAX_MISTAKES + 2
+    assert found[0] == "1:1: more than 10,000 mistakes; the rest of the suite was not read"
+
+
+def test_merges_and_aliases_give_what_they_stand_for(tmp_path):
+    (first, second) = cases(
+        tmp_path,
+        """\
+        x-one: &one {threshold: 0.5, conversation_id: one}
+        x-two: &two {conversation_id: two, metadata: &meta {a: 1}}
+        x-judges: &judges
+          - {name: has, type: contains, value: &text Paris}
+        &key evalcases:
+          - {<<: [*one, *two], id: a, input: *text, evaluators: *judges}
+          - <<: *two
+            id: b
+            input: x
+            conversation_id: own
+            metadata: {<<: *meta, b: *meta, "<": plain}
+            evaluators: *judges
+        """,
+    )
+    assert (first.threshold, first.conversation_id, first.question, first.metadata) == (0.5, "one", "Paris", {"a": 1})
+    assert (second.threshold, second.conversation_id) == (None, "own")
+    assert second.metadata == {"a": 1, "b": {"a": 1}, "<": "plain"}
+
+
+def test_the_root_may_merge_and_the_cases_may_be_an_alias(tmp_path):
+    suite = load(
+        tmp_path,
+        """\
+        x-head: &head
+          dataset: merged
+          execution: {evaluators: [{type: is_json}]}
+        x-cases: &cases
+          - {id: a, input: True}
+          - {id: b, input: x}
+        <<: *head
+        evalcases: *cases
+        """,
+    )
+    assert (suite.name, suite.ids) == ("merged", ("a", "b"))
+    assert [case.question for case in suite.cases()] == ["True", "x"]
+
+
+# -- the suite file itself
+
+
+def test_a_suite_that_is_a_pipe_is_refused_without_waiting(tmp_path):
+    os.mkfifo(tmp_path / "pipe.yaml")
+    assert mistakes_in(tmp_path / "pipe.yaml") == ["1:1: the suite file is not a regular file"]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/dev/zero", "the suite file is not a regular file"),
+        ("/proc/self/mem", "the suite cannot be read: Input/output error"),
+        ("nowhere.yaml", "the suite file does not exist"),
+        (".", "the suite file is a directory, not a file"),
+        ("loop.yaml", "the suite file cannot be read: Too many levels of symbolic links"),
+        ("x" * 300, "the suite file cannot be read: File name too long"),
+        ("nul\0.yaml", "the suite file does not exist"),
+    ],
+)
+def test_a_suite_that_cannot_be_read_says_why(tmp_path, path, expected):
+    (tmp_path / "loop.yaml").symlink_to(tmp_path / "loop.yaml")
+    assert mistakes_in(tmp_path / path) == [f"1:1: {expected}"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_suite_without_permission_says_so(tmp_path):
+    path = write(tmp_path, "evalcases: []\n")
+    path.chmod(0)
+    assert mistakes_in(path) == ["1:1: the suite file cannot be read: Permission denied"]
+
+
+def test_a_sparse_suite_of_a_gigabyte_costs_nothing(tmp_path):
+    path = write(tmp_path, EVALUATORS)
+    os.truncate(path, 2**30)
+    said, seconds, memory = measured(path)
+    assert "the character #x00 is not allowed" in said
+    assert seconds < 2
+    assert memory < 200
+
+
+def test_a_suite_error_is_the_only_error(tmp_path):
+    for data in (b"\xef\xbb\xbf", b"\x00", b"- - -", b"? a", b"!<tag:x> a", b"&a *a", b"|", b'"\\x"', b"{{}: 1}"):
+        with pytest.raises(SuiteError):
+            load_suite(write(tmp_path, data), read_evaluator)
+        with pytest.raises(SuiteError):
+            load_suite(write(tmp_path, data, "suite.jsonl"), read_evaluator)
+
+
+def test_loading_a_suite_needs_none_of_the_slow_libraries(tmp_path):
+    code = textwrap.dedent(
+        f"""
+        import sys
+        from pathlib import Path
+        from agentv.evaluators.reading import read_evaluator
+        from agentv.suite.loader import load_suite
+        load_suite(Path({str(write(tmp_path, EVALUATORS + "evalcases: [{id: a, input: x}]"))!r}), read_evaluator)
+        slow = {{"aiohttp", "jsonschema", "rapidfuzz", "rich", "regex", "asyncio"}} & set(sys.modules)
+        assert not slow, slow
+        """
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("name", ["suite.yaml", "suite.jsonl"])
+def test_memory_grows_with_the_ids_and_not_with_the_cases(tmp_path, name):
+    filler = "many words " * 50
+
+    def peak(count: int) -> float:
+        if name.endswith(".jsonl"):
+            case = '{"id": "case-%d", "input": "' + filler + '", "evaluators": [{"type": "is_json"}]}\n'
+            text = "".join(case % number for number in range(count))
+        else:
+            case = "- id: case-%d\n  input: " + filler + "\n  metadata: {a: [1, 2, 3]}\n"
+            text = EVALUATORS + "evalcases:\n" + "".join(case % number for number in range(count))
+        return measured(write(tmp_path, text, name))[2]
+
+    assert peak(10_000) - peak(100) < 8
