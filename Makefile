@@ -26,8 +26,11 @@ format: $(READY)
 bench: $(READY)  ## ratios, measured in one run; writes benchmarks/results/
 	$(BIN)/python -m benchmarks
 
-soak: $(READY)  ## the long versions: 1,000 kill -9 / resume cycles
+soak: $(READY)  ## the long versions: 1,000 kill -9 / resume cycles, 300 killed runtimes, 200,000 and 50,000 fuzzed inputs
 	$(BIN)/python -m benchmarks.kill_resume --kills 1000
+	$(BIN)/python -m benchmarks.kill_runtime --rounds 300
+	$(BIN)/python -m benchmarks.fuzz_proxy --requests 200000
+	$(BIN)/python -m benchmarks.fuzz_suites --examples 50000
 
 docs: $(READY)  ## rewrite the generated tables of the reference
 	$(BIN)/python docs/generate_reference.py

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import latency, loading, memory, startup, throughput
-from benchmarks.measure import RESULTS, SOURCE
+from benchmarks import latency, loading, memory, proxy, scripts, startup, throughput
+from benchmarks.measure import RESULTS, SOURCE, FailedError
 from benchmarks.options import Options
 from benchmarks.report import machine
 from benchmarks.workload import warm_up
 
-BENCHMARKS = {module.NAME: module.measure for module in (startup, throughput, latency, memory, loading)}
+BENCHMARKS = {module.NAME: module.measure for module in (startup, throughput, latency, memory, loading, scripts, proxy)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,4 +52,7 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except FailedError as error:
+        sys.exit(f"stopped, because what was measured failed: {error}")

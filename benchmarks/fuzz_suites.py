@@ -72,6 +72,7 @@ evalcases:
           folded
           text
       - {type: starts_with, value: "x", negate: true}
+      - {type: code_judge, script: [python, judge.py, -x], judge: {max_calls: 3}, env: [HOME], top_k: 5}
 """
 CASES = "\n".join(
     json.dumps(case)
@@ -84,8 +85,8 @@ CASES = "\n".join(
 WORDS = """
 0 -1 1.5 1e999 .nan .inf -.inf 0x1F 0o7 ~ null true TRUE yes '' "" [] {} [[]] [{}] {a:1} {a:[{}]} *base *judges *nobody
 &base &a * & ! !!str !!int !!python/name:x !!map !!set !x |- > | ? : - , [ ] { } # % @ ` <<: --- ... id input evaluators
-evalcases type name content role file value contains llm_judge ../../../etc/passwd /dev/zero cases.jsonl \\ud800 "\\x"
-' "
+evalcases type name content role file value contains code_judge llm_judge script judge ../../../etc/passwd /dev/zero
+cases.jsonl \\ud800 "\\x" ' "
 """
 BITS = [
     *WORDS.split(),

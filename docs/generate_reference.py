@@ -28,6 +28,7 @@ from agentv.cli.program import COMMANDS, program
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.registry import BUILT_IN as EVALUATORS
 from agentv.evaluators.registry import evaluator_class
+from agentv.judge.access import JudgeAccess
 from agentv.suite import models
 from agentv.targets.config import DefaultsModel
 from agentv.targets.provider import TargetSettings
@@ -79,6 +80,8 @@ MEANINGS = {
     "CommandCheck.timeout_seconds": "How long it may take.",
 }
 DEFAULTS = {"Evaluator.name": "its type"}
+KINDS = {"CodeJudge.script": "list of texts or text", "CodeJudge.judge": "true / false or mapping"}
+"""Where a suite may write more than the model holds."""
 
 
 # -- tables
@@ -101,7 +104,12 @@ def options_of(model: type[BaseModel], *, but: Iterable[str] = ()) -> str:
     if not fields:
         return "No options of its own."
     rows = [
-        (f"`{name}`", _kind(field), _default(model, name, field), _meaning(model, name, field))
+        (
+            f"`{name}`",
+            KINDS.get(f"{model.__name__}.{name}") or _kind(field),
+            _default(model, name, field),
+            _meaning(model, name, field),
+        )
         for name, field in fields.items()
     ]
     return table(("option", "value", "default", "meaning"), rows)
@@ -241,6 +249,7 @@ SOURCES: dict[str, Callable[[], str]] = {
     "evaluators": evaluators_index,
     "evaluator options": lambda: options_of(Evaluator),
     **{f"evaluator {name}": lambda name=name: evaluator(name) for name in EVALUATORS},  # type: ignore[misc]
+    "judge access": lambda: options_of(JudgeAccess),
     "defaults": lambda: options_of(DefaultsModel),
     "target options": lambda: options_of(TargetSettings),
     "chat options": lambda: options_of(ChatSettings, but=set(TargetSettings.model_fields) - {"timeout_seconds"}),

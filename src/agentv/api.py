@@ -26,7 +26,7 @@ from agentv.evaluators.function import FunctionEvaluator
 from agentv.plan.build import build_plan
 from agentv.plan.options import RunOptions
 from agentv.record.run_dir import HOME, RUNS, make_private, new_run_id
-from agentv.recorded import start_run
+from agentv.recorded import RunHooks, start_run
 from agentv.report.summary import Summary
 from agentv.results import CaseResult
 from agentv.targets.gate import TargetGate
@@ -130,9 +130,7 @@ async def evaluate_async(
     function = target if callable(target) else None
     options = RunOptions(
         paths=paths,
-        targets=()
-        if function or target is None
-        else ((target,) if isinstance(target, str) else tuple(target)),  # type: ignore[arg-type]
+        targets=() if function or target is None else ((target,) if isinstance(target, str) else tuple(target)),  # type: ignore[arg-type]
         judge_target=judge_target,
         config=str(config) if config is not None else None,
         cases=(case,) if isinstance(case, str) else tuple(case),
@@ -143,7 +141,8 @@ async def evaluate_async(
         outputs=str(outputs) if outputs is not None else None,
     )
     label = getattr(function, "__name__", type(function).__name__) if function else None
-    plan = build_plan(options, cwd, function_target=label, added_evaluators=added)
+    home = cwd if cases is not None else None
+    plan = build_plan(options, cwd, function_target=label, added_evaluators=added, home=home)
     run = start_run(plan, run_id, cwd / (run_dir if run_dir is not None else RUNS / run_id), cwd)
     results: list[CaseResult] = []
 
@@ -153,7 +152,7 @@ async def evaluate_async(
             on_result(row)
 
     ask = _gate(function, label, workers, timeout).invoke if function and label else None
-    outcome = await run.run(function=ask, on_row=keep)
+    outcome = await run.run(RunHooks(function=ask, on_row=keep))
     if outcome.interrupted:
         raise asyncio.CancelledError
     order = {case_id: place for place, case_id in enumerate(i for p in plan.suites for i in p.suite.ids)}
@@ -162,9 +161,7 @@ async def evaluate_async(
 
 
 def _gate(function: Answerer, label: str, workers: int | None, timeout: float | None) -> TargetGate:
-    settings = TargetSettings(
-        provider="function", max_concurrency=workers, timeout_seconds=timeout, max_retries=0
-    )
+    settings = TargetSettings(provider="function", max_concurrency=workers, timeout_seconds=timeout, max_retries=0)
     return TargetGate(FunctionProvider(function), settings, name=label)
 
 
@@ -172,9 +169,7 @@ def _evaluator(item: Evaluator | Callable[..., Any]) -> Evaluator:
     if isinstance(item, Evaluator):
         return item
     if not callable(item):
-        raise UsageError(
-            f"{item!r} is no evaluator: give a mapping, an Evaluator, or a function of the answer."
-        )
+        raise UsageError(f"{item!r} is no evaluator: give a mapping, an Evaluator, or a function of the answer.")
     return FunctionEvaluator.of(item)
 
 
@@ -202,9 +197,8 @@ def _write_inline(
     """Cases given in Python become files too: what was run stays on record, and mistakes have a place."""
     try:
         lines = [json.dumps(dict(case), allow_nan=False) for case in cases]
-        head = json.dumps(
-            {"dataset": name, "execution": {"evaluators": evaluators}, "evalcases": "cases.jsonl"}
-        )
+        cases_file = str(folder / "cases.jsonl")
+        head = json.dumps({"dataset": name, "execution": {"evaluators": evaluators}, "evalcases": cases_file})
     except (TypeError, ValueError) as error:
         raise UsageError(f"cases and evaluators must be JSON values: {error}") from None
     make_private(folder)

@@ -9,6 +9,7 @@
     +-- ProviderError               one call to a target failed; says whether trying again can help
     |   +-- ProviderTimeoutError
     +-- ProcessStartError           a program could not be started (`process_start.py`)
+    +-- JudgeCallError              a judge call of a script has no reply (`judge/session.py`)
     +-- EvaluatorError              an evaluator could not judge (never a low score)
     +-- RecordError                 a run on disk could not be read or written
         +-- RunLockedError

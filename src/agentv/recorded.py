@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import platform
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from agentv import __version__
 from agentv.errors import RecordError, RunChangedError
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import RunPlan
+from agentv.record.judge_calls import JudgeCallLog
 from agentv.record.recovery import Recovery, recover
 from agentv.record.rows import recorded_key
 from agentv.record.run_dir import RunDirectory
@@ -39,6 +41,18 @@ class RunOutcome:
     out_error: RecordError | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RunHooks:
+    """Who takes part in a run besides the plan."""
+
+    progress: Progress = field(default_factory=QuietProgress)
+    function: Ask | None = None
+    """Answers the cases, when a Python function is the target."""
+    on_row: Callable[[CaseResult], None] | None = None
+    own_process: bool = False
+    """Whether the process is ours alone, as on the command line."""
+
+
 @dataclass(slots=True)
 class RecordedRun:
     """One run with its directory. Make it with `start_run` or `resume_run`."""
@@ -49,38 +63,26 @@ class RecordedRun:
     redactor: Redactor
     notes: list[str] = field(default_factory=list)
 
-    async def run(
-        self,
-        *,
-        progress: Progress | None = None,
-        function: Ask | None = None,
-        on_row: Callable[[CaseResult], None] | None = None,
-    ) -> RunOutcome:
+    async def run(self, hooks: RunHooks | None = None) -> RunOutcome:
         """Execute what is missing. Cancelling ends the work in flight, keeps every row, and returns the outcome."""
-        progress = progress or QuietProgress()
         # One lock from reading what is done to the last word in run.json: two resumes can never both run a case.
-        with self.directory.lock():
+        with self.directory.lock(), JudgeCallLog(self.directory.judge_calls) as calls:
             summary = SummaryBuilder(scripted=self.manifest["scripted"])
             recovery = recover(self.directory, on_row=summary.add)
-            return await self._run(progress, summary, recovery, function, on_row)
+            return await self._run(hooks or RunHooks(), summary, recovery, calls)
 
     async def _run(
-        self,
-        progress: Progress,
-        summary: SummaryBuilder,
-        recovery: Recovery,
-        function: Ask | None,
-        on_row: Callable[[CaseResult], None] | None,
+        self, hooks: RunHooks, summary: SummaryBuilder, recovery: Recovery, calls: JudgeCallLog
     ) -> RunOutcome:
-        started, done = time.perf_counter(), recovery.done
+        started, done, progress = time.perf_counter(), recovery.done, hooks.progress
         writer = RowWriter(self.directory, redactor=self.redactor, out=self._out())
 
         async def deliver(row: CaseResult) -> None:
             row = await writer.append(row)
             summary.add(row)
             progress.row(row)
-            if on_row is not None:
-                on_row(row)
+            if hooks.on_row is not None:
+                hooks.on_row(row)
 
         execution = Execution(
             self.plan,
@@ -88,7 +90,9 @@ class RecordedRun:
             deliver,
             lambda key: recorded_key(key, self.redactor) in done,
             on_retry=lambda retry: progress.note(self.redactor.text(_retry_note(retry))),
-            function=function,
+            on_judge_call=calls.append,
+            function=hooks.function,
+            own_process=hooks.own_process,
         )
         interrupted, status = False, "failed"
         try:
@@ -133,9 +137,7 @@ def resumed_options(manifest: dict[str, Any]) -> tuple[RunOptions, Path]:
     return RunOptions.from_dict(manifest["options"]), recorded if recorded.is_dir() else Path.cwd()
 
 
-def resume_run(
-    plan: RunPlan, directory: RunDirectory, manifest: dict[str, Any], *, allow_changed: bool
-) -> RecordedRun:
+def resume_run(plan: RunPlan, directory: RunDirectory, manifest: dict[str, Any], *, allow_changed: bool) -> RecordedRun:
     """A run to go on with: what is on disk counts as done, unless what it was made from has changed."""
     changed = _changes(plan.digests(), manifest.get("digests", {}))
     if changed and not allow_changed:
@@ -145,9 +147,7 @@ def resume_run(
             next_step="Undo the change, start a new run, or mix old and new on purpose with --allow-changed.",
         )
     notes = [f"going on although it changed: {line}" for line in changed]
-    notes += [
-        f"{line}; rows already there were made with the older one" for line in _config_changes(plan, manifest)
-    ]
+    notes += [f"{line}; rows already there were made with the older one" for line in _config_changes(plan, manifest)]
     manifest["status"] = "running"
     manifest["digests"] = dict(plan.digests())
     manifest["total"] = plan.total
@@ -155,6 +155,7 @@ def resume_run(
 
 
 def _manifest(plan: RunPlan, run_id: str, cwd: Path) -> dict[str, Any]:
+    system = os.uname()  # platform.platform() reads the whole interpreter to find its libc
     return {
         "run_id": run_id,
         "status": "running",
@@ -162,7 +163,7 @@ def _manifest(plan: RunPlan, run_id: str, cwd: Path) -> dict[str, Any]:
         "finished_at": None,
         "agentv": __version__,
         "python": platform.python_version(),
-        "platform": platform.platform(),
+        "platform": f"{system.sysname} {system.release} {system.machine}",
         "cwd": str(cwd),
         "options": plan.options.to_dict(),
         "total": plan.total,
@@ -172,9 +173,7 @@ def _manifest(plan: RunPlan, run_id: str, cwd: Path) -> dict[str, Any]:
             for planned in plan.suites
         ],
         "digests": dict(plan.digests()),
-        "configuration": {
-            str(path.resolve()): _shown_config(config) for path, config in plan.configs().items()
-        },
+        "configuration": {str(path.resolve()): _shown_config(config) for path, config in plan.configs().items()},
         "summary": None,
     }
 
@@ -208,8 +207,7 @@ def _without_secrets(shown: Any) -> dict[str, Any]:
 
 def _recovery_notes(recovery: Recovery) -> list[str]:
     notes = [
-        f"results.jsonl line {bad.number} was not a row ({bad.reason}); its case runs again"
-        for bad in recovery.corrupt
+        f"results.jsonl line {bad.number} was not a row ({bad.reason}); its case runs again" for bad in recovery.corrupt
     ]
     return notes + [
         f"results.jsonl line {twin.number} repeated a row; it was set aside" for twin in recovery.duplicates

@@ -342,5 +342,6 @@ def test_the_timeout_of_the_command_line_ends_a_slow_command(project: Project) -
 
 def test_a_command_runs_in_the_suites_directory(project: Project) -> None:
     project.write("agentv.config.yaml", "targets: {here: {provider: cli, command: [pwd]}}\n")
-    project.write("evals/suite.yaml", "evalcases: [{id: a, input: x, evaluators: [{type: ends_with, value: /evals}]}]\n")
+    case = "{id: a, input: x, evaluators: [{type: ends_with, value: /evals}]}"
+    project.write("evals/suite.yaml", f"evalcases: [{case}]\n")
     assert project.run("eval", "evals/suite.yaml").returncode == 0

@@ -5,6 +5,7 @@ A comment right above a fence says how its block is tested:
     <!-- file: evals/x.yaml -->    the block is written to that file of the page's directory
     <!-- exit: 1 -->               the exit code its last command, or its validation, must have
     <!-- no-test: reason -->       it is not run
+    <!-- needs: node curl -->      it is left out where one of these is missing: programs, or `isolation`
 
 `console` blocks hold commands (`$ ...`) and the output they must have, when there is any; in it, `...` stands
 for anything.
@@ -23,7 +24,7 @@ MEASURED = ROOT / "docs/performance.md"
 """Written from `make bench`, which runs its own commands."""
 
 _FENCE = re.compile(r"^(\s*)```(\S*)\s*$")
-_DIRECTIVE = re.compile(r"^\s*<!-- (file|exit|no-test): (.+?) -->\s*$")
+_DIRECTIVE = re.compile(r"^\s*<!-- (file|exit|no-test|needs): (.+?) -->\s*$")
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Block:
     file: str | None = None
     exit_code: int = 0
     not_tested: str | None = None
+    needs: tuple[str, ...] = ()
 
     @property
     def place(self) -> str:
@@ -80,6 +82,7 @@ def _block(page: Path, line: int, language: str, lines: list[str], said: dict[st
         file=said.get("file"),
         exit_code=int(said.get("exit", "0")),
         not_tested=said.get("no-test"),
+        needs=tuple(said.get("needs", "").split()),
     )
 
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from agentv.launcher.helper import prctl
+from agentv.launcher.protection import capabilities
 from tests.docs.pages import Block, commands
 
 HOME = "/home/you/project"
@@ -25,6 +29,7 @@ PARTS = ".parts"
 _RUN_ID = re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{6,9}\b")
 _SECONDS = re.compile(r"\b\d+\.\d s\b")
 _KEPT = ("PATH", "LANG", "TMPDIR", "SYSTEMROOT")
+PR_CAPBSET_DROP = 24
 NOT_RUN = ("text", "diff", "ini")
 """Languages of blocks that show something and do nothing."""
 
@@ -39,7 +44,7 @@ class Reader:
 
     def follow(self, block: Block) -> None:
         """Do what one block says."""
-        if block.not_tested is not None:
+        if block.not_tested is not None or not all(map(_is_here, block.needs)):
             return
         if block.file is not None:
             self._write(block.file, block.text)
@@ -51,7 +56,7 @@ class Reader:
         else:
             assert block.language in NOT_RUN, (
                 f"{block.place}: nothing tests blocks of the language '{block.language}'; use console, bash, "
-                f"yaml, python, json, jsonl, toml, or one of {NOT_RUN} for what cannot be run"
+                f"yaml, python, javascript, json, jsonl, toml, or one of {NOT_RUN} for what cannot be run"
             )
 
     def validate(self) -> None:
@@ -83,6 +88,10 @@ class Reader:
         compile(block.text, block.place, "exec")
         if block.file is None:
             self._start([sys.executable, "-c", block.text], block.exit_code, block.place)
+
+    def _read_javascript(self, block: Block) -> None:
+        assert block.file is not None, f"{block.place}: name the file of this program"
+        self._start(["node", "--check", block.file], 0, block.place)
 
     def _read_json(self, block: Block) -> None:
         json.loads(block.text)
@@ -145,6 +154,7 @@ class Reader:
     def _start(self, argv: list[str], exit_code: int, place: str) -> str:
         done = subprocess.run(
             argv,
+            preexec_fn=_as_anybody,
             cwd=self.root,
             env=self._environment(),
             stdin=subprocess.DEVNULL,
@@ -177,6 +187,19 @@ def _whole(part: Any) -> dict[str, Any]:
     if "type" in part[0]:
         return {"execution": {"evaluators": part}, "evalcases": [{"id": "case", "input": "a question"}]}
     return {"execution": {"evaluators": [{"type": "is_json"}]}, "evalcases": part}
+
+
+def _is_here(need: str) -> bool:
+    """A program, or `isolation`: whether a script can be kept from looking into the runtime that started it."""
+    return capabilities().supervised if need == "isolation" else shutil.which(need) is not None
+
+
+def _as_anybody() -> None:
+    """What is said about unprivileged users is tried as one: root without capabilities."""
+    if sys.platform == "linux" and os.geteuid() == 0:
+        with suppress(OSError):  # there are about forty; the first that does not exist ends it
+            for capability in range(64):
+                prctl(PR_CAPBSET_DROP, capability)
 
 
 def matches(expected: str, printed: str) -> bool:

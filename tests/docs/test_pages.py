@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import MEASURED, ROOT, blocks, pages
+from tests.docs.pages import MEASURED, ROOT, Block, blocks, pages
 from tests.docs.reader import Reader, matches
 
 _LINK = re.compile(r"(?<!\\)!?\[[^\]]*\]\(([^)\s]+)\)")
@@ -53,6 +53,21 @@ def test_what_is_not_tested_says_why() -> None:
     reasons = [block.not_tested for page in TESTED for block in blocks(page) if block.not_tested is not None]
     assert all(len(reason.split()) > 3 for reason in reasons)
     assert len(reasons) <= 8
+
+
+def test_what_a_page_says_is_tried_without_privileges(tmp_path: Path) -> None:
+    block = Block(
+        ROOT / "README.md",
+        1,
+        "console",
+        "$ grep CapEff /proc/self/status\nCapEff:\t0000000000000000\n",
+        needs=("isolation",),
+    )
+    Reader(tmp_path).follow(block)
+
+
+def test_a_block_is_left_out_where_what_it_needs_is_missing(tmp_path: Path) -> None:
+    Reader(tmp_path).follow(Block(ROOT / "README.md", 1, "bash", "false\n", needs=("no-such-program",)))
 
 
 def test_agents_md_is_short() -> None:

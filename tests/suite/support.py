@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,18 @@ def names(case: EvalCase) -> list[str]:
     return [evaluator.name for evaluator in case.evaluators]
 
 
+@dataclass(frozen=True)
+class Read:
+    """An evaluator of any type, as far as a suite looks at it."""
+
+    name: str
+    type: str
+    traits: frozenset[str] = frozenset()
+
+    def targets_named(self) -> list[str]:
+        return [f"judge-of-{self.name}"]
+
+
 def as_type(raw: Any, findings: Any, at: Any, files: Any) -> Any:
     """A reader that takes any evaluator for what it says it is."""
-    return type("Read", (), {"name": raw.get("name", raw["type"]), "type": raw["type"]})()
+    return Read(raw.get("name", raw["type"]), raw["type"], frozenset({raw["type"]}))

@@ -133,3 +133,15 @@ def test_an_unknown_type_for_cases_without_a_list_is_told_at_its_key(tmp_path):
         "1:12: unknown evaluator type 'is_jsn' (did you mean `is_json`?)",
         "4:32: unknown evaluator type 'regx' (did you mean `regex`?)",
     ]
+
+
+@pytest.mark.parametrize("below", ["", "dataset: below\n"])
+def test_the_suite_knows_what_its_evaluators_need_and_whom_they_name(tmp_path, below):
+    text = DEFAULTS + f"  - {{id: b, input: x, evaluators: {OWN}}}\n  - {{id: c, input: x}}\n{below}"
+    suite = load_suite(write(tmp_path, text), as_type)
+    assert suite.evaluator_traits == {"contains", "is_json", "regex"}
+    assert [(name, line) for name, _, line in suite.judge_names] == [
+        ("judge-of-one", 6),
+        ("judge-of-two", 6),
+        ("judge-of-own", 8),
+    ]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
+import os
 import sys
+from typing import NoReturn
 
 
 def main() -> None:
@@ -12,6 +16,18 @@ def main() -> None:
 
         print(f"agentv {__version__}")
         return
+    gc.disable()  # until the command is imported: nothing of that is garbage
     from agentv.cli.program import run  # noqa: PLC0415 - click is not needed for the version
 
-    sys.exit(run(sys.argv[1:]))
+    _leave(run(sys.argv[1:]))
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process. Python would take every module apart first, which costs as much as loading asyncio."""
+    atexit._run_exitfuncs()  # noqa: SLF001 - what else would be skipped
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):  # nobody reads any more, or the disk is full: Python's own code for it
+            code = code or 120
+    os._exit(code)

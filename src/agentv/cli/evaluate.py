@@ -18,38 +18,28 @@ from agentv.errors import UsageError
 from agentv.plan.build import build_plan
 from agentv.plan.options import RunOptions
 from agentv.record.run_dir import RUNS, find_run, new_run_id
-from agentv.recorded import RecordedRun, RunOutcome, resume_run, resumed_options, start_run
+from agentv.recorded import RecordedRun, RunHooks, RunOutcome, resume_run, resumed_options, start_run
 from agentv.report.console import render_summary
 from agentv.report.progress import Progress, QuietProgress, choose_progress
 from agentv.report.terminal import can_print_unicode, wants_color
+from agentv.run.services import protection_gaps
 
 _EXIT = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
 @click.command(name="eval")
 @click.argument("paths", nargs=-1)
-@click.option(
-    "--target", "targets", multiple=True, metavar="NAME", help="The target to run; several give a matrix."
-)
-@click.option(
-    "--judge-target", metavar="NAME", help="Who judges, before every other setting; `none` for nobody."
-)
-@click.option(
-    "--config", metavar="FILE", help="The target configuration, instead of the one found near each suite."
-)
-@click.option(
-    "--case", "cases", multiple=True, metavar="GLOB", help="Only cases whose id matches; repeatable."
-)
+@click.option("--target", "targets", multiple=True, metavar="NAME", help="The target to run; several give a matrix.")
+@click.option("--judge-target", metavar="NAME", help="Who judges, before every other setting; `none` for nobody.")
+@click.option("--config", metavar="FILE", help="The target configuration, instead of the one found near each suite.")
+@click.option("--case", "cases", multiple=True, metavar="GLOB", help="Only cases whose id matches; repeatable.")
 @click.option("--workers", type=click.IntRange(1), metavar="N", help="Cases in flight per target.")
 @click.option("--repeat", type=click.IntRange(1), default=1, metavar="N", help="Attempts per case.  [1]")
-@click.option(
-    "--timeout", type=click.FloatRange(0, min_open=True), metavar="S", help="Deadline of one target call."
-)
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="S", help="Deadline of one target call.")
 @click.option("--threshold", type=click.FloatRange(0, 1), metavar="S", help="The pass line of cases.  [0.8]")
-@click.option(
-    "--outputs", metavar="FILE", help="Grade answers that exist already (JSON Lines) instead of calling."
-)
+@click.option("--outputs", metavar="FILE", help="Grade answers that exist already (JSON Lines) instead of calling.")
 @click.option("--out", metavar="FILE", help="Write rows to this file too, as they finish.")
+@click.option("--record-judge-io", is_flag=True, help="Keep prompts and replies of judge calls in judge_calls.jsonl.")
 @click.option("--run-dir", metavar="DIR", help="The directory of this run.  [.agentv/runs/<run-id>]")
 @click.option("--resume", metavar="RUN", help="Go on with a run: its id, or its directory.")
 @click.option("--allow-changed", is_flag=True, help="With --resume: go on although suites have changed.")
@@ -67,7 +57,8 @@ def command(**given: Any) -> int:
     quiet, as_json, verbose = given.pop("quiet"), given.pop("as_json"), given.pop("verbose")
     run = _resumed(given) if given["resume"] else _new(given)
     say = _speaker(quiet)
-    for note in (*run.plan.notes, *run.notes, *(_details(run) if verbose else ())):
+    gaps = protection_gaps(run.plan.traits)
+    for note in (*run.plan.notes, *run.notes, *gaps, *(_details(run) if verbose else ())):
         say(note)
     progress = QuietProgress() if quiet else choose_progress(sys.stderr, quiet, os.environ)
     outcome, received = asyncio.run(_run(run, progress))
@@ -122,7 +113,7 @@ def _resumed(given: dict[str, Any]) -> RecordedRun:
 async def _run(run: RecordedRun, progress: Progress) -> tuple[RunOutcome, signal.Signals | None]:
     """Run until done or told to stop. The first signal ends the work in order; a second one ends the process."""
     loop = asyncio.get_running_loop()
-    task = asyncio.ensure_future(run.run(progress=progress))
+    task = asyncio.ensure_future(run.run(RunHooks(progress, own_process=True)))
     received: list[signal.Signals] = []
 
     def stop(number: signal.Signals) -> None:
@@ -147,10 +138,7 @@ def _speaker(quiet: bool) -> Callable[[str], None]:
 
 def _details(run: RecordedRun) -> list[str]:
     plan = run.plan
-    lines = [
-        f"suite {item.suite.path}: {len(item.selected)} of {len(item.suite.ids)} cases"
-        for item in plan.suites
-    ]
+    lines = [f"suite {item.suite.path}: {len(item.selected)} of {len(item.suite.ids)} cases" for item in plan.suites]
     lines += [f"configuration {path}" for path in plan.configs()]
     lines += [f"target {lane.target}: {lane.total} rows, {lane.workers} at a time" for lane in plan.lanes]
     return [*lines, f"run {run.directory.path}"]

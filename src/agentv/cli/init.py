@@ -43,7 +43,5 @@ def _may_write(path: Path, force: bool) -> bool:
     if force or not path.exists():
         return True
     if not sys.stdin.isatty():
-        raise UsageError(
-            f"{path} exists already.", next_step="Nothing was written. Use --force to overwrite it."
-        )
+        raise UsageError(f"{path} exists already.", next_step="Nothing was written. Use --force to overwrite it.")
     return click.confirm(f"{path} exists already. Overwrite it?", default=False)

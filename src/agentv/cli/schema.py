@@ -10,9 +10,7 @@ from agentv.plan.schema import config_schema, suite_schema
 
 
 @click.command()
-@click.option(
-    "--only", type=click.Choice(["suite", "config"]), help="Print this schema alone, as an editor wants it."
-)
+@click.option("--only", type=click.Choice(["suite", "config"]), help="Print this schema alone, as an editor wants it.")
 def command(only: str | None) -> int:
     """Print one JSON object with `suite` and `config`: the JSON Schema of suite files and of the configuration.
 

@@ -18,9 +18,7 @@ from agentv.targets.config import NO_JUDGE, TargetsConfig, TargetSpec, no_config
 
 @click.command()
 @click.argument("near", default=".", metavar="[PATH]")
-@click.option(
-    "--config", metavar="FILE", help="The target configuration, instead of the one found near PATH."
-)
+@click.option("--config", metavar="FILE", help="The target configuration, instead of the one found near PATH.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def command(near: str, config: str | None, as_json: bool) -> int:
     """Show each target: provider, model, ready or which variable is missing, and who judges it.

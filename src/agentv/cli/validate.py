@@ -17,9 +17,7 @@ _CONFIGS = {Path(name).name for name in FILE_NAMES}
 
 @click.command()
 @click.argument("paths", nargs=-1)
-@click.option(
-    "--config", metavar="FILE", help="The target configuration, instead of the one found near each suite."
-)
+@click.option("--config", metavar="FILE", help="The target configuration, instead of the one found near each suite.")
 @click.option("--quiet", "-q", is_flag=True, help="Only mistakes, no closing line.")
 def command(paths: tuple[str, ...], config: str | None, quiet: bool) -> int:
     """Check suites and the configuration found for them; also configuration files by name.
@@ -57,9 +55,7 @@ def command(paths: tuple[str, ...], config: str | None, quiet: bool) -> int:
 
 def _all_well(suites: int, cases: int, configs: int) -> str:
     parts = [
-        f"{count} {noun}{'' if count == 1 else 's'}"
-        for count, noun in ((suites, "suite"), (cases, "case"))
-        if suites
+        f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in ((suites, "suite"), (cases, "case")) if suites
     ]
     parts += [f"{configs} configuration{'' if configs == 1 else 's'}"] if configs else []
     return f"ok: {', '.join(parts)}, no mistakes"

@@ -11,13 +11,19 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentv.messages import Message, TokenUsage
 from agentv.results import DEFAULT_THRESHOLD, Score
 from agentv.suite.case import EvalCase
+
+if TYPE_CHECKING:
+    from agentv.evaluators.runtime import Runtime
+
+Complain = Callable[[str, str], None]
+"""Tells a mistake in a suite: the option, and what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +47,18 @@ class EvaluationContext:
     suite: str = ""
     target: str = ""
     attempt: int = 1
+    directory: Path | None = None
+    """The suite's directory."""
+    runtime: Runtime | None = None
+    """What evaluators that start scripts or ask a judge need of the run."""
 
 
 class Evaluator(BaseModel):
     """Options every evaluator takes."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(
+        defer_build=True, frozen=True, strict=True, extra="forbid", allow_inf_nan=False
+    )
 
     ALIASES: ClassVar[Mapping[str, str]] = {}
     """Other spellings of options -> the option."""
@@ -61,6 +73,28 @@ class Evaluator(BaseModel):
     required: bool = Field(False, description="When it fails, the case fails with score 0.")
     threshold: float = Field(DEFAULT_THRESHOLD, ge=0, le=1, description="The pass line of this evaluator.")
     negate: bool = Field(False, description="Score 1 becomes 0 and the other way round. An error stays an error.")
+
+    @classmethod
+    def spelled(cls, raw: Mapping[str, Any], complain: Complain) -> dict[str, Any]:
+        """The options of a suite in the one spelling that the fields have."""
+        for alias, option in cls.ALIASES.items():
+            if alias in raw and option in raw:
+                complain(alias, f"`{alias}` and `{option}` mean the same: keep one")
+        return {cls.ALIASES.get(key, key): value for key, value in raw.items()}
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """What it needs of a run: `scripts` to start programs, `judge` to ask the judge."""
+        return frozenset()
+
+    def targets_named(self) -> list[str]:
+        """Targets that the options name: the plan refuses those that are not configured."""
+        return []
+
+    def depends_on(self, directory: Path) -> list[Path]:
+        """Files besides the suite that decide the score: a run made from others cannot simply be resumed."""
+        del directory
+        return []
 
     @abstractmethod
     async def evaluate(self, context: EvaluationContext) -> Score:

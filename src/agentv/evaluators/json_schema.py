@@ -42,9 +42,7 @@ class JsonSchema(Evaluator):
     def _is_a_schema(cls, schema: str | dict[str, Any]) -> str | dict[str, Any]:
         if isinstance(schema, str):
             if not schema.strip():
-                raise ValueError(
-                    "an empty path names no file; write a schema, or the path of a file that holds one"
-                )
+                raise ValueError("an empty path names no file; write a schema, or the path of a file that holds one")
             return schema
         text = as_text(schema)
         compiled(text)

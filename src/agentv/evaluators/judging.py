@@ -43,9 +43,7 @@ async def judge(evaluator: Evaluator, context: EvaluationContext) -> EvaluatorRe
     return _judged(evaluator, score, started)
 
 
-async def judge_all(
-    evaluators: Sequence[Evaluator], context: EvaluationContext
-) -> tuple[EvaluatorResult, ...]:
+async def judge_all(evaluators: Sequence[Evaluator], context: EvaluationContext) -> tuple[EvaluatorResult, ...]:
     """Every evaluator's word, in the order given. Those that wait for something wait together."""
     waiting = [index for index, evaluator in enumerate(evaluators) if evaluator.WAITS]
     if len(waiting) < 2:
@@ -53,9 +51,7 @@ async def judge_all(
     async with asyncio.TaskGroup() as group:
         tasks = {index: group.create_task(judge(evaluators[index], context)) for index in waiting}
         # A task costs more than a text comparison: what never waits is done here, while the others wait.
-        at_once = {
-            i: await judge(evaluator, context) for i, evaluator in enumerate(evaluators) if i not in tasks
-        }
+        at_once = {i: await judge(evaluator, context) for i, evaluator in enumerate(evaluators) if i not in tasks}
     return tuple(tasks[i].result() if i in tasks else at_once[i] for i in range(len(evaluators)))
 
 

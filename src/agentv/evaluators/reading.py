@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from agentv.evaluators.base import Evaluator
@@ -20,12 +21,14 @@ def read_evaluator(raw: Any, findings: Findings, at: NodePath, files: SuiteFiles
     kind = _kind(raw, findings, at)
     if kind is None:
         return None
-    data = {"name": raw["type"], **{kind.ALIASES.get(key, key): value for key, value in raw.items()}}
-    spelled = {option: alias for alias, option in kind.ALIASES.items() if alias in raw}
-    twice = [option for option in spelled if option in raw]
-    for option in twice:
-        alias = spelled.pop(option)
-        findings.add((*at, alias), f"`{alias}` and `{option}` mean the same: keep one", at_key=True)
+    told: list[str] = []
+
+    def complain(option: str, message: str) -> None:
+        told.append(option)
+        findings.add((*at, option), message, at_key=True)
+
+    data = {"name": raw["type"], **kind.spelled(raw, complain)}
+    spelled = {option: alias for alias, option in kind.ALIASES.items() if alias in raw and alias not in told}
     evaluator, wrong = validate_partly(kind, data, findings, at, spelled=spelled)
     if evaluator is None:
         return None
@@ -35,7 +38,12 @@ def read_evaluator(raw: Any, findings: Findings, at: NodePath, files: SuiteFiles
         named = next((name for name in kind.FILES if isinstance(raw.get(name), str)), None)
         findings.add((*at, named) if named else at, f"`{named}`: {error}" if named else str(error))
         return None
-    return None if wrong or twice else evaluator
+    if wrong or told:
+        return None
+    for path in evaluator.depends_on(files.directory):
+        with suppress(ValueError):  # a file that cannot be read is the script's affair, told when it runs
+            files.fingerprints.note_once(path)
+    return evaluator
 
 
 def _kind(raw: dict[str, Any], findings: Findings, at: NodePath) -> type[Evaluator] | None:

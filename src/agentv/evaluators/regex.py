@@ -59,9 +59,7 @@ class Regex(Evaluator):
         if info.field_name == "value" and info.data.get("pattern") is not None:
             raise ValueError("`value` is another spelling of `pattern`; keep one of the two")
         if not pattern:
-            raise ValueError(
-                "an empty pattern matches every answer and would always pass; write what to look for"
-            )
+            raise ValueError("an empty pattern matches every answer and would always pass; write what to look for")
         compiled(pattern, flag_letters(info.data.get("flags", [])))
         return pattern
 
@@ -82,9 +80,7 @@ class Regex(Evaluator):
         shown = quoted(self.expression)
         if found is None:
             return Score(0.0, (), (f"does not match {shown}",), f"nothing in the answer matches {shown}")
-        return Score(
-            1.0, (f"matches {shown}",), (), f"the answer matches {shown} at character {found.start() + 1}"
-        )
+        return Score(1.0, (f"matches {shown}",), (), f"the answer matches {shown} at character {found.start() + 1}")
 
     async def _search(self, pattern: regex.Pattern[str], answer: str) -> regex.Match[str] | None:
         if len(answer) <= IN_LINE_LENGTH:

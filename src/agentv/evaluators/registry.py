@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 from agentv.evaluators.base import Evaluator
 
 BUILT_IN = {
+    "code_judge": "agentv.evaluators.code_judge:CodeJudge",
     "contains": "agentv.evaluators.text:Contains",
     "icontains": "agentv.evaluators.text:IContains",
     "equals": "agentv.evaluators.text:Equals",

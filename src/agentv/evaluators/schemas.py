@@ -78,9 +78,7 @@ def compiled(text: str) -> CompiledSchema:
     try:
         deque(validator.iter_errors(None), maxlen=0)
     except RecursionError:
-        raise ValueError(
-            "the schema refers to itself without end; look for a `$ref` to its own place"
-        ) from None
+        raise ValueError("the schema refers to itself without end; look for a `$ref` to its own place") from None
     return CompiledSchema(validator, slow='"pattern' in text)
 
 
@@ -101,9 +99,7 @@ def _dialect(schema: Mapping[str, Any]) -> Any:
 def _check_inside(dialect: Any, schema: dict[str, Any]) -> None:
     """Every reference leads into the schema itself (or to a published draft, at hand); patterns compile."""
     specification = specification_with(dialect.ID_OF(dialect.META_SCHEMA))
-    pending: list[tuple[Any, Any]] = [
-        (schema, REGISTRY.resolver_with_root(specification.create_resource(schema)))
-    ]
+    pending: list[tuple[Any, Any]] = [(schema, REGISTRY.resolver_with_root(specification.create_resource(schema)))]
     seen: set[int] = set()
     while pending:
         contents, resolver = pending.pop()
@@ -191,9 +187,7 @@ def _pattern(validator: Any, pattern: str, value: Any, _schema: Any) -> Violatio
         yield ValidationError(f"{value!r} does not match {pattern!r}")
 
 
-def _pattern_properties(
-    validator: Any, by_pattern: Mapping[str, Any], value: Any, _schema: Any
-) -> Violations:
+def _pattern_properties(validator: Any, by_pattern: Mapping[str, Any], value: Any, _schema: Any) -> Violations:
     if not validator.is_type(value, "object"):
         return
     for pattern, subschema in by_pattern.items():
@@ -206,9 +200,7 @@ def _additional_properties(validator: Any, wanted: Any, value: Any, schema: Mapp
     if not validator.is_type(value, "object"):
         return
     known, by_pattern = schema.get("properties", {}), schema.get("patternProperties", {})
-    extra = [
-        key for key in value if key not in known and not any(_found(pattern, key) for pattern in by_pattern)
-    ]
+    extra = [key for key in value if key not in known and not any(_found(pattern, key) for pattern in by_pattern)]
     if isinstance(wanted, dict):
         for key in extra:
             yield from validator.descend(value[key], wanted, path=key)

@@ -32,9 +32,7 @@ class Similarity(Evaluator):
     WAITS = False
 
     type: Literal["similarity"] = "similarity"
-    value: str | None = Field(
-        None, description="The text to compare with; default: the case's reference answer."
-    )
+    value: str | None = Field(None, description="The text to compare with; default: the case's reference answer.")
     metric: Metric = Field(
         "levenshtein",
         description="`levenshtein`: edits between the texts; `token_set`: edits between their sets of words; "
@@ -126,11 +124,7 @@ def _without_words(answer: str, expected: str, ours: list[str], theirs: list[str
 def _refuse_beyond(work: int, most: int, metric: Metric, answer: str, expected: str) -> None:
     if work <= most:
         return
-    advice = (
-        "Compare shorter texts."
-        if metric == "jaccard"
-        else "Use `metric: jaccard`, or compare shorter texts."
-    )
+    advice = "Compare shorter texts." if metric == "jaccard" else "Use `metric: jaccard`, or compare shorter texts."
     raise EvaluatorError(
         f"the answer ({len(answer):,} characters) and the text it is compared with "
         f"({len(expected):,} characters) are too long for `metric: {metric}`",

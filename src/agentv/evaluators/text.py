@@ -47,9 +47,7 @@ class TextCheck(Evaluator):
     @classmethod
     def _refuse_empty_text(cls, values: list[str]) -> None:
         if "" in values:
-            raise ValueError(
-                "an empty text is part of every answer and would always pass; write the text to look for"
-            )
+            raise ValueError("an empty text is part of every answer and would always pass; write the text to look for")
 
     @abstractmethod
     def holds(self, answer: str, value: str) -> bool:
@@ -67,9 +65,7 @@ class TextCheck(Evaluator):
         if self.match == "any":
             passed = bool(hits)
             return Score(float(passed), hits, () if passed else misses, f"{counted}; one is enough")
-        return Score(
-            len(hits) / len(values), hits, misses, f"{counted}; all are wanted", warnings=self.doubts()
-        )
+        return Score(len(hits) / len(values), hits, misses, f"{counted}; all are wanted", warnings=self.doubts())
 
     def doubts(self) -> tuple[str, ...]:
         """What is odd about these options, although they can be used."""
@@ -115,9 +111,7 @@ class Equals(TextCheck):
     def doubts(self) -> tuple[str, ...]:
         if self.negate or len(set(self.value)) < 2:
             return ()
-        return (
-            "an answer can equal only one of several texts, so this can not pass; did you mean `match: any`?",
-        )
+        return ("an answer can equal only one of several texts, so this can not pass; did you mean `match: any`?",)
 
 
 class StartsWith(TextCheck):

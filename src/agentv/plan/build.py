@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -40,6 +41,7 @@ class Loaded:
     cwd: Path
     config_option: str | None = None
     added_evaluators: Sequence[Any] = ()
+    home: Path | None = None
     _environments: dict[tuple[Path, ...], Environment] = field(default_factory=dict)
     _configs: dict[tuple[Path, int], TargetsConfig] = field(default_factory=dict)
 
@@ -49,7 +51,7 @@ class Loaded:
         problems: list[Problem] = []
         for path in find_suites(paths, self.cwd):
             try:
-                suites.append(load_suite(path, read_evaluator, self.added_evaluators))
+                suites.append(load_suite(path, read_evaluator, self.added_evaluators, home=self.home))
             except SuiteError as error:
                 problems.extend(error.problems)
         if problems:
@@ -82,13 +84,15 @@ def build_plan(
     *,
     function_target: str | None = None,
     added_evaluators: Sequence[Any] = (),
+    home: Path | None = None,
     only_check: bool = False,
 ) -> RunPlan:
-    """The plan of a run. `function_target` names a target that the caller answers itself.
+    """The plan of a run. `function_target` names a target that the caller answers itself; `home` is where the
+    scripts of its suites run, when that is not each suite's own directory.
 
     With `only_check` a missing configuration or variable is no error: the files are what is checked.
     """
-    loaded = Loaded(cwd, options.config, added_evaluators)
+    loaded = Loaded(cwd, options.config, added_evaluators, home)
     suites = loaded.suites(options.paths)
     selected = _select(suites, options.cases)
     _refuse_shared_names(suites, selected)
@@ -137,20 +141,24 @@ def _select(suites: Sequence[EvalSuite], globs: Sequence[str]) -> dict[Path, fro
                 next_step="It is matched against whole ids; `*` stands for anything.",
             )
     return {
-        suite.path: frozenset(i for i in suite.ids if any(fnmatchcase(i, glob) for glob in globs))
-        for suite in suites
+        suite.path: frozenset(i for i in suite.ids if any(fnmatchcase(i, glob) for glob in globs)) for suite in suites
     }
 
 
 def _refuse_shared_names(suites: Sequence[EvalSuite], selected: dict[Path, frozenset[str]]) -> None:
     """Two suites of one name may not hold the same id: their rows could not be told apart."""
+    names = Counter(suite.name for suite in suites)
     owner: dict[tuple[str, str], Path] = {}
     problems: list[Problem] = []
     for suite in suites:
+        if names[suite.name] == 1:
+            continue
         shared = next((i for i in suite.ids if i in selected[suite.path] and (suite.name, i) in owner), None)
         if shared is not None:
             other = owner[suite.name, shared]
-            text = f"the case '{shared}' is also in {other}; both suites are called '{suite.name}': set `dataset:` in one"
+            text = (
+                f"the case '{shared}' is also in {other}; both suites are called '{suite.name}': set `dataset:` in one"
+            )
             problems.append(Problem(suite.path, 1, 1, text))
         owner.update({(suite.name, i): suite.path for i in selected[suite.path]})
     if problems:
@@ -190,16 +198,16 @@ def _targets_of(item: PlannedSuite, options: RunOptions) -> dict[str, frozenset[
     for case_id, (name, path, line) in own.items():
         if case_id in item.selected:
             if name not in config.targets:
-                problems.append(
-                    Problem(path, line, 1, f"the case '{case_id}' names {_unknown(name, config)}")
-                )
+                problems.append(Problem(path, line, 1, f"the case '{case_id}' names {_unknown(name, config)}"))
             by_target.setdefault(name, set()).add(case_id)
-    rest = item.selected - own.keys()
+    targets = {name: frozenset(ids) for name, ids in by_target.items()}
+    rest = item.selected - own.keys() if own else item.selected
     if rest:
-        by_target.setdefault(_suite_target(item.suite, config, problems), set()).update(rest)
+        name = _suite_target(item.suite, config, problems)
+        targets[name] = targets[name] | rest if name in targets else rest
     if problems:
         raise SuiteError(problems)
-    return {name: frozenset(ids) for name, ids in by_target.items()}
+    return targets
 
 
 def _suite_target(suite: EvalSuite, config: TargetsConfig, problems: list[Problem]) -> str:
@@ -222,6 +230,9 @@ def _check_judge_names(item: PlannedSuite, options: RunOptions) -> None:
         return
     if options.judge_target not in (None, NO_JUDGE):
         config.find(str(options.judge_target), asked_by="--judge-target")
+    for name, path, line in item.suite.judge_names:
+        if name != NO_JUDGE and name not in config.targets:
+            raise SuiteError([Problem(path, line, 1, f"an evaluator of this case names {_unknown(name, config)}")])
     if named is not None and named != NO_JUDGE and named not in config.targets:
         raise SuiteError(_at(item.suite, ("execution", "judge_target"), _unknown(named, config)))
 
@@ -248,8 +259,7 @@ def _refuse_if_none_available(lanes: Sequence[Lane]) -> None:
     missing = [lane.spec for lane in lanes if lane.spec is not None and lane.spec.unavailable]
     if lanes and len(missing) == len(lanes):
         raise UsageError(
-            "No selected target is available:\n"
-            + "\n".join(f"  {spec.name}: {spec.unavailable}" for spec in missing),
+            "No selected target is available:\n" + "\n".join(f"  {spec.name}: {spec.unavailable}" for spec in missing),
             next_step="Nothing was run. `agentv targets` shows what each target needs.",
         )
 
@@ -275,9 +285,7 @@ def _answer_lanes(
             next_step="Each line needs the `eval_id` of a case and `candidate_answer` or `output_messages`.",
         )
     if strangers:
-        notes.append(
-            f"{options.outputs} answers {len(strangers)} ids that are not in the suites; they are not graded"
-        )
+        notes.append(f"{options.outputs} answers {len(strangers)} ids that are not in the suites; they are not graded")
     label = options.targets[0] if options.targets else ANSWERS_TARGET
     work = tuple((item, item.selected) for item in planned)
     return [

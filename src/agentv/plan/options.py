@@ -22,11 +22,10 @@ class RunOptions:
     threshold: float | None = None
     outputs: str | None = None
     out: str | None = None
+    record_judge_io: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()
-        }
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RunOptions:

@@ -108,7 +108,25 @@ class RunPlan:
     @property
     def scripted(self) -> bool:
         """Whether a scripted model takes part: results then say nothing about a real one."""
-        return any(lane.spec is not None and lane.spec.provider == "mock" for lane in self.lanes)
+        return any(spec.provider == "mock" for lane in self.lanes for spec in (lane.spec, *self._judges(lane)) if spec)
+
+    def _judges(self, lane: Lane) -> list[TargetSpec]:
+        """The targets that may judge this lane's answers."""
+        found: list[TargetSpec] = []
+        for planned, _ in lane.work:
+            if planned.config is None or "judge" not in planned.suite.evaluator_traits:
+                continue
+            own = lane.spec.judge_target if lane.spec else None
+            names = (self.options.judge_target, planned.suite.judge_target, own, planned.config.defaults.judge_target)
+            chosen = next((name for name in names if name is not None), None)
+            named = {name for name, _, _ in planned.suite.judge_names if self.options.judge_target is None}
+            found += [spec for n in {chosen, *named} if n and (spec := planned.config.targets.get(n))]
+        return found
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """What evaluators need of the run: `scripts`, `judge`."""
+        return frozenset(trait for planned in self.suites for trait in planned.suite.evaluator_traits)
 
     def digests(self) -> Mapping[str, str]:
         """SHA-256 of every file the run depends on."""

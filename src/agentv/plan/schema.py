@@ -29,7 +29,6 @@ def suite_schema() -> dict[str, Any]:
                     **evaluators,
                     "description": model["properties"][name].get("description"),
                 }
-    case["properties"]["id"]["type"] = _TEXT
     definitions["Case"] = case
     definitions["Evaluator"] = _evaluators(definitions)
     file = {
@@ -47,7 +46,9 @@ def suite_schema() -> dict[str, Any]:
     }
     root["required"] = ["evalcases"]
     root["patternProperties"] = {"^x-": {}}
-    return {"$schema": _DRAFT, "title": "agentv eval suite", **root, "$defs": definitions}
+    schema = {"$schema": _DRAFT, "title": "agentv eval suite", **root, "$defs": definitions}
+    _let_text_be_scalars(schema)
+    return schema
 
 
 def config_schema() -> dict[str, Any]:
@@ -91,6 +92,18 @@ def config_schema() -> dict[str, Any]:
         "additionalProperties": False,
         "$defs": definitions,
     }
+
+
+def _let_text_be_scalars(node: Any) -> None:
+    """Where text is meant, a plain `42` or `true` is read as it is written."""
+    if isinstance(node, dict):
+        if node.get("type") == "string" and not node.keys() & {"enum", "const", "pattern"}:
+            node["type"] = _TEXT
+        for value in node.values():
+            _let_text_be_scalars(value)
+    elif isinstance(node, list):
+        for value in node:
+            _let_text_be_scalars(value)
 
 
 def _inline(model: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any]:

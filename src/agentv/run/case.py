@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from agentv.errors import AgentVError
 from agentv.evaluators.base import Candidate, EvaluationContext
 from agentv.evaluators.judging import combine, judge_all
+from agentv.evaluators.runtime import Runtime
 from agentv.plan.plan import WorkItem
 from agentv.results import CaseError, CaseResult, Verdict
 from agentv.run.request import build_request
@@ -54,7 +55,7 @@ def _candidate(reply: Reply, elapsed_ms: float) -> Candidate:
     )
 
 
-async def grade(item: WorkItem, answered: Answered, run_id: str) -> CaseResult:
+async def grade(item: WorkItem, answered: Answered, run_id: str, runtime: Runtime | None = None) -> CaseResult:
     """Judge the answer and make the row."""
     candidate = answered.candidate
     if candidate is None:
@@ -71,7 +72,10 @@ async def grade(item: WorkItem, answered: Answered, run_id: str) -> CaseResult:
             metadata=item.case.metadata,
             conversation_id=item.case.conversation_id,
         )
-    context = EvaluationContext(item.case, candidate, item.planned.suite.name, item.target, item.attempt)
+    suite = item.planned.suite
+    context = EvaluationContext(
+        item.case, candidate, suite.name, item.target, item.attempt, directory=suite.directory, runtime=runtime
+    )
     results = await judge_all(item.case.evaluators, context)
     outcome = combine(results, item.threshold)
     return CaseResult(

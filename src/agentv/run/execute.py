@@ -13,9 +13,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from agentv.errors import ProviderError, TargetUnavailableError
+from agentv.evaluators.runtime import Runtime
 from agentv.plan.plan import Lane, RunPlan, WorkItem
 from agentv.results import CaseResult, RowKey
 from agentv.run.case import Ask, answer, grade
+from agentv.run.services import OnJudgeCall, Services, script_services
 from agentv.targets.answers import Answers
 from agentv.targets.gate import OnRetry
 from agentv.targets.pool import TargetPool
@@ -37,26 +39,29 @@ class Execution:
     deliver: Deliver
     is_done: Callable[[RowKey], bool] = lambda _: False
     on_retry: OnRetry | None = None
+    on_judge_call: OnJudgeCall | None = None
     function: Ask | None = None
     """Answers the lanes that have no configured target."""
+    own_process: bool = False
+    """Whether the process is ours alone, as on the command line."""
     _judging: asyncio.Semaphore = field(init=False)
 
     async def run(self) -> None:
         """Every item of the plan that is not done yet. Cancelling stops the work in flight."""
         options = self.plan.options
         self._judging = asyncio.Semaphore(max(32, 4 * (os.cpu_count() or 1)))
-        pool = TargetPool(
-            self.plan.secrets, workers=options.workers, timeout=options.timeout, on_retry=self.on_retry
-        )
+        pool = TargetPool(self.plan.secrets, workers=options.workers, timeout=options.timeout, on_retry=self.on_retry)
         try:
-            async with pool, asyncio.TaskGroup() as lanes:
-                for lane in self.plan.lanes:
-                    lanes.create_task(self._run_lane(lane, pool))
+            async with pool, script_services(self.plan.traits, own_process=self.own_process) as launcher:
+                services = Services(self.plan, pool, launcher, self.on_judge_call)
+                async with asyncio.TaskGroup() as lanes:
+                    for lane in self.plan.lanes:
+                        lanes.create_task(self._run_lane(lane, services))
         except BaseExceptionGroup as group:
             raise _first(group) from group
 
-    async def _run_lane(self, lane: Lane, pool: TargetPool) -> None:
-        ask = self._asker(lane, pool)
+    async def _run_lane(self, lane: Lane, services: Services) -> None:
+        ask = self._asker(lane, services.pool)
         slots = asyncio.Semaphore(lane.workers)
         backlog = asyncio.Semaphore(lane.workers + BACKLOG)
         skipped = 0
@@ -69,10 +74,16 @@ class Execution:
                     continue
                 await backlog.acquire()
                 await slots.acquire()
-                group.create_task(self._run_item(item, ask, slots, backlog))
+                runtime = services.runtime(lane, item.planned)
+                group.create_task(self._run_item(item, ask, runtime, slots, backlog))
 
     async def _run_item(
-        self, item: WorkItem, ask: Ask, slots: asyncio.Semaphore, backlog: asyncio.Semaphore
+        self,
+        item: WorkItem,
+        ask: Ask,
+        runtime: Runtime | None,
+        slots: asyncio.Semaphore,
+        backlog: asyncio.Semaphore,
     ) -> None:
         try:
             try:
@@ -80,7 +91,7 @@ class Execution:
             finally:
                 slots.release()
             async with self._judging:
-                row = await grade(item, answered, self.run_id)
+                row = await grade(item, answered, self.run_id, runtime)
             await self.deliver(row)
         finally:
             backlog.release()
@@ -113,11 +124,7 @@ def _recorded_reply(answers: Answers, item: WorkItem) -> Reply:
     found = answers.find(item.case.id, target, item.attempt, suite=suite)
     if found is None:
         failed = answers.failure(item.case.id, target, item.attempt, suite=suite)
-        why = (
-            f"the recorded call had failed: {failed.failure}"
-            if failed
-            else f"{answers.path} holds no answer for it"
-        )
+        why = f"the recorded call had failed: {failed.failure}" if failed else f"{answers.path} holds no answer for it"
         raise ProviderError(
             f"the case '{item.case.id}' cannot be graded: {why}",
             next_step="Add a line with its `eval_id` and `candidate_answer`, or leave it out with --case.",
@@ -133,6 +140,4 @@ def _unavailable(error: TargetUnavailableError) -> Ask:
 
 
 async def _nobody(_: Request) -> Reply:
-    raise ProviderError(
-        "nothing answers this target", next_step="Give it a provider, a function or recorded answers."
-    )
+    raise ProviderError("nothing answers this target", next_step="Give it a provider, a function or recorded answers.")

@@ -111,6 +111,11 @@ class Fingerprints:
             raise FileUnusableError("has changed since it was checked")
         self._seen[str(path)] = now
 
+    def note_once(self, path: Path) -> None:
+        """Remember what the file holds now, if it was not noted before; it may change while the run goes on."""
+        if str(path) not in self._seen:
+            self.note(path)
+
     def verify(self, path: Path) -> None:
         """FileUnusableError when the file was noted and no longer holds what it held then."""
         if str(path) in self._seen:
@@ -131,8 +136,9 @@ class SuiteFiles:
     """What the files held that were found for the suite."""
 
     @classmethod
-    def of(cls, suite: Path, *, allow_outside: bool = False) -> SuiteFiles:
-        directory = suite.resolve().parent
+    def of(cls, suite: Path, *, allow_outside: bool = False, home: Path | None = None) -> SuiteFiles:
+        """`home` is where references start, when that is not the suite's own directory."""
+        directory = (home or suite.parent).resolve()
         return cls(directory, repository_root(directory) or directory, allow_outside)
 
     def find(self, reference: str, *, limit: int | None = MAX_FILE_BYTES) -> Path:

@@ -28,11 +28,16 @@ MAX_MISTAKES = 10_000
 """In one file; nobody reads more, and a file that is no suite at all would fill the memory with them."""
 
 
-def load_suite(path: Path, read_evaluator: ReadEvaluator, added: Sequence[Any] = ()) -> EvalSuite:
-    """The suite, or SuiteError with every mistake in it. Evaluators in `added` join the suite's defaults."""
+def load_suite(
+    path: Path, read_evaluator: ReadEvaluator, added: Sequence[Any] = (), *, home: Path | None = None
+) -> EvalSuite:
+    """The suite, or SuiteError with every mistake in it. Evaluators in `added` join the suite's defaults.
+
+    `home` is where scripts run and references start, when that is not the suite's own directory.
+    """
     try:
         open_regular(path).close()
-        return _SuiteReader(path, read_evaluator, tuple(added)).load()
+        return _SuiteReader(path, read_evaluator, tuple(added), home).load()
     except OSError as error:
         raise SuiteError([Problem(path, 1, 1, f"the suite cannot be read: {error.strerror}")]) from None
     except FileUnusableError as error:
@@ -56,16 +61,21 @@ class _Found(NamedTuple):
 
 
 class _SuiteReader:
-    def __init__(self, path: Path, read_evaluator: ReadEvaluator, added: tuple[Any, ...]) -> None:
+    def __init__(
+        self, path: Path, read_evaluator: ReadEvaluator, added: tuple[Any, ...], home: Path | None = None
+    ) -> None:
         self.path = path
         self.read_evaluator = read_evaluator
         self.added = added
-        self.files = SuiteFiles.of(path)
+        self.files = SuiteFiles.of(path, home=home)
         self.head = SuiteModel()
         self.execution = SuiteExecutionModel()
         self.head_keys: set[str] = set()
         self.defaults = Defaults(added, bool(added))
         self.case_targets: dict[str, tuple[str, Path, int]] = {}
+        self.judge_names: dict[tuple[str, Path, int], None] = {}
+        self.traits: set[str] = set()
+        self.defaults_noted = False
 
     @property
     def is_json_lines(self) -> bool:
@@ -89,6 +99,8 @@ class _SuiteReader:
             threshold=self.execution.threshold,
             evaluators=self.defaults.listed,
             case_targets=self.case_targets,
+            judge_names=tuple(self.judge_names),
+            evaluator_traits=frozenset(self.traits),
         )
 
     def _check(self, *, whole_head: bool) -> tuple[str, ...]:
@@ -96,6 +108,9 @@ class _SuiteReader:
         found = AllFindings()
         seen: dict[str, str] = {}
         self.case_targets.clear()
+        self.judge_names.clear()
+        self.traits.clear()
+        self.defaults_noted = False
         try:
             if not self.is_json_lines:
                 self._read_head(found.of(self.path), whole=whole_head)
@@ -107,6 +122,7 @@ class _SuiteReader:
                 if case.target is not None:
                     self.case_targets[case.id] = (case.target, findings.path, case.line)
                 seen.setdefault(case.id, f"{findings.path.name}:{case.line}")
+                self._note_evaluators(case, findings.path)
         except YamlProblem as problem:
             found.of(self.path).add_at(problem.line, problem.column, problem.message)
         except _TooManyMistakesError:
@@ -118,6 +134,17 @@ class _SuiteReader:
             raise SuiteError(found.problems())
         return tuple(seen)
 
+    def _note_evaluators(self, case: EvalCase, path: Path) -> None:
+        """What the plan must know of a case's evaluators before any of them runs."""
+        if case.evaluators is self.defaults.listed:
+            if self.defaults_noted:
+                return
+            self.defaults_noted = True
+        for evaluator in case.evaluators:
+            self.traits |= evaluator.traits
+            for name in evaluator.targets_named():
+                self.judge_names[name, path, case.line] = None
+
     def _run_cases(self) -> Iterator[EvalCase]:
         found = AllFindings()
         try:
@@ -125,7 +152,7 @@ class _SuiteReader:
                 if found:
                     break
                 yield case
-        except (YamlProblem, _LateHeadError, OSError, FileUnusableError):
+        except (YamlProblem, _LateHeadError, _TooManyMistakesError, OSError, FileUnusableError):
             raise self._changed() from None
         if found:
             raise SuiteError([*self._changed().problems, *found.problems()])

@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 class FileModel(BaseModel):
     """Strict: no unknown keys, no silent conversions."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+    # Built on first use: most models of a file format are not needed by most files.
+    model_config = ConfigDict(defer_build=True, frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
 
 class ToolCallModel(FileModel):

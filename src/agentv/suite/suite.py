@@ -30,6 +30,10 @@ class EvalSuite:
     evaluators: tuple[Any, ...] = ()
     case_targets: Mapping[str, tuple[str, Path, int]] = field(default_factory=dict)
     """Cases that name their own target: id -> (target, file, line)."""
+    judge_names: tuple[tuple[str, Path, int], ...] = ()
+    """Targets that evaluators name: (target, file, line)."""
+    evaluator_traits: frozenset[str] = frozenset()
+    """What some evaluator of the suite needs of a run: `scripts`, `judge`."""
 
     @property
     def directory(self) -> Path:

@@ -34,7 +34,7 @@ HOW_TO_START = "Run `agentv init` to write one, or point at one with --config FI
 class DefaultsModel(BaseModel):
     """What is used when nothing else is named."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    model_config = ConfigDict(defer_build=True, frozen=True, strict=True, extra="forbid")
 
     target: str | None = Field(
         None, description="The target when neither the command line nor the suite names one."
@@ -214,12 +214,12 @@ def _spec(
     line_of: LineOf,
 ) -> TargetSpec | None:
     provider = raw.get("provider")
-    names = provider_names()
     if provider is None:
-        findings.add(node, f"the target '{name}' does not say its `provider`: {one_of(names)}")
+        findings.add(node, f"the target '{name}' does not say its `provider`: {one_of(provider_names())}")
         return None
     kind = provider_class(provider) if isinstance(provider, str) else None
     if kind is None:
+        names = provider_names()
         findings.add(
             (*node, "provider"),
             f"unknown provider {show(provider)}{did_you_mean(str(provider), names)}; there are {one_of(names)}",

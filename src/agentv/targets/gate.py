@@ -55,14 +55,19 @@ class TargetGate:
         self._deadline = None if getattr(provider, "keeps_deadline", False) else settings.timeout_seconds
         self._closed = False
 
-    async def invoke(self, request: Request, *, on_retry: OnRetry | None = None) -> Reply:
-        """Call the provider, again when that can help. `on_retry` hears of every try that is repeated."""
+    async def invoke(
+        self, request: Request, *, on_retry: OnRetry | None = None, on_start: Callable[[], None] | None = None
+    ) -> Reply:
+        """Call the provider, again when that can help. `on_retry` hears of every try that is repeated, `on_start` when
+        the first one begins: until then the call waits for its turn."""
         tries = 0
         while True:
             tries += 1
             try:
                 async with self._slots:
                     await self._keep_pace()
+                    if on_start is not None and tries == 1:
+                        on_start()
                     reply = await self._call(request)
             except ProviderError as error:
                 if tries > self._settings.max_retries or not self._worth_another(error):

@@ -68,7 +68,9 @@ class Provider(Protocol):
 class TargetSettings(BaseModel):
     """Settings every target may carry. A provider adds its own by subclassing."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(
+        defer_build=True, frozen=True, strict=True, extra="forbid", allow_inf_nan=False
+    )
 
     READS: ClassVar[tuple[str, ...]] = ()
     """Environment variables the provider reads on its own when a setting is absent."""

@@ -29,6 +29,8 @@ class Reading:
 
     settings: BaseModel | None
     unavailable: str | None
+    missing: tuple[str, ...]
+    """Variables it needs that are not set."""
     reads: frozenset[str]
     """Variables it reads, through `${{ }}`, through `env` names, or because its provider does on its own."""
     secret_values: frozenset[str]
@@ -71,6 +73,7 @@ def read_settings(
     return Reading(
         settings=settings,
         unavailable=unavailable,
+        missing=tuple(dict.fromkeys(missing)),
         reads=reads,
         secret_values=_secret_values(written, filled, reads, environment),
         judge_target=filled.get("judge_target") if isinstance(filled.get("judge_target"), str) else None,
@@ -79,7 +82,7 @@ def read_settings(
 
 
 def _known_name(key: str, model: type[BaseModel]) -> str:
-    """The setting a key means: `commandTemplate` reads as `command_template`, other spellings by the provider's table."""
+    """The setting a key means: `commandTemplate` reads as `command_template`, others by the provider's table."""
     names = {field.alias or name for name, field in model.model_fields.items()}
     if key in names:
         return key

@@ -20,7 +20,7 @@ from agentv.targets.structured import parse_messages
 class TokenCounts(BaseModel):
     """Tokens a scripted call claims to have used."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    model_config = ConfigDict(defer_build=True, frozen=True, strict=True, extra="forbid")
 
     input: int = Field(0, ge=0)
     output: int = Field(0, ge=0)
@@ -30,7 +30,9 @@ class TokenCounts(BaseModel):
 class Script(BaseModel):
     """What the scripted model does with a call."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(
+        defer_build=True, frozen=True, strict=True, extra="forbid", allow_inf_nan=False
+    )
 
     response: str | dict[str, Any] | None = Field(
         None, description="The answer: text, or an object that is sent as pretty JSON."
@@ -99,7 +101,7 @@ class MockSettings(Script, TargetSettings):
 
     model: str | None = Field(None, description="A label for reports.")
     rules: list[Rule] = Field(
-        default_factory=list, description="Tried in order, the first match answers; else `response` does."
+        [], description="Tried in order, the first match answers; else `response` does."
     )
 
 

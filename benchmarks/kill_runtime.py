@@ -1,0 +1,201 @@
+"""Kill a runtime while its scripts and their descendants run, and count the processes that survive it.
+
+    python -m benchmarks.kill_runtime --rounds 300 [--seed S]
+
+Each round starts a runtime with one script for every kind of descendant, waits until all of them run (or, every third
+round, for a random moment only), and kills the runtime with SIGINT, SIGTERM or SIGKILL. Exits 1 unless nobody was
+left after any round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import secrets
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+KINDS = ("plain", "setsid", "double-fork", "ignoring-signals", "without-pipes")
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+READY_SECONDS = 60
+GONE_SECONDS = 15
+
+
+# -- what a script does
+
+
+def play_script(kind: str, ready: str) -> None:
+    """Start a descendant, say when it runs, and wait for ever, as it does."""
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        _descendant(kind, writer)
+    os.read(reader, 1)
+    _say_ready(ready)
+    while True:
+        signal.pause()
+
+
+def _say_ready(ready: str) -> None:
+    with contextlib.suppress(OSError), Path(ready).open("w") as file:
+        file.write("x")
+
+
+def _descendant(kind: str, writer: int) -> None:
+    if kind in ("setsid", "double-fork"):
+        os.setsid()
+    if kind == "double-fork" and os.fork():
+        os._exit(0)
+    if kind == "ignoring-signals":
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+    if kind == "without-pipes":
+        for descriptor in (0, 1, 2):
+            os.close(descriptor)
+    os.write(writer, b"x")
+    while True:
+        signal.pause()
+
+
+# -- the runtime that is killed
+
+
+def play_runtime(marker: str, ready: str) -> None:
+    import asyncio  # noqa: PLC0415  the scripts are this file too, and need none of it
+
+    from agentv.launcher.launcher import Launcher, Script  # noqa: PLC0415
+
+    def argv(kind: str) -> list[str]:
+        return [sys.executable, "-I", "-S", __file__, "--script", kind, ready, marker]
+
+    async def run() -> None:
+        async with Launcher() as launcher:
+            await asyncio.gather(*(launcher.run(Script(argv(kind), cwd="/", env={})) for kind in KINDS))
+
+    _say_ready(ready)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(run())
+
+
+# -- the round
+
+
+def one_round(number: signal.Signals, moment: float | None = None) -> list[str]:
+    """Kill a runtime once everything runs, or `moment` seconds after it began; the command lines of the survivors."""
+    marker = f"marker-{secrets.token_hex(8)}"
+    with tempfile.TemporaryDirectory(prefix="agentv-kill-") as folder:
+        ready = f"{folder}/ready"
+        os.mkfifo(ready)
+        reader = os.open(ready, os.O_RDONLY | os.O_NONBLOCK)
+        command = [sys.executable, __file__, "--runtime", marker, ready]
+        runtime = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+        helpers: list[int] = []
+        try:
+            _await_bytes(reader, 1)
+            if moment is None:
+                _await_bytes(reader, len(KINDS))
+                helpers = _descendants(runtime.pid)
+            else:
+                time.sleep(moment)
+            runtime.send_signal(number)
+            try:
+                runtime.wait(timeout=GONE_SECONDS)
+            except subprocess.TimeoutExpired:
+                return [f"the runtime itself did not end within {GONE_SECONDS} s"]
+            return _survivors(marker, helpers)
+        finally:
+            os.close(reader)
+            runtime.kill()
+            runtime.wait()
+            for pid in marked(marker):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def _await_bytes(reader: int, count: int) -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    while count and time.monotonic() < deadline:
+        select.select([reader], [], [], 1)
+        with contextlib.suppress(BlockingIOError):
+            count -= len(os.read(reader, count))
+    if count:
+        raise TimeoutError(f"{count} scripts did not start within {READY_SECONDS} s")
+
+
+def _survivors(marker: str, helpers: list[int]) -> list[str]:
+    """Whoever is left. A process that was killed may take a moment to go."""
+    deadline = time.monotonic() + GONE_SECONDS
+    while True:
+        left = [pid for pid in {*marked(marker), *helpers} if _alive(pid)]
+        if not left or time.monotonic() > deadline:
+            return [_command(pid) for pid in left]
+        time.sleep(0.005)
+
+
+def marked(marker: str) -> list[int]:
+    """The processes with this marker among their arguments, zombies left out."""
+    return [pid for pid in _all() if marker in _command(pid) and _alive(pid)]
+
+
+def _all() -> list[int]:
+    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _stat(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ["Z", "0"]
+
+
+def _alive(pid: int) -> bool:
+    return _stat(pid)[0] not in ("Z", "X")
+
+
+def _descendants(pid: int) -> list[int]:
+    parents = {each: int(_stat(each)[1]) for each in _all()}
+    found, level = [], [pid]
+    while level:
+        level = [each for each, parent in parents.items() if parent in level]
+        found += level
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.kill_runtime", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=None)
+    given = parser.parse_args()
+    dice = random.Random(given.seed)
+    left: list[str] = []
+    for at in range(given.rounds):
+        number = SIGNALS[at % len(SIGNALS)]
+        survivors = one_round(number, dice.uniform(0, 0.15) if at // len(SIGNALS) % 3 == 2 else None)
+        left += [f"round {at + 1}, {number.name}: {command}" for command in survivors]
+        if sys.stderr.isatty():
+            print(f"\r\x1b[K{at + 1} of {given.rounds}, {len(left)} left", end="", file=sys.stderr, flush=True)
+    print(f"{given.rounds} rounds, {len(KINDS)} kinds of descendants: {len(left)} processes left")
+    print("\n".join(left), end="\n" if left else "")
+    return 1 if left else 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--script"]:
+        play_script(*sys.argv[2:4])
+    elif sys.argv[1:2] == ["--runtime"]:
+        play_runtime(*sys.argv[2:4])
+    else:
+        sys.exit(main())

@@ -1,0 +1,236 @@
+"""`code_judge`: an evaluator that is any program in any language.
+
+JSON on stdin, JSON on stdout. With judge access it may ask the configured judge through a proxy of its own, and never
+sees a credential.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import ConfigDict, Field, field_validator
+
+from agentv.command import split_command, with_own_python
+from agentv.errors import EvaluatorError
+from agentv.evaluators.base import Complain, EvaluationContext, Evaluator
+from agentv.evaluators.code_judge_result import score_of
+from agentv.evaluators.runtime import Runtime
+from agentv.judge.access import JudgeAccess, read_access
+from agentv.launcher.launcher import Script
+from agentv.process import ProcessOutcome
+from agentv.process_start import ProcessStartError
+from agentv.results import Score
+from agentv.text import edits_apart
+from agentv.wire.payload import encode_payload
+
+if TYPE_CHECKING:
+    from agentv.judge.session import JudgeSession
+
+PROXY_VARIABLES = (
+    "AGENTV_JUDGE_PROXY_URL",
+    "AGENTV_JUDGE_PROXY_TOKEN",
+    "AGENTV_TARGET_PROXY_URL",
+    "AGENTV_TARGET_PROXY_TOKEN",
+)
+_OPTIONS = (
+    "script",
+    "cwd",
+    "timeout_seconds",
+    "judge",
+    "use_judge_provider",
+    "judge_provider",
+    "target",
+    "env",
+    "config",
+)
+MUCH_OUTPUT = 256 * 1024
+"""From here on reading it takes so long that other scripts would wait for their judge."""
+_COMMON = ("name", "type", "weight", "required", "threshold", "negate")
+
+
+def _as_written(schema: dict[str, Any]) -> None:
+    """What a suite may write, for editors: more spellings than the fields have."""
+    options = schema["properties"]
+    words = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+    options["script"] = {"anyOf": [{"type": "string"}, words], "description": options["script"]["description"]}
+    access = options["judge"]["anyOf"][0]
+    options["judge"] |= {"anyOf": [access, {"type": "boolean"}], "default": False}
+    options["use_judge_provider"] = {"type": "boolean", "description": "`true` is the same as `judge: {}`."}
+    schema["additionalProperties"] = True
+
+
+class CodeJudge(Evaluator):
+    """Runs a script on the answer."""
+
+    model_config = ConfigDict(json_schema_extra=_as_written)
+    ALIASES: ClassVar[Mapping[str, str]] = {"judge_provider": "judge", "target": "judge"}
+
+    script: list[str] = Field(
+        description="The program: a list of words, or one string split like a POSIX shell would, without a shell."
+    )
+    cwd: str | None = Field(None, description="Directory of the process, relative to the suite's.")
+    timeout_seconds: float = Field(120.0, gt=0, description="Deadline of the whole execution.")
+    judge: JudgeAccess | None = Field(None, description="Enables judge access: `true`, `{}` or options.")
+    env: dict[str, str] | list[str] = Field(
+        default={}, description="Extra variables: a mapping, or names to pass through on purpose."
+    )
+    config: dict[str, Any] | None = Field(None, description="A mapping for the script, passed verbatim.")
+
+    @field_validator("script")
+    @classmethod
+    def _has_a_program(cls, script: list[str]) -> list[str]:
+        if not script or not script[0].strip():
+            raise ValueError("must name a program, like `[python, judges/precision.py]`")
+        if any("\0" in word for word in script):
+            raise ValueError("must not contain NUL characters")
+        return script
+
+    @classmethod
+    def spelled(cls, raw: Mapping[str, Any], complain: Complain) -> dict[str, Any]:
+        """The options as the model knows them: one spelling of judge access, every other key under `config`."""
+        options = dict(raw)
+        if isinstance(options.get("script"), str):
+            try:
+                options["script"] = split_command(options["script"])
+            except ValueError as error:
+                complain("script", f"`script`: {error}; to use a shell, write `[sh, -c, '...']`")
+                options["script"] = ["-"]
+        access = read_access(options, complain)
+        if access is not None:
+            options["judge"] = dict(access)
+        _gather_config(options, complain)
+        return options
+
+    def depends_on(self, directory: Path) -> list[Path]:
+        """The files of the script itself: when they change, a run cannot simply go on."""
+        home = directory / self.cwd if self.cwd else directory
+        return [path for path in (home / word for word in self.script) if _is_file(path)]
+
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"scripts"} if self.judge is None else {"scripts", "judge"})
+
+    def targets_named(self) -> list[str]:
+        return [] if self.judge is None else [n for n in (self.judge.target, *(self.judge.allowed_targets or ())) if n]
+
+    async def evaluate(self, context: EvaluationContext) -> Score:
+        runtime = context.runtime
+        if runtime is None:
+            raise EvaluatorError("a code_judge needs a run to start its script in")
+        try:
+            payload = encode_payload(_payload(context, self.config))
+        except ValueError as error:
+            raise EvaluatorError(f"the case cannot be sent to the script as JSON: {error}") from None
+        if self.judge is None:
+            environment = self._environment(runtime, runtime.environment.values)
+            outcome = await runtime.launcher.run(self._script(context, payload, environment, isolate=False))
+            return await self._score(outcome, runtime)
+        return await self._evaluate_with_judge(self.judge, context, runtime, payload)
+
+    async def _evaluate_with_judge(
+        self, access: JudgeAccess, context: EvaluationContext, runtime: Runtime, payload: bytes
+    ) -> Score:
+        from agentv.judge.proxy import JudgeProxy  # noqa: PLC0415 - scripts without judge access need no HTTP
+
+        session = runtime.lend(access, self.name, context)
+        async with JudgeProxy(session) as proxy:
+            environment = self._environment(runtime, runtime.secrets.scrub(runtime.environment.values))
+            environment |= dict(zip(PROXY_VARIABLES, (proxy.url, session.token) * 2, strict=True))
+            script = self._script(context, payload, _past_proxies(environment), isolate=True)
+            try:
+                outcome = await runtime.launcher.run(script, on_exit=session.close)
+            except ProcessStartError as error:
+                ledger = session.ledger.to_dict()
+                raise EvaluatorError(error.message, next_step=error.next_step, judge_proxy=ledger) from error
+        return await self._score(outcome, runtime, session)
+
+    async def _score(self, outcome: ProcessOutcome, runtime: Runtime, session: JudgeSession | None = None) -> Score:
+        given = (outcome, (self.name, self.timeout_seconds), runtime.redactor, session)
+        if len(outcome.stdout) < MUCH_OUTPUT:
+            return score_of(*given)
+        return await asyncio.to_thread(score_of, *given)
+
+    def _environment(self, runtime: Runtime, base: Mapping[str, str]) -> dict[str, str]:
+        kept = {name: value for name, value in base.items() if name not in PROXY_VARIABLES}
+        if isinstance(self.env, dict):
+            return kept | self.env
+        passed = {name: runtime.environment.values[name] for name in self.env if name in runtime.environment.values}
+        return kept | passed
+
+    def _script(
+        self, context: EvaluationContext, payload: bytes, environment: dict[str, str], *, isolate: bool
+    ) -> Script:
+        home = context.directory or Path.cwd()
+        return Script(
+            argv=with_own_python(self.script),
+            cwd=home / self.cwd if self.cwd else home,
+            env=environment,
+            stdin=payload,
+            timeout=self.timeout_seconds,
+            isolate=isolate,
+        )
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # too long a word for the name of a file, or a directory nobody may look into
+        return False
+
+
+def _gather_config(options: dict[str, Any], complain: Complain) -> None:
+    """Keys that are no options are for the script; but a key that looks like a typo of an option is told."""
+    config = options.get("config")
+    for key in [key for key in options if key not in _OPTIONS and key not in _COMMON]:
+        value = options.pop(key)
+        near = next((option for option in (*_OPTIONS, *_COMMON) if _is_typo(key, option)), None)
+        if near is not None:
+            complain(key, f"unknown key `{key}` (did you mean `{near}`?); or put it under `config:` for the script")
+        elif isinstance(config, dict) and key in config:
+            complain(key, f"`{key}` is here and under `config`: keep one")
+        elif config is None or isinstance(config, dict):
+            config = {**(config or {}), key: value}
+            options["config"] = config
+
+
+def _is_typo(key: str, option: str) -> bool:
+    """Within two edits of an option, one for words of five letters or fewer; a plural is no typo."""
+    if key in (f"{option}s", f"{option}es"):
+        return False
+    return edits_apart(key, option) <= (1 if len(key) <= 5 else 2)
+
+
+def _past_proxies(environment: dict[str, str]) -> dict[str, str]:
+    """Loopback is never reached through a proxy of the environment: the token would go there."""
+    loopback = "127.0.0.1,localhost,::1"
+    names = ("NO_PROXY", "no_proxy")
+    # Programs look at one of the two, and not all at the same one: each must hold what either said.
+    said = {name: environment.get(name) or environment.get(other, "") for name, other in (names, names[::-1])}
+    for name, kept in said.items():
+        environment[name] = kept if kept.strip() == "*" else f"{kept},{loopback}" if kept else loopback
+    return environment
+
+
+def _payload(context: EvaluationContext, config: Mapping[str, Any] | None) -> dict[str, Any]:
+    case, candidate = context.case, context.candidate
+    return {
+        "eval_id": case.id,
+        "attempt": context.attempt,
+        "target": context.target,
+        "suite": context.suite,
+        "question": case.question,
+        "input_messages": [message.to_dict() for message in case.input_messages],
+        "input_files": [str(path) for path in case.input_files],
+        "expected_outcome": case.expected_outcome,
+        "expected_messages": [message.to_dict() for message in case.expected_messages],
+        "reference_answer": case.reference_answer,
+        "candidate_answer": candidate.answer,
+        "output_messages": [message.to_dict() for message in candidate.output_messages],
+        "guideline_files": [str(path) for path in case.guideline_files],
+        "trace_summary": None if candidate.trace_summary is None else dict(candidate.trace_summary),
+        "metadata": dict(case.metadata),
+        "config": None if config is None else dict(config),
+    }

@@ -1,0 +1,77 @@
+"""What became of a script -> a score, or a failure that says what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentv.errors import EvaluatorError
+from agentv.process import STDOUT_CAP, ProcessOutcome
+from agentv.redact import Redactor
+from agentv.results import Score
+from agentv.wire.output import OutputError, parse_output
+
+if TYPE_CHECKING:
+    from agentv.judge.session import JudgeSession
+
+STDERR_SHOWN = 4000
+OUTPUT_SHOWN = 500
+
+
+def score_of(
+    outcome: ProcessOutcome, limits: tuple[str, float], redactor: Redactor, session: JudgeSession | None = None
+) -> Score:
+    """The script's score. Anything else is an EvaluatorError that keeps the ledger and the end of stderr, no more."""
+    name, timeout = limits
+    ledger = session.ledger.to_dict() if session is not None else None
+    message = _failure(outcome, name, timeout)
+    if session is not None and session.ledger.breached:
+        message = _over_the_limit(session, name)
+    if message is None:
+        try:
+            result = parse_output(outcome.stdout)
+        except OutputError as error:
+            message = redactor.head(f"{error}", OUTPUT_SHOWN)
+        else:
+            return Score(
+                result.score,
+                result.hits,
+                result.misses,
+                result.reasoning,
+                result.details,
+                result.warnings,
+                judge_proxy=ledger,
+            )
+    raise EvaluatorError(message + _last_words(outcome, redactor), judge_proxy=ledger)
+
+
+def _failure(outcome: ProcessOutcome, name: str, timeout: float) -> str | None:
+    if outcome.timed_out:
+        return (
+            f"the script did not finish within {timeout:g} s and was killed with everything it started. "
+            f"Raise `timeout_seconds` of the evaluator '{name}', or make it faster."
+        )
+    if outcome.stdout_overflow:
+        return (
+            f"the script printed more than {STDOUT_CAP // 2**20} MiB and was killed. "
+            "Print the result alone to stdout; send logs to stderr."
+        )
+    if outcome.supervisor_lost:
+        return "the script killed the process that supervises it, so what it printed cannot be trusted."
+    if outcome.returncode != 0:
+        return f"the script {outcome.ending}. A judge script exits with 0 after it has printed its result."
+    return None
+
+
+def _over_the_limit(session: JudgeSession, name: str) -> str:
+    limit = session.ledger.max_calls
+    return (
+        f"the script asked for more than {limit} judge calls ({session.ledger.refused_calls} refused). "
+        f"Raise `judge.max_calls` of the evaluator '{name}', or ask less."
+    )
+
+
+def _last_words(outcome: ProcessOutcome, redactor: Redactor) -> str:
+    text = outcome.stderr.decode("utf-8", "backslashreplace").strip()
+    if not text:
+        return ""
+    return f"\nThe end of its stderr:\n{redactor.tail(text, STDERR_SHOWN, cut_start=outcome.stderr_cut)}"

@@ -1,0 +1,121 @@
+"""Who judges, and lending them to a script: from the settings of a run to a `JudgeSession`, or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentv.errors import EvaluatorError, TargetUnavailableError
+from agentv.judge.access import JudgeAccess
+from agentv.judge.session import JudgeSession, JudgeTargets
+from agentv.redact import NO_SECRETS, Redactor
+from agentv.targets.config import NO_JUDGE, TargetsConfig, TargetSpec
+from agentv.targets.pool import TargetPool
+from agentv.targets.provider import Provider
+
+HOW = (
+    "Name a judge with --judge-target, with `judge_target` of the target or under `defaults` of the configuration, "
+    "or with `judge.target` of the evaluator; `agentv targets` shows what is ready."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeChoice:
+    """The names that may say who judges, the first that is set wins."""
+
+    option: str | None = None
+    suite: str | None = None
+    target: str | None = None
+    defaults: str | None = None
+    main: str | None = None
+
+    def resolve(self, evaluator: str | None) -> str | None:
+        names = (self.option, evaluator, self.suite, self.target, self.defaults, self.main)
+        return next((name for name in names if name is not None), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """For whom a judge is lent: the case whose answer a script judges."""
+
+    eval_id: str
+    attempt: int
+    directory: Path | None = None
+    labels: Mapping[str, Any] = field(default_factory=dict)
+    """What every record of a call says besides."""
+
+
+@dataclass(slots=True)
+class Lender:
+    """Lends the judges of one configuration."""
+
+    pool: TargetPool
+    config: TargetsConfig | None
+    choice: JudgeChoice
+    redactor: Redactor = NO_SECRETS
+    on_call: Callable[[dict[str, Any]], None] | None = None
+    record_io: bool = False
+    _live: dict[str, Provider] | None = None
+    _unavailable: dict[str, str] = field(default_factory=dict)
+    _told: dict[str, str] = field(default_factory=dict)
+    """The same reasons as far as a script may know them: no path, no address."""
+
+    def lend(self, access: JudgeAccess, evaluator: str, asker: Asker) -> JudgeSession:
+        """A session for one execution. EvaluatorError says why no judge is available and how to configure one."""
+        name = self.choice.resolve(access.target)
+        live = self._targets()
+        if name is None or name == NO_JUDGE or self.config is None or name not in live:
+            raise EvaluatorError(
+                f"the evaluator '{evaluator}' has judge access, but no judge is available: {self._why(name)}. "
+                "Its script was not started",
+                next_step=HOW,
+            )
+        targets = JudgeTargets(name, live, self._told, access.allowed_targets)
+        return JudgeSession(
+            targets,
+            evaluator=evaluator,
+            max_calls=access.max_calls,
+            timeout=access.timeout_seconds,
+            eval_id=asker.eval_id,
+            attempt=asker.attempt,
+            directory=asker.directory,
+            redactor=self.redactor,
+            on_call=self._recorder(asker),
+            record_io=self.record_io,
+        )
+
+    def _recorder(self, asker: Asker) -> Callable[[dict[str, Any]], None] | None:
+        on_call = self.on_call
+        if on_call is None:
+            return None
+        return lambda record: on_call({**asker.labels, **record})
+
+    def _why(self, name: str | None) -> str:
+        if name == NO_JUDGE:
+            return "the judge target is set to `none`"
+        if self.config is None:
+            return "there is no target configuration"
+        if name is None:
+            return "nothing names a judge target, and there is no configured main target to fall back on"
+        if name in self._unavailable:
+            return f"the judge target '{name}' cannot be used: {self._unavailable[name]}"
+        return f"there is no target '{name}' in {self.config.path}"
+
+    def _targets(self) -> dict[str, Provider]:
+        """Every configured target that can be called; opened once."""
+        if self._live is None:
+            self._live = {}
+            for spec in self.config.targets.values() if self.config is not None else ():
+                self._open(spec, self._live)
+        return self._live
+
+    def _open(self, spec: TargetSpec, live: dict[str, Provider]) -> None:
+        assert self.config is not None  # noqa: S101 - only called for targets of a configuration
+        try:
+            live[spec.name] = self.pool.gate(spec, self.config.environment)
+        except TargetUnavailableError as error:
+            self._unavailable[spec.name] = error.reason
+            missing = spec.reading.missing
+            self._told[spec.name] = f"{missing[0]} is not set" if missing else "it could not be set up"

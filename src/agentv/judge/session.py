@@ -1,0 +1,322 @@
+"""One execution's permission to ask the judge: its token, its targets, its ledger. Knows no HTTP but the statuses."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import secrets
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from agentv.errors import AgentVError, ProviderTimeoutError
+from agentv.judge.ledger import DEFAULT_MAX_CALLS, JudgeLedger
+from agentv.redact import MASK, NO_SECRETS, Redactor
+from agentv.targets.provider import Provider, Reply, Request
+from agentv.wire.judge_replies import failed_object, reply_object
+from agentv.wire.judge_requests import JudgeCall
+
+DEFAULT_TIMEOUT = 60.0
+LONGEST_ERROR = 2_000
+TOKEN_BYTES = 32
+
+CallRecord = dict[str, Any]
+OnCall = Callable[[CallRecord], None]
+"""Hears of every call when it has ended. Must neither raise nor block."""
+
+
+class JudgeCallError(AgentVError):
+    """A call that has no reply: the HTTP status, the machine word and the sentence that say why."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+@dataclass(slots=True, eq=False)
+class _Running:
+    """A call between reservation and end."""
+
+    call: JudgeCall
+    target: str
+    index: int
+    batch: bool
+    started: float
+    started_at: float
+    task: asyncio.Task[Any] | None = None
+    retries: int = 0
+    closed: bool = False
+    """The session was closed under it: it is settled already."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeTargets:
+    """Who may be asked: live targets by name, and why others cannot be."""
+
+    default: str
+    live: Mapping[str, Provider]
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+    allowed: Collection[str] | None = None
+    """Names a script may choose; None is all. The default is always allowed."""
+
+    def __post_init__(self) -> None:
+        if self.default not in self.live:
+            raise ValueError(f"the default judge target '{self.default}' is not among the live targets")
+
+    def permits(self, name: str) -> bool:
+        return name == self.default or self.allowed is None or name in self.allowed
+
+    @property
+    def available(self) -> list[str]:
+        return sorted(name for name in self.live if self.permits(name))
+
+
+class JudgeSession:
+    """What a script was lent. `invoke` and `invoke_batch` raise `JudgeCallError`; `close` ends everything at once."""
+
+    def __init__(
+        self,
+        targets: JudgeTargets,
+        *,
+        evaluator: str,
+        max_calls: int = DEFAULT_MAX_CALLS,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        eval_id: str = "",
+        attempt: int = 1,
+        directory: Path | None = None,
+        redactor: Redactor = NO_SECRETS,
+        on_call: OnCall | None = None,
+        record_io: bool = False,
+    ) -> None:
+        self.token = secrets.token_urlsafe(TOKEN_BYTES)
+        self.evaluator = evaluator
+        self.targets = targets
+        self.ledger = JudgeLedger(max_calls, target=targets.default)
+        self._timeout = timeout
+        self._eval_id, self._attempt, self._directory = eval_id, attempt, directory
+        self._redactor = redactor
+        self._on_call, self._record_io = on_call, record_io
+        self._running: set[_Running] = set()
+
+    def __repr__(self) -> str:
+        return f"JudgeSession({self.evaluator!r}, {self.ledger.call_count} of {self.ledger.max_calls} calls)"
+
+    @property
+    def closed(self) -> bool:
+        return self.ledger.closed
+
+    def clean(self, text: str) -> str:
+        """Text that may leave: no secret value and no token in it, and not too long."""
+        return self._redactor.head(text.replace(self.token, MASK), LONGEST_ERROR)
+
+    def info(self) -> dict[str, Any]:
+        """What `GET /info` tells. Costs no call."""
+        self._refuse_when_closed()
+        return {
+            "targetName": self.targets.default,
+            "maxCalls": self.ledger.max_calls,
+            "callCount": self.ledger.call_count,
+            "remainingCalls": self.ledger.remaining,
+            "availableTargets": self.targets.available,
+            "evaluator": self.clean(self.evaluator),
+        }
+
+    async def invoke(self, call: JudgeCall) -> dict[str, Any]:
+        """Ask the judge once."""
+        self._refuse_when_closed()
+        name = self._choose(call, "")
+        (running,) = self._reserve([(call, name)], batch=False)
+        return await self._ask(running)
+
+    async def invoke_batch(self, calls: Sequence[JudgeCall]) -> list[dict[str, Any]]:
+        """Ask all at once, or nothing when one of them may not be asked; replies in the order of the calls."""
+        self._refuse_when_closed()
+        chosen = [(call, self._choose(call, f"requests[{index}]: ")) for index, call in enumerate(calls)]
+        running = self._reserve(chosen, batch=True)
+        return await asyncio.gather(*(self._ask_item(one) for one in running))
+
+    def close(self) -> None:
+        """No more calls; those in flight are failed in the ledger now and cancelled. Does not wait for anybody."""
+        if self.closed:
+            return
+        for running in list(self._running):
+            running.closed = True
+            self._settle(running, "cancelled", code="shutting_down")
+            if running.task is not None:
+                running.task.cancel()
+        self.ledger.close()
+
+    def _refuse_when_closed(self) -> None:
+        if self.closed:
+            raise _shutting_down()
+
+    def _choose(self, call: JudgeCall, where: str) -> str:
+        name = self.targets.default if call.target is None else call.target
+        if name in self.targets.live and self.targets.permits(name):
+            return name
+        reason = self.targets.unavailable.get(name) if self.targets.permits(name) else None
+        if reason is not None:
+            what = f"target '{name}' is not available: {reason}"
+        elif name in self.targets.live or name in self.targets.unavailable:
+            what = f"target '{name}' is not among the allowed targets of this evaluator"
+        else:
+            what = f"unknown target '{name[:100]}'"
+        listed = ", ".join(self.targets.available)
+        raise JudgeCallError(400, "unknown_target", self.clean(f"{where}{what}; choose one of: {listed}"))
+
+    def _reserve(self, chosen: Sequence[tuple[JudgeCall, str]], *, batch: bool) -> list[_Running]:
+        ledger = self.ledger
+        before = ledger.call_count
+        if not ledger.reserve([name for _, name in chosen], batch=batch):
+            raise JudgeCallError(429, "max_calls_exceeded", self.clean(self._over_the_limit(len(chosen))))
+        started, started_at = time.perf_counter(), time.time()
+        reserved = [
+            _Running(call, name, before + position, batch, started, started_at)
+            for position, (call, name) in enumerate(chosen, 1)
+        ]
+        self._running.update(reserved)
+        return reserved
+
+    def _over_the_limit(self, calls: int) -> str:
+        ledger = self.ledger
+        asked = "This call" if calls == 1 else f"This batch of {calls} calls"
+        return (
+            f"{asked} would pass the limit of {ledger.max_calls} judge calls of evaluator '{self.evaluator}' "
+            f"({ledger.call_count} made); nothing was run and the evaluator fails. Make fewer calls, or raise "
+            "`max_calls` under `judge` of this evaluator in the suite."
+        )
+
+    async def _ask_item(self, running: _Running) -> dict[str, Any]:
+        try:
+            return await self._ask(running)
+        except JudgeCallError as error:
+            return failed_object(error.message, error.code)
+
+    async def _ask(self, running: _Running) -> dict[str, Any]:
+        """One reserved call, from here to its end in the ledger."""
+        task = running.task = asyncio.current_task()
+        self._refuse_when_closed()
+        try:
+            reply = await self._invoke_in_time(running)
+            answer = reply_object(reply.output_messages, reply.token_usage)
+            if self._redactor.active:
+                answer = self._redactor.value(answer)
+        except asyncio.CancelledError:
+            if running.closed:
+                if task is not None:
+                    task.uncancel()
+                raise _shutting_down() from None
+            if task is not None and task.cancelling():
+                self._settle(running, "cancelled", code="cancelled")
+                raise
+            raise self._failed(running, "failed", "it was cancelled from within") from None
+        except (Exception, SystemExit) as error:
+            if running.closed:
+                raise _shutting_down() from None
+            if isinstance(error, ProviderTimeoutError):
+                raise self._failed(running, "timeout", str(error)) from None
+            known = isinstance(error, AgentVError)
+            what = str(error) if known else f"its provider crashed: {type(error).__name__}: {error}"
+            raise self._failed(running, "failed", what) from None
+        if self.closed:
+            raise _shutting_down()
+        self._settle(running, "ok", reply=reply, answer=answer)
+        return answer
+
+    async def _invoke_in_time(self, running: _Running) -> Reply:
+        call = running.call
+        request = Request(
+            call.question,
+            call.system_prompt,
+            eval_id=self._eval_id if call.eval_case_id is None else call.eval_case_id,
+            attempt=self._attempt if call.attempt is None else call.attempt,
+            directory=self._directory,
+        )
+        provider = self.targets.live[running.target]
+        asking: Any = provider.invoke
+        more: dict[str, Callable[..., None]] = {}
+        if _hears_retries(type(provider)):
+
+            def count(_: object) -> None:
+                running.retries += 1
+
+            def begin() -> None:
+                # The deadline is the judge's: waiting for a free place at its target does not count.
+                if self._timeout is not None:
+                    deadline.reschedule(asyncio.get_running_loop().time() + self._timeout)
+
+            more = {"on_retry": count, "on_start": begin}
+        try:
+            async with asyncio.timeout(None if more else self._timeout) as deadline:
+                reply = await asking(request, **more)
+        except TimeoutError:
+            if deadline.expired():
+                raise ProviderTimeoutError(
+                    f"it did not answer within {self._timeout:g} s; ask less in one call, or raise "
+                    "`timeout_seconds` under `judge` of this evaluator"
+                ) from None
+            raise
+        if not isinstance(reply, Reply):
+            raise TypeError(f"it returned {type(reply).__name__} instead of a Reply")
+        return reply
+
+    def _failed(self, running: _Running, status: str, what: str) -> JudgeCallError:
+        http, code = (504, "judge_timeout") if status == "timeout" else (502, "judge_failed")
+        self._settle(running, status, code=code)
+        text = f"judge target '{running.target}' failed (the call counts): {what}"
+        return JudgeCallError(http, code, self.clean(text))
+
+    def _settle(
+        self,
+        running: _Running,
+        status: str,
+        *,
+        code: str | None = None,
+        reply: Reply | None = None,
+        answer: Mapping[str, Any] | None = None,
+    ) -> None:
+        if running not in self._running:
+            return
+        self._running.discard(running)
+        retries = max(running.retries, reply.retries if reply else 0)
+        usage, cost = (reply.token_usage, reply.cost_usd) if reply else (None, None)
+        cache_hit = bool(getattr(reply, "cache_hit", False))
+        self.ledger.settle(failed=reply is None, retries=retries, cache_hit=cache_hit, token_usage=usage, cost_usd=cost)
+        if self._on_call is None:
+            return
+        call = running.call
+        record: CallRecord = {
+            "index": running.index,
+            "evaluator": self.evaluator,
+            "target": running.target,
+            "eval_case_id": self._eval_id if call.eval_case_id is None else call.eval_case_id,
+            "attempt": self._attempt if call.attempt is None else call.attempt,
+            "batch": running.batch,
+            "status": status,
+            "code": code,
+            "retries": retries,
+            "cache_hit": cache_hit,
+            "token_usage": usage.to_dict() if usage else None,
+            "cost_usd": cost,
+            "started_at": datetime.fromtimestamp(running.started_at, UTC).isoformat(timespec="milliseconds"),
+            "duration_ms": round((time.perf_counter() - running.started) * 1000, 3),
+        }
+        if self._record_io:
+            record |= {"question": call.question, "system_prompt": call.system_prompt, "reply": answer}
+        self._on_call(self._redactor.value(record))
+
+
+def _shutting_down() -> JudgeCallError:
+    message = "the execution that this proxy belongs to is over; make judge calls while the script runs"
+    return JudgeCallError(503, "shutting_down", message)
+
+
+@cache
+def _hears_retries(provider: type) -> bool:
+    """Whether its `invoke` takes `on_retry` and `on_start`, as a target's gate does."""
+    return {"on_retry", "on_start"} <= set(inspect.signature(provider.invoke).parameters)  # type: ignore[attr-defined]

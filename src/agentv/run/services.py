@@ -1,0 +1,118 @@
+"""What evaluators that reach outside need of a run: the launcher for scripts, and the judges to lend."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from agentv.evaluators.base import EvaluationContext
+from agentv.evaluators.runtime import Runtime
+from agentv.plan.plan import Lane, PlannedSuite, RunPlan
+from agentv.redact import Redactor
+from agentv.targets.pool import TargetPool
+
+if TYPE_CHECKING:
+    from agentv.judge.access import JudgeAccess
+    from agentv.judge.session import JudgeSession
+    from agentv.launcher.launcher import Launcher
+
+OnJudgeCall = Callable[[dict[str, Any]], None]
+
+
+@asynccontextmanager
+async def script_services(traits: frozenset[str], *, own_process: bool) -> AsyncIterator[Launcher | None]:
+    """A launcher while it lasts, when scripts are used; with judge access, the runtime closed to other processes."""
+    if "scripts" not in traits:
+        yield None
+        return
+    from agentv.launcher.launcher import Launcher  # noqa: PLC0415 - only runs with scripts need it
+    from agentv.launcher.protection import protect_runtime  # noqa: PLC0415
+
+    async with AsyncExitStack() as stack:
+        if "judge" in traits:
+            stack.enter_context(protect_runtime())
+        yield await stack.enter_async_context(Launcher(adopt_orphans=own_process))
+
+
+def protection_gaps(traits: frozenset[str]) -> list[str]:
+    """What this machine cannot keep from a script with judge access, in words; nothing where all of it is kept."""
+    if "judge" not in traits:
+        return []
+    from agentv.launcher.protection import capabilities  # noqa: PLC0415 - only runs with judge access need it
+
+    offered = capabilities()
+    if not offered.supervised:
+        return [
+            "this system cannot supervise scripts: only their process group ends with them, and a script with judge "
+            "access may read the environment of agentv itself"
+        ]
+    if offered.reads_everything:
+        return ["agentv runs as root, and so do its scripts: nothing on this machine can be kept from them"]
+    if offered.landlock is None:
+        return [
+            "this kernel has no Landlock: a script with judge access can read the environment of a program above agentv "
+            "(make, sh -c, uv run); start agentv directly"
+        ]
+    return []
+
+
+@dataclass(slots=True)
+class Services:
+    """Makes the `Runtime` of each lane and suite, once."""
+
+    plan: RunPlan
+    pool: TargetPool
+    launcher: Launcher | None
+    on_judge_call: OnJudgeCall | None = None
+    redactor: Redactor = field(init=False)
+    _made: dict[tuple[int, int], Runtime] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.redactor = Redactor(self.plan.secrets.values)
+
+    def runtime(self, lane: Lane, planned: PlannedSuite) -> Runtime | None:
+        """None when no evaluator starts anything."""
+        if self.launcher is None:
+            return None
+        key = (id(lane), id(planned))
+        if key not in self._made:
+            self._made[key] = Runtime(
+                launcher=self.launcher,
+                lend=self._lend(lane, planned),
+                environment=planned.environment,
+                secrets=self.plan.secrets,
+                redactor=self.redactor,
+            )
+        return self._made[key]
+
+    def _lend(self, lane: Lane, planned: PlannedSuite) -> Callable[[JudgeAccess, str, EvaluationContext], JudgeSession]:
+        from agentv.judge.lending import Asker, JudgeChoice, Lender  # noqa: PLC0415 - only runs with scripts need it
+
+        config, spec = planned.config, lane.spec
+        lender = Lender(
+            self.pool,
+            config,
+            JudgeChoice(
+                option=self.plan.options.judge_target,
+                suite=planned.suite.judge_target,
+                target=spec.judge_target if spec is not None else None,
+                defaults=config.defaults.judge_target if config is not None else None,
+                main=spec.name if spec is not None else None,
+            ),
+            redactor=self.redactor,
+            on_call=self.on_judge_call,
+            record_io=self.plan.options.record_judge_io,
+        )
+
+        def lend(access: JudgeAccess, evaluator: str, context: EvaluationContext) -> JudgeSession:
+            labels = {
+                "suite": context.suite,
+                "eval_id": context.case.id,
+                "case_target": context.target,
+                "case_attempt": context.attempt,
+            }
+            return lender.lend(access, evaluator, Asker(context.case.id, context.attempt, context.directory, labels))
+
+        return lend

@@ -1,0 +1,1 @@
+"""The JSON that goes between agentv and a judge script."""

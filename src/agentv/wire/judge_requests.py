@@ -1,0 +1,181 @@
+"""What a script asks the judge proxy: bytes of a body -> `JudgeCall`s, read strictly.
+
+Every mistake is an `InvalidRequestError` whose message names the field, in a batch as `requests[1].question`.
+All fields are plain values, so whatever is nested, doubled inside or oddly typed is found by checking their types.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+LARGEST_ATTEMPT = 2**31 - 1
+LONGEST_WORD = 60
+
+_FIELDS = ("question", "systemPrompt", "evalCaseId", "attempt", "target")
+_KNOWN = frozenset(_FIELDS)
+
+
+class InvalidRequestError(ValueError):
+    """A body that is no request; the message says what to send instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeCall:
+    """One question to the judge. What is None was not given: the execution's own values are used."""
+
+    question: str
+    system_prompt: str | None = None
+    eval_case_id: str | None = None
+    attempt: int | None = None
+    target: str | None = None
+
+
+class _Doubled(dict[str, Any]):
+    """An object in which a key stands twice."""
+
+    key: str = ""
+
+
+def parse_invoke(body: bytes) -> JudgeCall:
+    """The body of `POST /invoke`."""
+    return _call(_decode(body), "")
+
+
+def parse_batch(body: bytes) -> tuple[JudgeCall, ...]:
+    """The body of `POST /invokeBatch`."""
+    data = _object(_decode(body), "the body", ("requests",))
+    requests = data.get("requests")
+    if requests is None:
+        raise InvalidRequestError('`requests` is missing; send {"requests": [{"question": "..."}, ...]}')
+    if not isinstance(requests, list):
+        raise InvalidRequestError(f"`requests` must be a list of objects, not {_kind(requests)}")
+    if not requests:
+        raise InvalidRequestError("`requests` is empty; send at least one request")
+    return tuple(_call(item, f"requests[{index}]") for index, item in enumerate(requests))
+
+
+def _decode(body: bytes) -> Any:
+    try:
+        return _decoder.decode(body.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise InvalidRequestError(f"the body is not UTF-8 (byte {error.start}); send UTF-8 JSON") from None
+    except json.JSONDecodeError as error:
+        if not body.strip():
+            raise InvalidRequestError("the body is empty; send a JSON object") from None
+        raise InvalidRequestError(
+            f"the body is not JSON: {error.msg} (character {error.pos}); send a JSON object"
+        ) from None
+    except RecursionError:
+        raise InvalidRequestError("the body is nested too deep; send a JSON object of plain values") from None
+    except ValueError as error:
+        raise InvalidRequestError(f"the body is not JSON: {error}; send a JSON object") from None
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) == len(pairs):
+        return data
+    seen: set[str] = set()
+    doubled = _Doubled(data)
+    for key, _ in pairs:
+        if key in seen:
+            doubled.key = key
+            break
+        seen.add(key)
+    return doubled
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_refuse_constant)
+
+
+def _call(item: Any, where: str) -> JudgeCall:
+    data = _object(item, where or "the body", _FIELDS)
+    question = _text(data, "question", where)
+    if question is None:
+        raise InvalidRequestError(f"{_name('question', where)} is missing; send the text to ask the judge")
+    if not question:
+        raise InvalidRequestError(f"{_name('question', where)} is empty; send the text to ask the judge")
+    return JudgeCall(
+        question,
+        _text(data, "systemPrompt", where),
+        _text(data, "evalCaseId", where),
+        _attempt(data.get("attempt"), where),
+        _text(data, "target", where),
+    )
+
+
+def _object(value: Any, what: str, known: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidRequestError(f"{what} must be a JSON object, not {_kind(value)}")
+    if isinstance(value, _Doubled):
+        raise InvalidRequestError(f"{what}: the key {_shown(value.key)} stands twice; send it once")
+    for key in value:
+        if key not in known:
+            raise InvalidRequestError(f"{what}: unknown key {_shown(key)}{_hint(key, known)}")
+    return value
+
+
+def _text(data: dict[str, Any], field: str, where: str) -> str | None:
+    value = data.get(field)
+    if value is None:
+        return None
+    if type(value) is not str:
+        raise InvalidRequestError(f"{_name(field, where)} must be text, not {_kind(value)}")
+    if not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InvalidRequestError(
+                f"{_name(field, where)} holds half of a surrogate pair (character {error.start}), which is no text; "
+                "send whole characters"
+            ) from None
+    return value
+
+
+def _attempt(value: Any, where: str) -> int | None:
+    if value is None:
+        return None
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not whole:
+        raise InvalidRequestError(f"{_name('attempt', where)} must be a whole number from 1, not {_kind(value)}")
+    if not 1 <= value <= LARGEST_ATTEMPT:
+        raise InvalidRequestError(f"{_name('attempt', where)} must be a whole number from 1 to {LARGEST_ATTEMPT}")
+    return int(value)
+
+
+def _name(field: str, where: str) -> str:
+    return f"`{where}.{field}`" if where else f"`{field}`"
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, float) and not value.is_integer():
+        return "a fraction"
+    kinds = {str: "text", int: "a number", float: "a number", list: "a list"}
+    return kinds.get(type(value), "an object")
+
+
+def _shown(word: str) -> str:
+    """A word of the script's, short and safe to write."""
+    cut = word if len(word) <= LONGEST_WORD else word[:LONGEST_WORD] + "..."
+    return f"`{cut.encode('utf-8', 'backslashreplace').decode('utf-8')}`"
+
+
+def _hint(word: str, known: Iterable[str]) -> str:
+    names = list(known)
+    folded = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(word[:LONGEST_WORD].replace("_", "").lower(), folded, n=1, cutoff=0.6)
+    if close:
+        return f" (did you mean `{folded[close[0]]}`?)"
+    return f"; known: {', '.join(f'`{name}`' for name in names)}"

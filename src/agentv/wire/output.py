@@ -1,0 +1,219 @@
+"""What a judge script prints on stdout: one JSON object with a score, lines of log around it tolerated."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+MAX_DEPTH = 100
+SHOWN = 200
+
+_LINE_WITH_OBJECT = re.compile(r"""^[ \t]*(?=\{\s*["}])""", re.MULTILINE)
+_REST_OF_LINE = re.compile(r"[^\S\n]*(?:\n|\Z)")
+_FAILED_TRIES = 20_000
+"""Lines that begin like an object and are none, before the output is refused: a bound on the work, not on logs."""
+_FAILED_CHARACTERS = 32 * 2**20
+"""Characters read of objects that turn out to be none, before the output is refused."""
+_TOO_DEEP_COSTS = 64 * 2**10
+_READ_AHEAD = 256 * 2**10
+"""A failed try counts the lines before it, so what is done with is dropped this often."""
+
+EXAMPLE = 'Print one JSON object like {"score": 0.8, "reasoning": "..."} to stdout, and logs to stderr.'
+
+
+class OutputError(ValueError):
+    """The output is no result. `kind` is a word for machines, the message a sentence for people."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptResult:
+    """A script's result, its score within [0, 1]."""
+
+    score: float
+    hits: tuple[str, ...] = ()
+    misses: tuple[str, ...] = ()
+    reasoning: str = ""
+    details: Mapping[str, Any] | None = None
+    warnings: tuple[str, ...] = ()
+    clamped: bool = False
+
+
+def parse_output(stdout: bytes) -> ScriptResult:
+    """The one result in the output. OutputError says what is wrong and what to print instead."""
+    text = stdout.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+    found = _objects(text)
+    if len(found) > 1:
+        raise OutputError(
+            "second_object",
+            "the script printed more than one JSON object; which is the result cannot be told. " + EXAMPLE,
+        )
+    if not found:
+        raise OutputError("no_json", _nothing_found(text))
+    return _result(found[0])
+
+
+def _nothing_found(text: str) -> str:
+    shown = " ".join(text.split())
+    if not shown:
+        return f"the script printed nothing. {EXAMPLE}"
+    shown = shown.encode("utf-8", "replace").decode("utf-8")
+    return f"{EXAMPLE} The script printed no object on a line of its own, but: {shown}"
+
+
+def _objects(text: str) -> list[dict[str, Any]]:
+    """The JSON objects that begin a line and have nothing but white space after them; at most two are looked for."""
+    found: list[dict[str, Any]] = []
+    at = tries = characters = 0
+    while len(found) < 2 and (match := _LINE_WITH_OBJECT.search(text, at)):
+        start = match.end()
+        try:
+            value, end = _decode(text, start)
+        except (json.JSONDecodeError, RecursionError) as error:
+            tries += 1
+            characters += error.pos - start if isinstance(error, json.JSONDecodeError) else _TOO_DEEP_COSTS
+            if tries > _FAILED_TRIES or characters > _FAILED_CHARACTERS:
+                raise OutputError(
+                    "no_json", f"the output is full of lines that look like JSON and are not. {EXAMPLE}"
+                ) from None
+            at = start + 1
+            if at > _READ_AHEAD:
+                text, at = text[start:], 1
+            continue
+        rest = _REST_OF_LINE.match(text, end)
+        if rest is not None:
+            found.append(value)
+            at = rest.end() if rest.end() > end else len(text)
+            if at >= len(text):
+                break
+        elif text.startswith("{", end):
+            found += [value, value]
+        else:
+            at = end
+    return found
+
+
+class _DuplicateKey(Exception):  # noqa: N818 - never leaves this module
+    pass
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) != len(pairs):
+        seen: set[str] = set()
+        raise _DuplicateKey(next(name for name, _ in pairs if name in seen or seen.add(name)))  # type: ignore[func-returns-value]
+    return data
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_pairs)
+
+
+def _decode(text: str, at: int) -> tuple[dict[str, Any], int]:
+    try:
+        value, end = _decoder.raw_decode(text, at)
+    except _DuplicateKey as error:
+        raise OutputError(
+            "duplicate_key", f"the script's JSON object has the key {str(error)!r} twice; print each key once."
+        ) from None
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # more digits than Python reads
+        raise OutputError("invalid_type", "the script's JSON object holds a number with thousands of digits.") from None
+    return value, end
+
+
+def _result(data: dict[str, Any]) -> ScriptResult:
+    score = _score(data)
+    clamped = min(1.0, max(0.0, score))
+    warnings = (f"the script's score {score:g} is outside 0 to 1; recorded as {clamped:g}",) if clamped != score else ()
+    details = data.get("details")
+    if details is not None and not isinstance(details, dict):
+        raise OutputError("invalid_type", f"`details` must be an object, not {_kind(details)}.")
+    _check_details(details)
+    return ScriptResult(
+        score=clamped,
+        hits=_texts(data, "hits"),
+        misses=_texts(data, "misses"),
+        reasoning=_text(data, "reasoning"),
+        details=details,
+        warnings=warnings,
+        clamped=bool(warnings),
+    )
+
+
+def _score(data: dict[str, Any]) -> float:
+    if "score" not in data:
+        raise OutputError("invalid_score", f"the script's JSON object has no `score`. {EXAMPLE}")
+    score = data["score"]
+    if isinstance(score, bool) or not isinstance(score, int | float):
+        raise OutputError("invalid_score", f"`score` must be a number from 0 to 1, not {_kind(score)}.")
+    try:
+        number = float(score)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise OutputError("invalid_score", f"`score` must be a finite number from 0 to 1, not {number}.")
+    return number
+
+
+def _texts(data: dict[str, Any], key: str) -> tuple[str, ...]:
+    value = data.get(key)
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise OutputError("invalid_type", f"`{key}` must be a list of texts, not {_kind(value)}.")
+    return tuple(_clean(item) for item in value)
+
+
+def _text(data: dict[str, Any], key: str) -> str:
+    value = data.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise OutputError("invalid_type", f"`{key}` must be text, not {_kind(value)}.")
+    return _clean(value)
+
+
+def _clean(text: str) -> str:
+    """Bytes that were not UTF-8, and halves of surrogate pairs, shown as what they are: unreadable."""
+    return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
+
+
+def _check_details(details: Any) -> None:
+    level, depth = [details], 0
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise OutputError("invalid_type", f"`details` is nested more than {MAX_DEPTH} levels deep.")
+        for node in level:
+            if isinstance(node, float) and not math.isfinite(node):
+                raise OutputError(
+                    "invalid_type", "`details` holds a number that is not finite; JSON has no such numbers."
+                )
+        level = [
+            child
+            for node in level
+            if isinstance(node, dict | list)
+            for child in (node.values() if isinstance(node, dict) else node)
+        ]
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, dict):
+        return "an object"
+    return (
+        {None: "null", True: "true", False: "false"}.get(value, f"{value!r}")
+        if not isinstance(value, float)
+        else str(value)
+    )

@@ -1,0 +1,333 @@
+"""What a script with judge access may see and ask, who answers, and what is kept of it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from agentv.testing.model_server import Failure
+from tests.conftest import Project
+from tests.spec.support import KEY, fake_model, judged, mock, models, run, scripted, write
+
+SHOW = "done(environment=dict(os.environ))"
+ACCESS: dict[str, Any] = {"judge": {"max_calls": 5}}
+PROXY_NAMES = {
+    "AGENTV_JUDGE_PROXY_URL",
+    "AGENTV_JUDGE_PROXY_TOKEN",
+    "AGENTV_TARGET_PROXY_URL",
+    "AGENTV_TARGET_PROXY_TOKEN",
+}
+INHERITED = dict.fromkeys(PROXY_NAMES, "http://127.0.0.1:1/inherited")
+SECRETIVE = {
+    "targets": {
+        "assistant": mock(),
+        "strict": {"provider": "openai_compatible", "model": "m", "base_url": "http://127.0.0.1:1",
+                   "api_key": "${{ MODEL_KEY }}"},
+        "hosted": {"provider": "openai", "model": "m"},
+    },
+    "defaults": {"target": "assistant", "judge_target": "strict"},
+}  # fmt: skip
+CALLER = {
+    "OPENAI_API_KEY": "sk-other-0987654321",
+    "COPY_OF_IT": f"prefix {KEY} suffix",
+    "PLAIN": "kept",
+    "LC_TEST": "kept too",
+    **INHERITED,
+}
+
+
+def environment(project: Project, options: dict[str, Any], env: dict[str, str] | None = None) -> dict[str, str]:
+    write(project, SHOW, options, config=SECRETIVE)
+    # The rows are masked, so what the script saw is read from a file of its own.
+    (project.root / "judge.py").write_text(
+        "import json, os\njson.dump(dict(os.environ), open('seen.json', 'w'))\nprint('{\"score\": 1}')\n"
+    )
+    ran = run(project, env={**CALLER, **(env or {})})
+    assert ran.result["error"] is None
+    seen: dict[str, str] = json.loads((project.root / "seen.json").read_text())
+    return seen
+
+
+# -- the environment
+
+
+def test_without_access_the_environment_is_the_callers_with_the_env_file(project: Project) -> None:
+    project.write(".env", "FROM_FILE=file\nPLAIN=from the file\nFILE_API_KEY=key-in-the-file\n")
+    seen = environment(project, {})
+    expected = project.environment({"MODEL_KEY": KEY, **CALLER, "FROM_FILE": "file", "FILE_API_KEY": "key-in-the-file"})
+    started_by_python = {"LC_CTYPE", "PYTEST_CURRENT_TEST"}
+    assert not PROXY_NAMES & seen.keys()
+    assert {name: value for name, value in seen.items() if name not in started_by_python} == {
+        name: value for name, value in expected.items() if name not in PROXY_NAMES | started_by_python
+    }
+
+
+def test_with_access_secret_names_and_values_are_gone(project: Project) -> None:
+    project.write(".env", "FROM_FILE=file\nFILE_API_KEY=key-in-the-file\n")
+    seen = environment(project, ACCESS, {"OTHER": "has key-in-the-file in it"})
+    for name in ("MODEL_KEY", "OPENAI_API_KEY", "COPY_OF_IT", "FROM_FILE", "FILE_API_KEY", "OTHER"):
+        assert name not in seen
+    assert not [name for name, value in seen.items() if KEY in value or "key-in-the-file" in value]
+    assert (seen["PLAIN"], seen["LC_TEST"]) == ("kept", "kept too")
+    assert {"PATH", "HOME"} <= seen.keys()
+    assert seen["AGENTV_JUDGE_PROXY_URL"] == seen["AGENTV_TARGET_PROXY_URL"] != INHERITED["AGENTV_JUDGE_PROXY_URL"]
+    assert seen["AGENTV_JUDGE_PROXY_TOKEN"] == seen["AGENTV_TARGET_PROXY_TOKEN"]
+    assert seen["AGENTV_JUDGE_PROXY_URL"].startswith("http://127.0.0.1:")
+    assert not seen["AGENTV_JUDGE_PROXY_URL"].endswith("/")
+
+
+def test_a_variable_is_handed_back_by_naming_it(project: Project) -> None:
+    seen = environment(project, {**ACCESS, "env": ["OPENAI_API_KEY", "NOT_THERE"]})
+    assert seen["OPENAI_API_KEY"] == CALLER["OPENAI_API_KEY"]
+    assert "MODEL_KEY" not in seen
+    assert "NOT_THERE" not in seen
+
+
+def test_env_as_a_mapping_adds_variables(project: Project) -> None:
+    seen = environment(project, {**ACCESS, "env": {"MODE": "strict", "PLAIN": "changed"}})
+    assert (seen["MODE"], seen["PLAIN"]) == ("strict", "changed")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {"NO_PROXY": "127.0.0.1,localhost,::1", "no_proxy": "127.0.0.1,localhost,::1"}),
+        (
+            {"NO_PROXY": "corp.example"},
+            {"NO_PROXY": "corp.example,127.0.0.1,localhost,::1", "no_proxy": "corp.example,127.0.0.1,localhost,::1"},
+        ),
+        ({"no_proxy": "*"}, {"NO_PROXY": "*", "no_proxy": "*"}),
+    ],
+)
+def test_loopback_is_never_reached_through_a_proxy_and_other_exceptions_stay(
+    project: Project, given: dict[str, str], expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    seen = environment(project, ACCESS, given)
+    assert {name: seen[name] for name in ("NO_PROXY", "no_proxy")} == expected
+
+
+@pytest.fixture
+def recording_proxy() -> Iterator[tuple[str, list[bytes]]]:
+    """An HTTP proxy that answers everything with 502 and remembers what it was sent."""
+    heard: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    heard.append(connection.recv(65536))
+                    connection.sendall(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", heard
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_proxy_of_the_environment_never_hears_the_token(
+    project: Project, recording_proxy: tuple[str, list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    script = """
+        import urllib.error, urllib.request
+        def fetch(url):
+            request = urllib.request.Request(url, headers={"Authorization": "Bearer " + TOKEN})
+            try:
+                return urllib.request.urlopen(request, timeout=10).status
+            except urllib.error.HTTPError as error:
+                return error.code
+        done(judge=fetch(URL + "/info"), elsewhere=fetch("http://judge.invalid/"))
+    """
+    address, heard = recording_proxy
+    variables = dict.fromkeys(("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"), address)
+    write(project, script, ACCESS)
+    ran = run(project, env=variables)
+    assert ran.details == {"judge": 200, "elsewhere": 502}
+    assert len(heard) == 1
+    assert heard[0].startswith(b"GET http://judge.invalid/")
+
+
+# -- who judges
+
+
+def config_of(names: list[str], **places: Any) -> dict[str, Any]:
+    """A configuration in which every target answers with its own name."""
+    targets = {name: mock(name) for name in ["assistant", *names]}
+    targets["assistant"] |= {"judge_target": places["target"]} if "target" in places else {}
+    defaults = {"judge_target": places["defaults"]} if "defaults" in places else {}
+    return {"targets": targets, "defaults": {"target": "assistant", **defaults}}
+
+
+LEVELS = ["option", "evaluator", "suite", "target", "defaults"]
+
+
+@pytest.mark.parametrize("first", range(6), ids=[*LEVELS, "main"])
+def test_the_first_setting_that_names_a_judge_wins(project: Project, first: int) -> None:
+    said = LEVELS[first:]
+    config = config_of(LEVELS, **{name: name for name in said if name in ("target", "defaults")})
+    judge = {"target": "evaluator"} if "evaluator" in said else {}
+    execution = {"judge_target": "suite"} if "suite" in said else {}
+    write(project, "done(who=invoke()[1]['rawText'])", {"judge": judge}, config=config, execution=execution)
+    ran = run(project, *(["--judge-target", "option"] if "option" in said else []))
+    expected = (said or ["assistant"])[0]
+    assert ran.details["who"] == expected
+    assert ran.ledger["target"] == expected
+
+
+MISSING = {"provider": "openai_compatible", "model": "m", "base_url": "http://127.0.0.1:1", "api_key": "${{ NOT_SET }}"}
+NOBODY: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[str], str]] = {
+    "--judge-target none": (scripted(), {}, {}, ["--judge-target", "none"], "`none`"),
+    "judge.target none": (scripted(), {"target": "none"}, {}, [], "`none`"),
+    "execution none": (scripted(), {}, {"judge_target": "none"}, [], "`none`"),
+    "target none": (config_of([], target="none"), {}, {}, [], "`none`"),
+    "defaults none": (config_of([], defaults="none"), {}, {}, [], "`none`"),
+    "recorded answers": (config_of([]), {}, {}, ["--outputs", "answers.jsonl"], "nothing names a judge target"),
+    "unavailable": (scripted(judge=MISSING), {}, {}, [], "NOT_SET"),
+}
+
+
+@pytest.mark.parametrize("name", NOBODY)
+def test_without_a_judge_the_script_is_not_started(project: Project, name: str) -> None:
+    config, judge, execution, arguments, reason = NOBODY[name]
+    write(project, "open('started', 'w')\ndone()", {"judge": judge}, config=config, execution=execution)
+    project.write("answers.jsonl", json.dumps({"eval_id": "case-0", "candidate_answer": "Rome"}) + "\n")
+    ran = run(project, *arguments)
+    for words in ("'checker'", "no judge is available", reason, "not started", "--judge-target"):
+        assert words in ran.failure
+    assert not (project.root / "started").exists()
+    assert run(project, *arguments[2 if "none" in arguments else 0 :], "--judge-target", "assistant").details == {}
+    assert (project.root / "started").exists()
+
+
+def test_recorded_answers_can_be_judged_by_a_named_judge(project: Project) -> None:
+    write(project, "done(who=invoke()[1]['rawText'])", ACCESS)
+    project.write("answers.jsonl", json.dumps({"eval_id": "case-0", "candidate_answer": "Rome"}) + "\n")
+    assert run(project, "--outputs", "answers.jsonl").details == {"who": "strict says yes"}
+
+
+def test_only_allowed_targets_and_the_judge_itself_may_be_chosen(project: Project) -> None:
+    script = """
+        done(replies=[invoke(target=name) for name in ("strict", "mini", "assistant", "gone")], info=ask("/info")[1])
+    """
+    config = scripted(mini=mock("mini"), gone=MISSING)
+    write(project, script, {"judge": {"allowed_targets": ["mini", "gone"]}}, config=config)
+    ran = run(project)
+    replies = ran.details["replies"]
+    assert [status for status, _ in replies] == [200, 200, 400, 400]
+    assert [body.get("code") for _, body in replies[2:]] == ["unknown_target"] * 2
+    assert "not among the allowed targets" in replies[2][1]["error"]
+    assert "NOT_SET" in replies[3][1]["error"]
+    for _, body in replies[2:]:
+        assert body["error"].endswith("choose one of: mini, strict")
+    assert ran.details["info"]["availableTargets"] == ["mini", "strict"]
+    assert ran.ledger["targets"] == {"strict": 1, "mini": 1}
+
+
+# -- limits
+
+
+@pytest.mark.parametrize("ending", ["done(1.0)", "sys.exit(9)", "os.kill(os.getpid(), 15)", "print('nonsense')"])
+def test_a_refused_call_fails_the_evaluator_however_the_script_ends(project: Project, ending: str) -> None:
+    write(project, f"invoke(); invoke(); invoke()\n{ending}", {"judge": {"max_calls": 1}})
+    ran = run(project)
+    assert "more than 1 judge calls (2 refused)" in ran.failure
+    assert "`judge.max_calls`" in ran.failure
+    assert (ran.ledger["call_count"], ran.ledger["refused_calls"]) == (1, 2)
+
+
+def test_max_calls_0_refuses_every_call(project: Project) -> None:
+    write(project, "json.dump(invoke()[0], open('status', 'w'))\ndone(1.0)", {"judge": {"max_calls": 0}})
+    assert "more than 0 judge calls" in run(project).failure
+    assert (project.root / "status").read_text() == "429"
+
+
+def test_a_judge_call_has_a_deadline_of_its_own(project: Project) -> None:
+    config = scripted(judge=mock("late", delay_ms=60_000), quick=mock("quick"))
+    write(
+        project, "done(replies=[invoke(), invoke(target='quick')])", {"judge": {"timeout_seconds": 0.2}}, config=config
+    )
+    ran = run(project)
+    (late, quick) = ran.details["replies"]
+    assert (late[0], late[1]["code"]) == (504, "judge_timeout")
+    assert "timeout_seconds" in late[1]["error"]
+    assert quick[0] == 200
+    assert (ran.ledger["call_count"], ran.ledger["failed_calls"]) == (2, 1)
+
+
+# -- what is kept
+
+ASKING = """
+    ask("/invoke", {"question": "QUESTION-TEXT", "systemPrompt": "SYSTEM-TEXT", "target": "mini", "attempt": 3})
+    ask("/invokeBatch", {"requests": [{"question": "BATCH-TEXT-1"}, {"question": "BATCH-TEXT-2"}]})
+    done()
+"""
+PROMPTS = ("QUESTION-TEXT", "SYSTEM-TEXT", "BATCH-TEXT", "REPLY-TEXT")
+
+
+async def test_the_row_and_judge_calls_say_who_was_asked_and_what_it_cost(project: Project) -> None:
+    async with fake_model("REPLY-TEXT one two", failures=[None, Failure(500)]) as server:
+        write(project, ASKING, ACCESS, config=models(server, "mini"))
+        ran = await judged(project, "--verbose")
+        assert server.calls == 3
+    assert ran.result["score"] == 1
+    ledger = ran.ledger
+    assert set(ledger) >= {"cost_usd", "duration_ms", "cache_hits", "retries"}
+    assert (ledger["target"], ledger["call_count"], ledger["max_calls"]) == ("strict", 3, 5)
+    assert (ledger["batch_used"], ledger["refused_calls"], ledger["failed_calls"]) == (True, 0, 1)
+    assert ledger["targets"] == {"mini": 1, "strict": 2}
+    assert ledger["token_usage"]["input"] == 20
+    calls = sorted(ran.calls, key=lambda call: call["index"])
+    assert [(call["target"], call["batch"]) for call in calls] == [("mini", False), ("strict", True), ("strict", True)]
+    assert sorted(call["status"] for call in calls) == ["failed", "ok", "ok"]
+    assert calls[0]["attempt"] == 3
+    for call in calls:
+        assert (call["evaluator"], call["eval_id"], call["suite"]) == ("checker", "case-0", "suite")
+        assert (call["case_target"], call["case_attempt"]) == ("assistant", 1)
+    for text in PROMPTS:
+        assert text not in ran.files + ran.words
+
+
+async def test_prompts_and_replies_are_kept_when_asked_for_with_secrets_masked(project: Project) -> None:
+    async with fake_model(f"REPLY-TEXT with {KEY}") as server:
+        write(project, ASKING, ACCESS, config=models(server, "mini"))
+        ran = await judged(project, "--record-judge-io")
+    first = next(call for call in ran.calls if call["target"] == "mini")
+    assert (first["question"], first["system_prompt"]) == ("QUESTION-TEXT", "SYSTEM-TEXT")
+    assert first["reply"]["rawText"] == "REPLY-TEXT with [redacted]"
+    assert {call["question"] for call in ran.calls} == {"QUESTION-TEXT", "BATCH-TEXT-1", "BATCH-TEXT-2"}
+    assert KEY not in ran.files
+    for text in PROMPTS:
+        assert text not in json.dumps(ran.rows) + ran.words
+
+
+def test_a_run_without_judge_calls_leaves_no_record_of_any(project: Project) -> None:
+    write(project, "done()", ACCESS)
+    ran = run(project)
+    assert ran.calls == []
+    assert ran.ledger["call_count"] == 0
+
+
+def test_a_full_disk_under_the_record_of_calls_is_told_and_fails_no_call(project: Project) -> None:
+    script = """
+        os.symlink("/dev/full", "run-0/judge_calls.jsonl")
+        done(statuses=[invoke()[0], invoke()[0]])
+    """
+    write(project, script, ACCESS)
+    ran = run(project)
+    assert ran.details == {"statuses": [200, 200]}
+    assert ran.process.returncode == 2
+    assert "judge_calls.jsonl: ENOSPC" in ran.process.stderr
+    assert "Traceback" not in ran.words
+    write(project, "done(statuses=[invoke()[0]])", ACCESS)
+    assert run(project).process.returncode == 0

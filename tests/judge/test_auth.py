@@ -1,0 +1,191 @@
+"""Who gets in: the token, the host, the origin; and nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentv.judge.proxy import JudgeProxy
+from tests.judge.support import Judge, Wire, ask, info, make_session, port_of, request, send
+
+PATHS = [("GET", "/info"), ("POST", "/invoke"), ("POST", "/invokeBatch"), ("GET", "/nope"), ("OPTIONS", "/invoke")]
+
+
+async def nothing_happened(proxy: JudgeProxy, judge: Judge) -> None:
+    """No call was made, and the proxy still works for who has the token."""
+    assert judge.calls == 0
+    assert (await info(proxy))["callCount"] == 0
+    assert (await ask(proxy)).status == 200
+
+
+@pytest.mark.parametrize(("method", "path"), PATHS)
+async def test_no_token_is_401_on_every_path(proxy: JudgeProxy, judge: Judge, method: str, path: str) -> None:
+    reply = await send(proxy, request(proxy, method, path, {"question": "q"}, headers={"Authorization": None}))
+    assert (reply.status, reply.code) == (401, "unauthorized")
+    assert reply.headers["www-authenticate"] == "Bearer"
+    assert "AGENTV_JUDGE_PROXY_TOKEN" in reply.json["error"]
+    await nothing_happened(proxy, judge)
+
+
+@pytest.mark.parametrize(
+    "spell",
+    [
+        lambda token: f"Bearer {token[:-1]}",
+        lambda token: f"Bearer {token}x",
+        lambda token: f"Bearer {token.swapcase()}",
+        lambda token: f"Bearer {token} {token}",
+        lambda token: f"Basic {token}",
+        lambda token: "Bearer",
+        lambda token: "Bearer ",
+        lambda token: token,
+        lambda token: f"Bearer{token}",
+        lambda token: f"Bearer\t{token}",
+        lambda token: f'Bearer "{token}"',
+        lambda token: f"Bearer {token},",
+        lambda token: "Bearer \xe9\xff",
+        lambda token: "",
+    ],
+)
+async def test_anything_but_the_exact_token_is_401(proxy: JudgeProxy, judge: Judge, spell: Any) -> None:
+    assert (await ask(proxy, headers={"Authorization": spell(proxy.token)})).status == 401
+    await nothing_happened(proxy, judge)
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER", "bEaReR"])
+async def test_the_scheme_is_read_in_any_case(proxy: JudgeProxy, scheme: str) -> None:
+    assert (await ask(proxy, headers={"Authorization": f"{scheme} {proxy.token}"})).status == 200
+
+
+async def test_a_token_anywhere_else_is_401(proxy: JudgeProxy, judge: Judge) -> None:
+    token = proxy.token
+    for headers, path, body in [
+        ({}, f"/invoke?token={token}", {"question": "q"}),
+        ({"Cookie": f"token={token}"}, "/invoke", {"question": "q"}),
+        ({"X-Api-Key": token}, "/invoke", {"question": "q"}),
+        ({"Proxy-Authorization": f"Bearer {token}"}, "/invoke", {"question": "q"}),
+        ({}, "/invoke", {"question": "q", "token": token}),
+    ]:
+        data = request(proxy, path=path, body=body, headers={"Authorization": None, **headers})
+        assert (await send(proxy, data)).status == 401
+    await nothing_happened(proxy, judge)
+
+
+async def test_two_authorization_headers_are_401(proxy: JudgeProxy, judge: Judge) -> None:
+    for first in ("Bearer wrong", f"Bearer {proxy.token}"):
+        data = request(proxy, body={"question": "q"}).replace(b"\r\n", f"\r\nAuthorization: {first}\r\n".encode(), 1)
+        assert (await send(proxy, data)).status == 401
+    await nothing_happened(proxy, judge)
+
+
+async def test_the_token_of_one_proxy_is_401_at_another() -> None:
+    async with JudgeProxy(make_session()) as one, JudgeProxy(make_session()) as other:
+        assert (await ask(one)).status == 200
+        assert (await ask(other, headers={"Authorization": f"Bearer {one.token}"})).status == 401
+
+
+async def test_it_listens_on_loopback_only(proxy: JudgeProxy) -> None:
+    port = port_of(proxy)
+    listening = []
+    for name in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(name).read_text().splitlines()[1:]:
+            local, state = line.split()[1], line.split()[3]
+            if state == "0A" and int(local.rpartition(":")[2], 16) == port:
+                listening.append(local.rpartition(":")[0])
+    assert listening == ["0100007F"]
+    outside = socket.gethostbyname(socket.gethostname())
+    if not outside.startswith("127."):
+        with pytest.raises(OSError, match="refused"):
+            await asyncio.open_connection(outside, port)
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "localhost", "127.0.0.1.evil.example", ""]
+)
+async def test_a_foreign_host_is_421(proxy: JudgeProxy, judge: Judge, host: str) -> None:
+    reply = await ask(proxy, headers={"Host": host})
+    assert (reply.status, reply.code) == (421, "misdirected")
+    await nothing_happened(proxy, judge)
+
+
+async def test_a_missing_or_doubled_host_is_421(proxy: JudgeProxy, judge: Judge) -> None:
+    assert (await ask(proxy, headers={"Host": None})).status == 421
+    doubled = request(proxy, body={"question": "q"}).replace(b"\r\n", b"\r\nHost: evil.example\r\n", 1)
+    assert (await send(proxy, doubled)).status == 421
+    await nothing_happened(proxy, judge)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]"])
+async def test_every_name_of_loopback_is_fine_with_the_port(proxy: JudgeProxy, host: str) -> None:
+    assert (await ask(proxy, headers={"Host": f"{host}:{port_of(proxy)}"})).status == 200
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1", ""])
+async def test_an_origin_is_403(proxy: JudgeProxy, judge: Judge, origin: str) -> None:
+    reply = await ask(proxy, headers={"Origin": origin})
+    assert (reply.status, reply.code) == (403, "forbidden")
+    await nothing_happened(proxy, judge)
+
+
+@pytest.mark.parametrize("path", ["/info", "/invoke", "/invokeBatch", "*"])
+async def test_a_preflight_gets_no_permission(proxy: JudgeProxy, path: str) -> None:
+    headers: dict[str, str | None] = {
+        "Origin": "https://evil.example",
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization",
+    }
+    for token, status in ((None, 401), (f"Bearer {proxy.token}", 403)):
+        reply = await send(proxy, request(proxy, "OPTIONS", path, headers={**headers, "Authorization": token}))
+        assert reply.status == status
+        assert not [name for name in reply.headers if name.startswith("access-control-")]
+
+
+async def test_checks_come_in_the_promised_order(proxy: JudgeProxy) -> None:
+    """Every request here is wrong in all ways from its own on; the first one wins."""
+    wrong: dict[str, str | None] = {"Content-Encoding": "gzip"}
+    steps: list[tuple[int, str, str, dict[str, str | None]]] = [
+        (401, "PUT", "/nope", {"Authorization": None, "Host": "evil", "Origin": "x", **wrong}),
+        (421, "PUT", "/nope", {"Host": "evil", "Origin": "x", **wrong}),
+        (403, "PUT", "/nope", {"Origin": "x", **wrong}),
+        (404, "PUT", "/nope", wrong),
+        (405, "PUT", "/invoke", wrong),
+        (415, "POST", "/invoke", wrong),
+        (400, "POST", "/invoke", {}),
+    ]
+    for status, method, path, headers in steps:
+        data = request(proxy, method, path, {"question": "", "target": "nope"}, headers=headers)
+        assert (await send(proxy, data)).status == status
+    over = request(proxy, body=b"x", headers={"Content-Encoding": "gzip", "Content-Length": str(9 * 2**20)})
+    assert (await send(proxy, over)).status == 415
+    unknown = await ask(proxy, {"question": "q", "target": "nope"})
+    assert unknown.code == "unknown_target"
+
+
+async def test_a_huge_body_without_token_is_401_at_once_and_takes_no_memory(proxy: JudgeProxy, judge: Judge) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    size = 100 * 2**20
+    data = request(proxy, headers={"Authorization": None, "Content-Length": str(size)})
+    started = time.perf_counter()
+    async with await Wire.to(proxy) as wire:
+        wire.send(data)
+        assert (await wire.response()).status == 401
+        assert time.perf_counter() - started < 1
+    block = bytes(2**20)
+
+    async def pour() -> None:
+        for _ in range(100):
+            wire.send(block)
+            await wire.writer.drain()
+
+    # A client that sends everything before it looks still finds the 401.
+    async with await Wire.to(proxy) as wire:
+        wire.send(data)
+        await pour()
+        assert (await wire.response()).status == 401
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20 * 1024
+    await nothing_happened(proxy, judge)

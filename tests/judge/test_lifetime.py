@@ -1,0 +1,258 @@
+"""A proxy lives as long as its script, and ends at once whatever its clients do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import socket
+import subprocess
+import sys
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from agentv.judge import proxy as proxy_module
+from agentv.judge.proxy import JudgeProxy
+from tests.judge.support import Judge, Wire, ask, make_session, port_of, request
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def leave(proxy: JudgeProxy) -> float:
+    """Seconds it takes to leave."""
+    started = time.perf_counter()
+    await proxy.__aexit__(None, None, None)
+    return time.perf_counter() - started
+
+
+async def is_closed(proxy: JudgeProxy) -> bool:
+    try:
+        await asyncio.open_connection("127.0.0.1", port_of(proxy))
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+async def test_the_url_has_a_port_of_its_own_and_no_slash_at_the_end() -> None:
+    async with JudgeProxy(make_session()) as one, JudgeProxy(make_session()) as other:
+        assert one.url == f"http://127.0.0.1:{port_of(one)}"
+        assert one.url != other.url
+        assert one.token != other.token
+
+
+async def test_leaving_closes_the_port_and_leaves_nothing_open() -> None:
+    before = descriptors()
+    for _ in range(3):
+        async with JudgeProxy(make_session()) as proxy:
+            assert (await ask(proxy)).status == 200
+        assert await is_closed(proxy)
+    await asyncio.sleep(0)
+    assert descriptors() <= before
+
+
+async def test_leaving_cancels_calls_in_flight_and_counts_them_as_failed() -> None:
+    judge = Judge(held=True)
+    proxy = await JudgeProxy(make_session(judge)).__aenter__()
+    async with await Wire.to(proxy) as one, await Wire.to(proxy) as other:
+        one.send(request(proxy, body={"question": "q"}))
+        other.send(request(proxy, path="/invokeBatch", body={"requests": [{"question": "q"}] * 3}))
+        await judge.has_calls(4)
+        assert await leave(proxy) < 0.1
+        assert judge.cancelled == 4
+        assert proxy.session.ledger.to_dict()["failed_calls"] == 4
+        assert await one.rest() == b""
+        assert await other.rest() == b""
+    assert await is_closed(proxy)
+
+
+async def test_a_judge_that_ignores_its_cancellation_does_not_hold_up_the_end() -> None:
+    started, finish = asyncio.Event(), asyncio.Event()
+
+    class Stubborn:
+        async def invoke(self, request: object) -> object:
+            started.set()
+            while not finish.is_set():
+                try:
+                    await finish.wait()
+                except asyncio.CancelledError:
+                    continue
+            return None
+
+    proxy = await JudgeProxy(make_session(Stubborn())).__aenter__()
+    async with await Wire.to(proxy) as wire:
+        wire.send(request(proxy, body={"question": "q"}))
+        await started.wait()
+        assert await leave(proxy) < 0.1
+        assert proxy.session.ledger.failed_calls == 1
+        finish.set()
+        assert await wire.rest() == b""
+
+
+async def test_a_kept_connection_cannot_be_used_after_the_end() -> None:
+    judge = Judge()
+    proxy = await JudgeProxy(make_session(judge)).__aenter__()
+    async with await Wire.to(proxy) as wire:
+        wire.send(request(proxy, body={"question": "q"}))
+        assert (await wire.response()).status == 200
+        await leave(proxy)
+        wire.send(request(proxy, body={"question": "late"}))
+        assert await wire.rest() == b""
+    assert judge.calls == 1
+
+
+async def test_a_request_that_arrives_while_closing_is_503() -> None:
+    judge = Judge()
+    async with JudgeProxy(make_session(judge)) as proxy:
+        assert (await ask(proxy)).status == 200
+        proxy.session.close()
+        reply = await ask(proxy)
+        assert (reply.status, reply.code) == (503, "shutting_down")
+    assert (judge.calls, proxy.session.ledger.breached) == (1, False)
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_connection_that_is_just_being_accepted_ends_too(turns: int) -> None:
+    proxy = await JudgeProxy(make_session()).__aenter__()
+    opening = [asyncio.create_task(Wire.to(proxy)) for _ in range(20)]
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    await leave(proxy)
+    started = time.perf_counter()
+    for wire in await asyncio.gather(*opening, return_exceptions=True):
+        if isinstance(wire, Wire):
+            assert await wire.rest() == b""
+            await wire.close()
+        else:
+            assert isinstance(wire, ConnectionError)
+    assert time.perf_counter() - started < 1
+    assert not proxy._connections
+
+
+async def test_clients_that_hold_half_a_request_do_not_hold_up_the_end() -> None:
+    proxy = await JudgeProxy(make_session()).__aenter__()
+    halves = [b"", b"G", request(proxy)[:-2], request(proxy, headers={"Content-Length": "9"}) + b"{"]
+    halves.append(request(proxy, headers={"Transfer-Encoding": "chunked"}) + b"5\r\na")
+    halves.append(request(proxy, headers={"Authorization": None, "Content-Length": str(2**30)}))
+    wires = [await Wire.to(proxy) for _ in range(200)]
+    for number, wire in enumerate(wires):
+        wire.send(halves[number % len(halves)])
+    assert (await ask(proxy)).status == 200
+    assert await leave(proxy) < 0.1
+    assert await is_closed(proxy)
+    for wire in wires:
+        await wire.rest()
+        await wire.close()
+
+
+async def test_200_dripping_strangers_do_not_slow_a_script_down() -> None:
+    async with JudgeProxy(make_session()) as proxy:
+        wires = [await Wire.to(proxy) for _ in range(200)]
+        dripping = True
+
+        async def drip(wire: Wire) -> None:
+            while dripping:
+                wire.send(b"G")
+                await asyncio.sleep(0.05)
+
+        drips = [asyncio.create_task(drip(wire)) for wire in wires]
+        times = []
+        for _ in range(20):
+            started = time.perf_counter()
+            assert (await ask(proxy)).status == 200
+            times.append(time.perf_counter() - started)
+        assert sorted(times)[18] < 1
+        dripping = False
+        await asyncio.gather(*drips)
+    for wire in wires:
+        await wire.close()
+
+
+async def test_a_script_that_hangs_up_cancels_its_call() -> None:
+    judge = Judge(held=True)
+    async with JudgeProxy(make_session(judge)) as proxy:
+        async with await Wire.to(proxy) as wire:
+            wire.send(request(proxy, body={"question": "q"}))
+            await judge.has_calls(1)
+        async with asyncio.timeout(5):
+            while not judge.cancelled:
+                await asyncio.sleep(0)
+        assert proxy.session.ledger.failed_calls == 1
+
+
+async def test_too_many_connections_push_out_the_oldest_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy_module, "MAX_CONNECTIONS", 3)
+    async with JudgeProxy(make_session()) as proxy:
+        trusted = await Wire.to(proxy)
+        trusted.send(request(proxy, "GET", "/info"))
+        assert (await trusted.response()).status == 200
+        strangers = [await Wire.to(proxy) for _ in range(3)]
+        assert await strangers[0].rest() == b""
+        trusted.send(request(proxy, "GET", "/info"))
+        assert (await trusted.response()).status == 200
+        for wire in (trusted, *strangers):
+            await wire.close()
+
+
+async def test_only_the_token_makes_a_connection_trusted() -> None:
+    async with JudgeProxy(make_session()) as proxy:
+        for token, trusted in ((None, False), (f"Bearer {proxy.token}", True)):
+            async with await Wire.to(proxy) as wire:
+                wire.send(request(proxy, "GET", "/nope", headers={"Authorization": token}))
+                await wire.response()
+                assert [connection.trusted for connection in proxy._connections] == [trusted]
+            while proxy._connections:
+                await asyncio.sleep(0)
+
+
+async def test_a_client_that_never_reads_its_replies_does_not_fill_memory() -> None:
+    judge = Judge("x" * 100_000)
+    async with JudgeProxy(make_session(judge, max_calls=10_000)) as proxy, await Wire.to(proxy) as wire:
+        wire.send(request(proxy, body={"question": "q"}) * 400)
+        calls = -1
+        while calls != judge.calls:
+            calls = judge.calls
+            await asyncio.sleep(0.05)
+        assert calls < 200
+        for _ in range(400):
+            assert (await wire.response()).status == 200
+    assert judge.calls == 400
+
+
+async def test_500_proxies_at_once_each_answer_for_themselves() -> None:
+    before = descriptors()
+    async with AsyncExitStack() as stack:
+        judges = [Judge(str(number)) for number in range(500)]
+        proxies = [await stack.enter_async_context(JudgeProxy(make_session(judge))) for judge in judges]
+        replies = await asyncio.gather(*(ask(proxy) for proxy in proxies))
+        assert [reply.json["rawText"] for reply in replies] == [str(number) for number in range(500)]
+    await asyncio.sleep(0)
+    assert descriptors() <= before + 10
+
+
+def test_judge_access_imports_no_http_library() -> None:
+    code = "import agentv.judge.proxy, sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert "agentv.judge.session" in done.stdout
+    assert not {"aiohttp", "http.client", "http.server", "jsonschema", "rich"} & set(done.stdout.split())
+
+
+async def test_running_out_of_descriptors_only_delays_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy_module, "PAUSE_SECONDS", 0.01)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with JudgeProxy(make_session()) as proxy:
+        with socket.create_connection(("127.0.0.1", port_of(proxy))) as waiting:
+            free = os.dup(0)
+            os.close(free)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+            try:
+                await asyncio.sleep(0.05)
+                assert not proxy._connections
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            waiting.sendall(request(proxy, "GET", "/info"))
+            assert (await asyncio.to_thread(waiting.recv, 12)) == b"HTTP/1.1 200"

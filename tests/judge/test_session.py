@@ -1,0 +1,311 @@
+"""One execution's permission, without HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from agentv.errors import ProviderError
+from agentv.judge.session import JudgeCallError, JudgeSession, JudgeTargets
+from agentv.messages import TokenUsage
+from agentv.redact import Redactor
+from agentv.targets.gate import TargetGate
+from agentv.targets.provider import Reply, Request, TargetSettings
+from agentv.wire.judge_requests import JudgeCall
+from tests.judge.support import Judge, make_session
+
+CALL = JudgeCall("q")
+SECRET = "sk-very-secret-0123456789"
+
+
+class Failing:
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    async def invoke(self, request: Request) -> Reply:
+        raise self._error
+
+
+async def refused(session: JudgeSession, *calls: JudgeCall) -> JudgeCallError:
+    with pytest.raises(JudgeCallError) as caught:
+        await (session.invoke(calls[0]) if len(calls) == 1 else session.invoke_batch(calls))
+    return caught.value
+
+
+async def test_the_question_reaches_the_judge_with_the_executions_own_case() -> None:
+    judge = Judge()
+    session = make_session(judge, eval_id="case-1", attempt=3)
+    await session.invoke(JudgeCall("q", "be strict"))
+    await session.invoke(JudgeCall("q", eval_case_id="other", attempt=1))
+    asked = [(r.question, r.system_prompt, r.eval_id, r.attempt) for r in judge.requests]
+    assert asked == [("q", "be strict", "case-1", 3), ("q", None, "other", 1)]
+
+
+async def test_an_override_goes_to_that_target_and_counts() -> None:
+    strict, mild = Judge("no"), Judge("yes")
+    session = make_session(strict, others={"mild": mild})
+    assert (await session.invoke(JudgeCall("q", target="mild")))["rawText"] == "yes"
+    assert (await session.invoke(CALL))["rawText"] == "no"
+    assert session.ledger.to_dict()["targets"] == {"mild": 1, "strict": 1}
+
+
+async def test_the_default_target_must_be_live() -> None:
+    with pytest.raises(ValueError, match="gone"):
+        JudgeTargets("gone", {})
+
+
+async def test_only_allowed_targets_and_the_default_can_be_chosen() -> None:
+    session = make_session(
+        others={"mild": Judge(), "wild": Judge()}, allowed=["mild"], unavailable={"broken": "no key"}
+    )
+    assert session.info()["availableTargets"] == ["mild", "strict"]
+    await session.invoke(JudgeCall("q", target="mild"))
+    await session.invoke(JudgeCall("q", target="strict"))
+    for name in ("wild", "nonexistent", "broken", ""):
+        error = await refused(session, JudgeCall("q", target=name))
+        assert (error.status, error.code) == (400, "unknown_target")
+        assert "mild, strict" in error.message
+        assert "no key" not in error.message
+    assert session.ledger.call_count == 2
+
+
+async def test_choosing_an_unavailable_target_says_why() -> None:
+    session = make_session(unavailable={"broken": "the variable KEY is not set"})
+    error = await refused(session, JudgeCall("q", target="broken"))
+    assert (error.code, session.info()["availableTargets"]) == ("unknown_target", ["strict"])
+    assert "the variable KEY is not set" in error.message
+
+
+async def test_nothing_of_a_batch_runs_when_one_target_is_unknown() -> None:
+    judge = Judge()
+    session = make_session(judge)
+    error = await refused(session, CALL, JudgeCall("q", target="nope"))
+    assert "requests[1]" in error.message
+    assert (judge.calls, session.ledger.call_count, session.ledger.breached) == (0, 0, False)
+
+
+async def test_nothing_of_a_batch_runs_when_it_would_pass_the_limit() -> None:
+    judge = Judge()
+    session = make_session(judge, max_calls=10)
+    await session.invoke_batch([CALL] * 7)
+    error = await refused(session, *[CALL] * 5)
+    assert (error.status, error.code) == (429, "max_calls_exceeded")
+    assert all(part in error.message for part in ("10", "precision", "max_calls", "5"))
+    assert (judge.calls, session.ledger.refused_calls, session.ledger.breached) == (7, 5, True)
+    assert len(await session.invoke_batch([CALL] * 3)) == 3
+
+
+async def test_a_batch_runs_at_once_and_keeps_its_order() -> None:
+    judge = Judge(lambda request: Reply.of_text(request.question.upper()), held=True)
+    session = make_session(judge)
+    batch = asyncio.create_task(session.invoke_batch([JudgeCall(word) for word in "abcd"]))
+    await judge.has_calls(4)
+    judge.let_go()
+    assert [item["rawText"] for item in await batch] == ["A", "B", "C", "D"]
+    assert session.ledger.batch_used
+
+
+async def test_a_batch_is_bounded_by_the_targets_own_gate() -> None:
+    judge = Judge(held=True)
+    gate = TargetGate(judge, TargetSettings(provider="x", max_concurrency=2), name="strict")
+    session = make_session(gate)
+    batch = asyncio.create_task(session.invoke_batch([CALL] * 5))
+    await judge.has_calls(2)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert judge.calls == 2
+    judge.let_go()
+    assert len(await batch) == 5
+
+
+async def test_a_failing_item_does_not_fail_the_others() -> None:
+    def answer(request: Request) -> Reply:
+        if request.question == "bad":
+            raise ProviderError("the judge answered HTTP 500", status=500)
+        return Reply.of_text("ok")
+
+    session = make_session(Judge(answer))
+    first, second, third = await session.invoke_batch([CALL, JudgeCall("bad"), CALL])
+    assert (first["rawText"], third["rawText"]) == ("ok", "ok")
+    assert second["outputMessages"] == []
+    assert second["code"] == "judge_failed"
+    assert "HTTP 500" in second["error"]
+    assert (session.ledger.call_count, session.ledger.failed_calls) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ProviderError("HTTP 500"), RuntimeError("boom"), SystemExit(3), TimeoutError("inner"), asyncio.CancelledError()],
+    ids=lambda error: type(error).__name__,
+)
+async def test_a_failure_of_the_judge_is_502_and_counts(error: BaseException) -> None:
+    session = make_session(Failing(error))
+    found = await refused(session, CALL)
+    assert (found.status, found.code) == (502, "judge_failed")
+    assert "strict" in found.message
+    assert (session.ledger.call_count, session.ledger.failed_calls) == (1, 1)
+
+
+async def test_something_else_than_a_reply_is_a_failure() -> None:
+    class Odd:
+        async def invoke(self, request: Request) -> Any:
+            return "text"
+
+    assert (await refused(make_session(Odd()), CALL)).code == "judge_failed"
+
+
+async def test_a_call_longer_than_its_time_is_504_and_counts() -> None:
+    judge = Judge(held=True)
+    session = make_session(judge, timeout=0.01)
+    error = await refused(session, CALL)
+    assert (error.status, error.code) == (504, "judge_timeout")
+    assert "timeout_seconds" in error.message
+    assert (judge.cancelled, session.ledger.failed_calls) == (1, 1)
+
+
+async def test_retries_are_in_the_ledger_and_are_no_calls() -> None:
+    class Flaky:
+        tries = 0
+
+        async def invoke(self, request: Request) -> Reply:
+            self.tries += 1
+            if request.question == "never" or self.tries < 3:
+                raise ProviderError("HTTP 503", status=503, retryable=True)
+            return Reply.of_text("ok")
+
+    settings = TargetSettings(provider="x", max_retries=2, retry_initial_delay_ms=0)
+    session = make_session(TargetGate(Flaky(), settings, name="strict"))
+    await session.invoke(CALL)
+    assert (session.ledger.call_count, session.ledger.retries) == (1, 2)
+    await refused(session, JudgeCall("never"))
+    assert (session.ledger.call_count, session.ledger.retries, session.ledger.failed_calls) == (2, 4, 1)
+
+
+async def test_no_secret_leaves_in_errors_or_replies() -> None:
+    redactor = Redactor([SECRET])
+    session = make_session(Failing(ProviderError(f"401: bad key {SECRET}")), redactor=redactor)
+    error = await refused(session, CALL)
+    assert SECRET not in error.message
+    assert "401" in error.message
+    session = make_session(Judge(f"the key is {SECRET}"), redactor=redactor)
+    reply = await session.invoke(CALL)
+    assert reply["rawText"] == "the key is [redacted]"
+    assert SECRET not in str(reply)
+
+
+async def test_the_token_is_not_repeated_in_errors() -> None:
+    session = make_session()
+    error = await refused(session, JudgeCall("q", target=session.token))
+    assert session.token not in error.message
+
+
+async def test_tokens_are_256_bits_and_distinct() -> None:
+    tokens = {make_session().token for _ in range(200)}
+    assert len(tokens) == 200
+    assert all(len(token) == 43 for token in tokens)
+
+
+async def test_every_call_is_recorded_without_its_texts() -> None:
+    records: list[dict[str, Any]] = []
+    reply = Reply.of_text("a reply", token_usage=TokenUsage(5, 1), cost_usd=0.5)
+    session = make_session(Judge(lambda _: reply), on_call=records.append, eval_id="c", attempt=2)
+    await session.invoke(JudgeCall("a question", "a system prompt"))
+    await session.invoke_batch([CALL])
+    first, second = records
+    wanted = {"index": 1, "target": "strict", "eval_case_id": "c", "attempt": 2, "batch": False, "status": "ok"}
+    assert first.items() >= wanted.items()
+    assert (first["token_usage"], first["cost_usd"], first["code"]) == ({"input": 5, "output": 1}, 0.5, None)
+    assert first["started_at"]
+    assert first["duration_ms"] >= 0
+    assert (second["index"], second["batch"]) == (2, True)
+    assert not {"question", "system_prompt", "reply"} & set(first)
+    assert "a question" not in str(records)
+
+
+async def test_texts_are_recorded_when_asked_and_masked() -> None:
+    records: list[dict[str, Any]] = []
+    redactor = Redactor([SECRET])
+    session = make_session(Judge(), on_call=records.append, record_io=True, redactor=redactor)
+    await session.invoke(JudgeCall(f"q {SECRET}", "s"))
+    assert records[0]["question"] == "q [redacted]"
+    assert (records[0]["system_prompt"], records[0]["reply"]["rawText"]) == ("s", "yes")
+
+
+async def test_closing_cancels_calls_and_settles_them_before_it_returns() -> None:
+    judge, records = Judge(held=True), list[dict[str, Any]]()
+    session = make_session(judge, on_call=records.append)
+    one = asyncio.create_task(session.invoke(CALL))
+    batch = asyncio.create_task(session.invoke_batch([CALL, CALL]))
+    await judge.has_calls(3)
+    session.close()
+    assert (session.ledger.failed_calls, len(records)) == (3, 3)
+    assert {record["status"] for record in records} == {"cancelled"}
+    with pytest.raises(JudgeCallError) as caught:
+        await one
+    assert (caught.value.status, caught.value.code) == (503, "shutting_down")
+    assert [item["code"] for item in await batch] == ["shutting_down"] * 2
+    assert judge.cancelled == 3
+    late = await refused(session, CALL)
+    assert late.code == "shutting_down"
+    assert (judge.calls, session.ledger.breached) == (3, False)
+    with pytest.raises(JudgeCallError):
+        session.info()
+
+
+async def test_a_judge_that_ignores_its_cancellation_changes_nothing_after_closing() -> None:
+    started, finish = asyncio.Event(), asyncio.Event()
+
+    class Stubborn:
+        async def invoke(self, request: Request) -> Reply:
+            started.set()
+            try:
+                await finish.wait()
+            except asyncio.CancelledError:
+                await finish.wait()
+            return Reply.of_text("late", cost_usd=9.0)
+
+    session = make_session(Stubborn())
+    call = asyncio.create_task(session.invoke(CALL))
+    await started.wait()
+    session.close()
+    before = session.ledger.to_dict()
+    await asyncio.sleep(0)
+    finish.set()
+    with pytest.raises(JudgeCallError, match="over"):
+        await call
+    assert session.ledger.to_dict() == before
+    assert before["failed_calls"] == 1
+
+
+async def test_a_caller_that_goes_away_cancels_its_call_and_it_counts_as_failed() -> None:
+    judge = Judge(held=True)
+    session = make_session(judge)
+    call = asyncio.create_task(session.invoke(CALL))
+    await judge.has_calls(1)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert (judge.cancelled, session.ledger.failed_calls, session.ledger.call_count) == (1, 1, 1)
+
+
+async def test_the_limit_is_never_passed_by_200_concurrent_calls_in_1000_rounds() -> None:
+    class Counting:
+        calls = 0
+
+        async def invoke(self, request: Request) -> Reply:
+            self.calls += 1
+            await asyncio.sleep(0)
+            return reply
+
+    reply = Reply.of_text("ok")
+    for round_number in range(1000):
+        judge = Counting()
+        session = make_session(judge, max_calls=50)
+        size = 1 + round_number % 7
+        calls = [session.invoke(CALL) if i % 2 else session.invoke_batch([CALL] * size) for i in range(200)]
+        await asyncio.gather(*calls, return_exceptions=True)
+        assert judge.calls == session.ledger.call_count <= 50
+        assert session.ledger.call_count > 50 - size
+        assert session.ledger.breached

@@ -1,0 +1,103 @@
+"""Nothing that a script prints, or does not read, hangs, crashes or fools the run."""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+from typing import Any
+
+import pytest
+
+from agentv.wire.output import OutputError, parse_output
+from tests.conftest import Project
+from tests.spec.support import run, scripted, write, write_suite
+
+GOOD = "echo '{\"score\": 1}'"
+
+
+def test_scores_that_are_none_and_scores_out_of_range(project: Project) -> None:
+    """OU-01, OU-04 and OU-06, in one run with a good one."""
+    refused = {"nothing": "", "white space": " \\n\\t ", **{f"score {v}": f'{{"score": {v}}}' for v in SCORES}}
+    refused |= {"missing": '{"hits": []}'}
+    clamped = {"1.5": 1.0, "-0.2": 0.0, "1e308": 1.0}
+    printed = {**refused, "good": '{"score": 0.9}', **{score: f'{{"score": {score}}}' for score in clamped}}
+    cases = [
+        {
+            "id": name,
+            "input": "?",
+            "evaluators": [{"type": "code_judge", "script": ["printf", "%b", text], "judge": True}],
+        }
+        for name, text in printed.items()
+    ]
+    write_suite(project, cases)
+    project.write("agentv.config.yaml", json.dumps(scripted()))
+    results = {row["eval_id"]: row["evaluator_results"][0] for row in run(project).rows}
+    assert results["good"]["score"] == 0.9
+    for name in refused:
+        assert results[name]["score"] == 0
+        assert "JSON object" in results[name]["error"] or "`score` must be" in results[name]["error"]
+    for name, score in clamped.items():
+        assert (results[name]["error"], results[name]["score"]) == (None, score)
+        assert len(results[name]["warnings"]) == 1
+
+
+SCORES = ['"0.9"', "null", "[1]", "{}", "true", "NaN", "Infinity"]
+
+
+def test_half_a_gigabyte_of_log_is_read_and_mostly_dropped(project: Project) -> None:
+    """OU-08."""
+    flood = "head -c 500000000 /dev/zero >&2; "
+    write(project, "", {"script": ["sh", "-c", flood + GOOD]})
+    started = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    ran = run(project)
+    assert ran.result["score"] == 1
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss - started < 200_000
+    write(project, "", {"script": ["sh", "-c", flood + "exit 1"]})
+    assert len(run(project).failure) <= 64 * 1024
+
+
+def test_a_payload_that_nobody_reads_does_no_harm(project: Project) -> None:
+    """OU-09."""
+    write(project, "", {"script": ["sh", "-c", GOOD]})
+    # The payload holds it twice, as the answer and in the messages.
+    answer = {"eval_id": "case-0", "candidate_answer": "x" * 25_000_000}
+    (project.root / "answers.jsonl").write_text(json.dumps(answer) + "\n")
+    assert run(project, "--outputs", "answers.jsonl", "--quiet").result["score"] == 1
+    write(project, "", {"script": ["sh", "-c", 'echo "{\\"score\\": 1, \\"details\\": {\\"bytes\\": $(wc -c)}}"']})
+    assert run(project, "--outputs", "answers.jsonl", "--quiet").details["bytes"] > 50_000_000
+
+
+def test_typos_of_the_options_that_give_access_are_flagged(project: Project) -> None:
+    """CF-16."""
+    project.write("agentv.config.yaml", json.dumps(scripted()))
+    typos: dict[str, dict[str, Any]] = {
+        "max_call": {"judge": {"max_call": 3}},
+        "use_judge_provder": {"use_judge_provder": True},
+    }
+    for word, options in typos.items():
+        evaluator = {"type": "code_judge", "script": ["true"], **options}
+        write_suite(project, [{"id": "a", "input": "?", "evaluators": [evaluator]}])
+        refused = project.run("validate", "suite.yaml")
+        assert refused.returncode == 2
+        assert f"unknown key `{word}` (did you mean" in refused.stderr
+    write_suite(project, [{"id": "a", "input": "?", "evaluators": [{"type": "code_judge", "script": ["true"]}]}])
+    assert project.run("validate", "suite.yaml").returncode == 0
+
+
+MADE_TO_BE_SLOW = {
+    "objects that are none, with a long line each": (b'{"a" ' + b"x" * 800 + b"\n") * 19_000,
+    "python's way to print a mapping": b"{'a': 1, 'b': 'hello'}\n" * 100_000,
+    "lists that are never closed": (b'{"a":[' + b"1," * 50_000 + b"\n") * 50,
+    "nested without end": b'{"a":[\n' * 300_000,
+    "one key too many": b"{" + b",".join(b'"k%d":1' % n for n in range(200_000)) + b',"k199999":1}',
+}
+
+
+@pytest.mark.parametrize("name", MADE_TO_BE_SLOW)
+def test_output_made_to_be_slow_does_not_stop_everybody_else(name: str) -> None:
+    started = time.process_time()
+    with pytest.raises(OutputError):
+        parse_output(MADE_TO_BE_SLOW[name])
+    assert time.process_time() - started < 5
+    assert parse_output(b'{"score": 1}').score == 1

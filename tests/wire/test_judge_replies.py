@@ -1,0 +1,44 @@
+"""Replies in HTTP spelling, and JSON that can always be written."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from agentv.messages import Message, TokenUsage, ToolCall
+from agentv.wire.judge_replies import message_object, reply_object, to_json
+
+
+def test_tool_calls_are_spelled_for_http_and_nothing_inside_is_touched() -> None:
+    inner = {"tool_calls": 1, "camelCase": {"snake_case": 2}}
+    message = Message("assistant", "x", tool_calls=(ToolCall("t", inner, inner),), metadata={"tool_calls": [1]})
+    data = message_object(message)
+    assert data["toolCalls"] == [{"tool": "t", "input": inner, "output": inner}]
+    assert data["metadata"] == {"tool_calls": [1]}
+    assert "tool_calls" not in data
+
+
+def test_raw_text_is_all_text_of_the_last_assistant_message() -> None:
+    parts = [{"type": "text", "value": "a"}, {"type": "image", "value": "no"}, {"type": "text", "text": "b"}]
+    messages = [Message("assistant", "first"), Message("assistant", parts), Message("tool", "no")]
+    assert reply_object(messages, None)["rawText"] == "ab"
+
+
+def test_usage_is_there_when_it_is_known() -> None:
+    assert reply_object([], TokenUsage(3, 1))["usage"] == {"input": 3, "output": 1}
+    assert "usage" not in reply_object([], None)
+
+
+def test_what_json_cannot_hold_is_replaced() -> None:
+    deep: Any = "end"
+    for _ in range(5000):
+        deep = [deep]
+    value = {"nan": float("nan"), "half": "a\ud800b", "object": object, "deep": deep, 5: {1, 2}, "t": (1,)}
+    text = to_json(value)
+    assert json.loads(text)["nan"] is None
+    assert json.loads(text)["half"] == "a\ufffdb"
+    assert json.loads(text)["5"] == [1, 2]
+
+
+def test_text_outside_ascii_is_written_as_it_is() -> None:
+    assert to_json({"a": "é🙂"}) == '{"a":"é🙂"}'.encode()

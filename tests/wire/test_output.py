@@ -1,0 +1,97 @@
+"""Reading what a judge script printed: every vector, and bytes nobody expected."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentv.wire.output import OutputError, parse_output
+
+VECTORS = json.loads((Path(__file__).parents[2] / "conformance" / "results.json").read_text(encoding="utf-8"))["stdout"]
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
+def test_the_vectors_hold(vector: dict) -> None:
+    if "error" in vector:
+        with pytest.raises(OutputError) as caught:
+            parse_output(vector["stdout"].encode())
+        assert caught.value.kind == vector["error"]
+        assert str(caught.value)
+        return
+    result = parse_output(vector["stdout"].encode())
+    assert {
+        "score": result.score,
+        "hits": list(result.hits),
+        "misses": list(result.misses),
+        "reasoning": result.reasoning,
+        "details": result.details,
+        "clamped": result.clamped,
+    } == vector["result"]
+
+
+def test_a_clamped_score_is_warned_of() -> None:
+    assert parse_output(b'{"score": 1.5}').warnings == ("the script's score 1.5 is outside 0 to 1; recorded as 1",)
+
+
+def test_lines_that_only_begin_like_an_object_are_log() -> None:
+    assert parse_output(b'{not json}\n{"score": 1}\n{\n').score == 1.0
+
+
+def test_bytes_that_are_not_utf8_in_the_log_do_no_harm() -> None:
+    assert parse_output(b'\xff\xfe log\n{"score": 1, "reasoning": "a\xffb"}\n').reasoning == "a?b"
+
+
+def test_a_message_says_what_was_printed_instead() -> None:
+    with pytest.raises(OutputError, match="but: score is 0.5"):
+        parse_output(b"score is 0.5\n")
+
+
+def test_numbers_that_are_not_finite_inside_details_are_refused() -> None:
+    with pytest.raises(OutputError, match="not finite"):
+        parse_output(b'{"score": 1, "details": {"a": [NaN]}}')
+
+
+def test_details_nested_without_end_are_refused() -> None:
+    deep = b'{"score": 1, "details": {"a": ' + b"[" * 500 + b"]" * 500 + b"}}"
+    with pytest.raises(OutputError, match="nested"):
+        parse_output(deep)
+
+
+@pytest.mark.parametrize("line", [b'{"a":\n', b"{\n", b'{"a": [\n', b"{" * 50 + b"\n"])
+def test_output_made_to_be_slow_is_read_in_bounded_time(line: bytes) -> None:
+    started = time.process_time()
+    with pytest.raises(OutputError):
+        parse_output(line * (4 * 2**20 // len(line)))
+    assert time.process_time() - started < 10
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_give_a_result_or_an_error(data: bytes) -> None:
+    _parse_or_refuse(data)
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [b"{", b"}", b'"score"', b":", b"1", b"0.5", b"NaN", b"1e999", b",", b"\n", b" ", b"[", b"]", b"null"]
+        ),
+        max_size=30,
+    )
+)
+def test_any_row_of_tokens_gives_a_result_or_an_error(tokens: list[bytes]) -> None:
+    _parse_or_refuse(b"".join(tokens))
+
+
+def _parse_or_refuse(data: bytes) -> None:
+    try:
+        result = parse_output(data)
+    except OutputError:
+        return
+    assert math.isfinite(result.score)
+    assert 0.0 <= result.score <= 1.0
