@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from agentv.errors import SuiteError, UsageError
 from agentv.evaluators.base import EvaluationContext
 from agentv.targets.provider import Request
 
-CASES = [
+CASES: list[dict[str, Any]] = [
     {"id": "france", "input": "Capital of France?", "metadata": {"continent": "Europe"}},
     {"id": "spain", "input": "Capital of Spain?", "reference_answer": "Madrid"},
 ]

@@ -156,7 +156,7 @@ def test_negate_reaches_a_threshold_that_arithmetic_with_floats_would_miss():
 
 def test_what_an_evaluator_spent_before_it_failed_stays_on_record():
     failure = EvaluatorError("over the limit")
-    failure.judge_proxy = {"call_count": 3}  # type: ignore[attr-defined]
+    failure.judge_proxy = {"call_count": 3}
     assert at_once(judge(Fixed(name="e", failure=failure), CONTEXT)).judge_proxy == {"call_count": 3}
 
 

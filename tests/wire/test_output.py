@@ -6,6 +6,7 @@ import json
 import math
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,7 @@ VECTORS = json.loads((Path(__file__).parents[2] / "conformance" / "results.json"
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
-def test_the_vectors_hold(vector: dict) -> None:
+def test_the_vectors_hold(vector: dict[str, Any]) -> None:
     if "error" in vector:
         with pytest.raises(OutputError) as caught:
             parse_output(vector["stdout"].encode())
@@ -48,7 +49,7 @@ def test_bytes_that_are_not_utf8_in_the_log_do_no_harm() -> None:
 
 
 def test_a_message_says_what_was_printed_instead() -> None:
-    with pytest.raises(OutputError, match="but: score is 0.5"):
+    with pytest.raises(OutputError, match=r"but: score is 0\.5"):
         parse_output(b"score is 0.5\n")
 
 

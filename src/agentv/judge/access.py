@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from agentv.judge.ledger import DEFAULT_MAX_CALLS
 
 
-
 class JudgeAccess(BaseModel):
     """What a script may ask of the judge."""
 

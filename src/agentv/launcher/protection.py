@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from agentv.process import OWN_CHILDREN
 
@@ -37,7 +38,7 @@ def capabilities() -> Capabilities:
 
 def _reads_everything() -> bool:
     """Whether this process may look into any other: CAP_SYS_PTRACE, CAP_SYS_ADMIN or CAP_PERFMON."""
-    with contextlib.suppress(OSError, ValueError), open("/proc/self/status", encoding="ascii") as status:
+    with contextlib.suppress(OSError, ValueError), Path("/proc/self/status").open(encoding="ascii") as status:
         for line in status:
             if line.startswith("CapEff:"):
                 return bool(int(line.split()[1], 16) & (1 << 19 | 1 << 21 | 1 << 38))

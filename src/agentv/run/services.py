@@ -52,8 +52,8 @@ def protection_gaps(traits: frozenset[str]) -> list[str]:
         return ["agentv runs as root, and so do its scripts: nothing on this machine can be kept from them"]
     if offered.landlock is None:
         return [
-            "this kernel has no Landlock: a script with judge access can read the environment of a program above agentv "
-            "(make, sh -c, uv run); start agentv directly"
+            "this kernel has no Landlock: a script with judge access can read the environment of a program above "
+            "agentv (make, sh -c, uv run); start agentv directly"
         ]
     return []
 
