@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from agentv.errors import UsageError
 from agentv.evaluators.base import Evaluator
@@ -29,6 +29,7 @@ from agentv.record.run_dir import HOME, RUNS, make_private, new_run_id
 from agentv.recorded import RunHooks, start_run
 from agentv.report.summary import Summary
 from agentv.results import CaseResult
+from agentv.suite.findings import did_you_mean
 from agentv.targets.gate import TargetGate
 from agentv.targets.provider import TargetSettings
 from agentv.targets.providers.function import Answerer, FunctionProvider
@@ -64,30 +65,36 @@ class EvaluationRun:
         return len(self.results)
 
 
-def evaluate(
-    suites: FilePath | Sequence[FilePath] | None = None,
-    *,
-    cases: Sequence[Mapping[str, Any]] | None = None,
-    evaluators: Sequence[AnyEvaluator] = (),
-    target: str | Answerer | Sequence[str] | None = None,
-    name: str = "evaluate",
-    judge_target: str | None = None,
-    config: FilePath | None = None,
-    case: str | Sequence[str] = (),
-    workers: int | None = None,
-    repeat: int = 1,
-    timeout: float | None = None,
-    threshold: float | None = None,
-    outputs: FilePath | None = None,
-    run_dir: FilePath | None = None,
-    on_result: Callable[[CaseResult], None] | None = None,
-) -> EvaluationRun:
+class Options(TypedDict, total=False):
+    """What `evaluate` takes, all by name. Most are options of `agentv eval`."""
+
+    cases: Sequence[Mapping[str, Any]]
+    """Cases as in a suite, instead of suites."""
+    evaluators: Sequence[AnyEvaluator]
+    """They join those of the suites: mappings as in YAML (with `cases`), `Evaluator` objects, or functions."""
+    target: str | Answerer | Sequence[str]
+    """A function (question in, answer out), or the name of a configured target, or several names."""
+    name: str
+    """What rows call a suite made of `cases`."""
+    judge_target: str
+    config: FilePath
+    case: str | Sequence[str]
+    workers: int
+    repeat: int
+    timeout: float
+    threshold: float
+    outputs: FilePath
+    run_dir: FilePath
+    on_result: Callable[[CaseResult], None]
+    """Hears of every result as soon as it is recorded."""
+
+
+def evaluate(suites: FilePath | Sequence[FilePath] | None = None, **options: Unpack[Options]) -> EvaluationRun:
     """Run suites, or `cases` given here, and wait for the results. In a running event loop, await `evaluate_async`."""
-    arguments = dict(locals())
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(evaluate_async(**arguments))
+        return asyncio.run(evaluate_async(suites, **options))
     raise UsageError(
         "evaluate() was called where an event loop is running already.",
         next_step="Use `await agentv.evaluate_async(...)` there: it takes the same arguments.",
@@ -95,63 +102,25 @@ def evaluate(
 
 
 async def evaluate_async(
-    suites: FilePath | Sequence[FilePath] | None = None,
-    *,
-    cases: Sequence[Mapping[str, Any]] | None = None,
-    evaluators: Sequence[AnyEvaluator] = (),
-    target: str | Answerer | Sequence[str] | None = None,
-    name: str = "evaluate",
-    judge_target: str | None = None,
-    config: FilePath | None = None,
-    case: str | Sequence[str] = (),
-    workers: int | None = None,
-    repeat: int = 1,
-    timeout: float | None = None,
-    threshold: float | None = None,
-    outputs: FilePath | None = None,
-    run_dir: FilePath | None = None,
-    on_result: Callable[[CaseResult], None] | None = None,
+    suites: FilePath | Sequence[FilePath] | None = None, **options: Unpack[Options]
 ) -> EvaluationRun:
-    """Run suites, or `cases` given here.
-
-    `target` is a function (question in, answer out), or the name of a configured target, or several names.
-    `evaluators` join those of the suites: mappings as in YAML, `Evaluator` objects, or functions of the answer.
-    The run is recorded like one of `agentv eval`.
-    """
+    """Run suites, or `cases` given here. The run is recorded like one of `agentv eval`."""
     cwd, run_id = Path.cwd(), new_run_id()
-    written = [dict(item) for item in evaluators if isinstance(item, Mapping)]
-    added = [_evaluator(item) for item in evaluators if not isinstance(item, Mapping)]
-    paths = _paths(suites, cases, written, name, cwd / INLINE / run_id)
-    if suites is not None and written:
-        raise UsageError(
-            "evaluators given as mappings go with `cases`.",
-            next_step="Write them into the suite, or pass functions or Evaluator objects.",
-        )
-    function = target if callable(target) else None
-    options = RunOptions(
-        paths=paths,
-        targets=() if function or target is None else ((target,) if isinstance(target, str) else tuple(target)),  # type: ignore[arg-type]
-        judge_target=judge_target,
-        config=str(config) if config is not None else None,
-        cases=(case,) if isinstance(case, str) else tuple(case),
-        workers=workers,
-        repeat=repeat,
-        timeout=timeout,
-        threshold=threshold,
-        outputs=str(outputs) if outputs is not None else None,
+    asked = _Asked.of(suites, options, cwd / INLINE / run_id)
+    label = asked.function_name
+    plan = build_plan(
+        asked.run_options, cwd, function_target=label, added_evaluators=asked.added, home=cwd if asked.inline else None
     )
-    label = getattr(function, "__name__", type(function).__name__) if function else None
-    home = cwd if cases is not None else None
-    plan = build_plan(options, cwd, function_target=label, added_evaluators=added, home=home)
-    run = start_run(plan, run_id, cwd / (run_dir if run_dir is not None else RUNS / run_id), cwd)
+    run = start_run(plan, run_id, cwd / options.get("run_dir", RUNS / run_id), cwd)
     results: list[CaseResult] = []
+    on_result = options.get("on_result")
 
     def keep(row: CaseResult) -> None:
         results.append(row)
         if on_result is not None:
             on_result(row)
 
-    ask = _gate(function, label, workers, timeout).invoke if function and label else None
+    ask = _gate(asked.function, label, asked.run_options).invoke if asked.function and label else None
     outcome = await run.run(RunHooks(function=ask, on_row=keep))
     if outcome.interrupted:
         raise asyncio.CancelledError
@@ -160,8 +129,59 @@ async def evaluate_async(
     return EvaluationRun(run_id, outcome.directory.path, tuple(results), outcome.summary)
 
 
-def _gate(function: Answerer, label: str, workers: int | None, timeout: float | None) -> TargetGate:
-    settings = TargetSettings(provider="function", max_concurrency=workers, timeout_seconds=timeout, max_retries=0)
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The arguments, sorted out."""
+
+    run_options: RunOptions
+    function: Answerer | None
+    added: list[Evaluator]
+    inline: bool
+
+    @property
+    def function_name(self) -> str | None:
+        return getattr(self.function, "__name__", type(self.function).__name__) if self.function else None
+
+    @classmethod
+    def of(cls, suites: FilePath | Sequence[FilePath] | None, options: Options, folder: Path) -> _Asked:
+        if unknown := set(options) - set(Options.__annotations__):
+            raise UsageError(
+                f"evaluate() takes no {min(unknown)!r}{did_you_mean(min(unknown), Options.__annotations__)}."
+            )
+        cases, evaluators = options.get("cases"), options.get("evaluators", ())
+        written = [dict(item) for item in evaluators if isinstance(item, Mapping)]
+        if suites is not None and written:
+            raise UsageError(
+                "evaluators given as mappings go with `cases`.",
+                next_step="Write them into the suite, or pass functions or Evaluator objects.",
+            )
+        target, case = options.get("target"), options.get("case", ())
+        function = target if callable(target) else None
+        names = () if function or target is None else (target,) if isinstance(target, str) else tuple(target)  # type: ignore[arg-type]
+        run_options = RunOptions(
+            paths=_paths(suites, cases, written, options.get("name", "evaluate"), folder),
+            targets=names,
+            judge_target=options.get("judge_target"),
+            config=_text(options.get("config")),
+            cases=(case,) if isinstance(case, str) else tuple(case),
+            workers=options.get("workers"),
+            repeat=options.get("repeat", 1),
+            timeout=options.get("timeout"),
+            threshold=options.get("threshold"),
+            outputs=_text(options.get("outputs")),
+        )
+        added = [_evaluator(item) for item in evaluators if not isinstance(item, Mapping)]
+        return cls(run_options, function, added, inline=cases is not None)
+
+
+def _text(path: FilePath | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _gate(function: Answerer, label: str, options: RunOptions) -> TargetGate:
+    settings = TargetSettings(
+        provider="function", max_concurrency=options.workers, timeout_seconds=options.timeout, max_retries=0
+    )
     return TargetGate(FunctionProvider(function), settings, name=label)
 
 

@@ -177,6 +177,7 @@ def test_the_limit_is_50_and_the_deadline_of_a_call_60_seconds() -> None:
         ("judge: {}\ntarget: {max_calls: 3}", 7, ["keep `judge`"]),
         ("judge: {target: 5.5.5, allowed_targets: strict}", 6, ["`allowed_targets`", "a list"]),
         ("judge: {timeout_seconds: 0}", 6, ["`timeout_seconds`"]),
+        ("judge: {target: ''}", 6, ["`target`", "empty"]),
     ],
 )
 def test_what_is_no_judge_access_is_refused_where_it_stands(

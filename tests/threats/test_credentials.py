@@ -305,7 +305,8 @@ async def test_another_user_of_the_machine_gets_neither_key_nor_token(open_proje
         try:
             (open_project.root / "tmp").mkdir()
             variables = {"MODEL_KEY": KEY, "TMPDIR": str(open_project.root / "tmp")}
-            process = open_project.start("eval", "suite.yaml", "--run-dir", "run-0", env=variables)
+            arguments = ("eval", "suite.yaml", "--run-dir", "run-0", "--out", "rows.jsonl", "--record-judge-io")
+            process = open_project.start(*arguments, env=variables)
         finally:
             os.umask(before)
         try:
@@ -331,6 +332,6 @@ async def test_another_user_of_the_machine_gets_neither_key_nor_token(open_proje
     ]
     assert (open_project.root / "token").read_text() not in everything
     assert_no_key(everything)
-    for path in (open_project.root / "run-0").rglob("*"):
+    for path in [*(open_project.root / "run-0").rglob("*"), open_project.root / "rows.jsonl"]:
         assert path.stat().st_mode & 0o077 == 0, path
     assert open_project.rows(open_project.root / "run-0")[0]["score"] == 1

@@ -114,7 +114,9 @@ class CodeJudge(Evaluator):
         return frozenset({"scripts"} if self.judge is None else {"scripts", "judge"})
 
     def targets_named(self) -> list[str]:
-        return [] if self.judge is None else [n for n in (self.judge.target, *(self.judge.allowed_targets or ())) if n]
+        if self.judge is None:
+            return []
+        return [name for name in (self.judge.target, *(self.judge.allowed_targets or ())) if name is not None]
 
     async def evaluate(self, context: EvaluationContext) -> Score:
         runtime = context.runtime

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agentv.errors import EvaluatorError
@@ -28,19 +29,9 @@ def score_of(
         message = _over_the_limit(session, name)
     if message is None:
         try:
-            result = parse_output(outcome.stdout)
+            return replace(parse_output(outcome.stdout), judge_proxy=ledger)
         except OutputError as error:
             message = redactor.head(f"{error}", OUTPUT_SHOWN)
-        else:
-            return Score(
-                result.score,
-                result.hits,
-                result.misses,
-                result.reasoning,
-                result.details,
-                result.warnings,
-                judge_proxy=ledger,
-            )
     raise EvaluatorError(message + _last_words(outcome, redactor), judge_proxy=ledger)
 
 

@@ -16,7 +16,7 @@ class JudgeAccess(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
     max_calls: int = Field(DEFAULT_MAX_CALLS, ge=0, description="Judge calls per execution; 0 refuses every call.")
-    target: str | None = Field(None, description="The judge target of this evaluator.")
+    target: str | None = Field(None, min_length=1, description="The judge target of this evaluator.")
     allowed_targets: list[str] | None = Field(
         None, description="Targets the script may choose, besides the judge target. Default: every configured one."
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from agentv.errors import AgentVError
@@ -57,33 +57,29 @@ def _candidate(reply: Reply, elapsed_ms: float) -> Candidate:
 
 async def grade(item: WorkItem, answered: Answered, run_id: str, runtime: Runtime | None = None) -> CaseResult:
     """Judge the answer and make the row."""
-    candidate = answered.candidate
+    suite, candidate = item.planned.suite, answered.candidate
+    row = CaseResult(
+        run_id=run_id,
+        eval_id=item.case.id,
+        suite=suite.name,
+        target=item.target,
+        attempt=item.attempt,
+        score=0.0,
+        verdict=Verdict.FAIL,
+        error=answered.error,
+        started_at=answered.started_at,
+        metadata=item.case.metadata,
+        conversation_id=item.case.conversation_id,
+    )
     if candidate is None:
-        return CaseResult(
-            run_id=run_id,
-            eval_id=item.case.id,
-            suite=item.planned.suite.name,
-            target=item.target,
-            attempt=item.attempt,
-            score=0.0,
-            verdict=Verdict.FAIL,
-            error=answered.error,
-            started_at=answered.started_at,
-            metadata=item.case.metadata,
-            conversation_id=item.case.conversation_id,
-        )
-    suite = item.planned.suite
+        return row
     context = EvaluationContext(
         item.case, candidate, suite.name, item.target, item.attempt, directory=suite.directory, runtime=runtime
     )
     results = await judge_all(item.case.evaluators, context)
     outcome = combine(results, item.threshold)
-    return CaseResult(
-        run_id=run_id,
-        eval_id=item.case.id,
-        suite=item.planned.suite.name,
-        target=item.target,
-        attempt=item.attempt,
+    return replace(
+        row,
         score=outcome.score,
         verdict=outcome.verdict,
         error=outcome.error,
@@ -97,7 +93,4 @@ async def grade(item: WorkItem, answered: Answered, run_id: str, runtime: Runtim
         token_usage=candidate.token_usage,
         cost_usd=candidate.cost_usd,
         duration_ms=candidate.duration_ms,
-        started_at=answered.started_at,
-        metadata=item.case.metadata,
-        conversation_id=item.case.conversation_id,
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from agentv.results import Score
 
 MAX_DEPTH = 100
 SHOWN = 200
@@ -33,21 +33,11 @@ class OutputError(ValueError):
         self.kind = kind
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptResult:
-    """A script's result, its score within [0, 1]."""
+def parse_output(stdout: bytes) -> Score:
+    """The one result in the output; a score outside 0 to 1 is clamped, with a warning.
 
-    score: float
-    hits: tuple[str, ...] = ()
-    misses: tuple[str, ...] = ()
-    reasoning: str = ""
-    details: Mapping[str, Any] | None = None
-    warnings: tuple[str, ...] = ()
-    clamped: bool = False
-
-
-def parse_output(stdout: bytes) -> ScriptResult:
-    """The one result in the output. OutputError says what is wrong and what to print instead."""
+    OutputError says what is wrong and what to print instead.
+    """
     text = stdout.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
     found = _objects(text)
     if len(found) > 1:
@@ -129,7 +119,7 @@ def _decode(text: str, at: int) -> tuple[dict[str, Any], int]:
     return value, end
 
 
-def _result(data: dict[str, Any]) -> ScriptResult:
+def _result(data: dict[str, Any]) -> Score:
     score = _score(data)
     clamped = min(1.0, max(0.0, score))
     warnings = (f"the script's score {score:g} is outside 0 to 1; recorded as {clamped:g}",) if clamped != score else ()
@@ -137,14 +127,13 @@ def _result(data: dict[str, Any]) -> ScriptResult:
     if details is not None and not isinstance(details, dict):
         raise OutputError("invalid_type", f"`details` must be an object, not {_kind(details)}.")
     _check_details(details)
-    return ScriptResult(
+    return Score(
         score=clamped,
         hits=_texts(data, "hits"),
         misses=_texts(data, "misses"),
         reasoning=_text(data, "reasoning"),
         details=details,
         warnings=warnings,
-        clamped=bool(warnings),
     )
 
 
