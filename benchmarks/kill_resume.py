@@ -134,9 +134,7 @@ class Bench:
         now = read(run / "results.jsonl")
         whole = now[: now.rfind(b"\n") + 1]
         self.tally.torn_before_resume += whole != now
-        self.tally.note(
-            "changed", not whole.startswith(before), f"{run.name}: rows differ from before the kill"
-        )
+        self.tally.note("changed", not whole.startswith(before), f"{run.name}: rows differ from before the kill")
         return whole
 
     def check_finished(self, run: Path) -> None:
@@ -153,9 +151,7 @@ class Bench:
         self.tally.note("corrupt", set_aside, f"{run.name}: {set_aside} lines were set aside")
         missing = {case_id(n) for n in range(self.cases)} - set(ids)
         self.tally.note("lost", len(missing), f"{run.name}: {sorted(missing)[:5]}")
-        self.tally.note(
-            "duplicated", len(ids) - len(set(ids)), f"{run.name}: {len(ids)} rows, {len(set(ids))} cases"
-        )
+        self.tally.note("duplicated", len(ids) - len(set(ids)), f"{run.name}: {len(ids)} rows, {len(set(ids))} cases")
 
 
 def case_id(number: int) -> str:

@@ -30,9 +30,7 @@ class Project:
         return path
 
     def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-        kept = {
-            name: value for name, value in os.environ.items() if name not in ("CI", "FORCE_COLOR", "COLUMNS")
-        }
+        kept = {name: value for name, value in os.environ.items() if name not in ("CI", "FORCE_COLOR", "COLUMNS")}
         return {**kept, "NO_COLOR": "1", **(extra or {})}
 
     def run(
@@ -72,9 +70,7 @@ class Project:
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
     def manifest(self, run: Path | None = None) -> dict[str, Any]:
-        data: dict[str, Any] = json.loads(
-            ((run or self.run_dirs()[-1]) / "run.json").read_text(encoding="utf-8")
-        )
+        data: dict[str, Any] = json.loads(((run or self.run_dirs()[-1]) / "run.json").read_text(encoding="utf-8"))
         return data
 
 

@@ -119,9 +119,7 @@ def test_suites_and_cases_together_are_refused() -> None:
 async def test_inside_an_event_loop_the_async_door_is_named() -> None:
     with pytest.raises(UsageError, match="evaluate_async"):
         agentv.evaluate(cases=CASES, target=paris)
-    run = await agentv.evaluate_async(
-        cases=CASES, evaluators=[{"type": "contains", "value": "a"}], target=paris
-    )
+    run = await agentv.evaluate_async(cases=CASES, evaluators=[{"type": "contains", "value": "a"}], target=paris)
     assert len(run) == 2
 
 

@@ -23,9 +23,7 @@ FINE = [
 
 @pytest.mark.parametrize("text", FINE)
 def test_words_are_those_a_shell_would_see(text):
-    printed = subprocess.run(
-        ["/bin/sh", "-c", f"printf '%s\\0' {text}"], capture_output=True, check=True, text=True
-    )
+    printed = subprocess.run(["/bin/sh", "-c", f"printf '%s\\0' {text}"], capture_output=True, check=True, text=True)
     assert split_command(text) == printed.stdout.split("\0")[:-1]
 
 

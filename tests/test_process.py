@@ -102,9 +102,7 @@ async def test_without_stdin_a_child_reads_nothing(tmp_path):
 
 
 async def test_the_environment_and_the_directory_are_those_given(tmp_path):
-    outcome = await run_process(
-        ["/bin/sh", "-c", "echo $ONLY; env | wc -l; pwd"], cwd=tmp_path, env={"ONLY": "this"}
-    )
+    outcome = await run_process(["/bin/sh", "-c", "echo $ONLY; env | wc -l; pwd"], cwd=tmp_path, env={"ONLY": "this"})
     only, count, folder = outcome.stdout.decode().split()
     assert only == "this"
     assert int(count) <= 4  # the shell adds PWD and its like
@@ -115,9 +113,7 @@ async def test_a_child_inherits_no_descriptor_but_the_first_three(tmp_path):
     reader, writer = os.pipe()
     os.set_inheritable(writer, True)
     try:
-        outcome = await python(
-            "import os; print(sorted(map(int, os.listdir('/proc/self/fd'))))", cwd=tmp_path
-        )
+        outcome = await python("import os; print(sorted(map(int, os.listdir('/proc/self/fd'))))", cwd=tmp_path)
     finally:
         os.close(reader)
         os.close(writer)
@@ -218,9 +214,7 @@ async def test_a_flood_of_stdout_is_cut_and_costs_no_memory(tmp_path):
             await asyncio.sleep(0)
 
     watcher = asyncio.create_task(watch())
-    outcome = await sh(
-        "head -c 200000000 /dev/zero; exec sleep 60", cwd=tmp_path, timeout=60, stdout_cap=4_000_000
-    )
+    outcome = await sh("head -c 200000000 /dev/zero; exec sleep 60", cwd=tmp_path, timeout=60, stdout_cap=4_000_000)
     watcher.cancel()
     assert outcome.stdout_overflow
     assert not outcome.timed_out
@@ -316,9 +310,7 @@ async def start_error(argv: list[str], cwd: Path, env: dict[str, str] | None = N
 
 
 async def test_a_program_missing_from_path_is_named(tmp_path):
-    assert "`no-such-program`: there is no such program on PATH" in await start_error(
-        ["no-such-program"], tmp_path
-    )
+    assert "`no-such-program`: there is no such program on PATH" in await start_error(["no-such-program"], tmp_path)
 
 
 async def test_a_missing_file_is_named_with_its_full_path(tmp_path):

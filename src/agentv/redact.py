@@ -142,8 +142,7 @@ class Redactor:
     def _mapping(self, value: Mapping[Any, Any], depth: int) -> Mapping[Any, Any]:
         pairs = [(self._value(key, depth), self._value(item, depth)) for key, item in value.items()]
         same = all(
-            new_key is key and new is old
-            for (new_key, new), (key, old) in zip(pairs, value.items(), strict=True)
+            new_key is key and new is old for (new_key, new), (key, old) in zip(pairs, value.items(), strict=True)
         )
         if same:
             return value
@@ -176,9 +175,7 @@ def _secrets(values: Iterable[str]) -> Iterator[str]:
         yield secret
         lines = [line.strip() for line in secret.splitlines()]
         if len(lines) > 1:
-            yield from (
-                line for line in lines if len(line) >= SHORTEST_LINE and not _PEM_ARMOUR.fullmatch(line)
-            )
+            yield from (line for line in lines if len(line) >= SHORTEST_LINE and not _PEM_ARMOUR.fullmatch(line))
 
 
 def _mask_across(masked: str, cut: int) -> int | None:

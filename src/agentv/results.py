@@ -210,9 +210,7 @@ class CaseResult:
             hits=tuple(data.get("hits") or ()),
             misses=tuple(data.get("misses") or ()),
             reasoning=data.get("reasoning") or "",
-            evaluator_results=tuple(
-                EvaluatorResult.from_dict(r) for r in data.get("evaluator_results") or ()
-            ),
+            evaluator_results=tuple(EvaluatorResult.from_dict(r) for r in data.get("evaluator_results") or ()),
             trace_summary=data.get("trace_summary"),
             token_usage=TokenUsage.from_dict(usage) if usage else None,
             cost_usd=data.get("cost_usd"),

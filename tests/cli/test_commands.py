@@ -113,9 +113,7 @@ def test_validate_checks_the_configuration_too(capitals: Project) -> None:
 
 
 def test_a_missing_variable_is_no_mistake_of_the_files(capitals: Project) -> None:
-    capitals.write(
-        "agentv.config.yaml", "targets: {a: {provider: openai, model: m, api_key: '${{ NO_SUCH }}'}}\n"
-    )
+    capitals.write("agentv.config.yaml", "targets: {a: {provider: openai, model: m, api_key: '${{ NO_SUCH }}'}}\n")
     assert capitals.run("validate", "capitals.yaml").returncode == 0
 
 
@@ -156,12 +154,8 @@ def test_the_schemas_accept_good_files_and_refuse_bad_ones(capitals: Project) ->
         assert list(validator.iter_errors(data)) == []
         assert list(validator.iter_errors({**data, "unknown": 1}))
     suite = jsonschema.Draft202012Validator(schemas["suite"])
-    assert list(
-        suite.iter_errors({"evalcases": [{"id": "a", "input": "x", "evaluators": [{"type": "nope"}]}]})
-    )
-    assert list(
-        suite.iter_errors({"evalcases": [{"id": "a", "input": "x", "evaluators": [{"type": "contains"}]}]})
-    )
+    assert list(suite.iter_errors({"evalcases": [{"id": "a", "input": "x", "evaluators": [{"type": "nope"}]}]}))
+    assert list(suite.iter_errors({"evalcases": [{"id": "a", "input": "x", "evaluators": [{"type": "contains"}]}]}))
     assert list(suite.iter_errors({"evalcases": [{"input": "x"}]}))
     config = jsonschema.Draft202012Validator(schemas["config"])
     assert list(config.iter_errors({"targets": {"a": {"provider": "mock", "respons": "x"}}}))
@@ -206,9 +200,7 @@ def test_targets_without_a_configuration_says_how_to_make_one(project: Project) 
 
 def test_on_a_terminal_there_is_a_live_bar_and_a_summary_in_colour(capitals: Project) -> None:
     ours, theirs = pty.openpty()
-    environment = {k: v for k, v in capitals.environment().items() if k != "NO_COLOR"} | {
-        "TERM": "xterm-256color"
-    }
+    environment = {k: v for k, v in capitals.environment().items() if k != "NO_COLOR"} | {"TERM": "xterm-256color"}
     process = subprocess.Popen(
         [*AGENTV, "eval", "capitals.yaml"],
         cwd=capitals.root,

@@ -63,9 +63,7 @@ def test_run_json_says_what_was_run(capitals: Project) -> None:
 def test_json_prints_one_object_on_stdout_and_nothing_else(capitals: Project) -> None:
     done = capitals.run("eval", "capitals.yaml", "--json")
     summary = json.loads(done.stdout)
-    assert {
-        key: summary[key] for key in ("total", "passed", "borderline", "failed", "errors", "exit_code")
-    } == {
+    assert {key: summary[key] for key in ("total", "passed", "borderline", "failed", "errors", "exit_code")} == {
         "total": 3,
         "passed": 1,
         "borderline": 1,
@@ -96,9 +94,7 @@ def test_exit_code_is_0_when_every_case_passes(capitals: Project) -> None:
 
 
 def test_a_target_that_fails_is_an_error_row_and_exit_3(capitals: Project) -> None:
-    capitals.write(
-        "agentv.config.yaml", "targets: {scripted: {provider: mock, status: 401, error: bad key}}\n"
-    )
+    capitals.write("agentv.config.yaml", "targets: {scripted: {provider: mock, status: 401, error: bad key}}\n")
     done = capitals.run("eval", "capitals.yaml")
     assert done.returncode == 3
     for row in capitals.rows():
@@ -181,9 +177,7 @@ def test_a_case_can_name_its_own_target_and_the_command_line_wins(capitals: Proj
         ("evalcases: [{id: a, input: x, execution: {target: scriptd}}]", "1:"),
     ],
 )
-def test_an_unknown_target_in_a_suite_stops_the_run_at_its_line(
-    capitals: Project, suite: str, expected: str
-) -> None:
+def test_an_unknown_target_in_a_suite_stops_the_run_at_its_line(capitals: Project, suite: str, expected: str) -> None:
     suite = suite.replace("input: x", "input: x, evaluators: [{type: contains, value: x}]")
     capitals.write("wrong.yaml", suite)
     done = capitals.run("eval", "wrong.yaml")

@@ -84,9 +84,7 @@ def test_resume_runs_only_what_is_missing_and_leaves_the_rows_there_untouched(
     done = stuck.run("eval", "--resume", "run", "--json")
     assert done.returncode == 0, done.stderr
     assert results.read_bytes().startswith(before)
-    assert sorted(row["eval_id"] for row in stuck.rows(stuck.root / "run")) == [
-        f"case-{n}" for n in range(10)
-    ]
+    assert sorted(row["eval_id"] for row in stuck.rows(stuck.root / "run")) == [f"case-{n}" for n in range(10)]
     assert json.loads(done.stdout)["total"] == 10
     assert (stuck.root / "rows.jsonl").read_bytes() == results.read_bytes()
 

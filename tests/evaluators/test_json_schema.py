@@ -54,9 +54,7 @@ async def test_a_miss_of_anyof_says_what_came_closest():
     schema = {"anyOf": [{"type": "string"}, {"properties": {"c": {"type": "integer"}}}]}
     (miss,) = (await judged('{"c": "z"}', "json_schema", schema=schema)).misses
     assert "closest: $.c: 'z' is not of type 'integer'" in miss
-    (miss,) = (
-        await judged("5", "json_schema", schema={"anyOf": [{"type": "string"}, {"type": "array"}]})
-    ).misses
+    (miss,) = (await judged("5", "json_schema", schema={"anyOf": [{"type": "string"}, {"type": "array"}]})).misses
     assert "(5 is not of type 'string'; 5 is not of type 'array')" in miss
 
 
@@ -75,9 +73,7 @@ async def test_a_violation_by_a_huge_value_stays_short():
     assert miss == "$.a: does not satisfy `type`"
 
 
-@pytest.mark.parametrize(
-    "answer", ["not json", '{"name": "Ada", "age": 36} done', '{"age": 1, "age": 2}', "NaN", ""]
-)
+@pytest.mark.parametrize("answer", ["not json", '{"name": "Ada", "age": 36} done', '{"age": 1, "age": 2}', "NaN", ""])
 async def test_an_answer_that_is_not_strict_json_is_a_miss(answer):
     result = await judged(answer, "json_schema", schema=PERSON)
     assert (result.score, result.error) == (0.0, None)
@@ -330,9 +326,7 @@ def test_a_schema_is_compiled_once_however_many_cases(monkeypatch, tmp_path):
         ),
     ],
 )
-async def test_a_catastrophic_pattern_in_a_schema_is_an_error_that_says_what_to_do(
-    monkeypatch, schema, answer
-):
+async def test_a_catastrophic_pattern_in_a_schema_is_an_error_that_says_what_to_do(monkeypatch, schema, answer):
     monkeypatch.setattr(regex, "TIMEOUT_SECONDS", 0.05)
     started = time.monotonic()
     result = await judged(json.dumps(answer), "json_schema", schema=schema)

@@ -109,9 +109,7 @@ def test_the_evaluators_threshold_decides_its_verdict(says, threshold, verdict):
 )
 @pytest.mark.parametrize("negate", [False, True])
 def test_an_error_raised_on_purpose_is_the_result_of_that_evaluator(failure, message, negate):
-    found = at_once(
-        judge(Fixed(name="e", failure=failure, negate=negate, hits=("h",), threshold=0.0), CONTEXT)
-    )
+    found = at_once(judge(Fixed(name="e", failure=failure, negate=negate, hits=("h",), threshold=0.0), CONTEXT))
     assert (found.score, found.verdict, found.hits, found.misses) == (0.0, Verdict.FAIL, (), ())
     assert found.error == message
 
@@ -242,9 +240,7 @@ def test_a_required_evaluator_of_weight_zero_still_decides():
 
 
 def test_a_required_evaluator_with_an_error_fails_the_case_whatever_its_threshold():
-    broken = at_once(
-        judge(Fixed(name="b", failure=EvaluatorError("no"), required=True, threshold=0.0), CONTEXT)
-    )
+    broken = at_once(judge(Fixed(name="b", failure=EvaluatorError("no"), required=True, threshold=0.0), CONTEXT))
     case = combine([result("a"), broken], 0.0)
     assert (case.score, case.verdict) == (0.0, Verdict.FAIL)
     assert case.error == CaseError("evaluator", "b: no")
@@ -295,17 +291,13 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
 def test_every_score_is_from_zero_to_one(answer, reference, negate):
     for type_name, variants in OPTIONS.items():
         for options in variants:
-            found = at_once(
-                judge(an_evaluator(type_name, negate=negate, **options), an_answer(answer, reference))
-            )
+            found = at_once(judge(an_evaluator(type_name, negate=negate, **options), an_answer(answer, reference)))
             assert found.error is None
             assert 0.0 <= found.score <= 1.0
 
 
 def test_every_deterministic_evaluator_is_among_those_tried():
-    deterministic = {
-        name for name, where in BUILT_IN.items() if where.split(":")[0].rpartition(".")[2] in MODULES
-    }
+    deterministic = {name for name, where in BUILT_IN.items() if where.split(":")[0].rpartition(".")[2] in MODULES}
     assert deterministic == set(OPTIONS)
 
 
@@ -328,9 +320,7 @@ def test_an_evaluator_of_weight_zero_never_changes_the_case_score(pairs, score):
 
 @given(st.lists(st.tuples(SCORES, WEIGHTS, st.booleans()), min_size=1, max_size=6), st.randoms())
 def test_the_order_of_evaluators_never_changes_score_or_verdict(triples, random):
-    results = [
-        result(str(i), score, weight, required=needed) for i, (score, weight, needed) in enumerate(triples)
-    ]
+    results = [result(str(i), score, weight, required=needed) for i, (score, weight, needed) in enumerate(triples)]
     shuffled = random.sample(results, len(results))
     one, other = combine(results, 0.8), combine(shuffled, 0.8)
     assert (one.score, one.verdict) == (other.score, other.verdict)

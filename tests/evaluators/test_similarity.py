@@ -62,9 +62,7 @@ async def test_two_texts_without_words_are_not_alike_for_lacking_them(metric):
 
 
 async def test_levenshtein_is_the_default_and_value_wins_over_the_reference_answer():
-    assert (await judged("kitten", "similarity", value="sitting", reference="kitten")).score == pytest.approx(
-        4 / 7
-    )
+    assert (await judged("kitten", "similarity", value="sitting", reference="kitten")).score == pytest.approx(4 / 7)
 
 
 async def test_without_anything_to_compare_with_it_says_what_to_do():

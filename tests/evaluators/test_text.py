@@ -73,9 +73,7 @@ async def test_hits_misses_and_reasoning_read_as_sentences():
     assert result.hits == ("contains 'Paris'",)
     assert result.misses == ("does not contain 'Rome'",)
     assert result.reasoning == "1 of 2 texts match; all are wanted"
-    assert (
-        await judged(ANSWER, "starts_with", value="Rome")
-    ).reasoning == "the answer does not start with 'Rome'"
+    assert (await judged(ANSWER, "starts_with", value="Rome")).reasoning == "the answer does not start with 'Rome'"
 
 
 async def test_a_long_or_invisible_value_is_shown_short_and_on_one_line():

@@ -42,9 +42,7 @@ def mixed_rows() -> list[CaseResult]:
         "baseline-small": (0.9, 1.0, 0.0, 0.9),
     }.items():
         for number, score in enumerate(scores, start=1):
-            misses = (
-                () if score >= 0.8 else ("names Lyon, not Paris", "no mention of the river the city lies on")
-            )
+            misses = () if score >= 0.8 else ("names Lyon, not Paris", "no mention of the river the city lies on")
             evaluators = (
                 result("accuracy", score, misses=misses),
                 result("contextual_precision", min(1.0, score + 0.05), **precision),

@@ -98,9 +98,7 @@ async def test_a_fifo_gets_the_new_rows_and_only_those(run: RunDirectory, tmp_pa
         await writer.append(make_row("after"))
     reader.join(10)
     assert writer.mirror_error is None
-    assert got == [
-        encode_row(make_row("before anybody reads", "x" * 300_000)) + encode_row(make_row("after"))
-    ]
+    assert got == [encode_row(make_row("before anybody reads", "x" * 300_000)) + encode_row(make_row("after"))]
 
 
 async def test_a_fifo_that_nobody_reads_holds_up_nothing(

@@ -71,9 +71,7 @@ def test_a_torn_last_line_is_cut_and_not_done(run: RunDirectory):
     "garbage",
     [b"{broken\n", b"\x00" * 5000 + b"\n", b"\xff\xfe\n", b"\n", b'{"eval_id": "two"}\n', line("two")[5:]],
 )
-def test_a_corrupt_line_in_the_middle_is_set_aside_and_the_others_keep_their_bytes(
-    run: RunDirectory, garbage: bytes
-):
+def test_a_corrupt_line_in_the_middle_is_set_aside_and_the_others_keep_their_bytes(run: RunDirectory, garbage: bytes):
     odd_but_sound = line("three").replace(b'"score":1.0', b'"score": 1.00')
     run.results.write_bytes(line("one") + garbage + odd_but_sound + line("four"))
     seen: list[CaseResult] = []

@@ -46,9 +46,7 @@ def test_a_full_row_comes_back_as_it_was():
         hits=("a",),
         misses=("b",),
         evaluator_results=(
-            EvaluatorResult(
-                "c", "composite", 0.5, 2.0, Verdict.FAIL, evaluator_results=(member,), required=True
-            ),
+            EvaluatorResult("c", "composite", 0.5, 2.0, Verdict.FAIL, evaluator_results=(member,), required=True),
         ),
         conversation_id="talk",
     )
@@ -117,9 +115,7 @@ def test_nesting_is_cut_where_a_reader_might_give_up():
 
 def test_a_score_that_is_no_number_becomes_an_error():
     judged = EvaluatorResult("e", "t", float("nan"), float("inf"), Verdict.PASS, duration_ms=float("nan"))
-    row = make_row(
-        score=float("nan"), cost_usd=float("inf"), duration_ms=float("nan"), evaluator_results=(judged,)
-    )
+    row = make_row(score=float("nan"), cost_usd=float("inf"), duration_ms=float("nan"), evaluator_results=(judged,))
     read = decode_row(encode_row(row))
     assert (read.score, read.verdict, read.cost_usd, read.duration_ms) == (0.0, Verdict.FAIL, None, None)
     assert read.error is not None

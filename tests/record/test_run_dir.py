@@ -100,9 +100,7 @@ def test_opening_what_is_not_a_run_says_so(tmp_path: Path):
 
 def test_a_manifest_is_strict_json_without_secrets(tmp_path: Path):
     run = RunDirectory.create(tmp_path / "run", {})
-    run.write_manifest(
-        {"k": "secret-value", "n": float("nan"), "é": "\u2028"}, redactor=Redactor(["secret-value"])
-    )
+    run.write_manifest({"k": "secret-value", "n": float("nan"), "é": "\u2028"}, redactor=Redactor(["secret-value"]))
     assert run.read_manifest() == {"k": "[redacted]", "n": "NaN", "é": "\u2028"}
 
 
@@ -114,9 +112,7 @@ def test_a_manifest_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path
         run.read_manifest()
 
 
-def test_a_manifest_that_cannot_be_written_leaves_the_old_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_manifest_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     run = RunDirectory.create(tmp_path / "run", {"old": True})
 
     def full(descriptor: int, data: bytes) -> int:

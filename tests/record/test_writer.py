@@ -60,9 +60,7 @@ async def test_rows_are_written_in_the_order_they_were_appended(run: RunDirector
     assert run.results.read_bytes() == b"".join(map(encode_row, rows))
 
 
-async def test_rows_that_arrive_during_a_sync_share_the_next_one(
-    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-):
+async def test_rows_that_arrive_during_a_sync_share_the_next_one(run: RunDirectory, monkeypatch: pytest.MonkeyPatch):
     first_started, go_on, syncs = threading.Event(), threading.Event(), []
 
     def slow_sync(descriptor: int) -> None:
@@ -150,9 +148,7 @@ async def test_a_failed_write_is_cut_back_and_fails_every_row_that_waited(
     assert run.results.read_bytes() == encode_row(make_row("safe"))
 
 
-async def test_a_row_is_not_acknowledged_when_the_sync_fails(
-    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_row_is_not_acknowledged_when_the_sync_fails(run: RunDirectory, monkeypatch: pytest.MonkeyPatch):
     def broken(descriptor: int) -> None:
         raise OSError(5, "Input/output error")
 
@@ -173,9 +169,7 @@ async def test_a_cancelled_append_still_writes_its_row(run: RunDirectory):
     assert run.results.read_bytes().count(b"\n") == 10
 
 
-async def test_closing_writes_what_waits_even_when_it_is_cancelled(
-    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-):
+async def test_closing_writes_what_waits_even_when_it_is_cancelled(run: RunDirectory, monkeypatch: pytest.MonkeyPatch):
     syncing, go_on = threading.Event(), threading.Event()
 
     def slow_sync(descriptor: int) -> None:

@@ -25,9 +25,7 @@ def error_row(eval_id: str, message: str, stage: str = "target", **fields: Any) 
     return row(eval_id, 0.0, error=CaseError(stage, message), **fields)
 
 
-def ledger(
-    calls: int, cost_usd: float | None = None, tokens: tuple[int, int] | None = None
-) -> dict[str, Any]:
+def ledger(calls: int, cost_usd: float | None = None, tokens: tuple[int, int] | None = None) -> dict[str, Any]:
     usage = TokenUsage(*tokens).to_dict() if tokens else None
     return {
         "target": "strict",

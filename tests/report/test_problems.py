@@ -11,14 +11,10 @@ from agentv.errors import Problem
 from agentv.report.problems import render_problems
 
 
-def test_each_problem_has_its_line_its_excerpt_and_there_is_a_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_each_problem_has_its_line_its_excerpt_and_there_is_a_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     problems = [
-        Problem(
-            tmp_path / "suite.yaml", 4, 5, "unknown key 'inptu'; did you mean 'input'?", "    inptu: hello\n"
-        ),
+        Problem(tmp_path / "suite.yaml", 4, 5, "unknown key 'inptu'; did you mean 'input'?", "    inptu: hello\n"),
         Problem(Path("other.yaml"), 1, 1, "the file is empty"),
         Problem(Path("/elsewhere/suite.yaml"), 2, 3, "duplicate id 'a'", "\t\tid: a"),
     ]

@@ -127,15 +127,11 @@ def test_lines_hold_no_control_characters_of_a_row():
         (Terminal(), True, {}, QuietProgress),
     ],
 )
-def test_a_live_bar_is_chosen_only_where_somebody_watches(
-    stream, quiet: bool, env: dict[str, str], kind: type
-):
+def test_a_live_bar_is_chosen_only_where_somebody_watches(stream, quiet: bool, env: dict[str, str], kind: type):
     assert type(choose_progress(stream, quiet, env)) is kind
 
 
-@pytest.mark.parametrize(
-    ("env", "colored"), [({}, False), ({"FORCE_COLOR": "1"}, True), ({"NO_COLOR": "1"}, False)]
-)
+@pytest.mark.parametrize(("env", "colored"), [({}, False), ({"FORCE_COLOR": "1"}, True), ({"NO_COLOR": "1"}, False)])
 def test_plain_lines_are_colored_only_on_request(env: dict[str, str], colored: bool):
     stream = io.StringIO()
     progress = choose_progress(stream, False, env)

@@ -120,9 +120,7 @@ def _reason(*results) -> tuple[str, str]:
 def test_the_most_frequent_errors_come_first_and_the_rest_is_counted():
     rows = [error_row(f"c{n}-{i}", f"message {n}") for n in range(7) for i in range(n + 1)]
     groups = summarize(*rows).error_groups
-    assert [(group.message, group.count) for group in groups] == [
-        (f"message {n}", n + 1) for n in (6, 5, 4, 3, 2)
-    ]
+    assert [(group.message, group.count) for group in groups] == [(f"message {n}", n + 1) for n in (6, 5, 4, 3, 2)]
     assert groups[0].eval_id == "c6-0"
 
 
@@ -140,9 +138,7 @@ def test_spend_adds_up_and_says_when_it_is_a_lower_bound():
     mixed = summarize(known, row("b", token_usage=TokenUsage(1, 1)))
     assert (mixed.cost_usd, mixed.cost_complete) == (0.25, False)
     assert mixed.token_usage == TokenUsage(11, 3)
-    assert summarize(known, error_row("c", "down")).cost_complete, (
-        "a call that never answered has no price to know"
-    )
+    assert summarize(known, error_row("c", "down")).cost_complete, "a call that never answered has no price to know"
 
 
 def test_judge_calls_are_counted_inside_composites_too():

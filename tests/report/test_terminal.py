@@ -36,9 +36,7 @@ def test_control_sequences_are_taken_out_and_text_stays(hostile: str, shown: str
     assert clean(hostile) == shown
 
 
-HOSTILE = st.text(
-    st.one_of(st.sampled_from("\x1b[]PX^_\x9b\x9d\x9c\x07;m0\\ \n\u202e\ud800a日"), st.characters())
-)
+HOSTILE = st.text(st.one_of(st.sampled_from("\x1b[]PX^_\x9b\x9d\x9c\x07;m0\\ \n\u202e\ud800a日"), st.characters()))
 
 
 @given(HOSTILE)

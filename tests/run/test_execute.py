@@ -34,9 +34,7 @@ def probe(function: Callable[[EvaluationContext], Any]) -> Probe:
 
 def plan_of(tmp_path: Path, cases: int, evaluator: Evaluator, **options: Any) -> RunPlan:
     suite = tmp_path / "suite.yaml"
-    suite.write_text(
-        "evalcases:\n" + "".join(f"  - {{id: c{n}, input: question {n}}}\n" for n in range(cases))
-    )
+    suite.write_text("evalcases:\n" + "".join(f"  - {{id: c{n}, input: question {n}}}\n" for n in range(cases)))
     return build_plan(
         RunOptions(paths=("suite.yaml",), **options),
         tmp_path,
@@ -181,9 +179,7 @@ async def test_the_slowest_target_does_not_stall_the_others(tmp_path: Path) -> N
     )
     (tmp_path / "suite.yaml").write_text(
         "evalcases:\n"
-        + "".join(
-            f"  - {{id: c{n}, input: q, evaluators: [{{type: equals, value: x}}]}}\n" for n in range(60)
-        )
+        + "".join(f"  - {{id: c{n}, input: q, evaluators: [{{type: equals, value: x}}]}}\n" for n in range(60))
     )
     plan = build_plan(RunOptions(paths=("suite.yaml",), targets=("slow", "fast")), tmp_path)
     rows: list[CaseResult] = []

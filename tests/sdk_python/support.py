@@ -55,9 +55,7 @@ def http_answer(status: int, body: Any, headers: Mapping[str, str | None] | None
 
 
 def reply(text: str = "yes") -> Answer:
-    return Answer(
-        http_answer(200, {"outputMessages": [{"role": "assistant", "content": text}], "rawText": text})
-    )
+    return Answer(http_answer(200, {"outputMessages": [{"role": "assistant", "content": text}], "rawText": text}))
 
 
 class Server:
@@ -142,9 +140,7 @@ def snake(name: str) -> str:
     return re.sub("([A-Z])", lambda match: "_" + match[1].lower(), name)
 
 
-def ask(
-    kind: str, environ: Mapping[str, str], call: str, arguments: Mapping[str, Any], timeout: float = 20
-) -> Any:
+def ask(kind: str, environ: Mapping[str, str], call: str, arguments: Mapping[str, Any], timeout: float = 20) -> Any:
     """One call of the synchronous or the asynchronous client, with arguments in the HTTP spelling."""
     method = snake(call)
     keywords: dict[str, Any] = {snake(name): value for name, value in arguments.items()}

@@ -219,9 +219,7 @@ def test_a_handler_gets_the_judge(name):
 
 @pytest.mark.parametrize("keyword", ["def", "async def"])
 def test_a_handler_gets_none_when_access_is_off(keyword):
-    done = judge(
-        f"{keyword} handler(input, judge):\n    return 1 if judge is None else 0\ndefine_code_judge(handler)"
-    )
+    done = judge(f"{keyword} handler(input, judge):\n    return 1 if judge is None else 0\ndefine_code_judge(handler)")
     assert done.result["score"] == 1
 
 
@@ -237,16 +235,11 @@ def test_a_refused_call_that_is_not_caught_is_a_failure_with_the_words_of_the_pr
             environ=server.environ,
         )
     assert (done.code, done.stdout) == (1, "")
-    assert (
-        done.last_line
-        == "agentv_eval: the judge failed: JudgeLimitError: max_calls is 0: raise judge.max_calls"
-    )
+    assert done.last_line == "agentv_eval: the judge failed: JudgeLimitError: max_calls is 0: raise judge.max_calls"
 
 
 def test_a_url_without_a_token_is_a_failure_that_names_the_variable():
-    done = judge(
-        "define_code_judge(lambda input, judge: 1)", environ={"AGENTV_JUDGE_PROXY_URL": "http://127.0.0.1:9"}
-    )
+    done = judge("define_code_judge(lambda input, judge: 1)", environ={"AGENTV_JUDGE_PROXY_URL": "http://127.0.0.1:9"})
     assert (done.code, done.stdout) == (1, "")
     assert "AGENTV_JUDGE_PROXY_TOKEN" in done.last_line
 

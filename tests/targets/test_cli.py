@@ -41,9 +41,7 @@ async def failure(provider: Any, **details: Any) -> ProviderError:
 
 
 async def test_arguments_arrive_byte_for_byte_and_nothing_else_happens(tmp_path):
-    provider = cli(
-        tmp_path, ["python", "-c", SHOW_ARGV, "{PROMPT}", "--id={EVAL_ID}", "{ATTEMPT}", "g{GUIDELINES}"]
-    )
+    provider = cli(tmp_path, ["python", "-c", SHOW_ARGV, "{PROMPT}", "--id={EVAL_ID}", "{ATTEMPT}", "g{GUIDELINES}"])
     reply = await provider.invoke(ask(NASTY, eval_id="case {PROMPT}", attempt=3))
     assert json.loads(reply.text) == [NASTY, "--id=case {PROMPT}", "3", "g"]
     assert list(tmp_path.iterdir()) == []
@@ -122,9 +120,7 @@ async def test_it_runs_in_the_suites_directory_and_cwd_starts_there(tmp_path):
 
 
 async def test_python_is_the_interpreter_that_runs_agentv(tmp_path):
-    assert (
-        await cli(tmp_path, "python -c 'import sys; print(sys.executable)'").invoke(ask())
-    ).text == sys.executable
+    assert (await cli(tmp_path, "python -c 'import sys; print(sys.executable)'").invoke(ask())).text == sys.executable
 
 
 # -- the answer
@@ -156,9 +152,7 @@ async def test_structured_output_carries_messages_and_figures(tmp_path):
         "output_messages": [
             {
                 "role": "assistant",
-                "tool_calls": [
-                    {"tool": "search", "input": {"userId": 1}, "output": [1], "id": "c", "timestamp": "t"}
-                ],
+                "tool_calls": [{"tool": "search", "input": {"userId": 1}, "output": [1], "id": "c", "timestamp": "t"}],
                 "metadata": {"k": 1},
             },
             {"role": "tool", "name": "search", "content": "found", "timestamp": "t2"},
@@ -226,9 +220,7 @@ async def test_an_output_file_that_was_not_written_is_an_error(tmp_path):
 
 @pytest.mark.parametrize("trick", ['ln -s /etc/passwd "$1"', 'mkfifo "$1"', 'mkdir "$1"'])
 async def test_an_output_file_that_is_no_file_is_refused(tmp_path, trick):
-    message = str(
-        await failure(cli(tmp_path, ["sh", "-c", trick, "sh", "{OUTPUT_FILE}"], timeout_seconds=20))
-    )
+    message = str(await failure(cli(tmp_path, ["sh", "-c", trick, "sh", "{OUTPUT_FILE}"], timeout_seconds=20)))
     assert "cannot be read" in message
 
 
@@ -279,9 +271,7 @@ async def test_a_prompt_no_program_can_take_is_an_error(tmp_path):
 async def test_secrets_are_masked_before_the_output_is_cut(tmp_path):
     secret = "sk-" + "0123456789abcdef" * 4
     code = "import sys; sys.stderr.write(sys.argv[1] + 'x' * 1980); sys.exit(1)"
-    provider = make(
-        tmp_path, "cli", command=["python", "-c", code, secret], scope={"redactor": Redactor([secret])}
-    )
+    provider = make(tmp_path, "cli", command=["python", "-c", code, secret], scope={"redactor": Redactor([secret])})
     message = str(await failure(provider))
     assert secret[-8:] not in message
     assert "x" * 1980 in message
@@ -377,15 +367,11 @@ async def test_a_cancelled_first_call_does_not_spoil_the_healthcheck(tmp_path):
 
 async def test_a_healthcheck_over_http_wants_2xx(tmp_path):
     async with FakeModelServer(Failure(200)) as server:  # GET is not what it serves: 404
-        provider = cli(
-            tmp_path, ["echo", "ok"], healthcheck={"type": "http", "url": server.url + "?key=hidden"}
-        )
+        provider = cli(tmp_path, ["echo", "ok"], healthcheck={"type": "http", "url": server.url + "?key=hidden"})
         message = str(await failure(provider))
         assert "answered HTTP 404" in message
         assert "hidden" not in message
-    message = str(
-        await failure(cli(tmp_path, ["echo", "ok"], healthcheck={"type": "http", "url": server.url}))
-    )
+    message = str(await failure(cli(tmp_path, ["echo", "ok"], healthcheck={"type": "http", "url": server.url})))
     assert "could not be asked" in message
 
 

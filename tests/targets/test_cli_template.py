@@ -87,9 +87,7 @@ def test_files_become_words_of_their_own():
         "all:/a/b c.txt /a/$(x).md",
     ]
     assert plain.argv(values(""), ()) == ["tool", "all:"]
-    formatted = CommandTemplate.parse(
-        ["tool", "{FILES}"], by_shell=False, files_format="--file {path} as={basename}"
-    )
+    formatted = CommandTemplate.parse(["tool", "{FILES}"], by_shell=False, files_format="--file {path} as={basename}")
     assert formatted.argv(values(""), files[:1]) == ["tool", "--file", "/a/b c.txt", "as=b c.txt"]
     shell = CommandTemplate.parse("tool {FILES}", by_shell=True, files_format="--file={path}")
     assert shell.argv(values(""), files)[2] == "tool '--file=/a/b c.txt' '--file=/a/$(x).md'"
@@ -97,9 +95,7 @@ def test_files_become_words_of_their_own():
 
 def test_an_unknown_placeholder_is_refused_with_the_known_ones():
     for command, by_shell in ((["x", "a{PROMT}"], False), ("x {PROMT}", False), ("x {PROMT}", True)):
-        with pytest.raises(
-            ValueError, match=r"unknown placeholder \{PROMT\}; there are \{PROMPT\}, \{PROMPT_FILE\}"
-        ):
+        with pytest.raises(ValueError, match=r"unknown placeholder \{PROMT\}; there are \{PROMPT\}, \{PROMPT_FILE\}"):
             CommandTemplate.parse(command, by_shell=by_shell)
     with pytest.raises(ValueError, match=r"\{path\} and \{basename\}"):
         CommandTemplate.parse(["x"], by_shell=False, files_format="{file}")

@@ -117,9 +117,7 @@ def test_a_typo_is_told_even_when_a_variable_is_missing(file: Path) -> None:
 
 
 def test_duplicate_targets_are_refused(file: Path) -> None:
-    twice = mistakes(
-        file, "targets:\n  a: {provider: mock, response: x}\n  a: {provider: mock, response: y}\n"
-    )
+    twice = mistakes(file, "targets:\n  a: {provider: mock, response: x}\n  a: {provider: mock, response: y}\n")
     assert twice == ["3:3: the key `a` is here twice; first at line 2"]
     listed = mistakes(
         file, "targets:\n- {name: a, provider: mock, response: x}\n- {name: a, provider: mock, response: y}\n"
@@ -210,9 +208,7 @@ def test_the_nearest_configuration_wins_and_agentv_config_wins_within_a_director
     assert find_config(deep, tmp_path) == tmp_path / "a" / "agentv.config.yaml"
 
 
-@pytest.mark.parametrize(
-    "name", [".agentv/targets.yaml", ".agentv/targets.yml", "targets.yaml", "targets.yml"]
-)
+@pytest.mark.parametrize("name", [".agentv/targets.yaml", ".agentv/targets.yml", "targets.yaml", "targets.yml"])
 def test_agentvs_file_names_are_found(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)

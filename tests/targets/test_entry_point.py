@@ -80,9 +80,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_an_installed_package_brings_its_provider_along(installed):
     environment = {**os.environ, "PYTHONPATH": str(installed)}
-    ran = subprocess.run(
-        [sys.executable, "-c", ASK], env=environment, capture_output=True, text=True, check=True
-    )
+    ran = subprocess.run([sys.executable, "-c", ASK], env=environment, capture_output=True, text=True, check=True)
     answer, not_one, gone = ran.stdout.splitlines()
     assert answer == "HELLO?"
     assert "shouting_provider:NotOne (provider 'not_one') is no provider" in not_one

@@ -39,9 +39,7 @@ async def test_the_first_rule_that_matches_wins_and_response_is_the_fallback():
 
 
 async def test_rules_see_the_system_prompt_a_line_break_and_the_question():
-    mock = make(
-        HERE, "mock", response="no", rules=[{"match": r"\Abe strict\nquestion\Z", "response": "both"}]
-    )
+    mock = make(HERE, "mock", response="no", rules=[{"match": r"\Abe strict\nquestion\Z", "response": "both"}])
     assert (await mock.invoke(ask("question", system_prompt="be strict"))).text == "both"
     assert (await mock.invoke(ask("question"))).text == "no"
     alone = make(HERE, "mock", response="no", rules=[{"match": r"\A\nquestion\Z", "response": "alone"}])
@@ -53,9 +51,7 @@ async def test_no_rule_and_no_response_says_what_to_add():
         await make(HERE, "mock").invoke(ask())
 
 
-@pytest.mark.parametrize(
-    ("status", "retryable"), [(429, True), (503, True), (408, True), (400, False), (401, False)]
-)
+@pytest.mark.parametrize(("status", "retryable"), [(429, True), (503, True), (408, True), (400, False), (401, False)])
 async def test_a_status_fails_like_that_status_of_a_real_provider(status, retryable):
     with pytest.raises(ProviderError, match=f"target 't' answered HTTP {status}: ") as caught:
         await make(HERE, "mock", response="never", status=status).invoke(ask())

@@ -186,9 +186,7 @@ async def test_azure_reads_its_variables_and_has_a_default_version():
         provider = make(HERE, "azure", model="d", scope={"environment": environment})
         await provider.invoke(ask())
         await provider.aclose()
-        assert server.requests[0].path.endswith(
-            "/openai/deployments/d/chat/completions?api-version=2024-12-01-preview"
-        )
+        assert server.requests[0].path.endswith("/openai/deployments/d/chat/completions?api-version=2024-12-01-preview")
 
 
 @pytest.mark.parametrize(
@@ -265,10 +263,7 @@ async def test_a_status_is_an_error_with_the_servers_words(status, retryable):
     body = json.dumps({"error": {"message": "the server says no"}}).encode()
     async with FakeModelServer(Failure(status, body=body)) as server:
         error = await failure(server)
-        assert (
-            f"target 't': {server.url}/chat/completions answered HTTP {status}: the server says no"
-            in error.message
-        )
+        assert f"target 't': {server.url}/chat/completions answered HTTP {status}: the server says no" in error.message
     assert (error.status, error.retryable, error.retry_after) == (status, retryable, None)
 
 
@@ -391,9 +386,7 @@ async def test_an_error_inside_a_good_status_is_an_error():
 
 
 async def test_half_a_character_in_a_reply_is_refused():
-    async with FakeModelServer(
-        Failure(200, body=b'{"choices": [{"message": {"content": "a\\ud83d"}}]}')
-    ) as server:
+    async with FakeModelServer(Failure(200, body=b'{"choices": [{"message": {"content": "a\\ud83d"}}]}')) as server:
         assert "half a character" in (await failure(server)).message
     async with FakeModelServer("\N{PARTY POPPER}") as server, client(server) as provider:
         assert (await provider.invoke(ask())).text == "\N{PARTY POPPER}"

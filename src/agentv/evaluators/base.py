@@ -56,9 +56,7 @@ class EvaluationContext:
 class Evaluator(BaseModel):
     """Options every evaluator takes."""
 
-    model_config = ConfigDict(
-        defer_build=True, frozen=True, strict=True, extra="forbid", allow_inf_nan=False
-    )
+    model_config = ConfigDict(defer_build=True, frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
     ALIASES: ClassVar[Mapping[str, str]] = {}
     """Other spellings of options -> the option."""

@@ -33,9 +33,7 @@ def encode_row(row: CaseResult, redactor: Redactor = NO_SECRETS) -> bytes:
 
 def recorded_key(key: RowKey, redactor: Redactor) -> RowKey:
     """The key under which a row with this key is found again in the file, where secrets are masked."""
-    return RowKey(
-        redactor.text(key.suite), redactor.text(key.eval_id), redactor.text(key.target), key.attempt
-    )
+    return RowKey(redactor.text(key.suite), redactor.text(key.eval_id), redactor.text(key.target), key.attempt)
 
 
 def _scored(row: CaseResult) -> CaseResult:

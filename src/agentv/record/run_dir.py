@@ -57,9 +57,7 @@ class RunDirectory:
         self._holders = 0
 
     @classmethod
-    def create(
-        cls, path: Path, manifest: Mapping[str, Any], *, redactor: Redactor = NO_SECRETS
-    ) -> RunDirectory:
+    def create(cls, path: Path, manifest: Mapping[str, Any], *, redactor: Redactor = NO_SECRETS) -> RunDirectory:
         """Start a run in a new or empty directory, for this user's eyes only."""
         run = cls(path.absolute())
         try:
@@ -134,9 +132,7 @@ class RunDirectory:
                 f"{self.manifest} cannot be read: {error}", next_step="Restore it, or start a new run."
             ) from None
         if not isinstance(data, dict):
-            raise RecordError(
-                f"{self.manifest} is not a JSON object", next_step="Restore it, or start a new run."
-            )
+            raise RecordError(f"{self.manifest} is not a JSON object", next_step="Restore it, or start a new run.")
         return data
 
     def write_manifest(self, data: Mapping[str, Any], *, redactor: Redactor = NO_SECRETS) -> None:
@@ -165,9 +161,7 @@ def find_run(run: str, root: Path) -> RunDirectory:
         return RunDirectory.open(runs / matches[0])
     if matches:
         shown = ", ".join(matches[:_SHOWN_RUNS])
-        raise RecordError(
-            f"'{run}' is the beginning of {len(matches)} runs", next_step=f"Write more of it: {shown}."
-        )
+        raise RecordError(f"'{run}' is the beginning of {len(matches)} runs", next_step=f"Write more of it: {shown}.")
     if not known:
         hint = f"There are no runs in {runs}; name the path of a run directory instead."
     else:

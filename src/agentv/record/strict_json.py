@@ -19,9 +19,7 @@ _NESTED = (dict, list, tuple)
 _LINE_BREAKS = {"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
-_encode = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
-).encode
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")).encode
 
 
 def dump_line(value: Any) -> str:

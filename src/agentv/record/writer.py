@@ -39,9 +39,7 @@ class RowWriter:
     Holds the run's lock while open. After a failed write it takes no more; what was acknowledged is safe.
     """
 
-    def __init__(
-        self, run: RunDirectory, *, redactor: Redactor = NO_SECRETS, out: Path | None = None
-    ) -> None:
+    def __init__(self, run: RunDirectory, *, redactor: Redactor = NO_SECRETS, out: Path | None = None) -> None:
         self._run = run
         self._redactor = redactor
         self._out = out
@@ -169,9 +167,7 @@ class RowWriter:
             self._loop.call_soon_threadsafe(settle)
 
     def _refusal(self, problem: OSError) -> RecordError:
-        next_step = (
-            f"Rows reported as completed are safe. Once solved, go on with: {self._run.resume_command}"
-        )
+        next_step = f"Rows reported as completed are safe. Once solved, go on with: {self._run.resume_command}"
         refusal = failure("write a row to", self._run.results, problem, next_step)
         refusal.exit_code = EXECUTION_ERROR
         return refusal

@@ -98,9 +98,7 @@ def _title(text: str, look: Look) -> str:
     return INDENT + look.style(text, "bold")
 
 
-def _table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[str | None], look: Look
-) -> list[str]:
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[str | None], look: Look) -> list[str]:
     """A name and right-aligned numbers. Names give way when the terminal is narrow; empty columns go."""
     kept = [i for i in range(len(header)) if i == 0 or any(row[i] != "-" for row in rows)]
     widths = [max(columns(row[i]) for row in [header, *rows]) for i in kept]
@@ -111,9 +109,7 @@ def _table(
         padded = [pad(look.cut(cells[0], widths[0]), widths[0])]
         padded += [pad(cells[i], width, right=True) for i, width in zip(kept[1:], widths[1:], strict=True)]
         chosen = ["dim" if cells[i] == "-" else cell_styles[i] for i in kept]
-        styled = [
-            look.style(cell, style) if style else cell for cell, style in zip(padded, chosen, strict=True)
-        ]
+        styled = [look.style(cell, style) if style else cell for cell, style in zip(padded, chosen, strict=True)]
         return (INDENT + "  ".join(styled)).rstrip()
 
     titles = ["bold", *["dim"] * (len(header) - 1)]

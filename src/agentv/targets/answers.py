@@ -53,9 +53,7 @@ class Answer:
 class Answers:
     """The answers of one file."""
 
-    def __init__(
-        self, path: Path, answers: Mapping[str, list[Answer]], failures: Mapping[str, list[Answer]]
-    ) -> None:
+    def __init__(self, path: Path, answers: Mapping[str, list[Answer]], failures: Mapping[str, list[Answer]]) -> None:
         self.path = path
         self._answers = answers
         self._failures = failures
@@ -68,9 +66,7 @@ class Answers:
     @property
     def targets(self) -> frozenset[str]:
         """The targets that lines name."""
-        return frozenset(
-            a.key.target for found in self._answers.values() for a in found if a.key.target is not None
-        )
+        return frozenset(a.key.target for found in self._answers.values() for a in found if a.key.target is not None)
 
     def slots(self, eval_id: str, suite: str) -> list[tuple[str | None, int | None]]:
         """The targets and attempts that lines about a case name; None where a line leaves it open."""
@@ -101,9 +97,7 @@ class Answers:
         self, eval_id: str, target: str | None = None, attempt: int | None = None, *, suite: str | None = None
     ) -> Answer | None:
         """The recorded failure where an answer would have been."""
-        return next(
-            (a for a in self._failures.get(eval_id, ()) if a.fits(eval_id, target, attempt, suite)), None
-        )
+        return next((a for a in self._failures.get(eval_id, ()) if a.fits(eval_id, target, attempt, suite)), None)
 
 
 def _precision(answer: Answer) -> tuple[bool, bool, bool]:

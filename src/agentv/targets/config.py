@@ -36,9 +36,7 @@ class DefaultsModel(BaseModel):
 
     model_config = ConfigDict(defer_build=True, frozen=True, strict=True, extra="forbid")
 
-    target: str | None = Field(
-        None, description="The target when neither the command line nor the suite names one."
-    )
+    target: str | None = Field(None, description="The target when neither the command line nor the suite names one.")
     judge_target: str | None = Field(None, description="Who judges when a target names nobody, or `none`.")
 
 
@@ -110,20 +108,14 @@ def load_config(path: Path, environment: Environment) -> TargetsConfig:
         inside = config_in(path)
         if inside is None:
             raise ConfigError(
-                [
-                    Problem(
-                        path, 1, 1, f"no configuration in this directory; looked for {', '.join(FILE_NAMES)}"
-                    )
-                ]
+                [Problem(path, 1, 1, f"no configuration in this directory; looked for {', '.join(FILE_NAMES)}")]
             )
         path = inside
     data, findings, line_of = _read(path)
     specs: dict[str, TargetSpec] = {}
     for name, node, raw in _entries(data, findings):
         if name == NO_JUDGE:
-            findings.add(
-                node, f"no target may be called `{NO_JUDGE}`: that word means that nobody judges", at_key=True
-            )
+            findings.add(node, f"no target may be called `{NO_JUDGE}`: that word means that nobody judges", at_key=True)
         elif name in specs:
             findings.add(node, f"the target '{name}' is configured twice; first at line {specs[name].line}")
         elif spec := _spec(name, raw, node, environment, findings, line_of=line_of):
@@ -140,9 +132,7 @@ def _defaults(raw: Any, findings: Findings) -> DefaultsModel:
     if model := validate(DefaultsModel, raw, findings, ("defaults",)):
         return model
     named = raw if isinstance(raw, dict) else {}
-    return DefaultsModel(
-        **{key: named[key] for key in DefaultsModel.model_fields if isinstance(named.get(key), str)}
-    )
+    return DefaultsModel(**{key: named[key] for key in DefaultsModel.model_fields if isinstance(named.get(key), str)})
 
 
 def _read(path: Path) -> tuple[dict[str, Any], Findings, LineOf]:
@@ -151,9 +141,7 @@ def _read(path: Path) -> tuple[dict[str, Any], Findings, LineOf]:
         walk = YamlWalk(path.read_bytes(), record=True)
         data = walk.document()
     except OSError as error:
-        raise ConfigError(
-            [Problem(path, 1, 1, f"cannot be read: {error.strerror}")], next_step=HOW_TO_START
-        ) from None
+        raise ConfigError([Problem(path, 1, 1, f"cannot be read: {error.strerror}")], next_step=HOW_TO_START) from None
     except YamlProblem as problem:
         findings.add_at(problem.line, problem.column, problem.message)
         raise ConfigError(findings.problems()) from None
@@ -183,24 +171,16 @@ def _entries(data: dict[str, Any], findings: Findings) -> list[tuple[str, NodePa
             if isinstance(settings, dict):
                 entries.append((name, ("targets", name), settings))
             else:
-                findings.add(
-                    ("targets", name), f"a target is a mapping with `provider`, got {show(settings)}"
-                )
+                findings.add(("targets", name), f"a target is a mapping with `provider`, got {show(settings)}")
     elif isinstance(raw, list):
         for index, settings in enumerate(raw):
             node: NodePath = ("targets", index)
-            if (
-                not isinstance(settings, dict)
-                or not isinstance(settings.get("name"), str)
-                or not settings["name"]
-            ):
+            if not isinstance(settings, dict) or not isinstance(settings.get("name"), str) or not settings["name"]:
                 findings.add(node, "a target in a list is a mapping with `name` and `provider`")
             else:
                 entries.append((settings["name"], node, {k: v for k, v in settings.items() if k != "name"}))
     elif raw:
-        findings.add(
-            ("targets",), f"`targets`: expected a mapping of names to settings, or a list, got {show(raw)}"
-        )
+        findings.add(("targets",), f"`targets`: expected a mapping of names to settings, or a list, got {show(raw)}")
     return entries
 
 

@@ -27,9 +27,7 @@ class Environment:
         return self.values.get(name) or None
 
     @classmethod
-    def near(
-        cls, start: Path, *, caller: Mapping[str, str] | None = None, cwd: Path | None = None
-    ) -> Environment:
+    def near(cls, start: Path, *, caller: Mapping[str, str] | None = None, cwd: Path | None = None) -> Environment:
         """The caller's variables, then every `.env` from `start` upward and of the working directory: nearest wins."""
         values = dict(os.environ if caller is None else caller)
         names: set[str] = set()
@@ -61,11 +59,7 @@ def _read_dotenv(path: Path) -> dict[str, str]:
 def interpolate(value: Any, environment: Environment, missing: list[str]) -> Any:
     """The value with every `${{ NAME }}` and `${{ NAME:-fallback }}` filled in; what is not set goes to `missing`."""
     if isinstance(value, str):
-        return (
-            _PLACEHOLDER.sub(lambda match: _fill(match, environment, missing), value)
-            if "${{" in value
-            else value
-        )
+        return _PLACEHOLDER.sub(lambda match: _fill(match, environment, missing), value) if "${{" in value else value
     if isinstance(value, Mapping):
         return {key: interpolate(item, environment, missing) for key, item in value.items()}
     if isinstance(value, list):

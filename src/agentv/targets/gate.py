@@ -101,9 +101,7 @@ class TargetGate:
                 reply = await self.provider.invoke(request)
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if (
-                task is not None and not task.cancelling()
-            ):  # something inside the provider was cancelled, not us
+            if task is not None and not task.cancelling():  # something inside the provider was cancelled, not us
                 raise self._crashed("it was cancelled from within") from None
             raise
         except AgentVError:

@@ -71,8 +71,6 @@ class TargetPool:
         return gate
 
     def _limits(self, settings: TargetSettings) -> TargetSettings:
-        limit = settings.max_concurrency or max(
-            DEFAULT_CONCURRENCY, self._workers or 0, settings.workers or 0
-        )
+        limit = settings.max_concurrency or max(DEFAULT_CONCURRENCY, self._workers or 0, settings.workers or 0)
         changes = {"max_concurrency": limit, "timeout_seconds": self._timeout or settings.timeout_seconds}
         return settings.model_copy(update=changes)

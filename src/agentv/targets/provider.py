@@ -52,9 +52,7 @@ class Reply:
         return final_text(self.output_messages)
 
     @classmethod
-    def of_text(
-        cls, text: str, *, token_usage: TokenUsage | None = None, cost_usd: float | None = None
-    ) -> Reply:
+    def of_text(cls, text: str, *, token_usage: TokenUsage | None = None, cost_usd: float | None = None) -> Reply:
         return cls((Message("assistant", text),), token_usage=token_usage, cost_usd=cost_usd)
 
 
@@ -68,9 +66,7 @@ class Provider(Protocol):
 class TargetSettings(BaseModel):
     """Settings every target may carry. A provider adds its own by subclassing."""
 
-    model_config = ConfigDict(
-        defer_build=True, frozen=True, strict=True, extra="forbid", allow_inf_nan=False
-    )
+    model_config = ConfigDict(defer_build=True, frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
     READS: ClassVar[tuple[str, ...]] = ()
     """Environment variables the provider reads on its own when a setting is absent."""
@@ -87,33 +83,21 @@ class TargetSettings(BaseModel):
     """Other spellings of settings -> the setting."""
 
     provider: str = Field(description="Which provider answers: `mock`, `cli`, `replay`, `openai`, ...")
-    judge_target: str | None = Field(
-        None, description="The target that judges this target's answers, or `none`."
-    )
+    judge_target: str | None = Field(None, description="The target that judges this target's answers, or `none`.")
     timeout_seconds: float | None = Field(None, gt=0, description="Deadline of one call.")
     max_concurrency: int | None = Field(None, ge=1, description="Calls in flight at once. Default 16.")
-    requests_per_minute: float | None = Field(
-        None, gt=0, description="Calls started per minute, evenly spaced."
-    )
+    requests_per_minute: float | None = Field(None, gt=0, description="Calls started per minute, evenly spaced.")
     max_retries: int = Field(
         2,
         ge=0,
         le=100,
         description="Extra tries after connection errors, 408, 429 and 5xx. Honours Retry-After.",
     )
-    workers: int | None = Field(
-        None, ge=1, description="Cases of this target in flight, unless `--workers` is given."
-    )
-    provider_batching: bool = Field(
-        False, description="Accepted for AgentV's sake; cases are always run one by one."
-    )
-    retry_initial_delay_ms: float = Field(
-        500.0, ge=0, description="Longest pause before the first extra try."
-    )
+    workers: int | None = Field(None, ge=1, description="Cases of this target in flight, unless `--workers` is given.")
+    provider_batching: bool = Field(False, description="Accepted for AgentV's sake; cases are always run one by one.")
+    retry_initial_delay_ms: float = Field(500.0, ge=0, description="Longest pause before the first extra try.")
     retry_max_delay_ms: float = Field(30_000.0, ge=0, description="Longest pause between two tries.")
-    retry_backoff_factor: float = Field(
-        2.0, ge=1, description="How much longer each pause may be than the last."
-    )
+    retry_backoff_factor: float = Field(2.0, ge=1, description="How much longer each pause may be than the last.")
     retry_status_codes: list[int] | None = Field(
         None, description="HTTP statuses worth another try, instead of 408, 429 and 5xx. Never 401 or 403."
     )

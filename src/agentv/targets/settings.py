@@ -62,9 +62,7 @@ def read_settings(
         filled = {**filled, **_own_key(own, environment)}
     filled, passed_on = _with_env_names(filled, environment)
     reads = frozenset(variables_in(written) | passed_on | set(own))
-    unavailable = (
-        _missing_reason(missing, written, findings, lambda key: line_of((*at, key))) if missing else None
-    )
+    unavailable = _missing_reason(missing, written, findings, lambda key: line_of((*at, key))) if missing else None
     settings = None
     if unavailable is None:
         settings = validate(model, _typed(model, filled, written), findings, at)
@@ -128,9 +126,7 @@ def _typed(model: type[BaseModel], filled: dict[str, Any], written: Mapping[str,
     else:
         return filled
     return {
-        key: resolve_plain(value)
-        if key in wrong and isinstance(value, str) and variables_in(written[key])
-        else value
+        key: resolve_plain(value) if key in wrong and isinstance(value, str) and variables_in(written[key]) else value
         for key, value in filled.items()
     }
 

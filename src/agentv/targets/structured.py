@@ -51,9 +51,7 @@ def _message(value: Any, where: str) -> Message:
         raise ShapeError(f"`{where}.role` must be a text like `assistant`, got {_kind(role)}")
     content = value.get("content")
     if not isinstance(content, str | list | Mapping | None):
-        raise ShapeError(
-            f"`{where}.content` must be text, a list of parts or an object, got {_kind(content)}"
-        )
+        raise ShapeError(f"`{where}.content` must be text, a list of parts or an object, got {_kind(content)}")
     metadata = value.get("metadata")
     if not isinstance(metadata, Mapping | None):
         raise ShapeError(f"`{where}.metadata` must be an object, got {_kind(metadata)}")
@@ -64,9 +62,7 @@ def _message(value: Any, where: str) -> Message:
         role=role,
         content=content,
         name=_optional_text(value, "name", where),
-        tool_calls=tuple(
-            _call(call, f"{where}.tool_calls[{index}]") for index, call in enumerate(calls or ())
-        ),
+        tool_calls=tuple(_call(call, f"{where}.tool_calls[{index}]") for index, call in enumerate(calls or ())),
         timestamp=_optional_text(value, "timestamp", where),
         metadata=metadata,
     )
@@ -138,10 +134,4 @@ def _kind(value: Any) -> str:
         return f"the number {value}" if len(repr(value)) < 40 else "a number"
     if isinstance(value, str):
         return "text" if value else "an empty text"
-    return (
-        "a list"
-        if isinstance(value, list)
-        else "an object"
-        if isinstance(value, Mapping)
-        else repr(type(value))
-    )
+    return "a list" if isinstance(value, list) else "an object" if isinstance(value, Mapping) else repr(type(value))

@@ -111,9 +111,7 @@ class FakeModelServer:
             self.in_flight -= 1
 
     def _authorized(self, request: web.BaseRequest) -> bool:
-        given = request.headers.get("api-key") or request.headers.get("Authorization", "").removeprefix(
-            "Bearer "
-        )
+        given = request.headers.get("api-key") or request.headers.get("Authorization", "").removeprefix("Bearer ")
         return hmac.compare_digest(given.encode(), (self.api_key or "").encode())
 
     async def _answer(self, request: web.BaseRequest, data: bytes) -> web.StreamResponse:

@@ -86,9 +86,7 @@ def _call(handler: Callable[..., Any], payload: CodeJudgeInput) -> Any:
 
     judge = create_judge_proxy_client()
     try:
-        return _settled(
-            handler(payload, judge=judge) if takes_judge == "keyword" else handler(payload, judge)
-        )
+        return _settled(handler(payload, judge=judge) if takes_judge == "keyword" else handler(payload, judge))
     finally:
         if judge is not None:
             judge.close()

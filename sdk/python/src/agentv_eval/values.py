@@ -53,9 +53,7 @@ class JudgeInfo(Value):
 
     __slots__ = ("available_targets", "call_count", "max_calls", "target_name")
 
-    def __init__(
-        self, target_name: str, max_calls: int, call_count: int, available_targets: Sequence[str]
-    ) -> None:
+    def __init__(self, target_name: str, max_calls: int, call_count: int, available_targets: Sequence[str]) -> None:
         self.target_name = target_name
         self.max_calls = max_calls
         self.call_count = call_count
@@ -100,9 +98,7 @@ _KEYS = (
     "metadata",
     "config",
 )
-_LISTS = frozenset(
-    {"input_messages", "input_files", "expected_messages", "output_messages", "guideline_files"}
-)
+_LISTS = frozenset({"input_messages", "input_files", "expected_messages", "output_messages", "guideline_files"})
 
 
 class CodeJudgeInput(Value):

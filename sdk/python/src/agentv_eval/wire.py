@@ -136,9 +136,7 @@ def _encode(body: Mapping[str, Any]) -> bytes:
         return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
         reason = "it holds half of a surrogate pair" if isinstance(error, UnicodeEncodeError) else error
-        _refuse(
-            f"the request cannot be written as UTF-8 JSON: {reason}; send text, and a whole number as attempt"
-        )
+        _refuse(f"the request cannot be written as UTF-8 JSON: {reason}; send text, and a whole number as attempt")
 
 
 def _refuse(message: str) -> NoReturn:
@@ -226,9 +224,7 @@ def _payload(response: Response) -> dict[str, Any]:
 def _refusal(response: Response) -> JudgeProxyError:
     status = response.status
     if 300 <= status < 400:
-        return error_for(
-            status, "redirect", f"the judge proxy answered HTTP {status}: redirects are never followed"
-        )
+        return error_for(status, "redirect", f"the judge proxy answered HTTP {status}: redirects are never followed")
     try:
         data = json.loads(response.body.decode())
     except (ValueError, RecursionError):

@@ -69,9 +69,7 @@ def _attached(reference: str, files: list[Path]) -> str:
     try:
         text = found.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ProviderError(
-            f"the file {found} cannot be sent: {error}", next_step="Attach text files only."
-        ) from None
+        raise ProviderError(f"the file {found} cannot be sent: {error}", next_step="Attach text files only.") from None
     return f'<file path="{reference}">\n{text}\n</file>'
 
 
@@ -82,9 +80,7 @@ def _with_id(call: ToolCall, message: int, index: int) -> ToolCall:
 
 
 def _tool_call(call: ToolCall) -> dict[str, Any]:
-    arguments = (
-        call.input if isinstance(call.input, str) else json.dumps({} if call.input is None else call.input)
-    )
+    arguments = call.input if isinstance(call.input, str) else json.dumps({} if call.input is None else call.input)
     return {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": arguments}}
 
 
@@ -92,9 +88,7 @@ def _tool_result(message: Message, waiting: list[ToolCall], files: list[Path]) -
     """The result of the call it names, else of the first call that still waits for one."""
     content = _content(message.content, files)
     asked = (message.metadata or {}).get("tool_call_id")
-    fitting = [
-        call for call in waiting if asked == call.id or (asked is None and message.name in (None, call.tool))
-    ]
+    fitting = [call for call in waiting if asked == call.id or (asked is None and message.name in (None, call.tool))]
     if not fitting:  # a result nobody asked for is refused by the API as a tool message
         name = f" of {message.name}" if message.name else ""
         return {"role": "user", "content": f"Tool result{name}:\n{_as_text(content)}"}

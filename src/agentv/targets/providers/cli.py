@@ -185,9 +185,7 @@ def _encoded(text: str) -> bytes:
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise ProviderError(
-            f"the prompt holds half a character (position {error.start}) and cannot be sent"
-        ) from None
+        raise ProviderError(f"the prompt holds half a character (position {error.start}) and cannot be sent") from None
 
 
 @contextlib.contextmanager

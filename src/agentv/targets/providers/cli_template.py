@@ -86,11 +86,7 @@ class CommandTemplate:
                 script += shlex.join(self._file_words(files))
             else:
                 script += shlex.quote(values[part])
-        return (
-            _OWN_PYTHON.sub(lambda _: shlex.quote(sys.executable), script, count=1)
-            if _own(script)
-            else script
-        )
+        return _OWN_PYTHON.sub(lambda _: shlex.quote(sys.executable), script, count=1) if _own(script) else script
 
     def _value(self, name: str, values: Mapping[str, str], files: Sequence[Path]) -> str:
         return " ".join(self._file_words(files)) if name == "FILES" else values[name]

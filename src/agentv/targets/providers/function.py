@@ -60,6 +60,4 @@ def _takes_request(function: Answerer) -> bool:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         return False
-    return bool(parameters) and (
-        parameters[0].name == "request" or parameters[0].annotation in (Request, "Request")
-    )
+    return bool(parameters) and (parameters[0].name == "request" or parameters[0].annotation in (Request, "Request"))

@@ -30,9 +30,7 @@ class TokenCounts(BaseModel):
 class Script(BaseModel):
     """What the scripted model does with a call."""
 
-    model_config = ConfigDict(
-        defer_build=True, frozen=True, strict=True, extra="forbid", allow_inf_nan=False
-    )
+    model_config = ConfigDict(defer_build=True, frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
     response: str | dict[str, Any] | None = Field(
         None, description="The answer: text, or an object that is sent as pretty JSON."
@@ -40,24 +38,16 @@ class Script(BaseModel):
     output_messages: list[dict[str, Any]] | None = Field(
         None, description="Messages of the answer, tool calls included; `response`, if set, comes after them."
     )
-    error: str | None = Field(
-        None, min_length=1, description="Fail with this message. Failing wins over answering."
-    )
+    error: str | None = Field(None, min_length=1, description="Fail with this message. Failing wins over answering.")
     status: int | None = Field(
         None,
         ge=400,
         le=599,
         description="Fail like this HTTP status of a real provider: 429 and 5xx are retried.",
     )
-    delay_ms: float | None = Field(
-        None, ge=0, description="Wait this long first. A rule without it inherits it."
-    )
-    token_usage: TokenCounts | None = Field(
-        None, description="Tokens the call reports. A rule without it inherits it."
-    )
-    cost_usd: float | None = Field(
-        None, ge=0, description="Cost the call reports. A rule without it inherits it."
-    )
+    delay_ms: float | None = Field(None, ge=0, description="Wait this long first. A rule without it inherits it.")
+    token_usage: TokenCounts | None = Field(None, description="Tokens the call reports. A rule without it inherits it.")
+    cost_usd: float | None = Field(None, ge=0, description="Cost the call reports. A rule without it inherits it.")
 
     @field_validator("response")
     @classmethod
@@ -76,9 +66,7 @@ class Script(BaseModel):
 class Rule(Script):
     """A script for the calls its expression matches. `error` and `status` are never inherited."""
 
-    match: str = Field(
-        description="Regular expression, searched in the system prompt, a line break, the question."
-    )
+    match: str = Field(description="Regular expression, searched in the system prompt, a line break, the question.")
 
     @field_validator("match")
     @classmethod
@@ -100,9 +88,7 @@ class MockSettings(Script, TargetSettings):
     """Settings of a `mock` target."""
 
     model: str | None = Field(None, description="A label for reports.")
-    rules: list[Rule] = Field(
-        [], description="Tried in order, the first match answers; else `response` does."
-    )
+    rules: list[Rule] = Field([], description="Tried in order, the first match answers; else `response` does.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +130,7 @@ class MockProvider:
     def _failure(self, script: Script) -> str | None:
         if script.status is None:
             return f"target '{self._target}': {script.error}" if script.error else None
-        return (
-            f"target '{self._target}' answered HTTP {script.status}: {script.error or _reason(script.status)}"
-        )
+        return f"target '{self._target}' answered HTTP {script.status}: {script.error or _reason(script.status)}"
 
     async def invoke(self, request: Request) -> Reply:
         text = f"{request.system_prompt or ''}\n{request.question}"

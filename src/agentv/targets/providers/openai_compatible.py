@@ -127,9 +127,7 @@ class OpenAICompatibleProvider:
             raise TargetUnavailableError(scope.name, f"it has no key; set `api_key` or {settings.READS[0]}")
         self._url = self._endpoint(base)
         if not is_http(self._url):
-            raise TargetUnavailableError(
-                scope.name, f"`base_url` is not an address like https://host/v1: {base}"
-            )
+            raise TargetUnavailableError(scope.name, f"`base_url` is not an address like https://host/v1: {base}")
         self._shown_url = without_secrets(self._url)
         self._headers = {"Content-Type": "application/json", **self._credentials(key), **settings.headers}
         self._own_secrets = Redactor([key, *settings.headers.values()])

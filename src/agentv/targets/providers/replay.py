@@ -69,6 +69,4 @@ class ReplayProvider:
                 missing,
                 next_step="The id is there with another target or attempt: see `from_target`, `--repeat`.",
             )
-        return ProviderError(
-            missing, next_step="Record it with the real target, or leave the case out (`--case`)."
-        )
+        return ProviderError(missing, next_step="Record it with the real target, or leave the case out (`--case`).")
