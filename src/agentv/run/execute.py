@@ -49,7 +49,7 @@ class Execution:
     async def run(self) -> None:
         """Every item of the plan that is not done yet. Cancelling stops the work in flight."""
         options = self.plan.options
-        self._judging = asyncio.Semaphore(max(32, 4 * (os.cpu_count() or 1)))
+        self._judging = asyncio.Semaphore(max(32, 4 * (os.cpu_count() or 1), options.workers or 0))
         pool = TargetPool(self.plan.secrets, workers=options.workers, timeout=options.timeout, on_retry=self.on_retry)
         try:
             async with pool, script_services(self.plan.traits, own_process=self.own_process) as launcher:

@@ -1,0 +1,63 @@
+"""The wheel: what `pip install .` on a clone brings."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def run(*command: str, cwd: Path, **variables: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(
+        command, cwd=cwd, env=environment | variables, capture_output=True, text=True, check=False, timeout=100
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT), cwd=folder)
+    (found,) = folder.glob("agentv-*.whl")
+    return found
+
+
+def test_the_wheel_carries_the_command_the_templates_and_the_script_sdk(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {
+        "agentv/cli/program.py",
+        "agentv/cli/templates/hello.yaml",
+        "agentv/cli/templates/agentv.config.yaml",
+        "agentv/launcher/helper.py",
+        "agentv/py.typed",
+        "agentv_eval/__init__.py",
+        "agentv_eval/py.typed",
+    } <= names
+    assert not any(name.startswith(("tests/", "benchmarks/", "docs/")) for name in names)
+
+
+def test_what_it_installs_runs_a_suite_with_a_judge_script(wheel: Path, tmp_path: Path) -> None:
+    place, project = tmp_path / "site", tmp_path / "project"
+    project.mkdir()
+    pip = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(place))
+    run(*pip, str(wheel), cwd=tmp_path)
+    (project / "agentv.config.yaml").write_text("targets: {a: {provider: mock, response: hi}}\n")
+    (project / "judge.py").write_text(
+        "from agentv_eval import code_judge\n\n"
+        "@code_judge\ndef judge(input):\n    return float(input.candidate_answer == 'hi')\n"
+    )
+    (project / "suite.yaml").write_text(
+        "evalcases: [{id: a, input: x, evaluators: [{type: code_judge, script: [python, judge.py]}]}]\n"
+    )
+    said = run(sys.executable, "-m", "agentv", "eval", "suite.yaml", cwd=project, PYTHONPATH=str(place))
+    assert "1 case passed" in said
+    where = run(sys.executable, "-c", "import agentv; print(agentv.__file__)", cwd=project, PYTHONPATH=str(place))
+    assert where.startswith(str(place))
