@@ -326,7 +326,7 @@ def test_a_full_disk_under_the_record_of_calls_is_told_and_fails_no_call(project
     write(project, script, ACCESS)
     ran = run(project)
     assert ran.details == {"statuses": [200, 200]}
-    assert ran.process.returncode == 2
+    assert ran.process.returncode == 3
     assert "judge_calls.jsonl: ENOSPC" in ran.process.stderr
     assert "Traceback" not in ran.words
     write(project, "done(statuses=[invoke()[0]])", ACCESS)

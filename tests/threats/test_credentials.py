@@ -36,7 +36,7 @@ def seen(project: Project) -> dict[str, str]:
 
 
 async def test_a_script_that_prints_its_environment_prints_no_key(project: Project) -> None:
-    """CR-01."""
+    """"""
     variables = {"COPY": f"x{KEY}y", "LANG": "C.UTF-8"}
     async with fake_model() as server:
         write(project, TELL_ENVIRONMENT, ACCESS, config=models(server))
@@ -54,7 +54,7 @@ async def test_a_script_that_prints_its_environment_prints_no_key(project: Proje
 
 @pytest.mark.parametrize("options", [{}, {"use_judge_provider": False}], ids=["absent", "false"])
 def test_a_script_without_access_is_told_of_no_proxy(project: Project, options: dict[str, Any]) -> None:
-    """CR-02."""
+    """"""
     write(project, TELL_ENVIRONMENT, options)
     ran = run(project, env={"AGENTV_JUDGE_PROXY_URL": "http://127.0.0.1:9", "AGENTV_JUDGE_PROXY_TOKEN": "old"})
     assert not [name for name in seen(project) if name.startswith(("AGENTV_JUDGE_PROXY", "AGENTV_TARGET_PROXY"))]
@@ -67,7 +67,7 @@ def test_a_script_without_access_is_told_of_no_proxy(project: Project, options: 
 
 
 async def test_a_key_that_stands_only_in_the_env_file_is_not_passed_on(project: Project) -> None:
-    """CR-05."""
+    """"""
     project.write(".env", f"FILE_KEY={KEY}\n")
     async with fake_model() as server:
         config = {"targets": {"assistant": mock(), "strict": model(server, api_key="${{ FILE_KEY }}")}}
@@ -81,7 +81,7 @@ async def test_a_key_that_stands_only_in_the_env_file_is_not_passed_on(project: 
 
 
 async def test_neither_key_nor_token_is_ever_in_a_command_line(project: Project) -> None:
-    """CR-08."""
+    """"""
     script = "import time\nopen('token', 'w').write(TOKEN)\ninvoke()\ntime.sleep(0.2)\ndone()"
     async with fake_model() as server:
         config = models(server)
@@ -103,7 +103,7 @@ async def test_neither_key_nor_token_is_ever_in_a_command_line(project: Project)
 
 @pytest.mark.parametrize("status", [401, 400])
 async def test_a_model_that_echoes_the_key_in_an_error_leaks_it_nowhere(project: Project, status: int) -> None:
-    """CR-09."""
+    """"""
     forms = [KEY, quote(KEY, safe=""), base64.b64encode(KEY.encode()).decode(), json.dumps(KEY)]
     body = json.dumps({"error": {"message": f"bad key: {' '.join(forms)}"}}).encode()
     script = """
@@ -288,7 +288,7 @@ def open_project() -> Iterator[Project]:
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can act as a second user")
 async def test_another_user_of_the_machine_gets_neither_key_nor_token(open_project: Project) -> None:
-    """CR-13."""
+    """"""
     script = """
         import time
         os.umask(0o077)

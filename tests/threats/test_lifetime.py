@@ -48,7 +48,7 @@ def refuses(port: int) -> bool:
 
 
 def test_the_port_is_closed_when_the_script_has_ended(project: Project) -> None:
-    """LF-01."""
+    """"""
     script = """
         import time
         me = json.load(sys.stdin)["eval_id"]
@@ -83,7 +83,7 @@ def test_the_port_is_closed_when_the_script_has_ended(project: Project) -> None:
 
 @pytest.mark.parametrize("options", [{}, ACCESS], ids=["plain", "with judge"])
 def test_a_timeout_ends_the_script_with_all_its_descendants(project: Project, options: dict[str, Any]) -> None:
-    """LF-04."""
+    """"""
     marker = marked()
     script = with_marker(DESCENDANTS, marker) + "    open('ready', 'w')\n    time.sleep(600)\n"
     write(project, script, {**options, "timeout_seconds": 2})
@@ -114,7 +114,7 @@ def test_descendants_end_with_a_script_that_ends_well(project: Project) -> None:
 
 
 def test_a_script_that_closes_its_pipes_and_lives_on_meets_its_deadline(project: Project) -> None:
-    """LF-06."""
+    """"""
     script = "import time\ndone()\nsys.stdout.flush()\nos.close(1); os.close(2); os.close(0)\ntime.sleep({})"
     write(project, script.format(600), {"timeout_seconds": 1})
     ran = run(project)
@@ -159,7 +159,7 @@ def test_a_child_left_behind_cannot_call_the_judge(project: Project) -> None:
 
 
 def test_a_score_before_a_bad_exit_counts_for_nothing(project: Project) -> None:
-    """LF-07."""
+    """"""
     script = "print('x' * 200_000 + 'the end of it', file=sys.stderr)\ndone(1.0)\nsys.exit({})"
     write(project, script.format(3))
     failure = run(project).failure
@@ -174,7 +174,7 @@ def test_a_score_before_a_bad_exit_counts_for_nothing(project: Project) -> None:
 def test_a_signal_ends_scripts_and_proxies_and_keeps_the_rows(
     project: Project, number: signal.Signals, code: int
 ) -> None:
-    """LF-09."""
+    """"""
     marker = marked()
     script = f"""
         me = json.load(sys.stdin)["eval_id"]
@@ -209,7 +209,7 @@ def test_a_signal_ends_scripts_and_proxies_and_keeps_the_rows(
 
 
 def test_scripts_that_cannot_start_keep_no_other_case_from_its_result(project: Project) -> None:
-    """LF-13."""
+    """"""
     project.write("plain.sh", "#!/bin/sh\n")
     project.write("shebang.sh", "#!/no/such/interpreter\n").chmod(0o755)
     broken: dict[str, tuple[dict[str, Any], str]] = {
@@ -233,7 +233,7 @@ def test_scripts_that_cannot_start_keep_no_other_case_from_its_result(project: P
 
 
 def test_many_executions_with_many_children_leave_nothing(project: Project) -> None:
-    """LF-15, shortened: 40 executions with 20 children each."""
+    """40 executions with 20 children each."""
     marker = marked()
     script = f'for i in 1 2 3 4 5 6 7 8 9 10; do sleep 601 & setsid sh -c "sleep 602; : {marker}" & done; '
     evaluator = {"type": "code_judge", "script": ["sh", "-c", script + "echo '{\"score\": 1}'"], "judge": True}
@@ -257,7 +257,7 @@ def test_many_executions_with_many_children_leave_nothing(project: Project) -> N
 
 
 def test_without_a_judge_the_script_never_runs(project: Project) -> None:
-    """LF-18."""
+    """"""
     write(project, "open('started', 'w')\ndone()", {"use_judge_provider": True})
     ran = run(project, "--judge-target", "none")
     assert "no judge is available" in ran.failure

@@ -17,7 +17,7 @@ GOOD = "echo '{\"score\": 1}'"
 
 
 def test_scores_that_are_none_and_scores_out_of_range(project: Project) -> None:
-    """OU-01, OU-04 and OU-06, in one run with a good one."""
+    """Outputs that are no result, in one run with a good one."""
     refused = {"nothing": "", "white space": " \\n\\t ", **{f"score {v}": f'{{"score": {v}}}' for v in SCORES}}
     refused |= {"missing": '{"hits": []}'}
     clamped = {"1.5": 1.0, "-0.2": 0.0, "1e308": 1.0}
@@ -46,7 +46,7 @@ SCORES = ['"0.9"', "null", "[1]", "{}", "true", "NaN", "Infinity"]
 
 
 def test_half_a_gigabyte_of_log_is_read_and_mostly_dropped(project: Project) -> None:
-    """OU-08."""
+    """"""
     flood = "head -c 500000000 /dev/zero >&2; "
     write(project, "", {"script": ["sh", "-c", flood + GOOD]})
     started = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
@@ -58,7 +58,7 @@ def test_half_a_gigabyte_of_log_is_read_and_mostly_dropped(project: Project) -> 
 
 
 def test_a_payload_that_nobody_reads_does_no_harm(project: Project) -> None:
-    """OU-09."""
+    """"""
     write(project, "", {"script": ["sh", "-c", GOOD]})
     # The payload holds it twice, as the answer and in the messages.
     answer = {"eval_id": "case-0", "candidate_answer": "x" * 25_000_000}
@@ -69,7 +69,7 @@ def test_a_payload_that_nobody_reads_does_no_harm(project: Project) -> None:
 
 
 def test_typos_of_the_options_that_give_access_are_flagged(project: Project) -> None:
-    """CF-16."""
+    """"""
     project.write("agentv.config.yaml", json.dumps(scripted()))
     typos: dict[str, dict[str, Any]] = {
         "max_call": {"judge": {"max_call": 3}},

@@ -19,7 +19,7 @@ SHELL_JUDGE = (
 
 
 def test_200_executions_20_at_a_time_have_200_tokens(project: Project) -> None:
-    """AU-06."""
+    """"""
     evaluator = {"type": "code_judge", "script": ["sh", "-c", SHELL_JUDGE], "judge": True}
     write_suite(project, [{"id": str(n), "input": "?"} for n in range(200)], execution={"evaluators": [evaluator]})
     project.write("agentv.config.yaml", json.dumps(scripted()))
@@ -34,7 +34,7 @@ def test_200_executions_20_at_a_time_have_200_tokens(project: Project) -> None:
 
 
 async def test_a_live_token_is_worth_nothing_at_another_proxy(project: Project) -> None:
-    """AU-06: two scripts run at once and use each other's tokens."""
+    """two scripts run at once and use each other's tokens."""
     script = """
         import time
         me = json.load(sys.stdin)["eval_id"]
@@ -65,7 +65,7 @@ async def test_a_live_token_is_worth_nothing_at_another_proxy(project: Project) 
 async def test_the_call_after_the_last_is_refused_with_the_way_to_raise_the_limit(
     project: Project, judge: dict[str, Any], limit: int
 ) -> None:
-    """LI-01 and LI-02."""
+    """"""
     script = f"""
         replies = [invoke() for _ in range({limit} + 1)]
         json.dump(replies, open("replies.json", "w"))
@@ -107,7 +107,7 @@ async def test_concurrent_calls_never_pass_the_limit(project: Project) -> None:
 
 
 async def test_calls_that_fail_count_until_the_limit(project: Project) -> None:
-    """LI-07."""
+    """"""
     script = """
         replies = []
         while not replies or replies[-1][0] != 429:
@@ -129,7 +129,7 @@ async def test_calls_that_fail_count_until_the_limit(project: Project) -> None:
 
 
 async def test_requests_that_are_refused_cost_no_call(project: Project) -> None:
-    """LI-10."""
+    """"""
     script = """
         large = b'{"question": "' + b"x" * (9 << 20) + b'"}'
         def too_large():
@@ -159,7 +159,7 @@ async def test_requests_that_are_refused_cost_no_call(project: Project) -> None:
 
 
 async def test_info_is_exact_free_and_there_even_at_the_limit(project: Project) -> None:
-    """LI-13."""
+    """"""
     script = """
         seen = [ask("/info")]
         for _ in range(4):

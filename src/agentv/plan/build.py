@@ -230,11 +230,15 @@ def _check_judge_names(item: PlannedSuite, options: RunOptions) -> None:
         return
     if options.judge_target not in (None, NO_JUDGE):
         config.find(str(options.judge_target), asked_by="--judge-target")
-    for name, path, line in item.suite.judge_names:
-        if name != NO_JUDGE and name not in config.targets:
-            raise SuiteError([Problem(path, line, 1, f"an evaluator of this case names {_unknown(name, config)}")])
+    problems = [
+        Problem(path, line, 1, f"an evaluator of this case names {_unknown(name, config)}")
+        for name, path, line in item.suite.judge_names
+        if name != NO_JUDGE and name not in config.targets
+    ]
     if named is not None and named != NO_JUDGE and named not in config.targets:
-        raise SuiteError(_at(item.suite, ("execution", "judge_target"), _unknown(named, config)))
+        problems += _at(item.suite, ("execution", "judge_target"), _unknown(named, config))
+    if problems:
+        raise SuiteError(problems)
 
 
 def _unknown(name: str, config: TargetsConfig) -> str:

@@ -11,6 +11,8 @@ from pathlib import Path
 from agentv.errors import RecordError
 
 PRIVATE_DIRECTORY = 0o700
+EXECUTION_ERROR = 3
+"""The exit code of a run whose record could not be written: something ran, so it is not 2."""
 PRIVATE_FILE = 0o600
 _CHUNK = 1 << 16
 

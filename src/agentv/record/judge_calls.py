@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from agentv.record.files import cut_torn_line, failure, open_private, write_all
+from agentv.record.files import EXECUTION_ERROR, cut_torn_line, failure, open_private, write_all
 from agentv.record.strict_json import dump_line
 
 
@@ -34,7 +34,10 @@ class JudgeCallLog:
             os.close(self._descriptor)
             self._descriptor = None
         if self._error is not None and kind is None:
-            raise failure("write", self._path, self._error, "The rows are safe; calls after that are not in the log.")
+            hint = "The rows are safe; calls after that are not in the log."
+            incomplete = failure("write", self._path, self._error, hint)
+            incomplete.exit_code = EXECUTION_ERROR
+            raise incomplete
 
     def append(self, record: Mapping[str, Any]) -> None:
         """One line."""

@@ -17,14 +17,21 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from agentv.errors import RecordError
-from agentv.record.files import cut_torn_line, failure, open_private, sync_data, sync_directory, write_all
+from agentv.record.files import (
+    EXECUTION_ERROR,
+    cut_torn_line,
+    failure,
+    open_private,
+    sync_data,
+    sync_directory,
+    write_all,
+)
 from agentv.record.mirror import Mirror
 from agentv.record.rows import record_row
 from agentv.record.run_dir import RunDirectory
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.results import CaseResult
 
-EXECUTION_ERROR = 3
 _GROUP_BYTES = 8 << 20
 
 
