@@ -3,14 +3,21 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+TYPESCRIPT := sdk/typescript
+# Without npm, or with `make test NPM=`, the TypeScript SDK is not built and its tests are skipped.
+NPM := $(shell command -v npm)
+TYPESCRIPT_READY := $(if $(NPM),$(TYPESCRIPT)/dist/.ready)
 
-.PHONY: demo test check format bench soak lock docs golden clean
+.PHONY: demo typescript test check format bench soak lock docs golden clean
 
-demo: $(READY)  ## run the demo suite offline, with the scripted model
-	$(BIN)/agentv eval examples/quickstart/suite.yaml
+demo: $(READY)  ## contextual precision, judged in two ways by a scripted model: offline, no key
+	$(BIN)/agentv eval examples/contextual-precision/suite.yaml --out .agentv/demo.jsonl
+	$(BIN)/python examples/contextual-precision/compare.py .agentv/demo.jsonl
 
-test: $(READY)  ## the tests
+test: $(READY) $(TYPESCRIPT_READY)  ## the tests
 	$(BIN)/pytest -n 2 -q
+
+typescript: $(TYPESCRIPT_READY)  ## build the TypeScript SDK
 
 check: $(READY)  ## what CI runs: format, lint, types, then the tests
 	$(BIN)/ruff format --check .
@@ -50,5 +57,14 @@ $(READY): requirements.lock pyproject.toml sdk/python/pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	touch $(READY)
 
+$(TYPESCRIPT)/node_modules/.ready: $(TYPESCRIPT)/package.json $(TYPESCRIPT)/package-lock.json
+	cd $(TYPESCRIPT) && $(NPM) ci --ignore-scripts --loglevel=error
+	touch $@
+
+$(TYPESCRIPT)/dist/.ready: $(TYPESCRIPT)/node_modules/.ready $(TYPESCRIPT)/tsconfig.json $(wildcard $(TYPESCRIPT)/src/*.ts)
+	rm -rf $(TYPESCRIPT)/dist
+	cd $(TYPESCRIPT) && node node_modules/typescript/bin/tsc
+	touch $@
+
 clean:
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(TYPESCRIPT)/dist $(TYPESCRIPT)/node_modules dist build .mypy_cache .ruff_cache .pytest_cache

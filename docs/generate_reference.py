@@ -24,6 +24,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from agentv.cli.judge import COMMANDS as JUDGE_COMMANDS
 from agentv.cli.program import COMMANDS, program
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.registry import BUILT_IN as EVALUATORS
@@ -215,12 +216,21 @@ def commands_index() -> str:
     )
 
 
+def judge_commands() -> str:
+    return table(
+        ("command", "what it does"),
+        [(f"[`agentv judge {name}`](#agentv-judge-{name})", text) for name, (_, text) in JUDGE_COMMANDS.items()],
+    )
+
+
 def command(name: str) -> str:
-    context = click.Context(program, info_name="agentv")
-    found = program.get_command(context, name)
-    if found is None:
-        raise SystemExit(f"there is no command '{name}'; take its block out of the page")
-    inner = click.Context(found, info_name=name, parent=context)
+    inner = click.Context(program, info_name="agentv")
+    found: click.Command = program
+    for word in name.split():
+        inside = found.get_command(inner, word) if isinstance(found, click.Group) else None
+        if inside is None:
+            raise SystemExit(f"there is no command '{name}'; take its block out of the page")
+        inner, found = click.Context(inside, info_name=word, parent=inner), inside
     usage = " ".join(["agentv", name, *found.collect_usage_pieces(inner)])
     options = [
         record
@@ -259,7 +269,9 @@ SOURCES: dict[str, Callable[[], str]] = {
     "healthcheck command": lambda: options_of(CommandCheck),
     **{f"provider {name}": lambda name=name: provider(name) for name in PROVIDERS},  # type: ignore[misc]
     "commands": commands_index,
-    **{f"command {name}": lambda name=name: command(name) for name in COMMANDS},  # type: ignore[misc]
+    **{f"command {name}": lambda name=name: command(name) for name in COMMANDS if name != "judge"},  # type: ignore[misc]
+    "command judge": judge_commands,
+    **{f"command judge {name}": lambda name=name: command(f"judge {name}") for name in JUDGE_COMMANDS},  # type: ignore[misc]
 }
 
 

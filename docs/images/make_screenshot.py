@@ -19,9 +19,10 @@ from rich.text import Text
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = {
-    "demo.svg": "agentv eval examples/quickstart/suite.yaml",
+    "demo.svg": "agentv eval examples/contextual-precision/suite.yaml --out rows.jsonl",
     "regression.svg": "agentv eval examples/regression/suite.yaml --target before --target after",
 }
+THEN = {"demo.svg": "python examples/contextual-precision/compare.py rows.jsonl"}
 COLUMNS = 92
 DONE = "command-is-over"
 THEME = TerminalTheme(
@@ -49,10 +50,9 @@ THEME = TerminalTheme(
 def screen(command: str, folder: Path) -> str:
     """What a terminal shows after the command, with its colours."""
     tmux = ["tmux", "-L", f"agentv-{folder.name}", "-f", "/dev/null"]
-    agentv = str(Path(sys.executable).with_name("agentv"))
-    typed = command.replace("agentv", agentv, 1)
     size = ["-x", str(COLUMNS), "-y", "60"]
-    script = f"cd {folder}; unset NO_COLOR CI; clear; {typed}; echo {DONE}; sleep 60"
+    ready = f"cd {folder}; PATH={Path(sys.executable).parent}:$PATH; unset NO_COLOR CI; clear"
+    script = f"{ready}; {command}; echo {DONE}; sleep 60"
     subprocess.run([*tmux, "new-session", "-d", *size, "sh", "-c", script], check=True)
     try:
         for _ in range(300):
@@ -67,12 +67,12 @@ def screen(command: str, folder: Path) -> str:
     raise TimeoutError(f"{command} did not end within 30 s; the screen was:\n{shown}")
 
 
-def draw(command: str, shown: str, path: Path) -> None:
+def draw(screens: dict[str, str], path: Path) -> None:
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, legacy_windows=False)
-    prompt = Text.assemble(("$ ", "bold green"), (command, "bold"))
-    console.print(prompt, soft_wrap=True)
-    console.print(Text.from_ansi(shown), soft_wrap=True, highlight=False)
-    console.print()
+    for command, shown in screens.items():
+        console.print(Text.assemble(("$ ", "bold green"), (command, "bold")), soft_wrap=True)
+        console.print(Text.from_ansi(shown), soft_wrap=True, highlight=False)
+        console.print()
     # Fixed ids, so that remaking a picture changes only what looks different.
     drawn = console.export_svg(title="agentv", theme=THEME, unique_id=path.stem)
     path.write_text("\n".join(line.rstrip() for line in drawn.splitlines()) + "\n", encoding="utf-8")
@@ -86,7 +86,8 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="agentv-picture-") as folder:
             shutil.copytree(ROOT / "examples", Path(folder) / "examples")
             path = Path(__file__).with_name(name)
-            draw(command, screen(command, Path(folder)), path)
+            typed = [command, THEN[name]] if name in THEN else [command]
+            draw({line: screen(line, Path(folder)) for line in typed}, path)
             print(f"wrote {path.relative_to(ROOT)}")
     return 0
 

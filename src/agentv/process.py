@@ -32,6 +32,9 @@ DRAIN_SECONDS = 0.75
 REAP_SECONDS = 5.0
 """How long a killed process may take to die before a thread waits for it instead."""
 
+OnBytes = Callable[[bytes], None]
+"""Hears of output as it comes. Must neither raise nor block."""
+
 OWN_CHILDREN: set[int] = set()
 """The processes this one started and has not reaped: whoever looks for strangers must not take these for some."""
 
@@ -78,16 +81,17 @@ async def run_process(
     stdout_cap: int = STDOUT_CAP,
     stderr_keep: int = STDERR_KEEP,
     on_exit: Callable[[], None] | None = None,
+    on_stderr: OnBytes | None = None,
 ) -> ProcessOutcome:
     """Run a program to its end, its deadline or its output cap, whichever comes first.
 
     Without `stdin` it reads from the null device. Raises `ProcessStartError` when it cannot be started;
     whatever happens after that is in the outcome. Cancelling kills the group. `on_exit` is called when the
-    program itself exits, before its pipes are drained.
+    program itself exits, before its pipes are drained; `on_stderr` hears what it writes there, as it comes.
     """
     refuse_unstartable(argv)
     try:
-        pipes = Pipes(stdin, stdout_cap, stderr_keep)
+        pipes = Pipes(stdin, stdout_cap, stderr_keep, on_stderr)
     except OSError as error:
         raise start_error(argv[0], Path(cwd), env, error) from error
     try:
@@ -110,11 +114,14 @@ class Pipes:
     `theirs` are the descriptors for the process; `watch()` closes our copies of them once it has its own.
     """
 
-    def __init__(self, stdin: bytes | None, stdout_cap: int, stderr_keep: int) -> None:
+    def __init__(
+        self, stdin: bytes | None, stdout_cap: int, stderr_keep: int, on_stderr: OnBytes | None = None
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._unsent = memoryview(stdin or b"")
         self._stdout, self._stdout_cap = bytearray(), stdout_cap
         self._stderr, self._stderr_keep = bytearray(), stderr_keep
+        self._on_stderr = on_stderr
         self._last_byte = 0.0
         self.overflow = self.stderr_cut = False
         self.overflowed: asyncio.Future[None] = self._loop.create_future()
@@ -187,6 +194,8 @@ class Pipes:
             self._err = self._closed(self._err)
             return False
         self._stderr += chunk
+        if self._on_stderr is not None:
+            self._on_stderr(chunk)
         if len(self._stderr) > 2 * self._stderr_keep + CHUNK:
             self._cut_stderr()
         return True

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from agentv_eval import create_async_judge_proxy_client, create_judge_proxy_client
 
@@ -76,7 +76,7 @@ class Server:
         url = f"http://127.0.0.1:{self.port}"
         return {"AGENTV_JUDGE_PROXY_URL": url, "AGENTV_JUDGE_PROXY_TOKEN": TOKEN}
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> Self:
         self._start(self._accept)
         return self
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.sdk_python.judging_server import JudgingServer
 from tests.sdk_python.support import (
     SDK,
     TOKEN,
@@ -119,6 +120,7 @@ def test_the_readme_shows_no_block_that_no_test_runs():
         "# test_keywords.py",
         "# judges/contextual_precision.py",
         "# judges/two_opinions.py",
+        "# judges/graded.py",
         "# ask.py",
     ]
 
@@ -166,6 +168,14 @@ def test_the_asynchronous_judge_of_the_readme_judges(readme_files):
     assert (done.result["score"], done.result["reasoning"]) == (1, "asked assistant, strict")
     targets = sorted(json.loads(seen.body)["target"] for seen in server.seen if seen.body)
     assert targets == ["assistant", "strict"]
+
+
+def test_the_judge_of_the_readme_that_wants_json_asks_until_it_gets_some(readme_files):
+    replies = ["A 4, I think.", 'Here:\n```json\n{"grade": 4, "reason": "no source"}\n```']
+    with JudgingServer(replies) as server:
+        done = run_judge(readme_files["judges/graded.py"], PAYLOAD, environ=server.environ)
+    assert (done.result["score"], done.result["reasoning"]) == (0.75, "no source")
+    assert "[answer]\nParis is.\n" in server.questions[0]
 
 
 def test_the_client_of_the_readme_asks(readme_files):

@@ -89,7 +89,17 @@ def as_python(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in type(value).__slots__}
+    return {name: field_of(value, name) for name in (slot.lstrip("_") for slot in type(value).__slots__)}
+
+
+def field_of(value: Any, name: str) -> Any:
+    if name != "raw_text" or value.error is None:
+        return getattr(value, name)
+    with pytest.raises(agentv_eval.JudgeProxyError) as caught:
+        value.raw_text  # noqa: B018
+    error = caught.value
+    assert error.message == value.error
+    return {"raises": {"class": type(error).__name__, "status": error.status, "code": error.code}}
 
 
 @pytest.mark.parametrize("kind", KINDS)

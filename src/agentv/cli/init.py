@@ -1,8 +1,9 @@
-"""`agentv init`: a suite and a configuration to start from."""
+"""`agentv init`: suites, a judge script and a configuration to start from."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from agentv.errors import UsageError
 TEMPLATES = {
     "agentv.config.yaml": "agentv.config.yaml",
     "evals/hello.yaml": "hello.yaml",
+    "evals/judged.yaml": "judged.yaml",
+    "evals/judges/supported.py": "supported.py.txt",
 }
 """Where a file goes -> which template it is."""
 
@@ -21,22 +24,29 @@ TEMPLATES = {
 @click.option("--path", "folder", default=".", metavar="DIR", help="Where to write.  [the working directory]")
 @click.option("--force", is_flag=True, help="Overwrite without asking.")
 def command(folder: str, force: bool) -> int:
-    """Write a small suite and configuration. They use the scripted model: no key, no network."""
-    root = Path(folder)
-    written = [name for name in TEMPLATES if _may_write(root / name, force)]
-    for name in written:
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(template(TEMPLATES[name]), encoding="utf-8")
-        click.echo(f"wrote {path}")
+    """Write two small suites, a judge script and a configuration. They use scripted models: no key, no network."""
+    write_files(Path(folder), {name: template(source) for name, source in TEMPLATES.items()}, force=force)
     where = "" if folder == "." else f"cd {folder} && "
-    click.echo(f"\nRun it:  {where}agentv eval evals/hello.yaml")
+    click.echo(f"\nRun it:  {where}agentv eval evals/")
     return 0
 
 
 def template(name: str) -> str:
     """The text of a template shipped with agentv."""
     return (files("agentv.cli") / "templates" / name).read_text("utf-8")
+
+
+def write_files(root: Path, texts: Mapping[str, str], *, force: bool) -> None:
+    """Write files under a directory, and say so. Asks before one is overwritten; where nobody can be asked, nothing is
+    written."""
+    for name in [name for name in texts if _may_write(root / name, force)]:
+        path = root / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(texts[name], encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror or error}.") from None
+        click.echo(f"wrote {path}")
 
 
 def _may_write(path: Path, force: bool) -> bool:

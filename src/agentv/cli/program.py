@@ -19,6 +19,7 @@ from agentv.report.terminal import clean, wants_color
 COMMANDS = {
     "eval": ("agentv.cli.evaluate:command", "Run suites and record the results."),
     "init": ("agentv.cli.init:command", "Write a small suite and configuration that pass at once, offline."),
+    "judge": ("agentv.cli.judge:command", "Write judge scripts: start one, run it on a case, ask the judge by hand."),
     "schema": ("agentv.cli.schema:command", "Print the JSON Schema of both files, for editors."),
     "targets": (
         "agentv.cli.targets:command",

@@ -122,15 +122,19 @@ class CodeJudge(Evaluator):
         runtime = context.runtime
         if runtime is None:
             raise EvaluatorError("a code_judge needs a run to start its script in")
-        try:
-            payload = encode_payload(_payload(context, self.config))
-        except ValueError as error:
-            raise EvaluatorError(f"the case cannot be sent to the script as JSON: {error}") from None
+        payload = self.payload(context)
         if self.judge is None:
             environment = self._environment(runtime, runtime.environment.values)
             outcome = await runtime.launcher.run(self._script(context, payload, environment, isolate=False))
             return await self._score(outcome, runtime)
         return await self._evaluate_with_judge(self.judge, context, runtime, payload)
+
+    def payload(self, context: EvaluationContext) -> bytes:
+        """What the script reads on stdin."""
+        try:
+            return encode_payload(_payload(context, self.config))
+        except ValueError as error:
+            raise EvaluatorError(f"the case cannot be sent to the script as JSON: {error}") from None
 
     async def _evaluate_with_judge(
         self, access: JudgeAccess, context: EvaluationContext, runtime: Runtime, payload: bytes

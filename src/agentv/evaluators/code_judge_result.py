@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 STDERR_SHOWN = 4000
 OUTPUT_SHOWN = 500
+STDERR_HEADING = "\nThe end of its stderr:\n"
 
 
 def score_of(
@@ -65,4 +66,4 @@ def _last_words(outcome: ProcessOutcome, redactor: Redactor) -> str:
     text = outcome.stderr.decode("utf-8", "backslashreplace").strip()
     if not text:
         return ""
-    return f"\nThe end of its stderr:\n{redactor.tail(text, STDERR_SHOWN, cut_start=outcome.stderr_cut)}"
+    return f"{STDERR_HEADING}{redactor.tail(text, STDERR_SHOWN, cut_start=outcome.stderr_cut)}"

@@ -64,15 +64,14 @@ class Lender:
 
     def lend(self, access: JudgeAccess, evaluator: str, asker: Asker) -> JudgeSession:
         """A session for one execution. EvaluatorError says why no judge is available and how to configure one."""
-        name = self.choice.resolve(access.target)
-        live = self._targets()
-        if name is None or name == NO_JUDGE or self.config is None or name not in live:
+        name, why = self.choice.resolve(access.target), self.refusal(access)
+        if name is None or why is not None:
             raise EvaluatorError(
-                f"the evaluator '{evaluator}' has judge access, but no judge is available: {self._why(name)}. "
+                f"the evaluator '{evaluator}' has judge access, but no judge is available: {why}. "
                 "Its script was not started",
                 next_step=HOW,
             )
-        targets = JudgeTargets(name, live, self._told, access.allowed_targets)
+        targets = JudgeTargets(name, self._targets(), self._told, access.allowed_targets)
         return JudgeSession(
             targets,
             evaluator=evaluator,
@@ -85,6 +84,12 @@ class Lender:
             on_call=self._recorder(asker),
             record_io=self.record_io,
         )
+
+    def refusal(self, access: JudgeAccess) -> str | None:
+        """Why no judge can be lent; None when one can."""
+        name = self.choice.resolve(access.target)
+        usable = name is not None and name != NO_JUDGE and self.config is not None and name in self._targets()
+        return None if usable else self._why(name)
 
     def _recorder(self, asker: Asker) -> Callable[[dict[str, Any]], None] | None:
         on_call = self.on_call

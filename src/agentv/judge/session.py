@@ -102,6 +102,8 @@ class JudgeSession:
         self._redactor = redactor
         self._on_call, self._record_io = on_call, record_io
         self._running: set[_Running] = set()
+        self.on_refused: Callable[[JudgeCallError], None] | None = None
+        """Hears of calls that are refused: over the limit, or for a target that may not be asked."""
 
     def __repr__(self) -> str:
         return f"JudgeSession({self.evaluator!r}, {self.ledger.call_count} of {self.ledger.max_calls} calls)"
@@ -167,13 +169,13 @@ class JudgeSession:
         else:
             what = f"unknown target '{name[:100]}'"
         listed = ", ".join(self.targets.available)
-        raise JudgeCallError(400, "unknown_target", self.clean(f"{where}{what}; choose one of: {listed}"))
+        raise self._refused(400, "unknown_target", f"{where}{what}; choose one of: {listed}")
 
     def _reserve(self, chosen: Sequence[tuple[JudgeCall, str]], *, batch: bool) -> list[_Running]:
         ledger = self.ledger
         before = ledger.call_count
         if not ledger.reserve([name for _, name in chosen], batch=batch):
-            raise JudgeCallError(429, "max_calls_exceeded", self.clean(self._over_the_limit(len(chosen))))
+            raise self._refused(429, "max_calls_exceeded", self._over_the_limit(len(chosen)))
         started, started_at = time.perf_counter(), time.time()
         reserved = [
             _Running(call, name, before + position, batch, started, started_at)
@@ -181,6 +183,12 @@ class JudgeSession:
         ]
         self._running.update(reserved)
         return reserved
+
+    def _refused(self, status: int, code: str, message: str) -> JudgeCallError:
+        error = JudgeCallError(status, code, self.clean(message))
+        if self.on_refused is not None:
+            self.on_refused(error)
+        return error
 
     def _over_the_limit(self, calls: int) -> str:
         ledger = self.ledger
@@ -267,9 +275,9 @@ class JudgeSession:
 
     def _failed(self, running: _Running, status: str, what: str) -> JudgeCallError:
         http, code = (504, "judge_timeout") if status == "timeout" else (502, "judge_failed")
-        self._settle(running, status, code=code)
-        text = f"judge target '{running.target}' failed (the call counts): {what}"
-        return JudgeCallError(http, code, self.clean(text))
+        text = self.clean(f"judge target '{running.target}' failed (the call counts): {what}")
+        self._settle(running, status, code=code, error=text)
+        return JudgeCallError(http, code, text)
 
     def _settle(
         self,
@@ -277,6 +285,7 @@ class JudgeSession:
         status: str,
         *,
         code: str | None = None,
+        error: str | None = None,
         reply: Reply | None = None,
         answer: Mapping[str, Any] | None = None,
     ) -> None:
@@ -307,7 +316,7 @@ class JudgeSession:
             "duration_ms": round((time.perf_counter() - running.started) * 1000, 3),
         }
         if self._record_io:
-            record |= {"question": call.question, "system_prompt": call.system_prompt, "reply": answer}
+            record |= {"question": call.question, "system_prompt": call.system_prompt, "reply": answer, "error": error}
         self._on_call(self._redactor.value(record))
 
 

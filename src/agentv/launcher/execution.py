@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentv.launcher.helper_process import HelperGoneError, HelperProcess
-from agentv.process import STDERR_KEEP, STDOUT_CAP, Pipes, ProcessOutcome, resolve
+from agentv.process import STDERR_KEEP, STDOUT_CAP, OnBytes, Pipes, ProcessOutcome, resolve
 from agentv.process_start import ProcessStartError, start_error
 
 WAKE_SECONDS = 1.0
@@ -37,6 +37,8 @@ class Script:
     isolate: bool = False
     """Where the kernel has Landlock: it cannot look into the memory or environment of any process it did not start,
     and gains no privilege from programs that would give one (`sudo`)."""
+    on_stderr: OnBytes | None = None
+    """Hears what it writes to stderr, as it comes."""
 
     def encoded(self) -> bytes:
         """For the helper. Raises `ValueError` for what cannot be passed to a program."""
@@ -65,7 +67,7 @@ class Execution:
         self._lifeline, self._theirs = socket.socketpair()
         self._lifeline.setblocking(False)
         try:
-            self._pipes = Pipes(script.stdin, script.stdout_cap, script.stderr_keep)
+            self._pipes = Pipes(script.stdin, script.stdout_cap, script.stderr_keep, script.on_stderr)
         except OSError:
             self._lifeline.close()
             self._theirs.close()

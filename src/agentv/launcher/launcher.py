@@ -165,4 +165,5 @@ async def _run_directly(script: Script, over: Callable[[], None]) -> ProcessOutc
         stdout_cap=script.stdout_cap,
         stderr_keep=script.stderr_keep,
         on_exit=over,
+        on_stderr=script.on_stderr,
     )

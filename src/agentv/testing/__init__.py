@@ -1,1 +1,35 @@
-"""Public fakes for tests of suites, scripts and providers."""
+"""Public fakes for tests of suites, scripts and providers. Names are loaded on first use.
+
+`with_judge_proxy` lends a scripted judge through a real judge proxy, `run_judge` runs a judge script as agentv does;
+`plugin.py` has both as pytest fixtures. `FakeModelServer` is a model behind an OpenAI-compatible API.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentv.testing.judge_proxy import ScriptedJudge as ScriptedJudge
+    from agentv.testing.judge_proxy import with_judge_proxy as with_judge_proxy
+    from agentv.testing.judge_script import JudgeRun as JudgeRun
+    from agentv.testing.judge_script import run_judge as run_judge
+    from agentv.testing.model_server import Failure as Failure
+    from agentv.testing.model_server import FakeModelServer as FakeModelServer
+
+_HOMES = {
+    "ScriptedJudge": "agentv.testing.judge_proxy",
+    "with_judge_proxy": "agentv.testing.judge_proxy",
+    "JudgeRun": "agentv.testing.judge_script",
+    "run_judge": "agentv.testing.judge_script",
+    "Failure": "agentv.testing.model_server",
+    "FakeModelServer": "agentv.testing.model_server",
+}
+
+__all__ = [*_HOMES]  # noqa: PLE0604 - the names of the table
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'agentv.testing' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

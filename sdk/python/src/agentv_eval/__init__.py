@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         JudgeLimitError,
         JudgeNotAvailableError,
         JudgeProxyError,
+        JudgeVerdictError,
         UnknownTargetError,
     )
     from .judge import code_judge, define_code_judge
@@ -33,6 +34,7 @@ __all__ = [
     "JudgeProxyClient",
     "JudgeProxyError",
     "JudgeReply",
+    "JudgeVerdictError",
     "UnknownTargetError",
     "__version__",
     "code_judge",
@@ -52,6 +54,7 @@ _HOME = {
     "JudgeProxyClient": "client",
     "JudgeProxyError": "errors",
     "JudgeReply": "values",
+    "JudgeVerdictError": "errors",
     "UnknownTargetError": "errors",
     "code_judge": "judge",
     "create_async_judge_proxy_client": "async_client",

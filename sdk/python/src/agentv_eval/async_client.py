@@ -16,11 +16,12 @@ from .connection import Pool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from types import TracebackType
     from typing import Any
 
     from .values import JudgeInfo, JudgeReply
+    from .verdicts import Asking
 
 MAX_IN_FLIGHT = 64
 
@@ -66,9 +67,59 @@ class AsyncJudgeProxyClient:
         request, expected = wire.batch_request(requests)
         return wire.parse_batch(await self._send(request), expected)
 
+    async def verdict(
+        self,
+        *,
+        question: str | None = None,
+        criteria: str | None = None,
+        material: str | Mapping[str, str] | None = None,
+        choices: Sequence[str] | None = None,
+        schema: Mapping[str, Any] | None = None,
+        system_prompt: str | None = None,
+        target: str | None = None,
+        attempts: int = 3,
+    ) -> Any:
+        """An answer that is one of `choices`, or JSON that fits `schema`; anything else is asked for again."""
+        from .verdicts import Form, ask_one  # a judge without verdicts does not load it
+
+        fields = {
+            "question": question,
+            "criteria": criteria,
+            "material": material,
+            "system_prompt": system_prompt,
+            "target": target,
+        }
+        return await self._follow(ask_one(fields, Form(choices, schema), attempts))
+
+    async def verdicts(
+        self,
+        questions: Iterable[str | Mapping[str, Any]],
+        *,
+        choices: Sequence[str] | None = None,
+        schema: Mapping[str, Any] | None = None,
+        system_prompt: str | None = None,
+        target: str | None = None,
+        attempts: int = 3,
+    ) -> list[Any]:
+        """Many verdicts at once, in the order of the questions; only those that are missing are asked for again."""
+        from .verdicts import Form, ask_many  # as above
+
+        common = {"system_prompt": system_prompt, "target": target}
+        found: list[Any] = await self._follow(ask_many(questions, common, Form(choices, schema), attempts))
+        return found
+
     async def get_info(self) -> JudgeInfo:
         """Who judges and how many calls are left. Costs no call."""
         return wire.parse_info(await self._send(wire.info_request()))
+
+    async def _follow(self, asking: Asking) -> Any:
+        response: Any = None
+        while True:
+            try:
+                request = asking.send(response)
+            except StopIteration as done:
+                return done.value
+            response = await self._send(request)
 
     async def _send(self, request: wire.Request) -> wire.Response:
         connection = self._pool.take()

@@ -7,11 +7,12 @@ from .connection import Pool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from types import TracebackType
     from typing import Any
 
     from .values import JudgeInfo, JudgeReply
+    from .verdicts import Asking
 
 DEFAULT_TIMEOUT = 120.0
 
@@ -63,9 +64,67 @@ class JudgeProxyClient:
         request, expected = wire.batch_request(requests)
         return wire.parse_batch(self._send(request), expected)
 
+    def verdict(
+        self,
+        *,
+        question: str | None = None,
+        criteria: str | None = None,
+        material: str | Mapping[str, str] | None = None,
+        choices: Sequence[str] | None = None,
+        schema: Mapping[str, Any] | None = None,
+        system_prompt: str | None = None,
+        target: str | None = None,
+        attempts: int = 3,
+    ) -> Any:
+        """An answer that is one of `choices`, or JSON that fits `schema`; anything else is asked for again.
+
+        `material` is what is judged: it is set apart from the question, as evidence. `schema` may use type,
+        properties, required, items, enum, const, minimum, maximum, minItems and maxItems. Raises
+        `JudgeVerdictError` when no usable answer came in `attempts` calls, or when no call is left to ask again.
+        """
+        from .verdicts import Form, ask_one  # a judge without verdicts does not load it
+
+        fields = {
+            "question": question,
+            "criteria": criteria,
+            "material": material,
+            "system_prompt": system_prompt,
+            "target": target,
+        }
+        return self._follow(ask_one(fields, Form(choices, schema), attempts))
+
+    def verdicts(
+        self,
+        questions: Iterable[str | Mapping[str, Any]],
+        *,
+        choices: Sequence[str] | None = None,
+        schema: Mapping[str, Any] | None = None,
+        system_prompt: str | None = None,
+        target: str | None = None,
+        attempts: int = 3,
+    ) -> list[Any]:
+        """Many verdicts at once, in the order of the questions; only those that are missing are asked for again.
+
+        A question is a text, or a mapping with `question` or `criteria`, `material`, `system_prompt`, `target`.
+        """
+        from .verdicts import Form, ask_many  # as above
+
+        common = {"system_prompt": system_prompt, "target": target}
+        found: list[Any] = self._follow(ask_many(questions, common, Form(choices, schema), attempts))
+        return found
+
     def get_info(self) -> JudgeInfo:
         """Who judges and how many calls are left. Costs no call."""
         return wire.parse_info(self._send(wire.info_request()))
+
+    def _follow(self, asking: Asking) -> Any:
+        response: Any = None
+        while True:
+            try:
+                request = asking.send(response)
+            except StopIteration as done:
+                return done.value
+            response = self._send(request)
 
     def _send(self, request: wire.Request) -> wire.Response:
         connection = self._pool.take()

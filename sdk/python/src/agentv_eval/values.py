@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .errors import did_you_mean
+from .errors import did_you_mean, failed_item
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,9 +29,13 @@ class Value:
 
 
 class JudgeReply(Value):
-    """One reply of the judge. In a batch, an item that failed has `error` and `code` set and no text."""
+    """One reply of the judge. In a batch, an item that failed has `error` and `code` set.
 
-    __slots__ = ("code", "error", "output_messages", "raw_text", "usage")
+    A failed item has no text: reading its `raw_text` raises what `invoke` would have raised, so that a judge that
+    failed is never taken for one that said nothing.
+    """
+
+    __slots__ = ("_raw_text", "code", "error", "output_messages", "usage")
 
     def __init__(
         self,
@@ -41,11 +45,22 @@ class JudgeReply(Value):
         error: str | None = None,
         code: str | None = None,
     ) -> None:
-        self.raw_text = raw_text
+        self._raw_text = raw_text
         self.output_messages = list(output_messages)
         self.usage = usage
         self.error = error
         self.code = code
+
+    @property
+    def raw_text(self) -> str:
+        if self.error is not None:
+            raise failed_item(self.error, self.code)
+        return self._raw_text
+
+    def __repr__(self) -> str:
+        if self.error is not None:
+            return f"JudgeReply(error={self.error!r}, code={self.code!r})"
+        return f"JudgeReply({self._raw_text!r}, output_messages={self.output_messages!r}, usage={self.usage!r})"
 
 
 class JudgeInfo(Value):

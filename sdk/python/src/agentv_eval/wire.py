@@ -116,18 +116,18 @@ def invoke_request(fields: Mapping[str, Any]) -> Request:
 def batch_request(items: Iterable[Mapping[str, Any]]) -> tuple[Request, int]:
     """The request, and how many replies it must get."""
     if isinstance(items, (str, bytes, Mapping)):
-        _refuse(f"invoke_batch takes a list of mappings, got {_a(items)}; for one question call invoke")
+        refuse(f"invoke_batch takes a list of mappings, got {_a(items)}; for one question call invoke")
     questions = [_question(item, f"requests[{index}]: ") for index, item in enumerate(items)]
     return Request("POST", "/invokeBatch", _encode({"requests": questions})), len(questions)
 
 
 def _question(item: Mapping[str, Any], where: str) -> dict[str, Any]:
     if not isinstance(item, Mapping):
-        _refuse(f"{where}expected a mapping like {{'question': '...'}}, got {_a(item)}")
+        refuse(f"{where}expected a mapping like {{'question': '...'}}, got {_a(item)}")
     for name in item:
         if name not in _NAMES:
             hint = did_you_mean(name, tuple(_NAMES))
-            _refuse(f"{where}unknown key {name!r}{hint} the keys are {', '.join(_NAMES)}")
+            refuse(f"{where}unknown key {name!r}{hint} the keys are {', '.join(_NAMES)}")
     return {_NAMES[name]: value for name, value in item.items() if value is not None}
 
 
@@ -136,10 +136,11 @@ def _encode(body: Mapping[str, Any]) -> bytes:
         return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
         reason = "it holds half of a surrogate pair" if isinstance(error, UnicodeEncodeError) else error
-        _refuse(f"the request cannot be written as UTF-8 JSON: {reason}; send text, and a whole number as attempt")
+        refuse(f"the request cannot be written as UTF-8 JSON: {reason}; send text, and a whole number as attempt")
 
 
-def _refuse(message: str) -> NoReturn:
+def refuse(message: str) -> NoReturn:
+    """The error for a call that is wrong as it stands."""
     raise JudgeProxyError(f"{message}. Nothing was sent.", code="invalid_request")
 
 

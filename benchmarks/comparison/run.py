@@ -1,0 +1,234 @@
+"""`python -m benchmarks.comparison [NAME ...]`: install each tool for the moment, run the same scorer in it.
+
+A scorer has run when it gave 1 to an answer that names the capital, gave 0 to one that does not, and the model
+server saw the question of the judge both times. A probe, put into the copy that is run, tells whether the
+scorer's process is that of the tool and whether the variable with the key is in its environment. Where a tool
+can limit judge calls, the limit is set to 0 and no call may arrive.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.comparison.counting import not_shown, other_lines, scorer_lines
+from benchmarks.comparison.server import ANSWER, ASSISTANT, JUDGE, serving
+from benchmarks.comparison.tools import SNIPPETS, TOOLS, Tool
+from benchmarks.measure import ROOT
+
+RESULTS = Path(__file__).with_name("results.json")
+PAGE = ROOT / "docs" / "comparison.md"
+KEY = "OPENAI_API_KEY"
+QUESTION = "Does the answer name the capital?"
+INSTALLING, RUNNING = 300, 120
+"""Seconds that are waited for each."""
+
+PROBES = {
+    ".py": "import os; open({path!r}, 'w').write(str(os.getpid()) + ' ' + str(bool(os.environ.get({key!r}))))",
+    ".mjs": "(await import('node:fs')).writeFileSync('{path}', `${{process.pid}} ${{!!process.env.{key}}}`);",
+    ".ts": "(await import('node:fs' as string)).writeFileSync('{path}', (globalThis as any).process.pid + ' ' + "
+    "!!(globalThis as any).process.env.{key});",
+    ".sh": '[ -n "${{{key}:-}}" ] && echo "$$ true" >{path} || echo "$$ false" >{path}',
+}
+
+
+class NotRunError(Exception):
+    """The tool could not be installed, or its scorer did not do what it should."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.comparison", description="The same scorer, many tools.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="tools whose name contains this; all by default")
+    parser.add_argument("--installed", type=Path, metavar="DIR", help="keep and reuse what is installed, here")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE", help="where the JSON goes")
+    given = parser.parse_args(arguments)
+    chosen = [tool for tool in TOOLS if not given.names or any(n.lower() in tool.name.lower() for n in given.names)]
+    with tempfile.TemporaryDirectory(prefix="agentv-comparison-") as scratch:
+        installed = (given.installed or Path(scratch) / "installed").resolve()
+        rows = [_row(tool, installed, Path(scratch)) for tool in chosen]
+    today = dt.datetime.now(dt.UTC).date().isoformat()
+    about = {"date": today, "python": platform.python_version(), "node": _output(["node", "--version"])}
+    written = json.dumps({**about, "rows": rows}, indent=2, ensure_ascii=False) + "\n"
+    given.results.write_text(written, encoding="utf-8")
+    print(_table(rows))
+    page = PAGE.read_text(encoding="utf-8")
+    stale = [tool.name for tool in TOOLS if not_shown(tool, page)]
+    if stale:
+        print(f"{PAGE.relative_to(ROOT)} shows another scorer than was run for: {', '.join(stale)}. Copy it there.")
+    return 1 if stale else 0
+
+
+def _row(tool: Tool, installed: Path, scratch: Path) -> dict[str, Any]:
+    print(f"{tool.name} ...", file=sys.stderr, flush=True)
+    row: dict[str, Any] = {"tool": tool.name, "scorer_lines": scorer_lines(tool), "other_lines": other_lines(tool)}
+    row |= {"languages": tool.languages, "files": [f"{tool.folder}/{name}" for name in (tool.scorer, *tool.files)]}
+    try:
+        place = _install(tool, installed)
+        row["version"] = _version(tool, place)
+        for answer, expected in ((ANSWER, 1.0), ("I do not know.", 0.0)):
+            seen = _run(tool, place, Path(tempfile.mkdtemp(dir=scratch)), answer)
+            _check(seen, answer, expected)
+            row.setdefault("runs", []).append(seen)
+        row |= {"ran": True, "call_limit": _limit(tool, place, Path(tempfile.mkdtemp(dir=scratch)))}
+    except NotRunError as error:
+        row |= {"ran": False, "error": str(error)}
+    return row
+
+
+def _check(seen: dict[str, Any], answer: str, expected: float) -> None:
+    if seen["score"] != expected or seen["judge_calls"] < 1:
+        raise NotRunError(f"{answer!r} was scored {seen['score']} with {seen['judge_calls']} judge calls")
+
+
+def _install(tool: Tool, installed: Path) -> Path:
+    """The directory of the tool's commands; what is there already is not installed again."""
+    place = installed / (tool.version_of or "ours")
+    commands = place / ("node_modules/.bin" if tool.node else "bin")
+    if not tool.packages or (place / "complete").exists():
+        return commands
+    place.mkdir(parents=True, exist_ok=True)
+    if tool.node:
+        (place / "package.json").write_text("{}")
+        _do(["npm", "install", "--no-audit", "--no-fund", "--loglevel=error", *tool.packages], place, INSTALLING)
+    else:
+        _do([sys.executable, "-m", "venv", "--clear", str(place)], place, INSTALLING)
+        _do([str(commands / "pip"), "install", "--quiet", *tool.packages], place, INSTALLING)
+    (place / "complete").touch()
+    return commands
+
+
+def _version(tool: Tool, commands: Path) -> str:
+    if not tool.packages:
+        return _output([sys.executable, "-c", "import importlib.metadata as m; print(m.version('agentv'))"])
+    if tool.node:
+        described = commands.parent / tool.version_of / "package.json"
+        return str(json.loads(described.read_text(encoding="utf-8"))["version"])
+    code = f"import importlib.metadata as m; print(m.version({tool.version_of!r}))"
+    return _output([str(commands / "python"), "-c", code])
+
+
+def _run(tool: Tool, commands: Path, directory: Path, answer: str) -> dict[str, Any]:
+    """Run the tool on one case; the score, the judge calls that arrived, and what the probe saw."""
+    _prepare(tool, commands, directory)
+    with serving(answer) as server:
+        pid, printed = _start(tool, commands, directory, server.url)
+        calls = sum(QUESTION in prompt for prompt in server.judge_prompts)
+    try:
+        score = tool.score(directory, printed)
+        scorer_pid, key = (directory / "probe").read_text(encoding="utf-8").split()
+    except (OSError, ValueError, LookupError) as error:
+        raise NotRunError(f"no score ({error}); {calls} judge calls. It printed: {printed[-600:]}") from error
+    found = {"score": score, "judge_calls": calls, "in_process": int(scorer_pid) == pid}
+    return {**found, "key_in_environment": key.lower() == "true"}
+
+
+def _prepare(tool: Tool, commands: Path, directory: Path) -> None:
+    shutil.copytree(SNIPPETS / tool.folder, directory, dirs_exist_ok=True)
+    scorer = directory / tool.scorer
+    lines = scorer.read_text(encoding="utf-8").splitlines()
+    at = next(number for number, line in enumerate(lines) if line.strip().startswith(tool.probe_before))
+    indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
+    lines.insert(at, indent + PROBES[scorer.suffix].format(path=str(directory / "probe"), key=KEY))
+    scorer.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if tool.node:
+        (directory / "node_modules").symlink_to(commands.parent)
+    if scorer.suffix == ".ts":
+        _compile(scorer)
+
+
+def _compile(scorer: Path) -> None:
+    sdk = ROOT / "sdk" / "typescript"
+    if not (sdk / "dist").exists():
+        raise NotRunError(f"the SDK is not built: run `npm install && npm run build` in {sdk.relative_to(ROOT)}")
+    (scorer.parent / "node_modules" / "@agentv").mkdir(parents=True)
+    (scorer.parent / "node_modules" / "@agentv" / "eval").symlink_to(sdk)
+    (scorer.parent / "package.json").write_text('{"type": "module"}')
+    options = ["--strict", "--target", "es2022", "--module", "nodenext", "--skipLibCheck"]
+    _do([str(sdk / "node_modules" / ".bin" / "tsc"), *options, scorer.name], scorer.parent, RUNNING)
+
+
+def _start(tool: Tool, commands: Path, directory: Path, url: str) -> tuple[int, str]:
+    command = [part.format(bin=commands) for part in tool.command]
+    output = directory / "printed"
+    with (
+        output.open("wb") as file,
+        subprocess.Popen(
+            command, cwd=directory, env=_environment(url, directory), stdin=subprocess.DEVNULL, stdout=file, stderr=file
+        ) as process,
+    ):
+        try:
+            process.wait(RUNNING)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise NotRunError(f"it took longer than {RUNNING} s") from None
+    return process.pid, output.read_text(encoding="utf-8", errors="replace")
+
+
+def _environment(url: str, directory: Path) -> dict[str, str]:
+    """The same for every tool: the address, a key, and no phoning home."""
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "SSL_CERT_FILE") if name in os.environ}
+    quiet = {"PROMPTFOO_DISABLE_TELEMETRY": "1", "PROMPTFOO_DISABLE_UPDATE": "1", "DEEPEVAL_TELEMETRY_OPT_OUT": "YES"}
+    quiet |= {"RAGAS_DO_NOT_TRACK": "true", "PROMPTFOO_CONFIG_DIR": str(directory / "home"), "NO_COLOR": "1"}
+    models = {"OPENAI_BASE_URL": url, KEY: "sk-only-for-this-run", "ASSISTANT_MODEL": ASSISTANT, "JUDGE_MODEL": JUDGE}
+    return {**kept, **quiet, **models, "HOME": str(directory)}
+
+
+def _limit(tool: Tool, commands: Path, directory: Path) -> str:
+    """What happens when no call is allowed."""
+    if tool.limit is None:
+        return "not tried: no setting known"
+    name, old, new = tool.limit
+    _prepare(tool, commands, directory)
+    text = (directory / name).read_text(encoding="utf-8")
+    (directory / name).write_text(text.replace(old, new), encoding="utf-8")
+    with serving() as server:
+        _start(tool, commands, directory, server.url)
+        calls = len(server.judge_prompts)
+    try:
+        outcome = f"score {tool.score(directory, '')}"
+    except ValueError as error:
+        outcome = f"failed: {str(error).splitlines()[0]}"
+    return f"`{new}`: {calls} calls arrived, {outcome}"
+
+
+def _do(command: list[str], directory: Path, seconds: float) -> None:
+    try:
+        done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=seconds, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotRunError(str(error)) from error
+    if done.returncode != 0:
+        raise NotRunError(f"{command[0]} ended with {done.returncode}: {(done.stderr + done.stdout).strip()[-600:]}")
+
+
+def _output(command: list[str]) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "not there"
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    heads = ("tool", "version", "ran", "scorer", "rest", "in process", "key in environment", "call limit")
+    lines = ["| " + " | ".join(heads) + " |", "| " + " | ".join("---" for _ in heads) + " |"]
+    for row in rows:
+        limit = "none known" if row.get("call_limit", "").startswith("not tried") else "yes"
+        seen = row["runs"][0] if row["ran"] else {}
+        tested = [_yes(seen["in_process"]), _yes(seen["key_in_environment"]), limit] if seen else ["-"] * 3
+        cells = [row["tool"], row.get("version", "-"), _yes(row["ran"]), row["scorer_lines"], row["other_lines"]]
+        lines.append("| " + " | ".join(str(cell) for cell in [*cells, *tested]) + " |")
+    failures = [f"{row['tool']} did not run: {row['error']}" for row in rows if not row["ran"]]
+    return "\n".join([*lines, "", *failures])
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"

@@ -1,0 +1,139 @@
+"""The tools, and how each of them is installed, started and read."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+SNIPPETS = Path(__file__).with_name("snippets")
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One way to write the scorer."""
+
+    name: str
+    folder: str
+    """Under `snippets`; copied to a directory of its own before it is run."""
+    scorer: str
+    """The file with the scorer: the part between `# scorer` and `# end of scorer`, or all of it."""
+    files: tuple[str, ...]
+    """What else the user writes: cases, configuration, and how to run it."""
+    probe_before: str
+    """A piece of the line above which the probe of the run is put."""
+    command: tuple[str, ...]
+    """`{bin}` stands for the directory of installed commands."""
+    languages: str
+    packages: tuple[str, ...] = ()
+    version_of: str = ""
+    node: bool = False
+    score: Callable[[Path, str], float] = lambda _directory, printed: _printed(printed)
+    limit: tuple[str, str, str] | None = None
+    """A file and a replacement in it after which no judge call is allowed, where there is such a setting."""
+
+
+def _printed(text: str) -> float:
+    found = re.findall(r"^score (\S+)$", text, re.MULTILINE)
+    return float(found[-1])
+
+
+def _ours(directory: Path, _: str) -> float:
+    (result,) = json.loads((directory / "rows.jsonl").read_text(encoding="utf-8"))["evaluator_results"]
+    if result["error"]:
+        raise ValueError(str(result["error"]))
+    return float(result["score"])
+
+
+def _npm(directory: Path, _: str) -> float:
+    (score,) = json.loads((directory / "out" / "index.jsonl").read_text(encoding="utf-8"))["scores"]
+    for assertion in score.get("assertions", ()):
+        if assertion["text"].startswith("Code evaluator failed"):
+            raise ValueError(" ".join(assertion["text"].split())[:300])
+    return float(score["score"])
+
+
+def _promptfoo(directory: Path, _: str) -> float:
+    rows = json.loads((directory / "out.json").read_text(encoding="utf-8"))["results"]["results"]
+    (component,) = rows[0]["gradingResult"]["componentResults"]
+    return float(component["score"])
+
+
+def _own(language: str, ending: str, anchor: str) -> Tool:
+    suite = f"suite.{ending}.yaml"
+    return Tool(
+        name=f"agentv (this project), {language}",
+        folder="ours",
+        scorer=f"capital.{ending}",
+        files=(suite, "agentv.config.yaml"),
+        probe_before=anchor,
+        command=(str(Path(sys.executable).with_name("agentv")), "eval", suite, "--out", "rows.jsonl"),
+        languages="any program",
+        score=_ours,
+        limit=(suite, "max_calls: 3", "max_calls: 0"),
+    )
+
+
+def _python(name: str, folder: str, anchor: str, *packages: str) -> Tool:
+    return Tool(
+        name=name,
+        folder=folder,
+        scorer="capital.py",
+        files=(),
+        probe_before=anchor,
+        command=("{bin}/python", "capital.py"),
+        languages="Python",
+        packages=packages,
+        version_of=packages[0],
+    )
+
+
+def _agentv_npm(name: str, folder: str, anchor: str, **more: object) -> Tool:
+    return Tool(
+        name=name,
+        folder=folder,
+        scorer="capital.mjs",
+        files=("suite.eval.yaml", ".agentv/targets.yaml"),
+        probe_before=anchor,
+        command=("{bin}/agentv", "eval", "suite.eval.yaml", "--output", "out"),
+        languages="any program",
+        packages=("agentv",),
+        version_of="agentv",
+        node=True,
+        score=_npm,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+TOOLS = (
+    _own("Python", "py", "verdict = judge"),
+    _own("TypeScript", "ts", "const verdict"),
+    _own("bash", "sh", "jq '{question"),
+    _python("Inspect AI", "inspect_ai", "question =", "inspect-ai", "openai"),
+    _python("pydantic-evals", "pydantic_evals", "question =", "pydantic-evals", "pydantic-ai-slim[openai]"),
+    _python("Ragas", "ragas", "question =", "ragas", "langchain-community<0.4"),
+    _python("DeepEval", "deepeval", "question =", "deepeval"),
+    Tool(
+        name="promptfoo",
+        folder="promptfoo",
+        scorer="capital.mjs",
+        files=("promptfooconfig.yaml",),
+        probe_before="const judge",
+        command=("{bin}/promptfoo", "eval", "--no-cache", "--no-progress-bar", "--output", "out.json"),
+        languages="JavaScript, TypeScript, Python, Ruby",
+        packages=("promptfoo",),
+        version_of="promptfoo",
+        node=True,
+        score=_promptfoo,
+    ),
+    _agentv_npm(
+        "AgentV (npm), through its proxy",
+        "agentv_npm",
+        "const response",
+        limit=("suite.eval.yaml", "max_calls: 3", "max_calls: 0"),
+    ),
+    _agentv_npm("AgentV (npm), calling the model itself", "agentv_npm_direct", "const response"),
+)

@@ -1,0 +1,31 @@
+/** For authors of agentv judge scripts: the payload, the result, and a client for the judge proxy. */
+
+export {
+  createJudgeProxyClient,
+  type CallOptions,
+  type JudgeProxyClient,
+  type JudgeProxyClientOptions,
+} from "./client.js";
+export {
+  JudgeFailedError,
+  JudgeLimitError,
+  JudgeNotAvailableError,
+  JudgeProxyError,
+  JudgeVerdictError,
+  UnknownTargetError,
+} from "./errors.js";
+export { defineCodeJudge, type CodeJudgeHandler } from "./judge.js";
+export type { VerdictSchema } from "./schema.js";
+export {
+  createCodeJudgeInput,
+  type CodeJudgeInput,
+  type CodeJudgeResult,
+  type JudgeInfo,
+  type JudgeMessage,
+  type JudgeReply,
+  type JudgeRequest,
+  type Message,
+  type ToolCall,
+} from "./values.js";
+export type { ChoiceForm, SchemaForm, VerdictQuestion } from "./verdicts.js";
+export { VERSION } from "./version.js";

@@ -1,0 +1,44 @@
+"""`agentv judge new`: a judge script to start from, with a test."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import shlex
+from pathlib import Path
+
+import click
+
+from agentv.cli.init import template, write_files
+from agentv.errors import UsageError
+
+FILES = {
+    "python": {"NAME.py": "judge.py.txt", "test_NAME.py": "judge_test.py.txt"},
+    "typescript": {"NAME.ts": "judge.ts", "NAME.test.ts": "judge.test.ts"},
+    "bash": {"NAME.sh": "judge.sh", "test_NAME.sh": "judge_test.sh"},
+}
+"""Language -> what is written -> which template it is."""
+TESTS = {"python": "python -m pytest", "typescript": "node --test", "bash": "bash"}
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@click.command()
+@click.argument("name")
+@click.option("--lang", type=click.Choice(list(FILES)), default="python", help="The language of the script.  [python]")
+@click.option("--path", "folder", default=".", metavar="DIR", help="Where to write.  [the working directory]")
+@click.option("--force", is_flag=True, help="Overwrite without asking.")
+def command(name: str, lang: str, folder: str, force: bool) -> int:
+    """Write a judge script that works at once, and a test of it."""
+    name = name.replace("-", "_")
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
+        raise UsageError(
+            f"'{name}' cannot be the name of a judge.", next_step="Use letters, digits and `_`, like cites_sources."
+        )
+    root = Path(folder)
+    texts = {file.replace("NAME", name): template(source).replace("NAME", name) for file, source in FILES[lang].items()}
+    write_files(root, texts, force=force)
+    script, test = (shlex.quote(str(root / file)) for file in texts)
+    click.echo(f"\nTest it:  {TESTS[lang]} {test}")
+    case = '{"question": "What is the capital of France?", "candidate_answer": "Paris."}'
+    click.echo(f"Run it:   echo '{case}' |\n            agentv judge run {script} --payload -")
+    return 0

@@ -1,0 +1,245 @@
+"""What `agentv judge` shows: the payload, the script's log and its judge calls as they come, and the result."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+import click
+
+from agentv.evaluators.code_judge_result import STDERR_HEADING
+from agentv.messages import TokenUsage
+from agentv.report.format import format_cost, format_duration, format_score, format_tokens, plural
+from agentv.report.terminal import Look, can_print_unicode, clean, columns, pad, wants_color
+
+INDENT = "  "
+STYLES = {"pass": "green", "borderline": "yellow", "fail": "red"}
+LINES_SHOWN = 1000
+"""Of a log that is not shown in full."""
+
+
+def look_at(stream: TextIO) -> Look:
+    """How to write to this stream."""
+    width = shutil.get_terminal_size((100, 24)).columns
+    return Look(color=wants_color(stream, os.environ), width=max(40, width), unicode=can_print_unicode(stream))
+
+
+@dataclass(slots=True)
+class TerminalView:
+    """Writes for people, line by line as things happen. `full` shortens nothing."""
+
+    look: Look
+    stream: TextIO = field(default_factory=lambda: sys.stdout)
+    full: bool = False
+    headings: bool = True
+    known: Mapping[str, Any] | None = None
+    """A payload that was shown already."""
+    gone: bool = False
+    """Nobody reads any more."""
+    _lines: int = 0
+    _ran: bool = False
+
+    def say(self, text: str = "") -> None:
+        if self.gone:
+            return
+        try:
+            click.echo(text, file=self.stream)
+        except BrokenPipeError:
+            self.gone = True
+
+    # -- as it happens
+
+    def payload(self, payload: dict[str, Any]) -> None:
+        if payload == self.known:
+            self.say(self.look.style("Payload", "bold") + "  the same as before\n")
+            return
+        self.known = payload
+        self.say(self.look.style("Payload", "bold"))
+        if self.full:
+            for line in json.dumps(payload, indent=2, ensure_ascii=False).split("\n"):
+                self.say(INDENT + self._safe(line))
+        else:
+            self._short_payload(payload)
+        self.say()
+
+    def _short_payload(self, payload: dict[str, Any]) -> None:
+        given = {key: value for key, value in payload.items() if value not in (None, "", [], {})}
+        width = max((columns(self.look.text(key)) for key in given), default=0)
+        for key, value in given.items():
+            label = self.look.style(pad(self.look.text(key), width), "dim")
+            self.say(f"{INDENT}{label}  {self._one_line(value, self.look.width - width - 4)}")
+        absent = [self.look.text(key) for key in payload if key not in given]
+        if absent:
+            for line in self.look.wrap(f"empty: {', '.join(absent)}", self.look.width - len(INDENT), most=4):
+                self.say(INDENT + self.look.style(line, "dim"))
+
+    def stderr(self, line: str) -> None:
+        self._begin()
+        self._lines += 1
+        if self.full or self._lines <= LINES_SHOWN:
+            self.say(f"{INDENT}{self.look.style('stderr ', 'cyan')}  {self._safe(line)}".rstrip())
+        elif self._lines == LINES_SHOWN + 1:
+            self.say(f"{INDENT}{self.look.style('stderr goes on; --full shows all of it', 'dim')}")
+
+    def call(self, record: dict[str, Any]) -> None:
+        self._begin()
+        self.say(INDENT + self.look.style(f"judge {record['index']}", "magenta") + f"  {call_facts(record, self.look)}")
+        edge = INDENT * 2
+        texts = {"asked": record.get("question"), "replied": (record.get("reply") or {}).get("rawText")}
+        for label, text in texts.items():
+            if text is not None:
+                shown = self._first_line(str(text), self.look.width - len(edge) - 9)
+                self.say(f"{edge}{self.look.style(f'{label:<7}', 'dim')}  {shown}")
+        if record.get("error"):
+            self._wrapped(f"{INDENT}{self.look.style('failed ', 'red')}  ", 11, record["error"])
+
+    def refused(self, message: str) -> None:
+        self._begin()
+        self._wrapped(self.look.style("refused", "red") + "  ", 9, message)
+
+    def _begin(self) -> None:
+        if not self._ran and self.headings:
+            self._ran = True
+            self.say(self.look.style("Script", "bold"))
+
+    # -- the end
+
+    def result(self, outcome: Mapping[str, Any]) -> None:
+        """How it came out: the object that `--json` prints."""
+        if self._ran:
+            self.say()
+        result = outcome["result"]
+        if not outcome["judged"]:
+            self._failure(outcome)
+        else:
+            self._score(result)
+        if result is not None and result.get("judge_proxy"):
+            self._entry("Judge", ledger_line(result["judge_proxy"]))
+
+    def _failure(self, outcome: Mapping[str, Any]) -> None:
+        mark = self.look.mark("✗", "x")
+        self.say(self.look.style(f"{mark} could not judge", "red", "bold"))
+        message = str(outcome["error"]["message"])
+        # The log stands right above.
+        for line in message.partition(STDERR_HEADING)[0].splitlines():
+            for part in self.look.wrap(self.look.text(line), self.look.width - len(INDENT), most=12):
+                self.say(INDENT + part)
+
+    def _score(self, result: Mapping[str, Any]) -> None:
+        verdict = str(result["verdict"])
+        mark = self.look.mark("✓", "v")
+        head = self.look.style(f"{mark} judged: {format_score(result['score'])} {verdict}", STYLES[verdict], "bold")
+        self.say(f"{head}  {self.look.style(format_duration(result['duration_ms'] / 1000), 'dim')}")
+        for key, sign, style in (("hits", "+", "green"), ("misses", "-", "red")):
+            for text in result[key]:
+                self._wrapped(self.look.style(sign, style) + " ", 2, text)
+        for warning in result["warnings"]:
+            self._entry("Warning", warning, style="yellow")
+        if result["reasoning"]:
+            self._entry("Reason", result["reasoning"])
+        if result["details"] is not None:
+            self._details(result["details"])
+
+    def _details(self, details: Mapping[str, Any]) -> None:
+        if not self.full:
+            self._entry("Details", self._one_line(details, self.look.width - 12))
+            return
+        self._entry("Details", "")
+        for line in json.dumps(details, indent=2, ensure_ascii=False).split("\n"):
+            self.say(INDENT * 2 + self._safe(line))
+
+    def _entry(self, label: str, text: str, *, style: str = "dim") -> None:
+        self._wrapped(self.look.style(f"{label:<7}", style) + "  ", 9, text)
+
+    def _wrapped(self, label: str, taken: int, text: str) -> None:
+        room, most = self.look.width - len(INDENT) - taken, 1000 if self.full else 6
+        lines = [self.look.text(line) for line in text.splitlines() if line.strip()] or [""]
+        wrapped = [part for line in lines[:most] for part in self.look.wrap(line, room, most=most)]
+        if len(lines) > most or len(wrapped) > most:
+            wrapped = [*wrapped[: most - 1], self.look.mark("…", "...")]
+        self.say((INDENT + label + wrapped[0]).rstrip())
+        for line in wrapped[1:]:
+            self.say(INDENT + " " * taken + line)
+
+    # -- text that came from outside
+
+    def _safe(self, line: str) -> str:
+        """One line as it was written, indented as it was, without anything a terminal would obey."""
+        line = line.rstrip("\r").expandtabs()
+        rest = line.lstrip(" ")
+        return " " * (len(line) - len(rest)) + self.look.text(rest)
+
+    def _one_line(self, value: Any, width: int) -> str:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        return self.look.cut(self.look.text(text), width)
+
+    def _first_line(self, text: str, width: int) -> str:
+        first, *others = [line for line in text.splitlines() if line.strip()] or [""]
+        if self.full and others:
+            return ("\n" + " " * (len(INDENT) * 2 + 9)).join(map(self._safe, [first, *others]))
+        more = self.look.mark(" …", " ...") if others else ""
+        return self.look.cut(self.look.text(first), width - len(more)) + self.look.style(more, "dim")
+
+
+@dataclass(slots=True)
+class Collected:
+    """Keeps what happens, for `--json`."""
+
+    full: bool = True
+    sent: dict[str, Any] | None = None
+    log: list[str] = field(default_factory=list)
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+
+    def payload(self, payload: dict[str, Any]) -> None:
+        self.sent = payload
+
+    def stderr(self, line: str) -> None:
+        if len(self.log) < 100 * LINES_SHOWN:
+            self.log.append(line)
+
+    def call(self, record: dict[str, Any]) -> None:
+        self.calls.append(record)
+
+    def refused(self, message: str) -> None:
+        self.refusals.append(message)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"payload": self.sent, "stderr": self.log, "calls": self.calls, "refused": self.refusals}
+
+
+def call_facts(record: Mapping[str, Any], look: Look) -> str:
+    """Who was asked, and what it took."""
+    usage = record.get("token_usage")
+    facts = [
+        look.text(str(record["target"])),
+        "" if record["status"] == "ok" else look.style(f"{record['status']} ({record['code']})", "red"),
+        f"{record['duration_ms']:,.0f} ms",
+        format_tokens(TokenUsage.from_dict(usage)) if usage else "",
+        plural(record["retries"], "extra try").replace("trys", "tries") if record["retries"] else "",
+        "in a batch" if record["batch"] else "",
+    ]
+    return ", ".join(fact for fact in facts if fact)
+
+
+def ledger_line(ledger: Mapping[str, Any]) -> str:
+    """`judge_proxy` of a result in one line."""
+    counts = [f"{ledger['call_count']} of {plural(ledger['max_calls'], 'call')}"]
+    counts += [
+        f"{ledger[key]} {word}"
+        for key, word in (("refused_calls", "refused"), ("failed_calls", "failed"))
+        if ledger[key]
+    ]
+    counts += [plural(ledger["retries"], "extra try").replace("trys", "tries")] if ledger["retries"] else []
+    others = {name: calls for name, calls in ledger["targets"].items() if name != ledger["target"]}
+    counts += [f"{calls} of them to {clean(name)}" for name, calls in others.items()]
+    if ledger["token_usage"]:
+        counts.append(format_tokens(TokenUsage.from_dict(ledger["token_usage"])))
+    if ledger["cost_usd"] is not None and ledger["call_count"]:
+        counts.append(format_cost(ledger["cost_usd"]))
+    return f"{clean(str(ledger['target']))}: {', '.join(counts)}"

@@ -1,0 +1,41 @@
+"""What the pages of the examples say to type prints what they show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT, blocks
+from tests.docs.reader import Reader
+from tests.examples import typescript
+
+PAGES = sorted((ROOT / "examples").glob("*/README.md"))
+TYPESCRIPT = "typescript"
+
+
+def name_of(page: Path) -> str:
+    return page.parent.name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_the_commands_of_a_page_print_what_it_shows(page: Path, folder: Path) -> None:
+    # A page is about the files next to it, so its commands are `text` to whoever follows pages in an empty directory.
+    reader = Reader(folder)
+    for block in blocks(page):
+        if block.text.startswith("$ ") and TYPESCRIPT not in block.needs:
+            reader.follow(replace(block, language="console"))
+
+
+@typescript.needed
+def test_the_commands_for_typescript_do_what_the_pages_say(built_folder: Path) -> None:
+    found = [block for page in PAGES for block in blocks(page) if TYPESCRIPT in block.needs]
+    assert len(found) == len(list((ROOT / "examples").glob("*/suite.typescript.yaml")))
+    for block in found:
+        Reader(built_folder).follow(replace(block, language="console", needs=()))
+
+
+@pytest.mark.parametrize("suite", sorted((ROOT / "examples").glob("*/suite.yaml")), ids=name_of)
+def test_every_example_is_on_the_page_of_examples(suite: Path) -> None:
+    assert f"| [{suite.parent.name}](" in (ROOT / "examples/README.md").read_text(encoding="utf-8")

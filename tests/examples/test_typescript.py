@@ -1,0 +1,50 @@
+"""The judges in TypeScript say what the ones in Python say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.examples import typescript
+from tests.examples.support import put_target, run
+
+pytestmark = typescript.needed
+EXAMPLES = ["contextual-precision", "contextual-recall", "hybrid", "multi-aspect"]
+
+
+def said(result: dict[str, Any]) -> dict[str, Any]:
+    """What a judge made of a case, and whom it asked how often."""
+    claimed = {name: result[name] for name in ("name", "hits", "misses", "reasoning", "error")}
+    asked = {name: result["judge_proxy"][name] for name in ("targets", "batch_used", "token_usage", "cost_usd")}
+    return {"score": round(result["score"], 6), **claimed, **asked}
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_both_languages_give_the_same_results_for_the_same_calls(built_folder: Path, example: str) -> None:
+    in_python = run(built_folder, f"{example}/suite.yaml")
+    in_typescript = run(built_folder, f"{example}/suite.typescript.yaml")
+    assert in_typescript.code == in_python.code
+    assert in_typescript.rows.keys() == in_python.rows.keys()
+    for eval_id, row in in_typescript.rows.items():
+        theirs = in_python.rows[eval_id]["evaluator_results"]
+        assert [said(result) for result in row["evaluator_results"]] == [said(result) for result in theirs]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_a_judge_that_did_not_judge_is_an_error_and_no_low_score(built_folder: Path, example: str) -> None:
+    for broken in ({"response": "It depends."}, {"status": 400}):
+        put_target(built_folder, example, "broken", **broken)
+        ran = run(built_folder, f"{example}/suite.typescript.yaml", "--judge-target", "broken")
+        assert ran.code == 3
+        asked = [result for result in ran.results if result["judge_proxy"]["call_count"]]
+        assert asked
+        assert all(result["error"] for result in asked)
+
+
+def test_an_array_of_too_few_judgments_is_an_error(built_folder: Path) -> None:
+    put_target(built_folder, "contextual-precision", "hasty", response='["yes", "no"]')
+    suite = "contextual-precision/suite.typescript.yaml"
+    ran = run(built_folder, suite, "--judge-target", "hasty", "--case", "payment")
+    assert "2 judgments, 3 passages" in ran.result("payment", "one-prompt")["error"]

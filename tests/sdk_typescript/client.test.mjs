@@ -1,0 +1,363 @@
+/** How the client uses connections, time and money. */
+
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:net";
+import { describe, test } from "node:test";
+import { inspect } from "node:util";
+
+import {
+  clientFor,
+  environ,
+  eval_,
+  failure,
+  http,
+  inTurn,
+  rawServer,
+  reply,
+  runJudge,
+  serve,
+  TOKEN,
+} from "./support.mjs";
+
+const { createJudgeProxyClient, JudgeNotAvailableError, JudgeProxyError } = eval_;
+const connections = (server) => server.seen.map((seen) => seen.connection);
+
+/** Waits for an event, not for time: until something that other code does is so. */
+async function until(isSo) {
+  while (!isSo()) await new Promise((resolve) => setImmediate(resolve));
+}
+
+test("calls one after the other share one connection", async (t) => {
+  const server = await serve(t, () => reply());
+  const judge = clientFor(t, server);
+  for (let n = 0; n < 5; n++) await judge.invoke({ question: "q" });
+  assert.deepEqual(connections(server), [1, 1, 1, 1, 1]);
+});
+
+test("a connection the server closed while idle is replaced and each call sent once", async (t) => {
+  const server = await serve(t, inTurn({ data: reply("a").data, then: "close" }, reply("b")));
+  const judge = clientFor(t, server);
+  assert.equal((await judge.invoke({ question: "1" })).rawText, "a");
+  await until(() => server.closed.length === 1);
+  assert.equal((await judge.invoke({ question: "2" })).rawText, "b");
+  assert.deepEqual(
+    server.seen.map(({ connection, body }) => [connection, body]),
+    [
+      [1, '{"question":"1"}'],
+      [2, '{"question":"2"}'],
+    ],
+  );
+});
+
+test("also when the script was too busy to notice that it was closed", async (t) => {
+  // The script is blocked until the server, in another process, has closed; only then does it ask again.
+  const server = await serve(t, inTurn({ data: reply("a").data, then: "close" }, reply("b")));
+  const script = `
+    import { readSync } from "node:fs";
+    const judge = createJudgeProxyClient();
+    process.stdout.write((await judge.invoke({ question: "1" })).rawText);
+    readSync(0, Buffer.alloc(1));
+    process.stdout.write((await judge.invoke({ question: "2" })).rawText);`;
+  const done = await runJudge(script, {
+    env: server.environ,
+    stdin: async (child) => {
+      await until(() => server.ended.length === 1);
+      child.stdin.end("x");
+    },
+  });
+  assert.equal(done.stdout, "ab", done.stderr);
+  assert.deepEqual(connections(server), [1, 2]);
+});
+
+test("a reused connection that ends without a byte is reopened once", async (t) => {
+  const server = await serve(t, inTurn(reply("a"), { then: "close" }, reply("b")));
+  const judge = clientFor(t, server);
+  await judge.invoke({ question: "1" });
+  assert.equal((await judge.invoke({ question: "2" })).rawText, "b");
+  assert.deepEqual(connections(server), [1, 1, 2]);
+});
+
+test("the second try never takes another idle connection: that may be closed too", async (t) => {
+  const waiting = [];
+  const server = await serve(t, ({ connection }) => {
+    if (connection > 2) return reply("b");
+    if (waiting.length === 2) return { then: "close" };
+    return new Promise((resolve) => {
+      waiting.push(() => resolve(reply("a")));
+      if (waiting.length === 2) for (const answer of waiting) answer();
+    });
+  });
+  const judge = clientFor(t, server);
+  await Promise.all([judge.invoke({ question: "1" }), judge.invoke({ question: "2" })]);
+  assert.equal((await judge.invoke({ question: "3" })).rawText, "b");
+  assert.equal(connections(server).at(-1), 3);
+  assert.equal(server.seen.length, 4);
+});
+
+test("it is not reopened a second time", async (t) => {
+  const server = await serve(t, inTurn(reply("a"), { then: "close" }, { then: "close" }));
+  const judge = clientFor(t, server);
+  await judge.invoke({ question: "1" });
+  const error = await failure(() => judge.invoke({ question: "2" }));
+  assert.equal(error.code, "connection_lost");
+  assert.match(error.message, /not sent again/);
+  assert.equal(server.seen.length, 3);
+});
+
+describe("a call the server may have processed is never sent again", () => {
+  const broken = {
+    "part of the status line": { data: "HTTP/1.1 2", then: "close" },
+    "part of the headers": { data: "HTTP/1.1 200 OK\r\nContent-", then: "close" },
+    "part of the body": { data: http(200, "{", { "Content-Length": 50 }), then: "close" },
+    "a reset": { then: "reset" },
+  };
+  for (const [name, answer] of Object.entries(broken)) {
+    test(name, async (t) => {
+      const server = await serve(t, inTurn(reply("a"), answer));
+      const judge = clientFor(t, server);
+      await judge.invoke({ question: "1" });
+      const error = await failure(() => judge.invoke({ question: "2" }));
+      assert.ok(error instanceof JudgeProxyError);
+      assert.deepEqual(connections(server), [1, 1]);
+    });
+  }
+});
+
+for (const then of ["close", "reset"]) {
+  test(`on a new connection nothing is sent again after a ${then}`, async (t) => {
+    const server = await serve(t, () => ({ then }));
+    const error = await failure(() => clientFor(t, server).invoke({ question: "q" }));
+    assert.deepEqual([error.status, error.code], [null, "connection_lost"]);
+    assert.equal(server.seen.length, 1);
+  });
+}
+
+test("after an error of the proxy the connection is still good", async (t) => {
+  const refused = { data: http(429, { error: "enough", code: "max_calls_exceeded" }) };
+  const server = await serve(t, inTurn(refused, reply("b")));
+  const judge = clientFor(t, server);
+  await failure(() => judge.invoke({ question: "1" }));
+  assert.equal((await judge.invoke({ question: "2" })).rawText, "b");
+  assert.deepEqual(connections(server), [1, 1]);
+});
+
+test("nobody listening is a judge that is not available", async () => {
+  const listener = createServer().listen(0, "127.0.0.1");
+  await once(listener, "listening");
+  const { port } = listener.address();
+  await new Promise((resolve) => listener.close(resolve));
+  const error = await failure(() => createJudgeProxyClient({ env: environ(port) }).invoke({ question: "q" }));
+  assert.ok(error instanceof JudgeNotAvailableError);
+  assert.deepEqual([error.status, error.code], [null, "unreachable"]);
+  assert.match(error.message, /ECONNREFUSED/);
+});
+
+/** Bytes that never end, until the client leaves. */
+function drip(socket, head, more) {
+  socket.write(head);
+  const timer = setInterval(() => socket.write(more), 10);
+  socket.on("close", () => clearInterval(timer));
+}
+
+test("headers that drip cannot stretch the timeout", async (t) => {
+  const server = await rawServer(t, (socket) => drip(socket, "HTTP/1.1 200 OK\r\n", "X-Slow: 1\r\n"));
+  const error = await failure(() => clientFor(t, server, 300).invoke({ question: "q" }));
+  assert.equal(error.code, "client_timeout");
+});
+
+test("a body that drips ends at the timeout", async (t) => {
+  const server = await rawServer(t, (socket) => drip(socket, "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", " "));
+  const error = await failure(() => clientFor(t, server, 300).invoke({ question: "q" }));
+  assert.equal(error.code, "client_timeout");
+  assert.match(error.message, /timeoutMs/);
+});
+
+test("the timeout counts from the call, also when it is sent again", async (t) => {
+  const server = await serve(t, inTurn(reply("a"), { then: "close" }, { then: "silence" }));
+  const judge = clientFor(t, server, 300);
+  await judge.invoke({ question: "1" });
+  const timers = t.mock.method(globalThis, "setTimeout");
+  const error = await failure(() => judge.invoke({ question: "2" }));
+  assert.equal(error.code, "client_timeout");
+  assert.equal(server.seen.length, 3);
+  const [first, second] = timers.mock.calls.map((call) => call.arguments[1]);
+  assert.ok(300 >= first && first > second, `${first}, then ${second}`);
+});
+
+test("an answer nobody asked for is not taken for the next one", async (t) => {
+  const server = await serve(t, ({ connection }) => reply(connection === 1 ? "a" : "b"));
+  const judge = clientFor(t, server);
+  assert.equal((await judge.invoke({ question: "1" })).rawText, "a");
+  const [first] = server.sockets;
+  await new Promise((resolve) => first.write(reply("forged").data, resolve));
+  assert.equal((await judge.invoke({ question: "2" })).rawText, "b");
+  assert.deepEqual(connections(server), [1, 2]);
+});
+
+test("a second answer right behind the first is not taken for the next one", async (t) => {
+  const both = { data: Buffer.concat([reply("a").data, reply("forged").data]) };
+  const server = await serve(t, inTurn(both, reply("b")));
+  const judge = clientFor(t, server);
+  assert.equal((await judge.invoke({ question: "1" })).rawText, "a");
+  assert.equal((await judge.invoke({ question: "2" })).rawText, "b");
+  assert.deepEqual(connections(server), [1, 2]);
+});
+
+test("a refusal that comes before the body was read is what the caller gets", async (t) => {
+  const sent = 20_000_000;
+  const server = await rawServer(t, (socket) => {
+    socket.once("data", () => {
+      socket.pause();
+      socket.write(http(413, { error: "at most 8 MiB", code: "payload_too_large" }));
+    });
+  });
+  const error = await failure(() => clientFor(t, server).invoke({ question: "x".repeat(sent) }));
+  assert.deepEqual([error.status, error.code, error.message], [413, "payload_too_large", "at most 8 MiB"]);
+  const [socket] = server.sockets;
+  socket.resume();
+  await once(socket, "close");
+  assert.ok(socket.bytesRead < sent, "the rest of the body was sent although nobody wanted it");
+});
+
+test("calls that run at once get their own answers", async (t) => {
+  const waiting = [];
+  const server = await serve(t, ({ body }) => {
+    return new Promise((resolve) => {
+      waiting.push(() => resolve(reply(body)));
+      if (waiting.length === 30) for (const answer of waiting.splice(0).reverse()) answer();
+    });
+  });
+  const judge = clientFor(t, server);
+  for (let round = 0; round < 2; round++) {
+    const replies = await Promise.all(Array.from({ length: 30 }, (_, n) => judge.invoke({ question: `${n}` })));
+    assert.deepEqual(
+      replies.map((one) => one.rawText),
+      replies.map((_, n) => `{"question":"${n}"}`),
+    );
+  }
+  assert.equal(server.sockets.size, 30);
+});
+
+test("cancelling a call closes its connection at once", async (t) => {
+  const stop = new AbortController();
+  const server = await serve(t, () => {
+    stop.abort(new Error("enough"));
+    return { then: "silence" };
+  });
+  const judge = clientFor(t, server);
+  const error = await failure(() => judge.invoke({ question: "q" }, { signal: stop.signal }));
+  assert.equal(error.message, "enough");
+  await until(() => server.closed.length === 1);
+  assert.equal((await failure(() => judge.getInfo({ signal: stop.signal }))).message, "enough");
+  assert.equal(server.seen.length, 1);
+});
+
+test("a closed client refuses calls and closes its connections", async (t) => {
+  const server = await serve(t, () => reply());
+  const judge = clientFor(t, server);
+  await judge.invoke({ question: "q" });
+  judge.close();
+  await until(() => server.closed.length === 1);
+  const error = await failure(() => judge.getInfo());
+  assert.ok(error instanceof JudgeNotAvailableError);
+  assert.equal(error.code, "closed");
+  judge.close();
+  assert.equal(server.seen.length, 1);
+});
+
+test("a call in flight when the client is closed still gets its answer, and its connection is closed then", async (t) => {
+  const server = await serve(t, () => {
+    judge.close();
+    return reply("late");
+  });
+  const judge = clientFor(t, server);
+  assert.equal((await judge.invoke({ question: "q" })).rawText, "late");
+  await until(() => server.closed.length === 1);
+});
+
+test("the token is in nothing that is shown", async (t) => {
+  const server = await serve(t, () => ({ then: "close" }));
+  const judge = clientFor(t, server);
+  const error = await failure(() => judge.invoke({ question: "q" }));
+  const all = { depth: Infinity, showHidden: true };
+  assert.ok(!`${inspect(judge, all)}${JSON.stringify(judge)}${inspect(error, all)}`.includes(TOKEN));
+  assert.ok(inspect(judge).includes(String(server.port)));
+});
+
+for (const timeoutMs of [0, -1, NaN, Infinity, 2 ** 31, true, "5"]) {
+  test(`a timeout must be a number of milliseconds, not ${inspect(timeoutMs)}`, () => {
+    assert.throws(() => createJudgeProxyClient({ timeoutMs, env: {} }), /milliseconds/);
+  });
+}
+
+describe("what is not JSON is refused before anything is sent", () => {
+  const wrong = {
+    "half of a surrogate pair": { question: "half a pair: \ud83d" },
+    NaN: { question: "q", attempt: NaN },
+    "a BigInt": { question: "q", attempt: 1n },
+    "a function": { question: () => "q" },
+    "a text instead of an object": "q",
+    nothing: undefined,
+  };
+  for (const [name, request] of Object.entries(wrong)) {
+    test(name, async (t) => {
+      const server = await serve(t, () => reply());
+      const error = await failure(() => clientFor(t, server).invoke(request));
+      assert.equal(error.code, "invalid_request");
+      assert.match(error.message, /Nothing was sent/);
+      assert.deepEqual(server.seen, []);
+    });
+  }
+});
+
+test("the spelling of this SDK is suggested for the other one", async (t) => {
+  const server = await serve(t, () => reply());
+  const error = await failure(() => clientFor(t, server).invoke({ question: "q", system_prompt: "s" }));
+  assert.match(error.message, /unknown key 'system_prompt'; did you mean 'systemPrompt'\?/);
+  assert.deepEqual(server.seen, []);
+});
+
+test("a backslash before what looks like half of a pair is sent as it is", async (t) => {
+  const server = await serve(t, () => reply());
+  await clientFor(t, server).invoke({ question: "\\ud83d \u{1f642}" });
+  assert.equal(JSON.parse(server.seen[0].body).question, "\\ud83d \u{1f642}");
+});
+
+test("proxy variables of the environment are ignored", async (t) => {
+  const server = await serve(t, () => reply("direct"));
+  const proxy = await serve(t, () => reply("proxied"));
+  const names = ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
+  const proxied = Object.fromEntries(names.map((name) => [name, `http://127.0.0.1:${proxy.port}`]));
+  const done = await runJudge('console.log((await createJudgeProxyClient().invoke({ question: "q" })).rawText);', {
+    env: { ...proxied, NO_PROXY: "", no_proxy: "", NODE_USE_ENV_PROXY: "1", ...server.environ },
+  });
+  assert.equal(done.stdout, "direct\n", done.stderr);
+  assert.deepEqual(proxy.seen, []);
+});
+
+test("a client that nobody closed does not keep the process alive", async (t) => {
+  const server = await serve(t, () => reply());
+  const done = await runJudge('await createJudgeProxyClient().invoke({ question: "q" });', { env: server.environ });
+  assert.deepEqual([done.code, done.stdout], [0, ""], done.stderr);
+});
+
+test("a verdict that never comes names the last reply and what to do", async (t) => {
+  const server = await serve(t, () => reply("perhaps"));
+  const judge = clientFor(t, server);
+  const ask = { question: "Is it?", choices: ["yes", "no"], attempts: 1 };
+  const error = await failure(() => judge.verdict(ask));
+  assert.ok(error instanceof eval_.JudgeVerdictError);
+  assert.deepEqual([error.status, error.code, error.rawText], [null, "invalid_verdict", "perhaps"]);
+  assert.match(error.message, /after one try.*'perhaps'.*none of: yes, no/);
+});
+
+test("a misspelt key of a verdict is refused before anything is sent", async (t) => {
+  const server = await serve(t, () => reply("yes"));
+  const judge = clientFor(t, server);
+  const one = await failure(() => judge.verdict({ question: "q", choice: ["yes", "no"] }));
+  assert.match(one.message, /unknown key 'choice'; did you mean 'choices'\?/);
+  const many = await failure(() => judge.verdicts(["q"], { choices: ["yes", "no"], attempt: 2 }));
+  assert.match(many.message, /unknown key 'attempt'; did you mean 'attempts'\?/);
+  assert.deepEqual(server.seen, []);
+});

@@ -1,0 +1,27 @@
+"""The tests that are written for node's own runner, one test here for each of their files."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.sdk_typescript.support import TESTS, check_built, needs_node, run
+
+FILES = sorted(path.name for path in TESTS.glob("*.test.mjs"))
+
+
+@needs_node
+@pytest.mark.parametrize("name", FILES)
+def test_node_runs(name):
+    check_built()
+    done = run("node", "--test-reporter=tap", name)  # without --test: it would outlive a timeout
+    counts = {word: int(count) for word, count in re.findall(r"^# (\w+) (\d+)$", done.stdout, re.MULTILINE)}
+    failed = re.findall(r"^ *not ok .*?^ *\.\.\.$", done.stdout, re.MULTILINE | re.DOTALL)
+    assert done.returncode == 0, "\n".join(failed) or done.stdout[-4000:] + done.stderr[-4000:]
+    assert counts["pass"] == counts["tests"] > 5
+    assert counts["skipped"] == counts["todo"] == counts["cancelled"] == 0
+
+
+def test_the_files_are_found():
+    assert FILES == ["client.test.mjs", "judge.test.mjs", "proxy.test.mjs", "vectors.test.mjs"]
