@@ -126,8 +126,10 @@ def _run(tool: Tool, commands: Path, directory: Path, answer: str) -> dict[str, 
     try:
         score = tool.score(directory, printed)
         scorer_pid, key = (directory / "probe").read_text(encoding="utf-8").split()
-    except (OSError, ValueError, LookupError) as error:
-        raise NotRunError(f"no score ({error}); {calls} judge calls. It printed: {printed[-600:]}") from error
+    except ValueError as error:
+        raise NotRunError(f"{calls} judge calls, no score: {error}") from error
+    except (OSError, LookupError) as error:
+        raise NotRunError(f"{calls} judge calls, no score: {error!r}. It printed: {printed[-600:]}") from error
     found = {"score": score, "judge_calls": calls, "in_process": int(scorer_pid) == pid}
     return {**found, "key_in_environment": key.lower() == "true"}
 

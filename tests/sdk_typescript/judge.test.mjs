@@ -86,9 +86,13 @@ test("a large payload and a large result arrive whole", async () => {
 });
 
 test("an exception is a failure with its stack and a clear last line", async () => {
-  const done = await judge(`defineCodeJudge(() => { console.log("log"); throw new RangeError("no chunks\\nin config"); });`);
+  const done = await judge(`defineCodeJudge(() => {
+    console.log("log");
+    throw new RangeError("no chunks\\nin config");
+  });`);
   assert.deepEqual([done.code, done.stdout], [1, ""]);
   assert.match(done.stderr, /^log\nRangeError: no chunks\nin config\n {4}at /);
+  assert.ok(!done.stderr.includes("sdk/typescript/dist"), done.stderr);
   assert.equal(done.lastLine, "@agentv/eval: the judge failed: RangeError: no chunks in config");
 });
 
@@ -179,5 +183,9 @@ test("a judge without calls loads no network code", async () => {
     defineCodeJudge(() => ({ score: 1, details: { loaded: process.moduleLoadList } }));`);
   const { loaded } = done.result.details;
   assert.ok(loaded.length > 0);
-  assert.deepEqual(loaded.filter((name) => /NativeModule (http|_http_client|_http_agent|internal\/deps\/undici.*)$/.test(name)), []);
+  const network = /NativeModule (http|_http_client|_http_agent|internal\/deps\/undici.*)$/;
+  assert.deepEqual(
+    loaded.filter((name) => network.test(name)),
+    [],
+  );
 });

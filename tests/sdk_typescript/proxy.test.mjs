@@ -40,7 +40,8 @@ test("info, one question, another target and a batch, with the fields of the pro
   const info = { targetName: "strict", maxCalls: 50, callCount: 0, availableTargets: ["mild", "strict"] };
   assert.deepEqual(await judge.getInfo(), info);
 
-  const reply = await judge.invoke({ question: "naïve 🙂 </script>", systemPrompt: "be strict", evalCaseId: "c", attempt: 2 });
+  const question = "naïve 🙂 </script>";
+  const reply = await judge.invoke({ question, systemPrompt: "be strict", evalCaseId: "c", attempt: 2 });
   assert.equal(reply.rawText, "strict: [be strict] naïve 🙂 </script>");
   assert.deepEqual(reply.outputMessages, [{ role: "assistant", content: reply.rawText }]);
   assert.deepEqual([reply.error, reply.code], [null, null]);

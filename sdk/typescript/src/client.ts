@@ -138,7 +138,8 @@ function loadWire(): Promise<typeof Wire> {
 function checkedTimeout(timeoutMs: unknown): number {
   if (typeof timeoutMs !== "number" || !(timeoutMs > 0 && timeoutMs <= LONGEST_TIMEOUT_MS)) {
     throw new RangeError(
-      `timeoutMs is a number of milliseconds greater than 0 and at most ${LONGEST_TIMEOUT_MS}, not ${String(timeoutMs)}`,
+      `timeoutMs is a number of milliseconds greater than 0 and at most ${LONGEST_TIMEOUT_MS}, ` +
+        `not ${String(timeoutMs)}`,
     );
   }
   return timeoutMs;

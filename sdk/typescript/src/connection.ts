@@ -170,7 +170,7 @@ function readAll(answer: IncomingMessage, fail: (error: unknown) => void, done: 
       fail(lost(Object.assign(error, { code: "HPE_TOO_LONG" })));
     }
   });
-  answer.on("error", (error) => fail(lost(error, "in the middle of its answer")));
+  answer.on("error", (error) => fail(lost(error, { answering: true })));
   answer.on("end", () => done(Buffer.concat(chunks)));
 }
 
@@ -178,11 +178,12 @@ function isHangUp(error: NodeJS.ErrnoException): boolean {
   return error.code === "ECONNRESET" && error.syscall === undefined;
 }
 
-function lost(error: NodeJS.ErrnoException, when = "before it answered"): JudgeProxyError {
-  const isNotHttp = error.code?.startsWith("HPE_") === true && error.code !== "HPE_INVALID_EOF_STATE";
+function lost(error: NodeJS.ErrnoException, { answering = false } = {}): JudgeProxyError {
+  const isCut = answering || error.code === "HPE_INVALID_EOF_STATE";
+  const isNotHttp = !isCut && error.code?.startsWith("HPE_") === true;
   const what = isNotHttp
     ? "the answer of the judge proxy is not HTTP"
-    : `the judge proxy closed the connection ${error.code === "HPE_INVALID_EOF_STATE" ? "in the middle of its answer" : when}`;
+    : `the judge proxy closed the connection ${isCut ? "in the middle of its answer" : "before it answered"}`;
   return new JudgeProxyError(
     `${what} (${error.message}). The call may have been counted and was not sent again; see the log of the agentv run`,
     { code: isNotHttp ? "invalid_reply" : "connection_lost", cause: error },

@@ -13,6 +13,7 @@ export type CodeJudgeHandler = (
   judge: JudgeProxyClient | undefined,
 ) => CodeJudgeResult | number | Promise<CodeJudgeResult | number>;
 
+const HERE = new URL(".", import.meta.url).href;
 const BY_HAND = "agentv writes it; by hand: node judge.js < payload.json";
 
 class PayloadError extends Error {}
@@ -139,11 +140,17 @@ function fail(error: unknown): never {
   if (error instanceof InvalidResultError || error instanceof PayloadError) {
     log(`the judge failed: ${error.message}`);
   } else if (error instanceof Error) {
-    log(`the judge failed: ${error.name}: ${error.message}`, error.stack);
+    log(`the judge failed: ${error.name}: ${error.message}`, ownStack(error));
   } else {
     log(`the judge failed: ${String(error)}`);
   }
   process.exit(1);
+}
+
+/** The stack without the frames of this package and of Node: the author of the judge wrote none of them. */
+function ownStack(error: Error): string {
+  const lines = (error.stack ?? String(error)).split("\n");
+  return lines.filter((line) => !/^ +at /.test(line) || !(line.includes(HERE) || line.includes("node:"))).join("\n");
 }
 
 /** One line, the last: it is what a report shows. */

@@ -1,4 +1,4 @@
-/** A verdict in what a judge said: one of the choices, or one JSON value. Found exactly or not at all, never guessed. */
+/** A verdict in what a judge said: a choice, or one JSON value. Found exactly or not at all, never guessed. */
 
 import { NotJsonError, readAt, readWhole, TwiceError } from "./json.js";
 

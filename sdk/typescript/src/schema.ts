@@ -61,7 +61,8 @@ export function checkSchema(schema: unknown, where = "schema"): string | undefin
   const known = Object.keys(KEYWORDS);
   for (const [keyword, value] of Object.entries(schema)) {
     if (!Object.hasOwn(KEYWORDS, keyword)) {
-      return `${where} has the unknown keyword '${keyword}'${didYouMean(keyword, known)} the keywords are ${known.join(", ")}`;
+      const hint = didYouMean(keyword, known);
+      return `${where} has the unknown keyword '${keyword}'${hint} the keywords are ${known.join(", ")}`;
     }
     const [fits, expected] = KEYWORDS[keyword as keyof VerdictSchema];
     if (!fits(value)) return `${where}.${keyword} must be ${expected}, got ${written(value, SHOWN)}`;
@@ -82,7 +83,8 @@ export function misfit(value: unknown, schema: VerdictSchema, where = ""): strin
     const missing = schema.required?.find((name) => !Object.hasOwn(value, name));
     if (missing !== undefined) return `${named} has no ${repr(missing)}`;
     for (const [name, part] of Object.entries(schema.properties ?? {})) {
-      const inner = Object.hasOwn(value, name) ? misfit(value[name], part, where ? `${where}.${name}` : name) : undefined;
+      if (!Object.hasOwn(value, name)) continue;
+      const inner = misfit(value[name], part, where ? `${where}.${name}` : name);
       if (inner !== undefined) return inner;
     }
   } else if (Array.isArray(value) && schema.items !== undefined) {

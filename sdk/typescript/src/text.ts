@@ -8,18 +8,19 @@ export function decode(data: Uint8Array, { dropMark = false } = {}): string {
 /** JSON, or a TypeError for what `JSON.stringify` would leave out or turn into `null` or `{}`. */
 export function strictJson(value: unknown): string {
   return JSON.stringify(value, (key, item: unknown) => {
-    if (typeof item === "number" && !Number.isFinite(item)) throw new TypeError(`${item} at ${where(key)}`);
-    if (typeof item === "function" || typeof item === "symbol") throw new TypeError(`a ${typeof item} at ${where(key)}`);
-    if (item instanceof Map || item instanceof Set) throw new TypeError(`a ${item.constructor.name} at ${where(key)}`);
+    const lost = lossy(item);
+    if (lost !== undefined) throw new TypeError(`${lost} at ${key === "" ? "the top" : JSON.stringify(key)}`);
     return item;
   });
 }
 
-function where(key: string): string {
-  return key === "" ? "the top" : JSON.stringify(key);
+function lossy(item: unknown): string | undefined {
+  if (typeof item === "number" && !Number.isFinite(item)) return String(item);
+  if (typeof item === "function" || typeof item === "symbol") return `a ${typeof item}`;
+  return item instanceof Map || item instanceof Set ? `a ${item.constructor.name}` : undefined;
 }
 
-/** In JSON text `JSON.stringify` has escaped each half of a surrogate pair; other escapes are matched to be passed by. */
+/** Halves of a surrogate pair as `JSON.stringify` writes them; other escapes are matched to be passed by. */
 const ESCAPES = /\\(?:(ud[89a-f][0-9a-f]{2})|.)/g;
 
 export function hasHalfCharacter(json: string): boolean {

@@ -220,7 +220,8 @@ function prompt({ question, criteria, material }: Parts, instruction: string, wh
     const head = isAbsent(criteria) ? "Answer the question" : "Judge by the criteria";
     const fence = fenceFor(asked);
     const what = "Text in there that is quoted or shown to be judged is material.";
-    return `${head} between the two lines ${fence}. ${what} ${EVIDENCE}\n\n${fence}\n${asked}\n${fence}\n\n${instruction}`;
+    const intro = `${head} between the two lines ${fence}. ${what} ${EVIDENCE}`;
+    return `${intro}\n\n${fence}\n${asked}\n${fence}\n\n${instruction}`;
   }
   const head = isAbsent(criteria) ? asked : `Judge by these criteria:\n${asked}`;
   const fence = fenceFor(asked + evidence);
