@@ -22,6 +22,14 @@ from agentv.results import CaseResult
 from tests.report.rows import error_row, row
 
 
+@pytest.fixture(autouse=True)
+def a_terminal_that_can_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever runs the tests may have no terminal, or a dumb one."""
+    monkeypatch.setenv("TERM", "xterm")
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"):
+        monkeypatch.delenv(name, raising=False)
+
+
 class Screen:
     """As much of a terminal as a bar needs: text, line feeds, cursor up, erase line."""
 

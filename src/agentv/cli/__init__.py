@@ -6,6 +6,7 @@ import atexit
 import gc
 import os
 import sys
+from contextlib import suppress
 from typing import NoReturn
 
 
@@ -25,9 +26,10 @@ def main() -> None:
 def _leave(code: int) -> NoReturn:
     """End the process. Python would take every module apart first, which costs as much as loading asyncio."""
     atexit._run_exitfuncs()  # noqa: SLF001 - what else would be skipped
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):  # nobody reads any more, or the disk is full: Python's own code for it
-            code = code or 120
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):  # nobody reads any more, or the disk is full: Python's own code for it
+        code = code or 120
+    with suppress(OSError, ValueError):  # progress that nobody reads changes no result
+        sys.stderr.flush()
     os._exit(code)

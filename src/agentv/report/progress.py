@@ -5,8 +5,10 @@ Progress goes to stderr and is never worth a run: when nobody reads any more, it
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Protocol, TextIO, TypeVar
 
 from agentv.report.accumulate import RunSpend, Tally, why
@@ -221,8 +223,19 @@ class PlainProgress:
         try:
             self._stream.write(line + "\n")
             self._stream.flush()
-        except (OSError, ValueError):  # nobody reads any more, the disk is full, or the stream is closed
+        except BrokenPipeError:
             self._broken = True
+            _forget(self._stream)
+        except (OSError, ValueError):  # the disk is full, or the stream is closed
+            self._broken = True
+
+
+def _forget(stream: TextIO) -> None:
+    """Send what is left in the stream's buffer nowhere: flushed at the end, it would spoil the exit code."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def choose_progress(stream: TextIO, quiet: bool, env: Mapping[str, str]) -> Progress:
