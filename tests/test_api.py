@@ -156,3 +156,18 @@ def test_a_result_hook_sees_rows_as_they_are_recorded() -> None:
         on_result=lambda row: seen.append(row.eval_id),
     )
     assert sorted(seen) == ["france", "spain"]
+
+
+def test_a_suite_edited_under_a_run_is_told_and_what_ran_is_kept(tmp_path: Path) -> None:
+    suite = tmp_path / "suite.yaml"
+    cases = "".join(f"  - {{id: c{n}, input: q, evaluators: [{{type: equals, value: x}}]}}\n" for n in range(300))
+    suite.write_text("evalcases:\n" + cases)
+
+    def edits(_: str) -> str:
+        suite.write_text("evalcases:\n" + cases.replace("value: x", "value: y"))
+        return "x"
+
+    with pytest.raises(SuiteError, match="changed") as caught:
+        agentv.evaluate(suite, target=edits, workers=1, run_dir=tmp_path / "run")
+    assert caught.value.exit_code == 3
+    assert (tmp_path / "run" / "results.jsonl").exists()

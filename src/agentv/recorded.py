@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agentv import __version__
-from agentv.errors import RecordError, RunChangedError
+from agentv.errors import RecordError, RunChangedError, SuiteError
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import RunPlan
 from agentv.record.judge_calls import JudgeCallLog
@@ -105,6 +105,9 @@ class RecordedRun:
                     status = "finished"
                 except asyncio.CancelledError:
                     interrupted, status = True, "interrupted"
+                except SuiteError as error:
+                    error.exit_code = 3  # a suite that changed under the run: some of it has run, so it is not 2
+                    raise
                 finally:
                     progress.close()
         finally:
