@@ -76,13 +76,22 @@ class RecordedRun:
     ) -> RunOutcome:
         started, done, progress = time.perf_counter(), recovery.done, hooks.progress
         writer = RowWriter(self.directory, redactor=self.redactor, out=self._out())
+        unseen: list[tuple[CaseResult, asyncio.Future[None]]] = []
 
-        async def deliver(row: CaseResult) -> None:
-            row = await writer.append(row)
+        def count(row: CaseResult) -> None:
             summary.add(row)
             progress.row(row)
             if hooks.on_row is not None:
                 hooks.on_row(row)
+
+        async def deliver(row: CaseResult) -> None:
+            recorded, written = writer.submit(row)
+            try:
+                await asyncio.shield(written)
+            except asyncio.CancelledError:
+                unseen.append((recorded, written))  # it is being written: it counts once it is on disk
+                raise
+            count(recorded)
 
         execution = Execution(
             self.plan,
@@ -108,9 +117,11 @@ class RecordedRun:
                 except SuiteError as error:
                     error.exit_code = 3  # a suite that changed under the run: some of it has run, so it is not 2
                     raise
-                finally:
-                    progress.close()
         finally:
+            for recorded, written in unseen:
+                if written.done() and written.exception() is None:
+                    count(recorded)
+            progress.close()
             built = summary.build(duration_s=time.perf_counter() - started)
             self._close_manifest(status, built)
         return RunOutcome(self.manifest["run_id"], self.directory, built, interrupted, writer.mirror_error)

@@ -52,7 +52,7 @@ def stop_when_half_done(
     process.send_signal(number)
     started = time.monotonic()
     out, err = process.communicate(timeout=30)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 25
     return process, out, err
 
 

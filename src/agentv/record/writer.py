@@ -90,6 +90,12 @@ class RowWriter:
 
     async def append(self, row: CaseResult) -> CaseResult:
         """Record a row. Returns it as recorded, secrets masked, once it is on disk, or raises."""
+        recorded, written = self.submit(row)
+        await written
+        return recorded
+
+    def submit(self, row: CaseResult) -> tuple[CaseResult, asyncio.Future[None]]:
+        """Hand a row over: it as recorded, and a future that is done when it is on disk. Cancelling takes nothing back."""
         if self._loop is None or self._thread is None:
             raise RuntimeError("the writer is not open: use it in `async with`")
         if self._failure is not None:
@@ -97,8 +103,7 @@ class RowWriter:
         written = self._loop.create_future()
         recorded, line = record_row(row, self._redactor)
         self._queue.put(_Waiting(line, written))
-        await written
-        return recorded
+        return recorded, written
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
