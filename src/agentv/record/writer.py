@@ -95,7 +95,7 @@ class RowWriter:
         return recorded
 
     def submit(self, row: CaseResult) -> tuple[CaseResult, asyncio.Future[None]]:
-        """Hand a row over: it as recorded, and a future that is done when it is on disk. Cancelling takes nothing back."""
+        """Hand a row over. The future is done when it is on disk; cancelling that takes nothing back."""
         if self._loop is None or self._thread is None:
             raise RuntimeError("the writer is not open: use it in `async with`")
         if self._failure is not None:
