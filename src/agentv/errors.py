@@ -10,6 +10,7 @@
     |   +-- ProviderTimeoutError
     +-- ProcessStartError           a program could not be started (`process_start.py`)
     +-- JudgeCallError              a judge call of a script has no reply (`judge/session.py`)
+    +-- BudgetExhaustedError        the run may not spend more: the case is not run, and can be resumed
     +-- EvaluatorError              an evaluator could not judge (never a low score)
     +-- RecordError                 a run on disk could not be read or written
         +-- RunLockedError
@@ -125,6 +126,12 @@ class ProviderError(AgentVError):
 
 class ProviderTimeoutError(ProviderError):
     """A call to a target took longer than it may."""
+
+
+class BudgetExhaustedError(AgentVError):
+    """A call that the budget of the run does not allow. Never a result: the case counts as not run."""
+
+    exit_code = 3
 
 
 class EvaluatorError(AgentVError):

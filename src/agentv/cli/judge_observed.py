@@ -95,8 +95,8 @@ class ObservedJudge(CodeJudge):
         runtime = context.runtime
         assert runtime is not None  # noqa: S101 - a plan with scripts has one
 
-        def lend(access: JudgeAccess, evaluator: str, lent_for: Any) -> JudgeSession:
-            session = runtime.lend(access, evaluator, lent_for)
+        def lend(access: JudgeAccess, evaluator: str, lent_for: Any, *, script: bool = True) -> JudgeSession:
+            session = runtime.lend(access, evaluator, lent_for, script=script)
             session.on_refused = self.observer.refused
             return session
 

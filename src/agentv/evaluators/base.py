@@ -82,7 +82,7 @@ class Evaluator(BaseModel):
 
     @property
     def traits(self) -> frozenset[str]:
-        """What it needs of a run: `scripts` to start programs, `judge` to ask the judge."""
+        """What it needs of a run: `scripts` to start programs, `judge` to lend them the judge, `asks` to ask it."""
         return frozenset()
 
     def targets_named(self) -> list[str]:

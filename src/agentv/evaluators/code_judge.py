@@ -19,7 +19,7 @@ from agentv.evaluators.base import Complain, EvaluationContext, Evaluator
 from agentv.evaluators.code_judge_result import score_of
 from agentv.evaluators.runtime import Runtime
 from agentv.judge.access import JudgeAccess, read_access
-from agentv.launcher.launcher import Script
+from agentv.launcher.launcher import Launcher, Script
 from agentv.process import ProcessOutcome
 from agentv.process_start import ProcessStartError
 from agentv.results import Score
@@ -120,14 +120,14 @@ class CodeJudge(Evaluator):
 
     async def evaluate(self, context: EvaluationContext) -> Score:
         runtime = context.runtime
-        if runtime is None:
+        if runtime is None or runtime.launcher is None:
             raise EvaluatorError("a code_judge needs a run to start its script in")
-        payload = self.payload(context)
+        launcher, payload = runtime.launcher, self.payload(context)
         if self.judge is None:
             environment = self._environment(runtime, runtime.environment.values)
-            outcome = await runtime.launcher.run(self._script(context, payload, environment, isolate=False))
+            outcome = await launcher.run(self._script(context, payload, environment, isolate=False))
             return await self._score(outcome, runtime)
-        return await self._evaluate_with_judge(self.judge, context, runtime, payload)
+        return await self._evaluate_with_judge(self.judge, context, (runtime, launcher), payload)
 
     def payload(self, context: EvaluationContext) -> bytes:
         """What the script reads on stdin."""
@@ -137,17 +137,18 @@ class CodeJudge(Evaluator):
             raise EvaluatorError(f"the case cannot be sent to the script as JSON: {error}") from None
 
     async def _evaluate_with_judge(
-        self, access: JudgeAccess, context: EvaluationContext, runtime: Runtime, payload: bytes
+        self, access: JudgeAccess, context: EvaluationContext, started_by: tuple[Runtime, Launcher], payload: bytes
     ) -> Score:
         from agentv.judge.proxy import JudgeProxy  # noqa: PLC0415 - scripts without judge access need no HTTP
 
+        runtime, launcher = started_by
         session = runtime.lend(access, self.name, context)
         async with JudgeProxy(session) as proxy:
             environment = self._environment(runtime, runtime.secrets.scrub(runtime.environment.values))
             environment |= dict(zip(PROXY_VARIABLES, (proxy.url, session.token) * 2, strict=True))
             script = self._script(context, payload, _past_proxies(environment), isolate=True)
             try:
-                outcome = await runtime.launcher.run(script, on_exit=session.close)
+                outcome = await launcher.run(script, on_exit=session.close)
             except ProcessStartError as error:
                 ledger = session.ledger.to_dict()
                 raise EvaluatorError(error.message, next_step=error.next_step, judge_proxy=ledger) from error

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.targets.environment import Environment
@@ -15,15 +14,21 @@ if TYPE_CHECKING:
     from agentv.judge.session import JudgeSession
     from agentv.launcher.launcher import Launcher
 
-Lend = Callable[["JudgeAccess", str, Any], "JudgeSession"]
-"""Access, the evaluator's name and its context -> a session; EvaluatorError when no judge is available."""
+
+class Lend(Protocol):
+    """Access, the evaluator's name and its context -> a session; EvaluatorError when no judge is available."""
+
+    def __call__(
+        self, access: JudgeAccess, evaluator: str, context: Any, /, *, script: bool = True
+    ) -> JudgeSession: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
     """The run's launcher, environment and judges."""
 
-    launcher: Launcher
+    launcher: Launcher | None
+    """None in runs without scripts."""
     lend: Lend
     environment: Environment = field(default_factory=lambda: Environment({}), repr=False)
     secrets: Secrets = field(default_factory=Secrets, repr=False)

@@ -43,6 +43,8 @@ class Asker:
     eval_id: str
     attempt: int
     directory: Path | None = None
+    script: bool = True
+    """Whether a script asks, or an evaluator of our own."""
     labels: Mapping[str, Any] = field(default_factory=dict)
     """What every record of a call says besides."""
 
@@ -66,9 +68,13 @@ class Lender:
         """A session for one execution. EvaluatorError says why no judge is available and how to configure one."""
         name, why = self.choice.resolve(access.target), self.refusal(access)
         if name is None or why is not None:
+            needs, so = (
+                ("has judge access", "Its script was not started")
+                if asker.script
+                else ("asks a judge", "Nothing was judged")
+            )
             raise EvaluatorError(
-                f"the evaluator '{evaluator}' has judge access, but no judge is available: {why}. "
-                "Its script was not started",
+                f"the evaluator '{evaluator}' {needs}, but no judge is available: {why}. {so}",
                 next_step=HOW,
             )
         targets = JudgeTargets(name, self._targets(), self._told, access.allowed_targets)

@@ -133,7 +133,14 @@ class JudgeSession:
         self._refuse_when_closed()
         name = self._choose(call, "")
         (running,) = self._reserve([(call, name)], batch=False)
-        return await self._ask(running)
+        return (await self._ask(running))[1]
+
+    async def ask(self, call: JudgeCall) -> Reply:
+        """The same for evaluators inside the runtime: the reply itself, nothing masked in it."""
+        self._refuse_when_closed()
+        name = self._choose(call, "")
+        (running,) = self._reserve([(call, name)], batch=False)
+        return (await self._ask(running))[0]
 
     async def invoke_batch(self, calls: Sequence[JudgeCall]) -> list[dict[str, Any]]:
         """Ask all at once, or nothing when one of them may not be asked; replies in the order of the calls."""
@@ -201,11 +208,11 @@ class JudgeSession:
 
     async def _ask_item(self, running: _Running) -> dict[str, Any]:
         try:
-            return await self._ask(running)
+            return (await self._ask(running))[1]
         except JudgeCallError as error:
             return failed_object(error.message, error.code)
 
-    async def _ask(self, running: _Running) -> dict[str, Any]:
+    async def _ask(self, running: _Running) -> tuple[Reply, dict[str, Any]]:
         """One reserved call, from here to its end in the ledger."""
         task = running.task = asyncio.current_task()
         self._refuse_when_closed()
@@ -234,7 +241,7 @@ class JudgeSession:
         if self.closed:
             raise _shutting_down()
         self._settle(running, "ok", reply=reply, answer=answer)
-        return answer
+        return reply, answer
 
     async def _invoke_in_time(self, running: _Running) -> Reply:
         call = running.call
@@ -244,6 +251,7 @@ class JudgeSession:
             eval_id=self._eval_id if call.eval_case_id is None else call.eval_case_id,
             attempt=self._attempt if call.attempt is None else call.attempt,
             directory=self._directory,
+            schema=call.schema,
         )
         provider = self.targets.live[running.target]
         asking: Any = provider.invoke
@@ -294,7 +302,7 @@ class JudgeSession:
         self._running.discard(running)
         retries = max(running.retries, reply.retries if reply else 0)
         usage, cost = (reply.token_usage, reply.cost_usd) if reply else (None, None)
-        cache_hit = bool(getattr(reply, "cache_hit", False))
+        cache_hit = reply is not None and reply.cache_hit
         self.ledger.settle(failed=reply is None, retries=retries, cache_hit=cache_hit, token_usage=usage, cost_usd=cost)
         if self._on_call is None:
             return

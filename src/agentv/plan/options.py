@@ -23,6 +23,9 @@ class RunOptions:
     outputs: str | None = None
     out: str | None = None
     record_judge_io: bool = False
+    cache: bool = False
+    max_cost: float | None = None
+    max_judge_calls: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}

@@ -114,7 +114,7 @@ class RunPlan:
         """The targets that may judge this lane's answers."""
         found: list[TargetSpec] = []
         for planned, _ in lane.work:
-            if planned.config is None or "judge" not in planned.suite.evaluator_traits:
+            if planned.config is None or planned.suite.evaluator_traits.isdisjoint(("judge", "asks")):
                 continue
             own = lane.spec.judge_target if lane.spec else None
             names = (self.options.judge_target, planned.suite.judge_target, own, planned.config.defaults.judge_target)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from agentv.evaluators.base import EvaluationContext
-from agentv.evaluators.runtime import Runtime
+from agentv.evaluators.runtime import Lend, Runtime
 from agentv.plan.plan import Lane, PlannedSuite, RunPlan
 from agentv.redact import Redactor
 from agentv.targets.pool import TargetPool
@@ -73,8 +73,8 @@ class Services:
         self.redactor = Redactor(self.plan.secrets.values)
 
     def runtime(self, lane: Lane, planned: PlannedSuite) -> Runtime | None:
-        """None when no evaluator starts anything."""
-        if self.launcher is None:
+        """None when no evaluator reaches outside."""
+        if not self.plan.traits:
             return None
         key = (id(lane), id(planned))
         if key not in self._made:
@@ -87,7 +87,7 @@ class Services:
             )
         return self._made[key]
 
-    def _lend(self, lane: Lane, planned: PlannedSuite) -> Callable[[JudgeAccess, str, EvaluationContext], JudgeSession]:
+    def _lend(self, lane: Lane, planned: PlannedSuite) -> Lend:
         from agentv.judge.lending import Asker, JudgeChoice, Lender  # noqa: PLC0415 - only runs with scripts need it
 
         config, spec = planned.config, lane.spec
@@ -106,13 +106,17 @@ class Services:
             record_io=self.plan.options.record_judge_io,
         )
 
-        def lend(access: JudgeAccess, evaluator: str, context: EvaluationContext) -> JudgeSession:
+        def lend(
+            access: JudgeAccess, evaluator: str, context: EvaluationContext, *, script: bool = True
+        ) -> JudgeSession:
             labels = {
                 "suite": context.suite,
                 "eval_id": context.case.id,
                 "case_target": context.target,
                 "case_attempt": context.attempt,
             }
-            return lender.lend(access, evaluator, Asker(context.case.id, context.attempt, context.directory, labels))
+            return lender.lend(
+                access, evaluator, Asker(context.case.id, context.attempt, context.directory, script, labels)
+            )
 
         return lend

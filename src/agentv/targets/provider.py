@@ -33,6 +33,8 @@ class Request:
     """The suite's directory: where commands run when their target names no other."""
     guidelines: str = ""
     """Guideline text of the case, for commands that take it apart from the question."""
+    schema: Mapping[str, Any] | None = None
+    """JSON Schema of an object that the answer should be. A provider with structured output asks for it that way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class Reply:
     """What the target itself reported; the runtime measures when it is None."""
     finish_reason: str | None = None
     retries: int = 0
+    cache_hit: bool = False
 
     @property
     def text(self) -> str:

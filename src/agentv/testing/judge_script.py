@@ -132,7 +132,8 @@ def run_judge(
     case = EvalCase(id=str(values["eval_id"]), question="", input_messages=())
     attempt = values["attempt"] if isinstance(values["attempt"], int) else 1
 
-    def lend(_: JudgeAccess, name: str, context: EvaluationContext) -> JudgeSession:
+    def lend(_: JudgeAccess, name: str, context: EvaluationContext, *, script: bool = True) -> JudgeSession:
+        del script
         assert judge is not None  # noqa: S101 - only scripts with judge access borrow
         return judge.lend(name, eval_id=context.case.id, attempt=context.attempt)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,8 @@ class JudgeCall:
     eval_case_id: str | None = None
     attempt: int | None = None
     target: str | None = None
+    schema: Mapping[str, Any] | None = None
+    """What the answer should look like, when the runtime itself asks; scripts cannot say this."""
 
 
 class _Doubled(dict[str, Any]):
