@@ -196,6 +196,8 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--script"]:
         play_script(*sys.argv[2:4])
     elif sys.argv[1:2] == ["--runtime"]:
+        # Whoever was started in the background of a shell has it ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         play_runtime(*sys.argv[2:4])
     else:
         sys.exit(main())

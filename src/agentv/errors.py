@@ -135,15 +135,23 @@ class BudgetExhaustedError(AgentVError):
 
 
 class EvaluatorError(AgentVError):
-    """An evaluator could not judge the answer. What it spent on trying stays on record in `judge_proxy`."""
+    """An evaluator could not judge the answer. What it spent on trying stays on record in `judge_proxy` or `judge`."""
 
     exit_code = 3
 
     def __init__(
-        self, message: str, *, next_step: str | None = None, judge_proxy: Mapping[str, Any] | None = None
+        self,
+        message: str,
+        *,
+        next_step: str | None = None,
+        judge_proxy: Mapping[str, Any] | None = None,
+        judge: Mapping[str, Any] | None = None,
+        details: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(message, next_step=next_step)
         self.judge_proxy = judge_proxy
+        self.judge = judge
+        self.details = details
 
 
 class RecordError(AgentVError):

@@ -6,7 +6,7 @@ import asyncio
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,10 +24,11 @@ from agentv.record.writer import RowWriter
 from agentv.redact import Redactor
 from agentv.report.progress import Progress, QuietProgress
 from agentv.report.summary import Summary, SummaryBuilder
-from agentv.results import CaseResult
+from agentv.results import CaseResult, spend_of
 from agentv.run.case import Ask
 from agentv.run.execute import Execution
 from agentv.suite.files import digest
+from agentv.targets.budget import Budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ class RunOutcome:
     summary: Summary
     interrupted: bool = False
     out_error: RecordError | None = None
+    budget: Mapping[str, Any] = field(default_factory=dict)
+    """The limits of the run and what was spent of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +71,20 @@ class RecordedRun:
         # One lock from reading what is done to the last word in run.json: two resumes can never both run a case.
         with self.directory.lock(), JudgeCallLog(self.directory.judge_calls) as calls:
             summary = SummaryBuilder(scripted=self.manifest["scripted"])
-            recovery = recover(self.directory, on_row=summary.add)
-            return await self._run(hooks or RunHooks(), summary, recovery, calls)
+            budget = Budget(self.plan.options.max_cost, self.plan.options.max_judge_calls)
+
+            def already(row: CaseResult) -> None:
+                summary.add(row)
+                budget.spent_before(*spend_of(row))
+
+            recovery = recover(self.directory, on_row=already)
+            budget.spent_at_least(self.manifest.get("budget") or {})
+            return await self._run(hooks or RunHooks(), summary, recovery, (calls, budget))
 
     async def _run(
-        self, hooks: RunHooks, summary: SummaryBuilder, recovery: Recovery, calls: JudgeCallLog
+        self, hooks: RunHooks, summary: SummaryBuilder, recovery: Recovery, kept: tuple[JudgeCallLog, Budget]
     ) -> RunOutcome:
+        calls, budget = kept
         started, done, progress = time.perf_counter(), recovery.done, hooks.progress
         writer = RowWriter(self.directory, redactor=self.redactor, out=self._out())
         unseen: list[tuple[CaseResult, asyncio.Future[None]]] = []
@@ -102,6 +113,9 @@ class RecordedRun:
             on_judge_call=calls.append,
             function=hooks.function,
             own_process=hooks.own_process,
+            budget=budget,
+            cwd=Path(self.manifest["cwd"]),
+            on_note=progress.note,
         )
         interrupted, status = False, "failed"
         try:
@@ -111,7 +125,7 @@ class RecordedRun:
                     progress.note(note)
                 try:
                     await execution.run()
-                    status = "finished"
+                    status = "out of budget" if execution.not_run else "finished"
                 except asyncio.CancelledError:
                     interrupted, status = True, "interrupted"
                 except SuiteError as error:
@@ -122,9 +136,14 @@ class RecordedRun:
                 if written.done() and written.exception() is None:
                     count(recorded)
             progress.close()
+            summary.not_run = execution.not_run
+            summary.why_not_run = budget.exhausted
             built = summary.build(duration_s=time.perf_counter() - started)
+            self.manifest["budget"] = budget.to_dict()
             self._close_manifest(status, built)
-        return RunOutcome(self.manifest["run_id"], self.directory, built, interrupted, writer.mirror_error)
+        return RunOutcome(
+            self.manifest["run_id"], self.directory, built, interrupted, writer.mirror_error, budget.to_dict()
+        )
 
     def _out(self) -> Path | None:
         out = self.plan.options.out
@@ -163,6 +182,7 @@ def resume_run(plan: RunPlan, directory: RunDirectory, manifest: dict[str, Any],
     notes = [f"going on although it changed: {line}" for line in changed]
     notes += [f"{line}; rows already there were made with the older one" for line in _config_changes(plan, manifest)]
     manifest["status"] = "running"
+    manifest["options"] = plan.options.to_dict()
     manifest["digests"] = dict(plan.digests())
     manifest["total"] = plan.total
     return RecordedRun(plan, directory, manifest, Redactor(plan.secrets.values), notes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -41,6 +41,8 @@ class Score:
     warnings: tuple[str, ...] = ()
     evaluator_results: tuple[EvaluatorResult, ...] = ()
     judge_proxy: Mapping[str, Any] | None = None
+    judge: Mapping[str, Any] | None = None
+    """What the evaluator itself asked of a judge: target, calls, tokens, cost."""
 
     def __post_init__(self) -> None:
         if isinstance(self.score, bool) or not isinstance(self.score, int | float):
@@ -67,6 +69,8 @@ class EvaluatorResult:
     details: Mapping[str, Any] | None = None
     duration_ms: float = 0.0
     judge_proxy: Mapping[str, Any] | None = None
+    judge: Mapping[str, Any] | None = None
+    """What the evaluator itself asked of a judge; `judge_proxy` is what a script asked."""
     evaluator_results: tuple[EvaluatorResult, ...] = ()
 
     @property
@@ -91,6 +95,8 @@ class EvaluatorResult:
         }
         if self.judge_proxy is not None:
             data["judge_proxy"] = dict(self.judge_proxy)
+        if self.judge is not None:
+            data["judge"] = dict(self.judge)
         if self.evaluator_results:
             data["evaluator_results"] = [member.to_dict() for member in self.evaluator_results]
         return data
@@ -112,6 +118,7 @@ class EvaluatorResult:
             details=data.get("details"),
             duration_ms=data.get("duration_ms") or 0.0,
             judge_proxy=data.get("judge_proxy"),
+            judge=data.get("judge"),
             evaluator_results=tuple(cls.from_dict(m) for m in data.get("evaluator_results") or ()),
         )
 
@@ -219,6 +226,23 @@ class CaseResult:
             metadata=data.get("metadata") or {},
             conversation_id=data.get("conversation_id"),
         )
+
+
+def judge_ledgers(results: Iterable[EvaluatorResult]) -> Iterator[Mapping[str, Any]]:
+    """What each evaluator, members included, asked of a judge: calls, tokens and cost."""
+    for result in results:
+        yield from (ledger for ledger in (result.judge_proxy, result.judge) if ledger is not None)
+        if result.evaluator_results:
+            yield from judge_ledgers(result.evaluator_results)
+
+
+def spend_of(row: CaseResult) -> tuple[float, int]:
+    """The dollars that are known to be spent on a row, and its judge calls."""
+    usd, calls = row.cost_usd or 0.0, 0
+    for ledger in judge_ledgers(row.evaluator_results):
+        usd += ledger.get("cost_usd") or 0.0
+        calls += ledger.get("call_count") or 0
+    return usd, calls
 
 
 def weighted_mean(results: Iterable[EvaluatorResult]) -> float:

@@ -152,6 +152,8 @@ class CodeJudge(Evaluator):
             except ProcessStartError as error:
                 ledger = session.ledger.to_dict()
                 raise EvaluatorError(error.message, next_step=error.next_step, judge_proxy=ledger) from error
+        if session.out_of_budget is not None:
+            raise session.out_of_budget
         return await self._score(outcome, runtime, session)
 
     async def _score(self, outcome: ProcessOutcome, runtime: Runtime, session: JudgeSession | None = None) -> Score:

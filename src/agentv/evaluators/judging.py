@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentv.errors import AgentVError
+from agentv.errors import AgentVError, BudgetExhaustedError
 from agentv.evaluators.base import EvaluationContext, Evaluator
 from agentv.results import CaseError, EvaluatorResult, Score, Verdict, verdict_for, weighted_mean
 
@@ -25,12 +25,14 @@ class CaseScore:
 
 
 async def judge(evaluator: Evaluator, context: EvaluationContext) -> EvaluatorResult:
-    """One evaluator's word on one answer. Never raises but for cancellation and interrupts."""
+    """One evaluator's word on one answer. Raises nothing but BudgetExhaustedError, cancellation and interrupts."""
     started = time.perf_counter()
     try:
         score = await evaluator.evaluate(context)
         if not isinstance(score, Score):
             raise TypeError(f"evaluate() returned {type(score).__name__} instead of a Score")  # noqa: TRY301 - one edge
+    except BudgetExhaustedError:
+        raise  # no result at all: the case is not run
     except AgentVError as error:
         return _failed(evaluator, str(error), started, error)
     except Exception as error:
@@ -48,10 +50,13 @@ async def judge_all(evaluators: Sequence[Evaluator], context: EvaluationContext)
     waiting = [index for index, evaluator in enumerate(evaluators) if evaluator.WAITS]
     if len(waiting) < 2:
         return tuple([await judge(evaluator, context) for evaluator in evaluators])
-    async with asyncio.TaskGroup() as group:
-        tasks = {index: group.create_task(judge(evaluators[index], context)) for index in waiting}
-        # A task costs more than a text comparison: what never waits is done here, while the others wait.
-        at_once = {i: await judge(evaluator, context) for i, evaluator in enumerate(evaluators) if i not in tasks}
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = {index: group.create_task(judge(evaluators[index], context)) for index in waiting}
+            # A task costs more than a text comparison: what never waits is done here, while the others wait.
+            at_once = {i: await judge(evaluator, context) for i, evaluator in enumerate(evaluators) if i not in tasks}
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
     return tuple(tasks[i].result() if i in tasks else at_once[i] for i in range(len(evaluators)))
 
 
@@ -94,6 +99,7 @@ def _judged(evaluator: Evaluator, score: Score, started: float) -> EvaluatorResu
         details=score.details,
         duration_ms=_since(started),
         judge_proxy=score.judge_proxy,
+        judge=score.judge,
         evaluator_results=tuple(score.evaluator_results),
     )
 
@@ -110,6 +116,8 @@ def _failed(evaluator: Evaluator, message: str, started: float, error: Exception
         duration_ms=_since(started),
         # What an evaluator spent before it failed stays on record.
         judge_proxy=getattr(error, "judge_proxy", None),
+        judge=getattr(error, "judge", None),
+        details=getattr(error, "details", None),
         evaluator_results=tuple(getattr(error, "evaluator_results", ())),
     )
 

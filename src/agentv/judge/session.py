@@ -13,9 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from agentv.errors import AgentVError, ProviderTimeoutError
+from agentv.errors import AgentVError, BudgetExhaustedError, ProviderTimeoutError
 from agentv.judge.ledger import DEFAULT_MAX_CALLS, JudgeLedger
 from agentv.redact import MASK, NO_SECRETS, Redactor
+from agentv.targets.budget import Budget
 from agentv.targets.provider import Provider, Reply, Request
 from agentv.wire.judge_replies import failed_object, reply_object
 from agentv.wire.judge_requests import JudgeCall
@@ -92,6 +93,7 @@ class JudgeSession:
         redactor: Redactor = NO_SECRETS,
         on_call: OnCall | None = None,
         record_io: bool = False,
+        budget: Budget | None = None,
     ) -> None:
         self.token = secrets.token_urlsafe(TOKEN_BYTES)
         self.evaluator = evaluator
@@ -101,6 +103,9 @@ class JudgeSession:
         self._eval_id, self._attempt, self._directory = eval_id, attempt, directory
         self._redactor = redactor
         self._on_call, self._record_io = on_call, record_io
+        self._budget = budget
+        self.out_of_budget: BudgetExhaustedError | None = None
+        """Why a call was not made although the execution may make it: the case it judges then counts as not run."""
         self._running: set[_Running] = set()
         self.on_refused: Callable[[JudgeCallError], None] | None = None
         """Hears of calls that are refused: over the limit, or for a target that may not be asked."""
@@ -139,8 +144,13 @@ class JudgeSession:
         """The same for evaluators inside the runtime: the reply itself, nothing masked in it."""
         self._refuse_when_closed()
         name = self._choose(call, "")
-        (running,) = self._reserve([(call, name)], batch=False)
-        return (await self._ask(running))[0]
+        try:
+            (running,) = self._reserve([(call, name)], batch=False)
+            return (await self._ask(running))[0]
+        except JudgeCallError:
+            if self.out_of_budget is not None:
+                raise self.out_of_budget from None
+            raise
 
     async def invoke_batch(self, calls: Sequence[JudgeCall]) -> list[dict[str, Any]]:
         """Ask all at once, or nothing when one of them may not be asked; replies in the order of the calls."""
@@ -181,6 +191,8 @@ class JudgeSession:
     def _reserve(self, chosen: Sequence[tuple[JudgeCall, str]], *, batch: bool) -> list[_Running]:
         ledger = self.ledger
         before = ledger.call_count
+        if self._budget is not None and len(chosen) <= ledger.remaining:
+            self._take_from_budget(self._budget, len(chosen))
         if not ledger.reserve([name for _, name in chosen], batch=batch):
             raise self._refused(429, "max_calls_exceeded", self._over_the_limit(len(chosen)))
         started, started_at = time.perf_counter(), time.time()
@@ -190,6 +202,13 @@ class JudgeSession:
         ]
         self._running.update(reserved)
         return reserved
+
+    def _take_from_budget(self, budget: Budget, calls: int) -> None:
+        try:
+            budget.take_judge_calls(calls)
+        except BudgetExhaustedError as error:
+            self.out_of_budget = error
+            raise self._refused(429, "max_calls_exceeded", f"{error.message}; nothing was run") from None
 
     def _refused(self, status: int, code: str, message: str) -> JudgeCallError:
         error = JudgeCallError(status, code, self.clean(message))
@@ -235,6 +254,8 @@ class JudgeSession:
                 raise _shutting_down() from None
             if isinstance(error, ProviderTimeoutError):
                 raise self._failed(running, "timeout", str(error)) from None
+            if isinstance(error, BudgetExhaustedError):
+                self.out_of_budget = error
             known = isinstance(error, AgentVError)
             what = str(error) if known else f"its provider crashed: {type(error).__name__}: {error}"
             raise self._failed(running, "failed", what) from None

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from agentv.messages import TokenUsage
-from agentv.results import CaseError, CaseResult, EvaluatorResult, RowKey, Verdict
+from agentv.results import CaseError, CaseResult, EvaluatorResult, RowKey, Verdict, judge_ledgers
 
 WORST_KEPT = 5
 MESSAGES_KEPT = 200
@@ -101,7 +100,7 @@ class Spend:
 
 
 class RunSpend:
-    """What the targets cost, and what the judges lent to scripts cost."""
+    """What the targets cost, and what the judges cost."""
 
     __slots__ = ("judge", "judge_calls", "target")
 
@@ -113,7 +112,7 @@ class RunSpend:
     def add(self, row: CaseResult) -> None:
         if row.error is None or row.token_usage is not None or row.cost_usd is not None:
             self.target.add(row.token_usage, row.cost_usd)
-        for ledger in _ledgers(row.evaluator_results):
+        for ledger in judge_ledgers(row.evaluator_results):
             calls = ledger.get("call_count") or 0
             if calls:
                 self.judge_calls += calls
@@ -124,13 +123,6 @@ class RunSpend:
     def cost_usd(self) -> float | None:
         known = [cost for cost in (self.target.cost_usd, self.judge.cost_usd) if cost is not None]
         return sum(known) if known else None
-
-
-def _ledgers(results: Iterable[EvaluatorResult]) -> Iterator[Mapping[str, Any]]:
-    for result in results:
-        if result.judge_proxy is not None:
-            yield result.judge_proxy
-        yield from _ledgers(result.evaluator_results)
 
 
 class Worst:

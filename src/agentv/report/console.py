@@ -43,7 +43,7 @@ def render_summary(
         _evaluators(summary.by_evaluator, look),
         _worst(summary, look),
         _errors(summary, run_dir, look),
-        _footer(summary, run_dir, resume_hint if interrupted or summary.errors else None, look),
+        _footer(summary, run_dir, resume_hint if interrupted or summary.errors or summary.not_run else None, look),
     ]
     return "\n\n".join("\n".join(section) for section in sections if section)
 
@@ -59,14 +59,16 @@ def _headline(summary: Summary, interrupted: bool, look: Look) -> str:
         parts.append(f"{missed:,} of {everything} did not pass")
     if summary.errors:
         parts.append(f"{summary.errors:,} {'' if missed else f'of {everything} '}could not be judged")
+    if summary.not_run:
+        parts.append(f"{plural(summary.not_run, noun)} not run")
     if interrupted:
         tail = ", ".join(parts).replace(f" of {everything}", "")
         stopped = f"{warn} interrupted after {everything}" + (f": {tail}" if tail else "")
         return look.style(stopped, "bold", "yellow")
     if missed:
         return look.style(f"{cross} {', '.join(parts)}", "bold", "red")
-    if summary.errors:
-        return look.style(f"{warn} {parts[0]}", "bold", ERROR_STYLE)
+    if parts:
+        return look.style(f"{warn} {', '.join(parts)}", "bold", ERROR_STYLE)
     if not summary.total:
         return look.style(f"{warn} no case was run", "bold", "yellow")
     every = "" if summary.total == 1 else "all "
@@ -79,6 +81,7 @@ def _totals(summary: Summary, look: Look) -> list[str]:
         (summary.borderline, "borderline", "yellow"),
         (summary.failed, "failed", "red"),
         (summary.errors, "error" if summary.errors == 1 else "errors", ERROR_STYLE),
+        (summary.not_run, "not run", "yellow"),
     ]
     shown = [look.style(f"{count:,} {word}", style) for count, word, style in counts if count]
     if summary.mean_score is not None:
@@ -86,6 +89,10 @@ def _totals(summary: Summary, look: Look) -> list[str]:
     if shown and summary.duration_s is not None:
         shown.append(look.style(format_duration(summary.duration_s), "dim"))
     lines = [INDENT + "   ".join(shown)] if shown else []
+    if summary.why_not_run:
+        lines += [
+            INDENT + line for line in look.wrap(f"budget: {summary.why_not_run}", look.width - len(INDENT), most=2)
+        ]
     if summary.scripted:
         room = look.width - len(INDENT)
         parts = [SCRIPTED] if columns(SCRIPTED) <= room else SCRIPTED.replace(", ", ",\n").split("\n")

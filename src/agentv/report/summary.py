@@ -115,11 +115,14 @@ class Summary:
     judge_cost_usd: float | None = None
     judge_cost_complete: bool = True
     duration_s: float | None = None
+    not_run: int = 0
+    """Cases that the budget of the run did not allow."""
+    why_not_run: str | None = None
 
     @property
     def exit_code(self) -> int:
-        """3 when some row could not be judged, else 1 when some row did not pass, else 0."""
-        if self.errors:
+        """3 when some row could not be judged or was not run, else 1 when some row did not pass, else 0."""
+        if self.errors or self.not_run:
             return 3
         return 1 if self.borderline or self.failed else 0
 
@@ -131,6 +134,8 @@ class Summary:
             "failed": self.failed,
             "errors": self.errors,
             "mean_score": self.mean_score,
+            "not_run": self.not_run,
+            "why_not_run": self.why_not_run,
             "scripted": self.scripted,
             "attempts": self.attempts,
             "by_target": {name: counts.to_dict() for name, counts in self.by_target.items()},
@@ -163,6 +168,8 @@ class SummaryBuilder:
         self._errors = ErrorMessages()
         self._spend = RunSpend()
         self._attempts = 1
+        self.not_run = 0
+        self.why_not_run: str | None = None
 
     def add(self, row: CaseResult) -> None:
         self._all.add(row)
@@ -214,6 +221,8 @@ class SummaryBuilder:
             judge_cost_usd=spend.judge.cost_usd,
             judge_cost_complete=spend.judge.complete,
             duration_s=duration_s,
+            not_run=self.not_run,
+            why_not_run=self.why_not_run,
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from agentv.errors import AgentVError
+from agentv.errors import AgentVError, BudgetExhaustedError
 from agentv.evaluators.base import Candidate, EvaluationContext
 from agentv.evaluators.judging import combine, judge_all
 from agentv.evaluators.runtime import Runtime
@@ -35,6 +35,8 @@ async def answer(item: WorkItem, ask: Ask) -> Answered:
     try:
         request = build_request(item.case, item.attempt, item.planned.suite.files)
         reply = await ask(request)
+    except BudgetExhaustedError:
+        raise
     except AgentVError as error:
         return Answered(started_at, None, CaseError("target", str(error)))
     except Exception as error:

@@ -1,0 +1,161 @@
+"""What a run may spend: dollars and judge calls.
+
+A case is admitted when what is left pays for it and for every case in flight, each at the price of the costliest case
+so far; until the first one is done, cases go one by one. A call is refused once nothing is left. Whoever meets the end
+of the budget is not run at all, and can be resumed: no case is half judged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from agentv.errors import BudgetExhaustedError
+from agentv.targets.provider import Provider, Reply, Request
+
+HOW = "Go on with --resume and a larger limit."
+
+
+class Budget:
+    """The limits of one run and what was spent of them. Nothing between a check and its count awaits."""
+
+    def __init__(self, max_cost: float | None = None, max_judge_calls: int | None = None) -> None:
+        self.max_cost = max_cost
+        self.max_judge_calls = max_judge_calls
+        self.spent_usd = 0.0
+        self.judge_calls = 0
+        self.unpriced_calls = 0
+        """Calls that were answered and have no known price: the dollars are then a lower bound."""
+        self.exhausted: str | None = None
+        """Why no further case is admitted, once that is so."""
+        self._in_flight = 0
+        self._costliest: tuple[float, int] | None = None
+        self._changed: list[asyncio.Future[None]] = []
+
+    @property
+    def limited(self) -> bool:
+        return self.max_cost is not None or self.max_judge_calls is not None
+
+    def spent_before(self, usd: float, judge_calls: int) -> None:
+        """What an earlier part of the run has spent."""
+        self.spent_usd += usd
+        self.judge_calls += judge_calls
+
+    def spent_at_least(self, recorded: Mapping[str, Any]) -> None:
+        """What `to_dict` said at the end of an earlier part: it knows of cases that were given up, rows do not."""
+        self.spent_usd = max(self.spent_usd, recorded.get("spent_usd") or 0.0)
+        self.judge_calls = max(self.judge_calls, recorded.get("judge_calls") or 0)
+
+    async def admit(self) -> bool:
+        """Whether one more case may begin; waits while that depends on cases in flight. Admitted is to be settled."""
+        while self.exhausted is None and self.limited:
+            if self._fits():
+                break
+            if self._in_flight == 0:
+                self.exhausted = self._what_is_left()
+                break
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._changed.append(waiting)
+            await waiting
+        if self.exhausted is not None:
+            return False
+        self._in_flight += 1
+        return True
+
+    def settle(self, usd: float = 0.0, judge_calls: int = 0) -> None:
+        """An admitted case has ended; what it cost is what the next ones are expected to cost at most."""
+        self._in_flight -= 1
+        before = self._costliest or (0.0, 0)
+        self._costliest = max(before[0], usd), max(before[1], judge_calls)
+        self._wake()
+
+    def give_up(self) -> None:
+        """An admitted case was not run after all."""
+        self._in_flight -= 1
+        self._wake()
+
+    def check(self) -> None:
+        """Refuse a call when every dollar is spent."""
+        if self.max_cost is not None and self.spent_usd >= self.max_cost:
+            raise self._over(f"the run has spent ${self.spent_usd:.4g} of --max-cost {self.max_cost:g}")
+
+    def spend(self, usd: float | None) -> None:
+        """Count an answered call."""
+        if usd is None:
+            self.unpriced_calls += 1
+        else:
+            self.spent_usd += usd
+
+    def take_judge_calls(self, calls: int) -> None:
+        """Count judge calls that are about to be made, all or none."""
+        if self.max_judge_calls is not None and self.judge_calls + calls > self.max_judge_calls:
+            asked = "one more judge call" if calls == 1 else f"{calls} more judge calls"
+            raise self._over(
+                f"{asked} would pass --max-judge-calls {self.max_judge_calls} ({self.judge_calls} made in this run)"
+            )
+        self.judge_calls += calls
+
+    def to_dict(self) -> dict[str, float | int | str | None]:
+        return {
+            "max_cost": self.max_cost,
+            "max_judge_calls": self.max_judge_calls,
+            "spent_usd": round(self.spent_usd, 12),
+            "judge_calls": self.judge_calls,
+            "unpriced_calls": self.unpriced_calls,
+            "exhausted": self.exhausted,
+        }
+
+    def _fits(self) -> bool:
+        usd, calls = self._costliest or (0.0, 0)
+        if self._costliest is None and self._in_flight:
+            return False
+        cases = self._in_flight + 1
+        money = self.max_cost is None or (
+            self.spent_usd < self.max_cost
+            and (
+                self.spent_usd + cases * usd <= self.max_cost
+                or math.isclose(self.spent_usd + cases * usd, self.max_cost)
+            )
+        )
+        return money and (self.max_judge_calls is None or self.judge_calls + cases * calls <= self.max_judge_calls)
+
+    def _what_is_left(self) -> str:
+        said = []
+        if self.max_cost is not None:
+            said.append(f"${self.spent_usd:.4g} of --max-cost {self.max_cost:g} is spent")
+        if self.max_judge_calls is not None:
+            said.append(f"{self.judge_calls} of --max-judge-calls {self.max_judge_calls} are made")
+        return " and ".join(said)
+
+    def _over(self, why: str) -> BudgetExhaustedError:
+        self.exhausted = self.exhausted or why
+        self._wake()
+        return BudgetExhaustedError(f"the budget of the run is gone: {why}", next_step=HOW)
+
+    def _wake(self) -> None:
+        waiting, self._changed = self._changed, []
+        for one in waiting:
+            if not one.done():
+                one.set_result(None)
+
+
+class MeteredProvider:
+    """A provider whose calls are paid from the run's budget."""
+
+    def __init__(self, provider: Provider, budget: Budget) -> None:
+        self.provider = provider
+        self.keeps_deadline = bool(getattr(provider, "keeps_deadline", False))
+        self._budget = budget
+
+    async def invoke(self, request: Request) -> Reply:
+        self._budget.check()
+        reply = await self.provider.invoke(request)
+        self._budget.spend(getattr(reply, "cost_usd", None))
+        return reply
+
+    async def aclose(self) -> None:
+        close = getattr(self.provider, "aclose", None)
+        if close is not None:
+            await close()

@@ -1,0 +1,95 @@
+"""`--max-cost` and `--max-judge-calls`: what is not run is said, and can be gone on with."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.conftest import Project
+
+CONFIG = """\
+targets:
+  assistant:
+    provider: mock
+    judge_target: strict
+    rules: [{match: ".", response: Paris, cost_usd: 0.01}]
+    response: ""
+  strict:
+    provider: mock
+    rules: [{match: ".", response: '{"score": 1, "hits": [], "misses": [], "reasoning": "fine"}', cost_usd: 0.02}]
+    response: ""
+"""
+CASES = "evalcases:\n" + "".join(f"- {{id: case-{n}, input: Where?, expected_outcome: Paris}}\n" for n in range(8))
+CHECKED = "execution: {target: assistant, evaluators: [{type: contains, value: Paris}]}\n" + CASES
+JUDGE = "{name: judge, type: code_judge, script: [python, judge.py], judge: true}"
+JUDGED = f"execution: {{target: assistant, evaluators: [{JUDGE}]}}\n" + CASES
+SCRIPT = """\
+from agentv_eval import create_judge_proxy_client, define_code_judge
+def judge(case):
+    client = create_judge_proxy_client()
+    for n in range(2):
+        client.invoke(question=f"{case.eval_id} {n}")
+    return {"score": 1}
+define_code_judge(judge)
+"""
+
+
+@pytest.fixture
+def paid(project: Project) -> Project:
+    project.write("agentv.config.yaml", CONFIG)
+    project.write("suite.yaml", CHECKED)
+    project.write("judged.yaml", JUDGED)
+    project.write("judge.py", SCRIPT)
+    return project
+
+
+def test_the_run_stops_before_it_spends_more_and_goes_on_with_a_larger_limit(paid: Project) -> None:
+    done = paid.run("eval", "suite.yaml", "--run-dir", "run", "--max-cost", "0.05", "--json")
+    summary = json.loads(done.stdout)
+    assert (done.returncode, summary["total"], summary["not_run"], summary["cost_usd"]) == (3, 5, 3, 0.05)
+    assert summary["why_not_run"] == "$0.05 of --max-cost 0.05 is spent"
+    assert paid.manifest(paid.root / "run")["status"] == "out of budget"
+    again = paid.run("eval", "--resume", "run", "--json")
+    assert (again.returncode, json.loads(again.stdout)["total"]) == (3, 5)
+    more = paid.run("eval", "--resume", "run", "--max-cost", "1", "--json")
+    assert (more.returncode, json.loads(more.stdout)["total"]) == (0, 8)
+    ids = [row["eval_id"] for row in paid.rows(paid.root / "run")]
+    assert sorted(ids) == [f"case-{n}" for n in range(8)]
+
+
+def test_the_summary_says_what_was_not_run_why_and_how_to_go_on(paid: Project) -> None:
+    done = paid.run("eval", "suite.yaml", "--run-dir", "run", "--max-cost", "0.05")
+    assert "3 cases not run" in done.stdout
+    assert "budget: $0.05 of --max-cost 0.05 is spent" in done.stdout
+    assert "agentv eval --resume run --max-cost MORE" in done.stdout
+
+
+def test_judge_calls_of_scripts_never_pass_the_limit_and_no_case_is_half_judged(paid: Project) -> None:
+    done = paid.run("eval", "judged.yaml", "--run-dir", "run", "--max-judge-calls", "7", "--json")
+    summary = json.loads(done.stdout)
+    assert (done.returncode, summary["total"], summary["passed"], summary["not_run"]) == (3, 3, 3, 5)
+    assert summary["judge_calls"] == 6
+    assert all(row["error"] is None for row in paid.rows(paid.root / "run"))
+    more = paid.run("eval", "--resume", "run", "--max-judge-calls", "100", "--json")
+    assert (more.returncode, json.loads(more.stdout)["judge_calls"]) == (0, 16)
+
+
+def test_a_case_that_meets_the_end_of_the_budget_in_the_middle_is_not_recorded(paid: Project) -> None:
+    done = paid.run("eval", "judged.yaml", "--run-dir", "run", "--max-judge-calls", "1", "--json")
+    summary = json.loads(done.stdout)
+    assert (done.returncode, summary["total"], summary["not_run"]) == (3, 0, 8)
+    assert paid.manifest(paid.root / "run")["budget"]["judge_calls"] == 1
+
+
+def test_money_of_judges_counts_with_that_of_targets(paid: Project) -> None:
+    done = paid.run("eval", "judged.yaml", "--run-dir", "run", "--max-cost", "0.15", "--json")
+    summary = json.loads(done.stdout)
+    assert (summary["total"], summary["not_run"]) == (3, 5)
+    assert summary["cost_usd"] + summary["judge_cost_usd"] == pytest.approx(0.15)
+
+
+def test_a_limit_of_nothing_runs_nothing(paid: Project) -> None:
+    done = paid.run("eval", "judged.yaml", "--max-judge-calls", "0", "--json")
+    assert (done.returncode, json.loads(done.stdout)["not_run"]) == (3, 8)
+    assert paid.run("eval", "suite.yaml", "--max-cost", "0").returncode == 2
