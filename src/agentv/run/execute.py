@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from agentv.errors import ProviderError, TargetUnavailableError
+from agentv.errors import BudgetExhaustedError, ProviderError, TargetUnavailableError
 from agentv.evaluators.runtime import Runtime
 from agentv.plan.plan import Lane, RunPlan, WorkItem
-from agentv.results import CaseResult, RowKey
+from agentv.results import CaseResult, RowKey, spend_of
+from agentv.run.batch import Batches
 from agentv.run.case import Ask, answer, grade
-from agentv.run.services import OnJudgeCall, Services, script_services
+from agentv.run.services import OnJudgeCall, OnNote, Services, judge_cache, script_services
 from agentv.targets.answers import Answers
+from agentv.targets.budget import Budget
 from agentv.targets.gate import OnRetry
 from agentv.targets.pool import TargetPool
 from agentv.targets.provider import Reply, Request
@@ -44,38 +48,58 @@ class Execution:
     """Answers the lanes that have no configured target."""
     own_process: bool = False
     """Whether the process is ours alone, as on the command line."""
+    cwd: Path = field(default_factory=Path.cwd)
+    on_note: OnNote | None = None
+    """Hears what a user should know of the run, besides its rows."""
+    budget: Budget = field(default_factory=Budget)
+    not_run: int = 0
+    """Cases that the budget did not allow."""
     _judging: asyncio.Semaphore = field(init=False)
 
     async def run(self) -> None:
         """Every item of the plan that is not done yet. Cancelling stops the work in flight."""
         options = self.plan.options
         self._judging = asyncio.Semaphore(max(32, 4 * (os.cpu_count() or 1), options.workers or 0))
-        pool = TargetPool(self.plan.secrets, workers=options.workers, timeout=options.timeout, on_retry=self.on_retry)
+        pool = TargetPool(
+            self.plan.secrets,
+            workers=options.workers,
+            timeout=options.timeout,
+            on_retry=self.on_retry,
+            budget=self.budget,
+        )
         try:
-            async with pool, script_services(self.plan.traits, own_process=self.own_process) as launcher:
-                services = Services(self.plan, pool, launcher, self.on_judge_call)
-                async with asyncio.TaskGroup() as lanes:
-                    for lane in self.plan.lanes:
-                        lanes.create_task(self._run_lane(lane, services))
+            async with (
+                pool,
+                script_services(self.plan.traits, own_process=self.own_process) as launcher,
+                judge_cache(self.plan, self.cwd, self.on_note) as cache,
+                asyncio.TaskGroup() as lanes,
+            ):
+                services = Services(self.plan, pool, launcher, self.on_judge_call, cache)
+                for lane in self.plan.lanes:
+                    lanes.create_task(self._run_lane(lane, services))
         except BaseExceptionGroup as group:
             raise _first(group) from group
 
     async def _run_lane(self, lane: Lane, services: Services) -> None:
-        ask = self._asker(lane, services.pool)
+        ask, batches = self._asker(lane, services.pool)
         slots = asyncio.Semaphore(lane.workers)
         backlog = asyncio.Semaphore(lane.workers + BACKLOG)
         skipped = 0
-        async with asyncio.TaskGroup() as group:
+        async with _closing(batches), asyncio.TaskGroup() as group:
             for item in lane.items():
                 if self.is_done(item.key):
                     skipped += 1
                     if skipped % 100 == 0:
                         await asyncio.sleep(0)
                     continue
+                if not await self.budget.admit():
+                    self.not_run += 1
+                    continue
                 await backlog.acquire()
                 await slots.acquire()
                 runtime = services.runtime(lane, item.planned)
-                group.create_task(self._run_item(item, ask, runtime, slots, backlog))
+                asked = ask if batches is None else batches.asker(item)
+                group.create_task(self._run_item(item, asked, runtime, slots, backlog))
 
     async def _run_item(
         self,
@@ -92,17 +116,22 @@ class Execution:
                 slots.release()
             async with self._judging:
                 row = await grade(item, answered, self.run_id, runtime)
+            self.budget.settle(*spend_of(row))
             await self.deliver(row)
+        except BudgetExhaustedError:
+            self.not_run += 1
+            self.budget.give_up()
         finally:
             backlog.release()
 
-    def _asker(self, lane: Lane, pool: TargetPool) -> Ask:
+    def _asker(self, lane: Lane, pool: TargetPool) -> tuple[Ask, Batches | None]:
         if lane.spec is None:
-            return self.function or _nobody
+            return self.function or _nobody, None
         try:
-            return pool.gate(lane.spec, lane.environment).invoke
+            gate = pool.gate(lane.spec, lane.environment)
         except TargetUnavailableError as error:
-            return _unavailable(error)
+            return _unavailable(error), None
+        return gate.invoke, Batches(lane, gate, self.is_done) if gate.batches and self.plan.answers is None else None
 
     def _recorded(self, item: WorkItem) -> Ask:
         answers = self.plan.answers
@@ -112,6 +141,15 @@ class Execution:
             return _recorded_reply(answers, item)
 
         return look_up
+
+
+@asynccontextmanager
+async def _closing(batches: Batches | None) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        if batches is not None:
+            await batches.aclose()
 
 
 def _first(error: BaseException) -> BaseException:

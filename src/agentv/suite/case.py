@@ -38,6 +38,13 @@ class EvalCase:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     conversation_id: str | None = None
     system_prompt: str | None = None
-    input_files: tuple[Path, ...] = ()
+    attachments: tuple[Path, ...] = ()
+    """The files of the input's `file` parts, in their order."""
     guideline_files: tuple[Path, ...] = ()
+    """Those among them that hold instructions rather than material."""
     line: int = 0
+
+    @property
+    def input_files(self) -> tuple[Path, ...]:
+        """The attachments that are material."""
+        return tuple(path for path in self.attachments if path not in self.guideline_files)

@@ -62,7 +62,7 @@ class CaseReader:
         _refuse_both(raw, _INPUTS, at, findings)
         reader = MessageReader(self.files, findings)
         messages = _input(model, raw, wrong, at, reader)
-        input_files = tuple(reader.files)
+        attachments = tuple(reader.files)
         expected = reader.read(model.expected_messages or (), (*at, "expected_messages"))
         if "expected_messages" in wrong:
             reader.check_parts(raw.get("expected_messages"), (*at, "expected_messages"))
@@ -80,7 +80,8 @@ class CaseReader:
             threshold=model.threshold if model.threshold is not None else execution.threshold,
             metadata=model.metadata or {},
             conversation_id=model.conversation_id,
-            input_files=input_files,
+            attachments=attachments,
+            guideline_files=self.files.guidelines_among(attachments),
             line=line,
         )
 

@@ -6,7 +6,7 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
@@ -132,6 +132,8 @@ class SuiteFiles:
     directory: Path
     root: Path
     allow_outside: bool = False
+    is_guideline: Callable[[Path, Path], bool] | None = field(default=None, repr=False, compare=False)
+    """Whether a file, under the root, holds instructions rather than material."""
     fingerprints: Fingerprints = field(default_factory=Fingerprints, repr=False, compare=False)
     """What the files held that were found for the suite."""
 
@@ -189,6 +191,12 @@ class SuiteFiles:
             return data.decode("utf-8-sig").replace("\r\n", "\n")
         except UnicodeDecodeError as error:
             raise FileReferenceError(f"'{path}' is not UTF-8 text (byte {error.start})") from None
+
+    def guidelines_among(self, paths: Sequence[Path]) -> tuple[Path, ...]:
+        """The files that are guidelines, each once."""
+        if self.is_guideline is None or not paths:
+            return ()
+        return tuple(dict.fromkeys(path for path in paths if self.is_guideline(path, self.root)))
 
     def _candidates(self, reference: str) -> Iterator[Path]:
         if reference.startswith("/"):

@@ -15,6 +15,7 @@ from agentv.suite.case import EvalCase
 from agentv.suite.cases import CaseReader, Defaults, ReadEvaluator, unique
 from agentv.suite.files import FileReferenceError, FileUnusableError, SuiteFiles, open_regular
 from agentv.suite.findings import AllFindings, Findings, did_you_mean
+from agentv.suite.guidelines import find_guidelines
 from agentv.suite.json_lines import read_lines
 from agentv.suite.models import SuiteExecutionModel, SuiteModel
 from agentv.suite.suite import EvalSuite
@@ -112,6 +113,7 @@ class _SuiteReader:
         self.traits.clear()
         self.defaults_noted = False
         try:
+            self._read_guidelines(found)
             if not self.is_json_lines:
                 self._read_head(found.of(self.path), whole=whole_head)
             for case, node, findings in self._cases(found):
@@ -133,6 +135,16 @@ class _SuiteReader:
         if found:
             raise SuiteError(found.problems())
         return tuple(seen)
+
+    def _read_guidelines(self, found: AllFindings) -> None:
+        guidelines = find_guidelines(self.files.directory, self.files.root)
+        if guidelines.path is None:
+            return
+        if guidelines.problem is not None:
+            found.of(guidelines.path).add_at(*guidelines.problem)
+        elif guidelines.patterns:
+            self.files.fingerprints.note(guidelines.path)
+            self.files = replace(self.files, is_guideline=guidelines.cover)
 
     def _note_evaluators(self, case: EvalCase, path: Path) -> None:
         """What the plan must know of a case's evaluators before any of them runs."""

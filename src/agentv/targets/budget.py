@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentv.errors import BudgetExhaustedError
@@ -154,6 +154,21 @@ class MeteredProvider:
         reply = await self.provider.invoke(request)
         self._budget.spend(getattr(reply, "cost_usd", None))
         return reply
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "invoke_batch":
+            return self._metered_batch(getattr(self.provider, name))
+        raise AttributeError(name)
+
+    def _metered_batch(self, invoke_batch: Any) -> Any:
+        async def metered(requests: Sequence[Request]) -> Mapping[str, Reply]:
+            self._budget.check()
+            replies: Mapping[str, Reply] = await invoke_batch(requests)
+            for reply in replies.values():
+                self._budget.spend(reply.cost_usd)
+            return replies
+
+        return metered
 
     async def aclose(self) -> None:
         close = getattr(self.provider, "aclose", None)

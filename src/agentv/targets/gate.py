@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agentv.errors import AgentVError, ProviderError, ProviderTimeoutError
 from agentv.targets.provider import Provider, Reply, Request, TargetSettings
+from agentv.targets.turnstile import Turnstile
 
 DEFAULT_CONCURRENCY = 16
 LONGEST_RETRY_AFTER = 120.0
 NEVER_RETRIED = (401, 403)
+SLOW_DOWN = "Lower `max_concurrency` of the target, set its `requests_per_minute`, or raise its `max_retries`."
+TRY_LATER = "The server failed, not your suite: try again later, or raise `max_retries` of the target."
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +52,9 @@ class TargetGate:
         self.provider = provider
         self._settings = settings
         self._on_retry, self._sleep, self._jitter, self._clock = on_retry, sleep, jitter, clock
-        self._slots = asyncio.Semaphore(settings.max_concurrency or DEFAULT_CONCURRENCY)
-        self._interval = 60.0 / settings.requests_per_minute if settings.requests_per_minute else 0.0
-        self._next_start = float("-inf")
+        limit = settings.max_concurrency or DEFAULT_CONCURRENCY
+        interval = 60.0 / settings.requests_per_minute if settings.requests_per_minute else 0.0
+        self._turnstile = Turnstile(limit, interval=interval, sleep=sleep, clock=clock)
         self._deadline = None if getattr(provider, "keeps_deadline", False) else settings.timeout_seconds
         self._closed = False
 
@@ -60,25 +63,44 @@ class TargetGate:
     ) -> Reply:
         """Call the provider, again when that can help. `on_retry` hears of every try that is repeated, `on_start` when
         the first one begins: until then the call waits for its turn."""
-        tries = 0
+        turnstile, total = self._turnstile, self._settings.total_timeout_seconds
+        ticket, tries, ends_at = turnstile.ticket(), 0, None
+        entered = await turnstile.enter(ticket)
         while True:
-            tries += 1
+            tries, well = tries + 1, False
             try:
-                async with self._slots:
-                    await self._keep_pace()
-                    if on_start is not None and tries == 1:
+                if tries == 1:
+                    ends_at = None if total is None else self._clock() + total
+                    if on_start is not None:
                         on_start()
-                    reply = await self._call(request)
+                reply = await self._call(request, ends_at)
+                well = True
             except ProviderError as error:
-                if tries > self._settings.max_retries or not self._worth_another(error):
-                    raise _counted(error, tries) from error.__cause__
-                retry = Retry(self.name, request, tries, self._pause(tries, error), error)
-            else:
+                retry = self._again(request, error, tries, entered, ends_at)
+            finally:
+                turnstile.leave(entered, well=well)
+            if well:
                 return reply if tries == 1 else replace(reply, retries=reply.retries + tries - 1)
             for listener in (self._on_retry, on_retry):
                 if listener is not None:
                     listener(retry)
             await self._sleep(retry.delay)
+            entered = await self._reenter(ticket, retry, ends_at)
+
+    @property
+    def batches(self) -> bool:
+        """Whether the target wants all cases of a suite at once, and its provider can take them."""
+        return self._settings.provider_batching and hasattr(self.provider, "invoke_batch")
+
+    async def invoke_batch(self, requests: Sequence[Request]) -> Mapping[str, Reply]:
+        """All requests in one call, which is not repeated: eval id -> reply."""
+        entered, well = await self._turnstile.enter(self._turnstile.ticket()), False
+        try:
+            replies: Mapping[str, Reply] = await self.provider.invoke_batch(requests)  # type: ignore[attr-defined]
+            well = True
+        finally:
+            self._turnstile.leave(entered, well=well)
+        return replies
 
     async def aclose(self) -> None:
         """Close the provider, if it can be closed. A second time does nothing."""
@@ -87,17 +109,15 @@ class TargetGate:
             self._closed = True
             await close()
 
-    async def _keep_pace(self) -> None:
-        if self._interval:
-            now = self._clock()
-            start = max(now, self._next_start)
-            self._next_start = start + self._interval
-            if start > now:
-                await self._sleep(start - now)
+    # -- one try
 
-    async def _call(self, request: Request) -> Reply:
+    async def _call(self, request: Request, ends_at: float | None) -> Reply:
+        seconds = self._deadline
+        if ends_at is not None:
+            left = max(0.0, ends_at - self._clock())
+            seconds = left if seconds is None else min(left, seconds)
         try:
-            async with asyncio.timeout(self._deadline) as deadline:
+            async with asyncio.timeout(seconds) as deadline:
                 reply = await self.provider.invoke(request)
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -108,16 +128,21 @@ class TargetGate:
             raise
         except (Exception, SystemExit) as error:
             if isinstance(error, TimeoutError) and deadline.expired():
-                raise self._late() from None
+                raise self._late(seconds) from None
             raise self._crashed(f"{type(error).__name__}: {error}") from error
         if not isinstance(reply, Reply):
             raise self._crashed(f"it returned {type(reply).__name__} instead of a Reply")
         return reply
 
-    def _late(self) -> ProviderTimeoutError:
+    def _late(self, seconds: float | None) -> ProviderTimeoutError:
+        if seconds == self._deadline:
+            return ProviderTimeoutError(
+                f"target '{self.name}' did not answer within {self._deadline:g} s",
+                next_step="Raise `timeout_seconds` of the target, or `--timeout`. Timeouts are not retried.",
+            )
         return ProviderTimeoutError(
-            f"target '{self.name}' did not answer within {self._deadline:g} s",
-            next_step="Raise `timeout_seconds` of the target, or `--timeout`. Timeouts are not retried.",
+            f"target '{self.name}' did not answer within {self._settings.total_timeout_seconds:g} s, all tries counted",
+            next_step="Raise `total_timeout_seconds` of the target.",
         )
 
     def _crashed(self, what: str) -> ProviderError:
@@ -126,27 +151,71 @@ class TargetGate:
             next_step="This is a defect of the provider, not of your suite; report it to who wrote it.",
         )
 
+    # -- another try
+
+    def _again(self, request: Request, error: ProviderError, tries: int, entered: int, ends_at: float | None) -> Retry:
+        """The retry that is due, or the error when there is none. A target that throttles is left alone by all."""
+        delay, pause = self._pauses(tries, error)
+        if _throttled(error):
+            self._turnstile.pause(entered, pause)
+        if tries > self._settings.max_retries or not self._worth_another(error):
+            raise _counted(error, tries) from error.__cause__
+        if ends_at is not None and max(self._clock() + delay, self._turnstile.paused_until) >= ends_at:
+            raise self._out_of_time(error, tries) from error.__cause__
+        return Retry(self.name, request, tries, delay, error)
+
+    async def _reenter(self, ticket: int, retry: Retry, ends_at: float | None) -> int:
+        if ends_at is None:
+            return await self._turnstile.enter(ticket)
+        try:
+            if self._turnstile.paused_until < ends_at:
+                async with asyncio.timeout(max(0.0, ends_at - self._clock())):
+                    return await self._turnstile.enter(ticket)
+        except TimeoutError:
+            pass
+        raise self._out_of_time(retry.error, retry.tries) from retry.error.__cause__
+
+    def _out_of_time(self, error: ProviderError, tries: int) -> ProviderError:
+        made = "1 try" if tries == 1 else f"{tries} tries"
+        limit = f"`total_timeout_seconds`, {self._settings.total_timeout_seconds:g} s"
+        error.message += f" (after {made}; another could not start within {limit})"
+        return _advised(error)
+
     def _worth_another(self, error: ProviderError) -> bool:
         codes = self._settings.retry_status_codes
         if error.status is None or codes is None:
             return error.retryable and error.status not in NEVER_RETRIED
         return error.status in codes and error.status not in NEVER_RETRIED
 
-    def _pause(self, tries: int, error: ProviderError) -> float:
+    def _pauses(self, tries: int, error: ProviderError) -> tuple[float, float]:
+        """How long this call waits, and how long everyone does if the target is throttling."""
         first, longest = (
             self._settings.retry_initial_delay_ms / 1000,
             self._settings.retry_max_delay_ms / 1000,
         )
         if error.retry_after is not None:
+            asked = min(error.retry_after, LONGEST_RETRY_AFTER)
             # A little later than asked, so that many waiting calls do not all come back at once.
-            return min(error.retry_after, LONGEST_RETRY_AFTER) + self._jitter() * min(first, longest)
+            return asked + self._jitter() * min(first, longest), asked
         ceiling = first
         for _ in range(tries - 1):
             ceiling = min(longest, ceiling * self._settings.retry_backoff_factor)
-        return self._jitter() * min(longest, ceiling)
+        delay = self._jitter() * min(longest, ceiling)
+        return delay, delay
+
+
+def _throttled(error: ProviderError) -> bool:
+    """Whether the target asks everyone to slow down. One that no wait can help (a quota used up) is not retryable."""
+    return error.retryable and (error.status == 429 or (error.status == 503 and error.retry_after is not None))
 
 
 def _counted(error: ProviderError, tries: int) -> ProviderError:
     if tries > 1:
         error.message += f" (after {tries} tries)"
+    return _advised(error)
+
+
+def _advised(error: ProviderError) -> ProviderError:
+    if error.retryable and error.next_step is None:
+        error.next_step = SLOW_DOWN if _throttled(error) else TRY_LATER
     return error

@@ -7,6 +7,7 @@ from typing import Self
 
 from agentv.errors import AgentVError, TargetUnavailableError
 from agentv.redact import Redactor
+from agentv.targets.budget import Budget, MeteredProvider
 from agentv.targets.config import TargetSpec
 from agentv.targets.environment import Environment
 from agentv.targets.gate import DEFAULT_CONCURRENCY, OnRetry, TargetGate
@@ -25,13 +26,16 @@ class TargetPool:
         workers: int | None = None,
         timeout: float | None = None,
         on_retry: OnRetry | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self._secrets = secrets
         self._redactor = Redactor(secrets.values)
         self._workers = workers
         self._timeout = timeout
         self._on_retry = on_retry
+        self.budget = budget
         self._gates: dict[tuple[int, str], TargetGate] = {}
+        self._opened: list[tuple[TargetScope, TargetSettings, TargetGate]] = []
         self._closing = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -60,13 +64,20 @@ class TargetPool:
             redactor=self._redactor,
         )
         limited = self._limits(settings)
+        for opened_scope, opened_settings, opened in self._opened:
+            # Suites with a `.env` of their own read the configuration anew; the same target has one gate all the same.
+            if (opened_scope, opened_settings) == (scope, limited):
+                return opened
         try:
             provider = kind(limited, scope)
         except AgentVError as error:
             raise TargetUnavailableError(spec.name, str(error)) from error
         except Exception as error:
             raise TargetUnavailableError(spec.name, f"{type(error).__name__}: {error}") from error
+        if self.budget is not None and self.budget.limited:
+            provider = MeteredProvider(provider, self.budget)
         gate = TargetGate(provider, limited, name=spec.name, on_retry=self._on_retry)
+        self._opened.append((scope, limited, gate))
         self._closing.push_async_callback(gate.aclose)
         return gate
 

@@ -18,6 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from agentv.messages import Message, TokenUsage, final_text
 from agentv.redact import NO_SECRETS, Redactor
 
+GUIDELINES = "[[ ## Guidelines ## ]]"
+"""The line above the guidelines of a case."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -35,6 +38,13 @@ class Request:
     """Guideline text of the case, for commands that take it apart from the question."""
     schema: Mapping[str, Any] | None = None
     """JSON Schema of an object that the answer should be. A provider with structured output asks for it that way."""
+
+    @property
+    def instructions(self) -> str | None:
+        """The system prompt with the guidelines of the case below it."""
+        if not self.guidelines:
+            return self.system_prompt
+        return "\n\n".join(text for text in (self.system_prompt, f"{GUIDELINES}\n\n{self.guidelines}") if text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +92,19 @@ class TargetSettings(BaseModel):
         "retryBackoffFactor": "retry_backoff_factor",
         "retryStatusCodes": "retry_status_codes",
         "timeoutSeconds": "timeout_seconds",
+        "totalTimeoutSeconds": "total_timeout_seconds",
     }
     """Other spellings of settings -> the setting."""
 
     provider: str = Field(description="Which provider answers: `mock`, `cli`, `replay`, `openai`, ...")
     judge_target: str | None = Field(None, description="The target that judges this target's answers, or `none`.")
     timeout_seconds: float | None = Field(None, gt=0, description="Deadline of one call.")
-    max_concurrency: int | None = Field(None, ge=1, description="Calls in flight at once. Default 16.")
+    total_timeout_seconds: float | None = Field(
+        None, gt=0, description="Deadline of a call with all its tries and the pauses between them."
+    )
+    max_concurrency: int | None = Field(
+        None, ge=1, description="Calls in flight at once, fewer while the target throttles. Default 16."
+    )
     requests_per_minute: float | None = Field(None, gt=0, description="Calls started per minute, evenly spaced.")
     max_retries: int = Field(
         2,
@@ -97,7 +113,9 @@ class TargetSettings(BaseModel):
         description="Extra tries after connection errors, 408, 429 and 5xx. Honours Retry-After.",
     )
     workers: int | None = Field(None, ge=1, description="Cases of this target in flight, unless `--workers` is given.")
-    provider_batching: bool = Field(False, description="Accepted for AgentV's sake; cases are always run one by one.")
+    provider_batching: bool = Field(
+        False, description="With `cli`: all cases of a suite in one command. Others are asked case by case."
+    )
     retry_initial_delay_ms: float = Field(500.0, ge=0, description="Longest pause before the first extra try.")
     retry_max_delay_ms: float = Field(30_000.0, ge=0, description="Longest pause between two tries.")
     retry_backoff_factor: float = Field(2.0, ge=1, description="How much longer each pause may be than the last.")

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import shlex
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
 from agentv.errors import ProviderError, ProviderTimeoutError
 from agentv.process import STDERR_KEEP, STDOUT_CAP, ProcessOutcome, ProcessStartError, run_process
 from agentv.targets.provider import Reply, Request, TargetScope
-from agentv.targets.providers.cli_output import parse_output
+from agentv.targets.providers.cli_output import parse_batch, parse_output
 from agentv.targets.providers.cli_settings import CliSettings, CommandCheck, HttpCheck, command_template
 from agentv.targets.providers.cli_template import CommandTemplate
 from agentv.targets.providers.http import without_secrets
@@ -57,6 +59,38 @@ class CliProvider:
                 next_step="Print plain UTF-8 text, or one JSON object with `text` or `output_messages`.",
             ) from error
 
+    async def invoke_batch(self, requests: Sequence[Request]) -> Mapping[str, Reply]:
+        """One command for all: it reads the cases as JSON Lines where a prompt would be, and writes JSON Lines."""
+        await self._healthy()
+        first = requests[0]
+        whole = replace(
+            first,
+            question="",
+            eval_id="batch",
+            system_prompt=None,
+            guidelines="",
+            files=tuple(dict.fromkeys(path for request in requests for path in request.files)),
+        )
+        lines = "".join(_batch_line(request, self._template) for request in requests)
+        with _temporary_files(self._template, whole, keep=self._settings.keep_temp_files, batch=lines) as values:
+            outcome = await self._run(
+                self._template, whole, values, self._settings.cwd, self._settings.timeout_seconds, stdin=lines
+            )
+            self._raise_for(outcome)
+            output = self._output(outcome, values)
+        try:
+            replies = parse_batch(output)
+        except ShapeError as error:
+            raise self._failed(
+                f"the output of the batch cannot be read: {error}",
+                next_step="Write one JSON object a line, with `id` and `text` or `output_messages`.",
+            ) from error
+        share = round(outcome.duration_ms / len(requests), 3)
+        return {
+            name: reply if reply.duration_ms is not None else replace(reply, duration_ms=share)
+            for name, reply in replies.items()
+        }
+
     async def aclose(self) -> None:
         if self._check is not None and not self._check.done():
             self._check.cancel()
@@ -69,6 +103,8 @@ class CliProvider:
         values: Mapping[str, str],
         cwd: str | None,
         timeout: float | None,
+        *,
+        stdin: str | None = None,
     ) -> ProcessOutcome:
         argv = template.argv(values, request.files)
         if self._settings.verbose:
@@ -77,7 +113,7 @@ class CliProvider:
         try:
             return await run_process(
                 argv,
-                stdin=_encoded(values["PROMPT"]) if by_stdin else None,
+                stdin=_encoded(values["PROMPT"] if stdin is None else stdin) if by_stdin else None,
                 cwd=self._folder(cwd, request),
                 env=self._environment,
                 timeout=timeout,
@@ -177,8 +213,19 @@ async def _http_problem(check: HttpCheck) -> str | None:
         return f"{shown} could not be asked: {reason}"
 
 
-def _prompt(request: Request) -> str:
-    return f"{request.system_prompt}\n\n{request.question}" if request.system_prompt else request.question
+def _prompt(request: Request, template: CommandTemplate) -> str:
+    said = request.system_prompt if "GUIDELINES" in template.names else request.instructions
+    return f"{said}\n\n{request.question}" if said else request.question
+
+
+def _batch_line(request: Request, template: CommandTemplate) -> str:
+    line = {
+        "id": request.eval_id,
+        "attempt": request.attempt,
+        "prompt": _prompt(request, template),
+        "files": [str(path) for path in request.files],
+    }
+    return json.dumps(line, ensure_ascii=False) + "\n"
 
 
 def _encoded(text: str) -> bytes:
@@ -189,10 +236,12 @@ def _encoded(text: str) -> bytes:
 
 
 @contextlib.contextmanager
-def _temporary_files(template: CommandTemplate, request: Request, *, keep: bool) -> Iterator[dict[str, str]]:
+def _temporary_files(
+    template: CommandTemplate, request: Request, *, keep: bool, batch: str | None = None
+) -> Iterator[dict[str, str]]:
     """The values of the placeholders, with files behind those that name one; nobody else can read them."""
     values = {
-        "PROMPT": _prompt(request),
+        "PROMPT": _prompt(request, template),
         "EVAL_ID": request.eval_id,
         "ATTEMPT": str(request.attempt),
         "GUIDELINES": request.guidelines,
@@ -202,11 +251,12 @@ def _temporary_files(template: CommandTemplate, request: Request, *, keep: bool)
         return
     folder = Path(tempfile.mkdtemp(prefix="agentv-"))
     try:
-        values |= {"PROMPT_FILE": str(folder / "prompt.txt"), "OUTPUT_FILE": str(folder / "output.json")}
+        names = ("prompt.txt", "output.json") if batch is None else ("cases.jsonl", "output.jsonl")
+        values |= {"PROMPT_FILE": str(folder / names[0]), "OUTPUT_FILE": str(folder / names[1])}
         if "PROMPT_FILE" in template.names:
             descriptor = os.open(values["PROMPT_FILE"], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "wb") as file:
-                file.write(_encoded(values["PROMPT"]))
+                file.write(_encoded(values["PROMPT"] if batch is None else batch))
         yield values
     finally:
         if keep:

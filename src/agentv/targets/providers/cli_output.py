@@ -23,6 +23,31 @@ def parse_output(data: bytes) -> Reply:
     return Reply.of_text(text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text)
 
 
+def parse_batch(data: bytes) -> dict[str, Reply]:
+    """JSON Lines with an `id` each -> id -> reply. Raises `ShapeError` that names the line."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ShapeError(f"it is not UTF-8 text (byte {error.start})") from None
+    replies: dict[str, Reply] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            value = parse_json(line)
+            if not isinstance(value, dict):
+                raise ShapeError("it is no JSON object")
+            name = value.get("id")
+            if not isinstance(name, str) or not name:
+                raise ShapeError("its `id` is missing, or no text")
+            if name in replies:
+                raise ShapeError(f"the id '{name}' is there twice")
+            replies[name] = parse_reply(value)
+        except ValueError as error:
+            raise ShapeError(f"line {number}: {error}") from None
+    return replies
+
+
 def _is_structured(text: str) -> bool:
     if not text.lstrip().startswith("{"):
         return False

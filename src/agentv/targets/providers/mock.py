@@ -133,7 +133,7 @@ class MockProvider:
         return f"target '{self._target}' answered HTTP {script.status}: {script.error or _reason(script.status)}"
 
     async def invoke(self, request: Request) -> Reply:
-        text = f"{request.system_prompt or ''}\n{request.question}"
+        text = f"{request.instructions or ''}\n{request.question}"
         act = next((act for pattern, act in self._rules if pattern.search(text)), self._fallback)
         if act.delay:
             await asyncio.sleep(act.delay)

@@ -1,0 +1,106 @@
+"""`provider_batching` of a `cli` target: one command for all cases of a suite."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.conftest import Project
+
+COMMAND = """\
+import json, sys, pathlib
+log = pathlib.Path("calls.log")
+log.write_text((log.read_text() if log.exists() else "") + " ".join(sys.argv[1:2]) + "\\n")
+cases = [json.loads(line) for line in sys.stdin]
+for case in cases:
+    if case["id"] != "left-out":
+        print(json.dumps({"id": case["id"], "text": case["prompt"].upper()}))
+"""
+CASES = """\
+execution: {evaluators: [{type: equals, value: HELLO}]}
+evalcases:
+- {id: one, input: hello}
+- {id: two, input: hello}
+- {id: three, input: bye}
+"""
+
+
+@pytest.fixture
+def batched(project: Project) -> Project:
+    project.write("answer.py", COMMAND)
+    config = "{provider: cli, command: [python, answer.py, '{EVAL_ID}'], provider_batching: true}"
+    project.write("agentv.config.yaml", f"targets: {{batch: {config}}}\n")
+    project.write("suite.yaml", CASES)
+    return project
+
+
+def scores(project: Project) -> dict[str, float]:
+    return {row["eval_id"]: row["score"] for row in project.rows()}
+
+
+def test_all_cases_of_a_suite_go_to_one_command(batched: Project) -> None:
+    assert batched.run("eval", "suite.yaml").returncode == 1
+    assert scores(batched) == {"one": 1.0, "two": 1.0, "three": 0.0}
+    assert (batched.root / "calls.log").read_text() == "batch\n"
+
+
+def test_the_time_is_shared_among_the_cases(batched: Project) -> None:
+    batched.run("eval", "suite.yaml")
+    (shared,) = {row["duration_ms"] for row in batched.rows()}
+    assert shared > 0
+
+
+def test_a_case_without_a_line_is_an_error_row_and_the_others_are_graded(batched: Project) -> None:
+    batched.write("suite.yaml", CASES + "- {id: left-out, input: hello}\n")
+    assert batched.run("eval", "suite.yaml").returncode == 3
+    errors = {row["eval_id"]: row["error"] for row in batched.rows()}
+    assert [name for name, error in errors.items() if error] == ["left-out"]
+    assert "no line for the case 'left-out'" in errors["left-out"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("print('{')", "line 1: "),
+        ("print('[]')", "line 1: it is no JSON object"),
+        ('print(\'{"text": "x"}\')', "line 1: its `id` is missing"),
+        ('print(\'{"id": "one", "text": "x"}\\n\' * 2)', "line 2: the id 'one' is there twice"),
+        ('print(\'{"id": "one"}\')', "neither `output_messages` nor a `text`"),
+        ("raise SystemExit(4)", "exited with code 4"),
+    ],
+)
+def test_a_batch_that_cannot_be_read_is_an_error_of_every_case(batched: Project, output: str, said: str) -> None:
+    batched.write("answer.py", output)
+    assert batched.run("eval", "suite.yaml").returncode == 3
+    messages = [row["error"]["message"] for row in batched.rows()]
+    assert len(messages) == 3
+    assert all(said in message for message in messages), messages
+
+
+def test_every_attempt_is_a_batch_of_its_own(batched: Project) -> None:
+    batched.run("eval", "suite.yaml", "--repeat", "2")
+    assert (batched.root / "calls.log").read_text() == "batch\nbatch\n"
+    assert len(batched.rows()) == 6
+
+
+def test_a_resumed_run_asks_for_what_is_missing_only(batched: Project) -> None:
+    batched.run("eval", "suite.yaml", "--run-dir", "run")
+    results = batched.root / "run" / "results.jsonl"
+    results.write_text("".join(line for line in results.read_text().splitlines(True) if '"two"' not in line))
+    batched.write("answer.py", COMMAND + "assert [case['id'] for case in cases] == ['two']\n")
+    done = batched.run("eval", "--resume", "run", "--json")
+    assert (done.returncode, json.loads(done.stdout)["total"]) == (1, 3), done.stderr
+
+
+def test_cases_and_answers_can_be_files(batched: Project) -> None:
+    batched.write(
+        "files.py",
+        "import json, sys\n"
+        "cases = [json.loads(line) for line in open(sys.argv[1])]\n"
+        "with open(sys.argv[2], 'w') as out:\n"
+        "    for case in cases: out.write(json.dumps({'id': case['id'], 'text': 'HELLO'}) + '\\n')\n",
+    )
+    config = "{provider: cli, command_template: 'python files.py {PROMPT_FILE} {OUTPUT_FILE}', provider_batching: true}"
+    batched.write("agentv.config.yaml", f"targets: {{batch: {config}}}\n")
+    assert batched.run("eval", "suite.yaml").returncode == 0

@@ -1,0 +1,130 @@
+"""Guideline files: told apart by the project's patterns, and sent as instructions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentv.suite.guidelines import glob_pattern
+from tests.conftest import Project
+
+SUITE = """\
+evalcases:
+  - id: review
+    input_messages:
+      - role: user
+        content:
+          - {type: file, value: rules/python.instructions.md}
+          - {type: text, value: Review this.}
+          - {type: file, value: code.txt}
+    evaluators:
+      - {name: seen, type: code_judge, script: [python, judge.py]}
+"""
+JUDGE = """\
+import json, sys
+case = json.load(sys.stdin)
+keep = ("guideline_files", "input_files", "question")
+print(json.dumps({"score": 1, "details": {key: case[key] for key in keep}}))
+"""
+
+
+@pytest.fixture
+def reviewed(project: Project) -> Project:
+    project.write(".agentv/config.yaml", "$schema: agentv-config-v2\nguideline_patterns: ['**/*.instructions.md']\n")
+    project.write("rules/python.instructions.md", "Prefer small functions.")
+    project.write("code.txt", "def f(): pass")
+    project.write("suite.yaml", SUITE)
+    project.write("judge.py", JUDGE)
+    return project
+
+
+def configured(project: Project, *command: str) -> None:
+    words = ", ".join(json.dumps(word) for word in command)
+    project.write("agentv.config.yaml", f"targets: {{shown: {{provider: cli, command: [{words}]}}}}\n")
+
+
+def graded(project: Project) -> dict[str, Any]:
+    done = project.run("eval", "suite.yaml")
+    assert done.returncode == 0, done.stderr
+    (row,) = project.rows()
+    return row
+
+
+def test_a_guideline_goes_to_the_instructions_and_leaves_a_mark_where_it_was_attached(reviewed: Project) -> None:
+    configured(reviewed, "cat")
+    row = graded(reviewed)
+    assert row["candidate_answer"] == (
+        "[[ ## Guidelines ## ]]\n\n"
+        '<file path="rules/python.instructions.md">\nPrefer small functions.\n</file>\n\n'
+        "<Attached: rules/python.instructions.md>\n\nReview this.\n\n"
+        '<file path="code.txt">\ndef f(): pass\n</file>'
+    )
+
+
+def test_a_command_that_takes_guidelines_apart_gets_them_once(reviewed: Project) -> None:
+    configured(reviewed, "printf", "%s|%s", "{GUIDELINES}", "{PROMPT}")
+    answer = graded(reviewed)["candidate_answer"]
+    guidelines, prompt = answer.split("|")
+    assert "Prefer small functions." in guidelines
+    assert "Prefer small functions." not in prompt
+
+
+def test_a_judge_script_sees_both_kinds_of_files_apart(reviewed: Project) -> None:
+    configured(reviewed, "cat")
+    details = graded(reviewed)["evaluator_results"][0]["details"]
+    assert [Path(path).name for path in details["guideline_files"]] == ["python.instructions.md"]
+    assert [Path(path).name for path in details["input_files"]] == ["code.txt"]
+
+
+def test_without_patterns_every_attachment_is_material(reviewed: Project) -> None:
+    (reviewed.root / ".agentv/config.yaml").unlink()
+    configured(reviewed, "cat")
+    answer = graded(reviewed)["candidate_answer"]
+    assert answer.startswith('<file path="rules/python.instructions.md">')
+
+
+def test_the_project_file_is_part_of_what_a_run_was_made_from(reviewed: Project) -> None:
+    configured(reviewed, "cat")
+    reviewed.run("eval", "suite.yaml", "--run-dir", "run")
+    reviewed.write(".agentv/config.yaml", "guideline_patterns: ['**/*.txt']\n")
+    done = reviewed.run("eval", "--resume", "run")
+    assert done.returncode == 2
+    assert "config.yaml has changed" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [("guideline_patterns: nope\n", "1:21"), ("x: 1\nguideline_patterns: [1]\n", "2:21"), ("- a\n", "1:1")],
+)
+def test_a_project_file_that_cannot_be_understood_is_told_with_its_place(
+    reviewed: Project, text: str, place: str
+) -> None:
+    configured(reviewed, "cat")
+    reviewed.write(".agentv/config.yaml", text)
+    done = reviewed.run("validate", "suite.yaml")
+    assert done.returncode == 2
+    assert f".agentv/config.yaml:{place}: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("glob", "inside", "outside"),
+    [
+        ("**/*.instructions.md", "a.instructions.md", "a.md"),
+        ("**/*.instructions.md", "x/y/a.instructions.md", "a.instructions.md.txt"),
+        ("rules/*.md", "rules/a.md", "rules/deep/a.md"),
+        ("rules/**", "rules/deep/a.md", "other/rules/a.md"),
+        ("**/rules/**/*.md", "a/rules/b/c.md", "a/b/c.md"),
+        ("./rules/?.md", "rules/a.md", "rules/ab.md"),
+        ("*.{md,txt}", "a.txt", "a.rst"),
+        ("[ab].md", "a.md", "c.md"),
+        ("[!ab].md", "c.md", "a.md"),
+        ("a+b(c).md", "a+b(c).md", "aab(c).md"),
+    ],
+)
+def test_patterns_match_as_globs_do(glob: str, inside: str, outside: str) -> None:
+    pattern = glob_pattern(glob)
+    assert pattern.fullmatch(inside)
+    assert not pattern.fullmatch(outside)
