@@ -7,6 +7,9 @@ TYPESCRIPT := sdk/typescript
 # Without npm, or with `make test NPM=`, the TypeScript SDK is not built and its tests are skipped.
 NPM := $(shell command -v npm)
 TYPESCRIPT_READY := $(if $(NPM),$(TYPESCRIPT)/dist/.ready)
+# Model servers from npm that tests run against; without npm those tests are skipped too.
+LIVE := tests/live
+LIVE_READY := $(if $(NPM),$(LIVE)/node_modules/.ready)
 
 .PHONY: demo typescript test check format bench soak lock docs golden clean
 
@@ -14,7 +17,7 @@ demo: $(READY)  ## contextual precision, judged in two ways by a scripted model:
 	$(BIN)/agentv eval examples/contextual-precision/suite.yaml --out .agentv/demo.jsonl
 	$(BIN)/python examples/contextual-precision/compare.py .agentv/demo.jsonl
 
-test: $(READY) $(TYPESCRIPT_READY)  ## the tests
+test: $(READY) $(TYPESCRIPT_READY) $(LIVE_READY)  ## the tests
 	$(BIN)/pytest -n 2 -q
 
 typescript: $(TYPESCRIPT_READY)  ## build the TypeScript SDK
@@ -61,10 +64,14 @@ $(TYPESCRIPT)/node_modules/.ready: $(TYPESCRIPT)/package.json $(TYPESCRIPT)/pack
 	cd $(TYPESCRIPT) && $(NPM) ci --ignore-scripts --loglevel=error
 	touch $@
 
+$(LIVE)/node_modules/.ready: $(LIVE)/package.json $(LIVE)/package-lock.json
+	cd $(LIVE) && $(NPM) ci --ignore-scripts --loglevel=error
+	touch $@
+
 $(TYPESCRIPT)/dist/.ready: $(TYPESCRIPT)/node_modules/.ready $(TYPESCRIPT)/tsconfig.json $(wildcard $(TYPESCRIPT)/src/*.ts)
 	rm -rf $(TYPESCRIPT)/dist
 	cd $(TYPESCRIPT) && node node_modules/typescript/bin/tsc
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(TYPESCRIPT)/dist $(TYPESCRIPT)/node_modules dist build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(TYPESCRIPT)/dist $(TYPESCRIPT)/node_modules $(LIVE)/node_modules dist build .mypy_cache .ruff_cache .pytest_cache

@@ -8,13 +8,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import latency, loading, memory, proxy, scripts, startup, throughput
+from benchmarks import clients, latency, llm_judge, loading, memory, proxy, scripts, startup, throughput
 from benchmarks.measure import RESULTS, SOURCE, FailedError
 from benchmarks.options import Options
 from benchmarks.report import machine
 from benchmarks.workload import warm_up
 
-BENCHMARKS = {module.NAME: module.measure for module in (startup, throughput, latency, memory, loading, scripts, proxy)}
+BENCHMARKS = {
+    module.NAME: module.measure
+    for module in (startup, throughput, latency, memory, loading, scripts, proxy, clients, llm_judge)
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -2,6 +2,7 @@
 
 bare.py sleep CALLS IN_FLIGHT SECONDS     asyncio.sleep behind a semaphore
 bare.py http CALLS IN_FLIGHT URL          an aiohttp client
+bare.py judged CASES IN_FLIGHT URL        the same, two calls a case: the answer, and what a judge says of it
 bare.py csafe FILE                        yaml.CSafeLoader
 bare.py events FILE                       the events of the same C parser, thrown away
 bare.py load FILE                         agentv: loaded and validated
@@ -21,6 +22,7 @@ Call = Callable[[], Awaitable[object]]
 IMPORTS: dict[str, tuple[str, ...]] = {
     "sleep": (),
     "http": ("aiohttp",),
+    "judged": ("aiohttp",),
     "csafe": ("yaml",),
     "events": ("yaml",),
     "load": ("agentv.suite.loader", "agentv.evaluators.reading"),
@@ -44,7 +46,7 @@ async def sleep(calls: int, limit: int, seconds: float) -> None:
     await in_flight(lambda: asyncio.sleep(seconds), calls, limit)
 
 
-async def http(calls: int, limit: int, url: str) -> None:
+async def http(calls: int, limit: int, url: str, *, each: int = 1) -> None:
     import aiohttp  # noqa: PLC0415 - the other contestants do not pay for it
 
     body = {"model": "fake", "messages": [{"role": "user", "content": "What is the capital of France?"}]}
@@ -57,7 +59,11 @@ async def http(calls: int, limit: int, url: str) -> None:
                 answer = json.loads(await reply.read())
                 assert "Paris" in answer["choices"][0]["message"]["content"]
 
-        await in_flight(ask, calls, limit)
+        async def ask_each() -> None:
+            for _ in range(each):
+                await ask()
+
+        await in_flight(ask if each == 1 else ask_each, calls, limit)
 
 
 def csafe(path: Path) -> int:
@@ -93,7 +99,8 @@ def main(kind: str, *arguments: str) -> None:
     elif kind == "sleep":
         asyncio.run(sleep(int(arguments[0]), int(arguments[1]), float(arguments[2])))
     else:
-        asyncio.run(http(int(arguments[0]), int(arguments[1]), arguments[2]))
+        each = 2 if kind == "judged" else 1
+        asyncio.run(http(int(arguments[0]), int(arguments[1]), arguments[2], each=each))
     spent = {
         "seconds": time.perf_counter() - started,
         "cpu_seconds": time.process_time() - cpu,

@@ -108,10 +108,10 @@ def _seconds(usage: Usage) -> float:
 
 
 @contextlib.contextmanager
-def model_server() -> Iterator[str]:
+def model_server(*, delay: float = DELAY, reply: str = ANSWER) -> Iterator[str]:
     """The address of a model server in a process of its own."""
     command = [sys.executable, "-m", "agentv.testing.model_server"]
-    command += ["--delay-ms", str(DELAY * 1000), "--reply", ANSWER]
+    command += ["--delay-ms", str(delay * 1000), "--reply", reply]
     with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

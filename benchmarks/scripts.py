@@ -85,7 +85,9 @@ async def _one_by_one(directory: Path, rounds: int) -> tuple[list[float], list[f
     taken: tuple[list[float], list[float], list[float]] = ([], [], [])
     async with Launcher() as launcher:
         runtime = Runtime(
-            launcher, lambda *_: JudgeSession(targets, evaluator="asks"), environment=Environment(dict(os.environ))
+            launcher,
+            lambda *_, **_kwargs: JudgeSession(targets, evaluator="asks"),
+            environment=Environment(dict(os.environ)),
         )
         context = EvaluationContext(case, Candidate("answer"), directory=directory, runtime=runtime)
         with protect_runtime():

@@ -34,6 +34,18 @@ def write_suite(path: Path, cases: int) -> Path:
     return path
 
 
+def write_judged_suite(path: Path, cases: int) -> Path:
+    """Short cases that a model judges."""
+    with path.open("w") as file:
+        file.write("execution:\n  evaluators:\n    - {name: right, type: llm_judge}\nevalcases:\n")
+        for n in range(cases):
+            file.write(
+                f"  - id: case-{n:06}\n    input: What is the capital of France? ({n})\n"
+                "    expected_outcome: Names Paris\n"
+            )
+    return path
+
+
 def write_json_lines_suite(path: Path, cases: int) -> Path:
     """The same cases, one JSON object a line in a file next to the suite."""
     with path.with_suffix(".jsonl").open("w") as file:

@@ -27,14 +27,20 @@ from pydantic_core import PydanticUndefined
 from agentv.cli.judge import COMMANDS as JUDGE_COMMANDS
 from agentv.cli.program import COMMANDS, program
 from agentv.evaluators.base import Evaluator
+from agentv.evaluators.field_accuracy import FieldRule
 from agentv.evaluators.registry import BUILT_IN as EVALUATORS
 from agentv.evaluators.registry import evaluator_class
+from agentv.evaluators.rubric import RubricItem
+from agentv.evaluators.tool_trajectory import ExpectedCall
 from agentv.judge.access import JudgeAccess
 from agentv.suite import models
 from agentv.targets.config import DefaultsModel
+from agentv.targets.prices import Prices
 from agentv.targets.provider import TargetSettings
 from agentv.targets.providers.cli_settings import CommandCheck, HttpCheck
+from agentv.targets.providers.library import LibraryProvider, LibrarySettings
 from agentv.targets.providers.mock import Rule, Script
+from agentv.targets.providers.model_settings import ModelSettings
 from agentv.targets.providers.openai_compatible import ChatSettings, OpenAICompatibleProvider
 from agentv.targets.registry import BUILT_IN as PROVIDERS
 from agentv.targets.registry import provider_class
@@ -59,6 +65,7 @@ MEANINGS = {
     "SuiteModel.execution": "How the cases run; see below.",
     "CaseModel.input_messages": "The conversation, as a list of messages. The same as `input` with a list.",
     "CaseModel.expected_messages": "A conversation a good answer would give.",
+    "CaseModel.rubrics": "Criteria that a model checks one by one: an evaluator `rubric`, before all others.",
     "CaseModel.execution": "How this case runs, where it differs from the suite; see below.",
     "CaseModel.conversation_id": "Copied to the row: ties cases of one conversation together.",
     "CaseExecutionModel.threshold": "The pass line of this case.",
@@ -81,7 +88,13 @@ MEANINGS = {
     "CommandCheck.timeout_seconds": "How long it may take.",
 }
 DEFAULTS = {"Evaluator.name": "its type"}
-KINDS = {"CodeJudge.script": "list of texts or text", "CodeJudge.judge": "true / false or mapping"}
+KINDS = {
+    "CodeJudge.script": "list of texts or text",
+    "CodeJudge.judge": "true / false or mapping",
+    "CaseModel.rubrics": "list of texts or mappings",
+    "LlmJudge.rubrics": "list of texts or mappings",
+    "RubricEvaluator.rubrics": "list of texts or mappings",
+}
 """Where a suite may write more than the model holds."""
 
 
@@ -100,7 +113,7 @@ def _cell(text: str) -> str:
 
 def options_of(model: type[BaseModel], *, but: Iterable[str] = ()) -> str:
     """A table of the model's fields, without those named in `but`."""
-    left_out = {*but, *_unusable(model)}
+    left_out = set(but)
     fields = {field.alias or name: field for name, field in model.model_fields.items() if name not in left_out}
     if not fields:
         return "No options of its own."
@@ -114,11 +127,6 @@ def options_of(model: type[BaseModel], *, but: Iterable[str] = ()) -> str:
         for name, field in fields.items()
     ]
     return table(("option", "value", "default", "meaning"), rows)
-
-
-def _unusable(model: type[BaseModel]) -> set[str]:
-    """Fields a suite may hold but nothing evaluates yet."""
-    return {"rubrics"} if model is models.CaseModel and "rubric" not in EVALUATORS else set()
 
 
 def _meaning(model: type[BaseModel], name: str, field: FieldInfo) -> str:
@@ -199,13 +207,25 @@ def chat_providers() -> str:
     return table(("provider", "address", "variables it reads by itself"), rows)
 
 
+def library_providers() -> str:
+    rows = []
+    for name in PROVIDERS:
+        kind: Any = provider_class(name)
+        if issubclass(kind, LibraryProvider):
+            reads = ", ".join(f"`{variable}`" for variable in kind.Settings.READS)
+            rows.append((f"`{name}`", f"`pip install 'agentv[{kind.EXTRA}]'`", reads))
+    return table(("provider", "install", "variables it reads by itself"), rows)
+
+
 def provider(name: str) -> str:
     kind = provider_class(name)
     if name not in PROVIDERS or kind is None:
         raise SystemExit(f"there is no built-in provider '{name}'; take its block out of the page")
     inherited = {*TargetSettings.model_fields}
-    if issubclass(kind.Settings, ChatSettings):
-        inherited = {field for field in kind.Settings.model_fields if field not in kind.Settings.__annotations__}
+    if issubclass(kind.Settings, ModelSettings):
+        own = {*kind.Settings.__annotations__}
+        own |= {*LibrarySettings.__annotations__} if issubclass(kind.Settings, LibrarySettings) else set()
+        inherited = {field for field in kind.Settings.model_fields if field not in own}
     return options_of(kind.Settings, but=inherited)
 
 
@@ -259,11 +279,17 @@ SOURCES: dict[str, Callable[[], str]] = {
     "evaluators": evaluators_index,
     "evaluator options": lambda: options_of(Evaluator),
     **{f"evaluator {name}": lambda name=name: evaluator(name) for name in EVALUATORS},  # type: ignore[misc]
+    "rubric item": lambda: options_of(RubricItem),
+    "field rule": lambda: options_of(FieldRule),
+    "expected call": lambda: options_of(ExpectedCall),
     "judge access": lambda: options_of(JudgeAccess),
     "defaults": lambda: options_of(DefaultsModel),
     "target options": lambda: options_of(TargetSettings),
     "chat options": lambda: options_of(ChatSettings, but=set(TargetSettings.model_fields) - {"timeout_seconds"}),
     "chat providers": chat_providers,
+    "model options": lambda: options_of(ModelSettings, but=set(TargetSettings.model_fields) - {"timeout_seconds"}),
+    "library providers": library_providers,
+    "prices": lambda: options_of(Prices),
     "mock rule": lambda: options_of(Rule, but=Script.model_fields),
     "healthcheck http": lambda: options_of(HttpCheck),
     "healthcheck command": lambda: options_of(CommandCheck),
@@ -278,7 +304,7 @@ SOURCES: dict[str, Callable[[], str]] = {
 def named_elsewhere() -> set[str]:
     """Providers whose options are all in the shared table of chat options."""
     chat = {name for name in PROVIDERS if issubclass(provider_class(name), OpenAICompatibleProvider)}  # type: ignore[arg-type]
-    return {f"provider {name}" for name in chat if name != "azure"}
+    return {f"provider {name}" for name in chat if name not in ("azure", "openai")}
 
 
 # -- pages

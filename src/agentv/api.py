@@ -84,6 +84,9 @@ class Options(TypedDict, total=False):
     timeout: float
     threshold: float
     outputs: FilePath
+    cache: bool
+    max_cost: float
+    max_judge_calls: int
     run_dir: FilePath
     on_result: Callable[[CaseResult], None]
     """Hears of every result as soon as it is recorded."""
@@ -169,6 +172,9 @@ class _Asked:
             timeout=options.get("timeout"),
             threshold=options.get("threshold"),
             outputs=_text(options.get("outputs")),
+            cache=options.get("cache", False),
+            max_cost=options.get("max_cost"),
+            max_judge_calls=options.get("max_judge_calls"),
         )
         added = [_evaluator(item) for item in evaluators if not isinstance(item, Mapping)]
         return cls(run_options, function, added, inline=cases is not None)

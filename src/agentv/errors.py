@@ -147,8 +147,10 @@ class EvaluatorError(AgentVError):
         judge_proxy: Mapping[str, Any] | None = None,
         judge: Mapping[str, Any] | None = None,
         details: Mapping[str, Any] | None = None,
+        evaluator_results: Sequence[Any] = (),
     ) -> None:
         super().__init__(message, next_step=next_step)
+        self.evaluator_results = evaluator_results
         self.judge_proxy = judge_proxy
         self.judge = judge
         self.details = details

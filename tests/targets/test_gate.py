@@ -136,6 +136,22 @@ async def test_after_the_last_try_the_error_says_how_many_there_were():
     assert (provider.calls, caught.value.status) == (3, 503)
 
 
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (down(429), "Lower `max_concurrency` of the target"),
+        (down(500), "try again later, or raise `max_retries`"),
+        (down(None), "try again later, or raise `max_retries`"),
+        (down(500, next_step="Do this."), "Do this."),
+        (down(400, retryable=False), ""),
+    ],
+)
+async def test_an_error_that_stays_says_what_to_do(error, advice):
+    with pytest.raises(ProviderError) as caught:
+        await gate(Scripted(error), max_retries=0).invoke(ask())
+    assert advice in (caught.value.next_step or "")
+
+
 async def test_what_cannot_pass_is_not_tried_again():
     provider = Scripted(down(400, retryable=False))
     with pytest.raises(ProviderError, match=r"^down$"):

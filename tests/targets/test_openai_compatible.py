@@ -315,7 +315,8 @@ async def test_the_gate_waits_as_long_as_the_server_asked():
 
     failures = [Failure(429, headers={"Retry-After": "3"}), Failure(reset=True)]
     async with FakeModelServer("ok", failures=failures) as server, client(server) as provider:
-        gate = TargetGate(provider, TargetSettings(provider="x"), name="t", sleep=sleep, jitter=lambda: 0.0)
+        timing: Any = {"sleep": sleep, "clock": lambda: sum(slept), "jitter": lambda: 0.0}
+        gate = TargetGate(provider, TargetSettings(provider="x"), name="t", **timing)
         reply = await gate.invoke(ask())
         assert (reply.text, reply.retries, server.calls) == ("ok", 2, 3)
     assert slept == [3.0, 0.0]
@@ -404,7 +405,7 @@ async def test_a_redirect_is_not_followed_and_takes_no_key_along():
 
 
 async def test_a_reply_over_the_cap_is_refused(monkeypatch):
-    monkeypatch.setattr("agentv.targets.providers.openai_compatible.REPLY_CAP", 100_000)
+    monkeypatch.setattr("agentv.targets.providers.exchange.REPLY_CAP", 100_000)
     async with FakeModelServer("x" * 200_000) as server:
         assert "larger than" in (await failure(server)).message
 
@@ -476,3 +477,107 @@ async def test_a_proxy_gets_the_call():
         assert (await provider.invoke(ask())).text == "through the proxy"
         await provider.aclose()
         assert proxy.requests[0].headers["Host"] == "model.invalid"
+
+
+# -- structured output
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"score": {"type": "number"}},
+    "required": ["score"],
+    "additionalProperties": False,
+}
+NOT_SUPPORTED = json.dumps({"error": {"message": "response_format json_schema is not supported"}}).encode()
+
+
+@pytest.mark.parametrize("provider", ["openai", "openrouter", "mistral", "groq", "ollama", "openai_compatible"])
+async def test_an_object_is_asked_for_by_its_schema(provider):
+    async with FakeModelServer('{"score": 1}') as server:
+        async with client(server, provider, api_key=KEY) as target:
+            await target.invoke(ask(schema=SCHEMA))
+            assert body_of(server)["response_format"] == {
+                "type": "json_schema",
+                "json_schema": {"name": "answer", "schema": SCHEMA, "strict": True},
+            }
+            await target.invoke(ask())
+        assert "response_format" not in body_of(server)
+
+
+@pytest.mark.parametrize(
+    ("change", "strict"),
+    [
+        ({}, True),
+        ({"additionalProperties": True}, False),
+        ({"required": []}, False),
+        ({"properties": {"score": {"type": "object"}}}, False),
+        ({"properties": {"score": {"type": "array", "items": {"type": "object", "properties": {}}}}}, False),
+        ({"properties": {"score": {"anyOf": [{"type": "null"}, SCHEMA]}}}, True),
+    ],
+)
+async def test_strictness_is_asked_for_where_the_schema_allows_it(change, strict):
+    async with FakeModelServer("{}") as server, client(server) as target:
+        await target.invoke(ask(schema={**SCHEMA, **change}))
+        assert body_of(server)["response_format"]["json_schema"]["strict"] is strict
+
+
+@pytest.mark.parametrize("status", [400, 422])
+async def test_a_server_that_refuses_schemas_is_asked_in_words_and_remembered(status):
+    async with FakeModelServer("{}", failures=[Failure(status, body=NOT_SUPPORTED)]) as server:
+        async with client(server) as target:
+            gate = TargetGate(target, TargetSettings(provider="x", max_retries=0), name="t")
+            reply = await gate.invoke(ask(schema=SCHEMA))
+            assert (reply.text, reply.retries, server.calls) == ("{}", 0, 2)
+            await gate.invoke(ask(schema=SCHEMA))
+        assert ["response_format" in request.body for request in server.requests] == [True, False, False]
+
+
+async def test_a_model_that_missed_the_schema_once_is_asked_for_it_again():
+    missed = json.dumps({"error": {"message": "Failed to generate JSON, see failed_generation", "code": "x"}}).encode()
+    async with FakeModelServer("{}", failures=[Failure(400, body=missed)]) as server:
+        async with client(server) as target:
+            await target.invoke(ask(schema=SCHEMA))
+            await target.invoke(ask(schema=SCHEMA))
+        assert ["response_format" in request.body for request in server.requests] == [True, False, True]
+
+
+async def test_other_refusals_are_not_hidden():
+    body = json.dumps({"error": {"message": "the context is too long"}}).encode()
+    async with FakeModelServer(Failure(400, body=body)) as server:
+        async with client(server) as target:
+            with pytest.raises(ProviderError, match="too long"):
+                await target.invoke(ask(schema=SCHEMA))
+        assert server.calls == 1
+
+
+async def test_what_was_asked_for_in_so_many_words_is_not_given_up():
+    async with FakeModelServer(Failure(400, body=NOT_SUPPORTED)) as server:
+        async with client(server, structured_output="json_schema") as target:
+            with pytest.raises(ProviderError, match="Set `structured_output`"):
+                await target.invoke(ask(schema=SCHEMA))
+        assert server.calls == 1
+
+
+@pytest.mark.parametrize(("setting", "sent"), [("json_object", {"type": "json_object"}), ("off", None)])
+async def test_any_object_or_nothing_can_be_asked_for(setting, sent):
+    async with FakeModelServer("{}") as server, client(server, structured_output=setting) as target:
+        await target.invoke(ask(schema=SCHEMA))
+        assert body_of(server).get("response_format") == sent
+
+
+# -- what to do about it
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "step"),
+    [
+        (401, "Incorrect API key provided", "Check `api_key` (or OPENAI_API_KEY) of the target."),
+        (403, "no", "Check `api_key` (or OPENAI_API_KEY) of the target."),
+        (404, "The model `m` does not exist", "the server does not know 'm'"),
+        (400, "Invalid model: m", "the server does not know 'm'"),
+        (404, "Not Found", "Check `base_url` and `model`"),
+    ],
+)
+async def test_an_error_says_what_to_check(status, said, step):
+    body = json.dumps({"error": {"message": said}}).encode()
+    async with FakeModelServer(Failure(status, body=body)) as server:
+        assert step in str(await failure(server, provider="openai", api_key=KEY))

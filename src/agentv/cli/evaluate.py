@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from agentv.report.progress import Progress, QuietProgress, choose_progress
 from agentv.report.terminal import can_print_unicode, wants_color
 from agentv.run.services import protection_gaps
 
+_RAISED = ("max_cost", "max_judge_calls")
+"""Limits that may be set anew when a run goes on."""
 _EXIT = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
@@ -40,6 +43,9 @@ _EXIT = {signal.SIGINT: 130, signal.SIGTERM: 143}
 @click.option("--outputs", metavar="FILE", help="Grade answers that exist already (JSON Lines) instead of calling.")
 @click.option("--out", metavar="FILE", help="Write rows to this file too, as they finish.")
 @click.option("--record-judge-io", is_flag=True, help="Keep prompts and replies of judge calls in judge_calls.jsonl.")
+@click.option("--cache", is_flag=True, help="Keep the replies of judges in .agentv/cache, and use those kept earlier.")
+@click.option("--max-cost", type=click.FloatRange(0, min_open=True), metavar="USD", help="Stop before spending more.")
+@click.option("--max-judge-calls", type=click.IntRange(0), metavar="N", help="Judge calls of the whole run.")
 @click.option("--run-dir", metavar="DIR", help="The directory of this run.  [.agentv/runs/<run-id>]")
 @click.option("--resume", metavar="RUN", help="Go on with a run: its id, or its directory.")
 @click.option("--allow-changed", is_flag=True, help="With --resume: go on although suites have changed.")
@@ -51,7 +57,7 @@ def command(**given: Any) -> int:
 
     \b
     Exit code: 0 every case passed      1 some case is borderline or failed
-               2 nothing was run        3 some case could not be judged
+               2 nothing was run        3 some case could not be judged, or the budget is gone
                130 interrupted          143 terminated
     """
     quiet, as_json, verbose = given.pop("quiet"), given.pop("as_json"), given.pop("verbose")
@@ -90,7 +96,7 @@ def _listed(value: Any) -> Any:
 
 def _resumed(given: dict[str, Any]) -> RecordedRun:
     context = click.get_current_context()
-    own = {"resume", "allow_changed", "quiet", "verbose", "as_json"}
+    own = {"resume", "allow_changed", "quiet", "verbose", "as_json", *_RAISED}
     extra = [
         name
         for name in (*given, "paths")
@@ -107,6 +113,7 @@ def _resumed(given: dict[str, Any]) -> RecordedRun:
     directory = find_run(given["resume"], Path.cwd())
     manifest = directory.read_manifest()
     options, cwd = resumed_options(manifest)
+    options = replace(options, **{name: given[name] for name in _RAISED if given[name] is not None})
     return resume_run(build_plan(options, cwd), directory, manifest, allow_changed=given["allow_changed"])
 
 
@@ -159,11 +166,19 @@ def _report(outcome: RunOutcome, code: int) -> dict[str, Any]:
     }
 
 
+def _resume_hint(outcome: RunOutcome) -> str | None:
+    command = outcome.directory.resume_command
+    if outcome.summary.not_run:
+        raised = [f"--{name.replace('_', '-')} MORE" for name in _RAISED if outcome.budget[name] is not None]
+        return " ".join([command, *raised])
+    return command if outcome.interrupted else None
+
+
 def _summary(outcome: RunOutcome) -> str:
     return render_summary(
         outcome.summary,
         run_dir=_shown_directory(outcome),
-        resume_hint=outcome.directory.resume_command if outcome.interrupted else None,
+        resume_hint=_resume_hint(outcome),
         interrupted=outcome.interrupted,
         color=wants_color(sys.stdout, os.environ),
         width=shutil.get_terminal_size((100, 24)).columns,

@@ -1,4 +1,4 @@
-"""`agentv targets`: what is configured, and what is missing."""
+"""`agentv targets`: what is configured, what is missing, and what answers."""
 
 from __future__ import annotations
 
@@ -12,18 +12,26 @@ import click
 
 from agentv.errors import UsageError
 from agentv.plan.build import Loaded
-from agentv.report.terminal import Look, wants_color
+from agentv.report.terminal import Look, is_terminal, wants_color
 from agentv.targets.config import NO_JUDGE, TargetsConfig, TargetSpec, no_config_error
 
 
 @click.command()
 @click.argument("near", default=".", metavar="[PATH]")
 @click.option("--config", metavar="FILE", help="The target configuration, instead of the one found near PATH.")
+@click.option("--target", "names", multiple=True, metavar="NAME", help="Only this target; repeatable.")
+@click.option("--ping", is_flag=True, help="Ask each target one small question, and say what answered.")
+@click.option(
+    "--timeout", type=click.FloatRange(0, min_open=True), metavar="S", help="With --ping: how long to wait.  [30]"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
-def command(near: str, config: str | None, as_json: bool) -> int:
+def command(near: str, config: str | None, names: tuple[str, ...], as_json: bool, **asked: Any) -> int:
     """Show each target: provider, model, ready or which variable is missing, and who judges it.
 
     PATH is a suite or a directory; the configuration is found from there as for `agentv eval`.
+
+    \b
+    Exit code of --ping: 0 every target answered    3 some did not    2 none could be asked
     """
     cwd = Path.cwd()
     start = (cwd / near).resolve()
@@ -33,12 +41,39 @@ def command(near: str, config: str | None, as_json: bool) -> int:
     found = Loaded(cwd, config).config(start)
     if found is None:
         raise no_config_error("`agentv targets` needs a configuration", start)
-    rows = [_row(spec, found) for spec in found.targets.values()]
+    chosen = [found.find(name, asked_by="--target") for name in dict.fromkeys(names)] or list(found.targets.values())
+    rows = [_row(spec, found) for spec in chosen]
+    code = _ping(rows, chosen, found, start, asked["timeout"]) if asked["ping"] else 0
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
+        click.echo(json.dumps([{k: v for k, v in row.items() if k != "state"} for row in rows], indent=2))
     else:
         click.echo(_table(rows, found, Look(color=wants_color(sys.stdout, os.environ))))
-    return 0
+    return code
+
+
+def _ping(
+    rows: list[dict[str, Any]], specs: list[TargetSpec], config: TargetsConfig, near: Path, seconds: float | None
+) -> int:
+    """Ask every target, put what came of it into the rows; the exit code."""
+    import asyncio  # noqa: PLC0415 - for the listing alone, a third of its time
+
+    from agentv.cli.targets_ping import DEFAULT_TIMEOUT, ping_all  # noqa: PLC0415
+
+    waiting = "asking 1 target ..." if len(specs) == 1 else f"asking {len(specs)} targets ..."
+    shown = is_terminal(sys.stderr)
+    if shown:
+        click.echo(waiting, nl=False, err=True)
+    try:
+        pings = asyncio.run(ping_all(specs, config, near, timeout=seconds or DEFAULT_TIMEOUT))
+    finally:
+        if shown:
+            click.echo("\r\x1b[K", nl=False, err=True)
+    for row, ping in zip(rows, pings, strict=True):
+        row["ping"], row["state"] = ping.to_dict(), ping.state
+        row["ready"], row["missing"] = ping.tried, None if ping.tried else ping.error
+    if not any(ping.tried for ping in pings):
+        return 2
+    return 0 if all(ping.ok for ping in pings) else 3
 
 
 def _row(spec: TargetSpec, config: TargetsConfig) -> dict[str, Any]:
@@ -60,15 +95,27 @@ def _table(rows: list[dict[str, Any]], config: TargetsConfig, look: Look) -> str
     widths = [max(len(line[column]) for line in [head, *cells]) for column in range(len(head))]
     lines = [look.style(_line(head, widths), "dim")]
     for line, row in zip(cells, rows, strict=True):
-        state = look.style(line[-1], "green" if row["ready"] else "red")
+        state = look.style(line[-1], "green" if _good(row) else "red")
         lines.append(_line([*line[:-1], state], [*widths[:-1], 0]))
-    lines += ["", *(f"{look.text(row['name'])}: {look.text(row['missing'])}" for row in rows if row["missing"])]
+    lines += ["", *(f"{look.text(row['name'])}: {look.text(why)}" for row in rows if (why := _problem(row)))]
     return "\n".join([*lines, look.style(f"from {config.path}", "dim")])
+
+
+def _good(row: dict[str, Any]) -> bool:
+    return bool(row["ping"]["ok"] if "ping" in row else row["ready"])
+
+
+def _problem(row: dict[str, Any]) -> str | None:
+    """What is wrong with a target, and what to do."""
+    if row["missing"] or "ping" not in row or row["ping"]["ok"]:
+        return str(row["missing"]) if row["missing"] else None
+    error, hint = row["ping"]["error"], row["ping"]["next_step"]
+    return f"{error.rstrip('.')}. {hint}" if hint else error
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
     name = row["name"] + (" (default)" if row["default"] else "")
-    state = "ready" if row["ready"] else "not ready"
+    state = row.get("state") or ("ready" if row["ready"] else "not ready")
     return [name, row["provider"], row["model"] or "-", _judge(row), state]
 
 

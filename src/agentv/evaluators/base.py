@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -24,6 +24,17 @@ if TYPE_CHECKING:
 
 Complain = Callable[[str, str], None]
 """Tells a mistake in a suite: the option, and what is wrong with it."""
+
+
+class ReadPart(Protocol):
+    """Reads an entry of a suite that is an evaluator inside another one: its node below that one, and its class unless
+    `type` says it. None when it has mistakes, which are told."""
+
+    def __call__(
+        self, entry: Any, node: tuple[str | int, ...], kind: type[Evaluator] | None, /
+    ) -> Evaluator | None: ...
+
+    def complain(self, node: tuple[str | int, ...], message: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +90,12 @@ class Evaluator(BaseModel):
             if alias in raw and option in raw:
                 complain(alias, f"`{alias}` and `{option}` mean the same: keep one")
         return {cls.ALIASES.get(key, key): value for key, value in raw.items()}
+
+    @classmethod
+    def assembled(cls, options: dict[str, Any], read: ReadPart) -> dict[str, Any]:
+        """The options with those that are evaluators themselves read."""
+        del read
+        return options
 
     @property
     def traits(self) -> frozenset[str]:

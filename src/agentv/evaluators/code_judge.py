@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -45,6 +46,7 @@ _OPTIONS = (
     "target",
     "env",
     "config",
+    "warm",
 )
 MUCH_OUTPUT = 256 * 1024
 """From here on reading it takes so long that other scripts would wait for their judge."""
@@ -78,6 +80,10 @@ class CodeJudge(Evaluator):
         default={}, description="Extra variables: a mapping, or names to pass through on purpose."
     )
     config: dict[str, Any] | None = Field(None, description="A mapping for the script, passed verbatim.")
+    warm: bool = Field(
+        default=False,
+        description="For Python: fork each execution from a process that has imported its modules already.",
+    )
 
     @field_validator("script")
     @classmethod
@@ -125,16 +131,22 @@ class CodeJudge(Evaluator):
         launcher, payload = runtime.launcher, self.payload(context)
         if self.judge is None:
             environment = self._environment(runtime, runtime.environment.values)
-            outcome = await launcher.run(self._script(context, payload, environment, isolate=False))
-            return await self._score(outcome, runtime)
+            cold: list[str] = []
+            script = self._script(context, payload, environment, isolate=False)
+            outcome = await launcher.run(script, on_cold=cold.append)
+            return self._with_note(await self._score(outcome, runtime), cold)
         return await self._evaluate_with_judge(self.judge, context, (runtime, launcher), payload)
 
     def payload(self, context: EvaluationContext) -> bytes:
         """What the script reads on stdin."""
         try:
-            return encode_payload(_payload(context, self.config))
+            return encode_payload(_payload(context, self.config), self.more_stdin())
         except ValueError as error:
             raise EvaluatorError(f"the case cannot be sent to the script as JSON: {error}") from None
+
+    def more_stdin(self) -> Mapping[str, Any] | None:
+        """What it reads besides what every script reads."""
+        return None
 
     async def _evaluate_with_judge(
         self, access: JudgeAccess, context: EvaluationContext, started_by: tuple[Runtime, Launcher], payload: bytes
@@ -147,14 +159,22 @@ class CodeJudge(Evaluator):
             environment = self._environment(runtime, runtime.secrets.scrub(runtime.environment.values))
             environment |= dict(zip(PROXY_VARIABLES, (proxy.url, session.token) * 2, strict=True))
             script = self._script(context, payload, _past_proxies(environment), isolate=True)
+            cold: list[str] = []
             try:
-                outcome = await launcher.run(script, on_exit=session.close)
+                outcome = await launcher.run(script, on_exit=session.close, on_cold=cold.append)
             except ProcessStartError as error:
                 ledger = session.ledger.to_dict()
                 raise EvaluatorError(error.message, next_step=error.next_step, judge_proxy=ledger) from error
         if session.out_of_budget is not None:
             raise session.out_of_budget
-        return await self._score(outcome, runtime, session)
+        return self._with_note(await self._score(outcome, runtime, session), cold)
+
+    def _with_note(self, score: Score, cold: list[str]) -> Score:
+        """Say why the script was not warm, where the launcher says so: the first time."""
+        notes = tuple(
+            f"the script of '{self.name}' cannot be kept warm, and starts anew each time: {why}" for why in cold
+        )
+        return replace(score, warnings=(*score.warnings, *notes)) if notes else score
 
     async def _score(self, outcome: ProcessOutcome, runtime: Runtime, session: JudgeSession | None = None) -> Score:
         given = (outcome, (self.name, self.timeout_seconds), runtime.redactor, session)
@@ -180,6 +200,8 @@ class CodeJudge(Evaluator):
             stdin=payload,
             timeout=self.timeout_seconds,
             isolate=isolate,
+            warm=self.warm,
+            own_variables=frozenset(PROXY_VARIABLES) & environment.keys(),
         )
 
 

@@ -19,15 +19,41 @@ def read_evaluator(raw: Any, findings: Findings, at: NodePath, files: SuiteFiles
         findings.add(at, f"an evaluator is a mapping with `type`, got {show(raw)}")
         return None
     kind = _kind(raw, findings, at)
-    if kind is None:
-        return None
+    return None if kind is None else _read_as(kind, raw, findings, at, files)
+
+
+class _Parts:
+    """Reads evaluators inside an evaluator."""
+
+    def __init__(self, findings: Findings, at: NodePath, files: SuiteFiles) -> None:
+        self.findings, self.at, self.files = findings, at, files
+        self.wrong = False
+
+    def __call__(self, entry: Any, node: NodePath, kind: type[Evaluator] | None) -> Evaluator | None:
+        place = (*self.at, *node)
+        if kind is None:
+            found = read_evaluator(entry, self.findings, place, self.files)
+        else:
+            found = _read_as(kind, entry, self.findings, place, self.files)
+        self.wrong = self.wrong or found is None
+        return found
+
+    def complain(self, node: NodePath, message: str) -> None:
+        self.wrong = True
+        self.findings.add((*self.at, *node), message)
+
+
+def _read_as(
+    kind: type[Evaluator], raw: dict[str, Any], findings: Findings, at: NodePath, files: SuiteFiles
+) -> Evaluator | None:
     told: list[str] = []
+    parts = _Parts(findings, at, files)
 
     def complain(option: str, message: str) -> None:
         told.append(option)
         findings.add((*at, option), message, at_key=True)
 
-    data = {"name": raw["type"], **kind.spelled(raw, complain)}
+    data = kind.assembled({"name": raw["type"], **kind.spelled(raw, complain)}, parts)
     spelled = {option: alias for alias, option in kind.ALIASES.items() if alias in raw and alias not in told}
     evaluator, wrong = validate_partly(kind, data, findings, at, spelled=spelled)
     if evaluator is None:
@@ -38,7 +64,7 @@ def read_evaluator(raw: Any, findings: Findings, at: NodePath, files: SuiteFiles
         named = next((name for name in kind.FILES if isinstance(raw.get(name), str)), None)
         findings.add((*at, named) if named else at, f"`{named}`: {error}" if named else str(error))
         return None
-    if wrong or told:
+    if wrong or told or parts.wrong:
         return None
     for path in evaluator.depends_on(files.directory):
         with suppress(ValueError):  # a file that cannot be read is the script's affair, told when it runs

@@ -9,7 +9,10 @@ from importlib.metadata import entry_points
 from agentv.evaluators.base import Evaluator
 
 BUILT_IN = {
+    "composite": "agentv.evaluators.composite:Composite",
     "code_judge": "agentv.evaluators.code_judge:CodeJudge",
+    "llm_judge": "agentv.evaluators.llm_judge:LlmJudge",
+    "rubric": "agentv.evaluators.rubric:RubricEvaluator",
     "contains": "agentv.evaluators.text:Contains",
     "icontains": "agentv.evaluators.text:IContains",
     "equals": "agentv.evaluators.text:Equals",
@@ -19,6 +22,12 @@ BUILT_IN = {
     "is_json": "agentv.evaluators.is_json:IsJson",
     "json_schema": "agentv.evaluators.json_schema:JsonSchema",
     "similarity": "agentv.evaluators.similarity:Similarity",
+    "field_accuracy": "agentv.evaluators.field_accuracy:FieldAccuracy",
+    "tool_trajectory": "agentv.evaluators.tool_trajectory:ToolTrajectory",
+    "latency": "agentv.evaluators.metrics:Latency",
+    "cost": "agentv.evaluators.metrics:Cost",
+    "token_usage": "agentv.evaluators.metrics:TokenUsageLimits",
+    "execution_metrics": "agentv.evaluators.metrics:ExecutionMetrics",
 }
 """`type` -> where its class is. A new evaluator is one file and one line here."""
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentv.errors import EvaluatorError, TargetUnavailableError
 from agentv.judge.access import JudgeAccess
 from agentv.judge.session import JudgeSession, JudgeTargets
 from agentv.redact import NO_SECRETS, Redactor
+from agentv.targets.budget import Budget
 from agentv.targets.config import NO_JUDGE, TargetsConfig, TargetSpec
+from agentv.targets.gate import TargetGate
 from agentv.targets.pool import TargetPool
 from agentv.targets.provider import Provider
+
+if TYPE_CHECKING:
+    from agentv.judge.cache import JudgeCache
 
 HOW = (
     "Name a judge with --judge-target, with `judge_target` of the target or under `defaults` of the configuration, "
@@ -59,6 +64,9 @@ class Lender:
     redactor: Redactor = NO_SECRETS
     on_call: Callable[[dict[str, Any]], None] | None = None
     record_io: bool = False
+    budget: Budget | None = None
+    cache: JudgeCache | None = None
+    """Keeps what judges answer."""
     _live: dict[str, Provider] | None = None
     _unavailable: dict[str, str] = field(default_factory=dict)
     _told: dict[str, str] = field(default_factory=dict)
@@ -89,6 +97,7 @@ class Lender:
             redactor=self.redactor,
             on_call=self._recorder(asker),
             record_io=self.record_io,
+            budget=self.budget,
         )
 
     def refusal(self, access: JudgeAccess) -> str | None:
@@ -125,8 +134,17 @@ class Lender:
     def _open(self, spec: TargetSpec, live: dict[str, Provider]) -> None:
         assert self.config is not None  # noqa: S101 - only called for targets of a configuration
         try:
-            live[spec.name] = self.pool.gate(spec, self.config.environment)
+            gate = self.pool.gate(spec, self.config.environment)
         except TargetUnavailableError as error:
             self._unavailable[spec.name] = error.reason
             missing = spec.reading.missing
             self._told[spec.name] = f"{missing[0]} is not set" if missing else "it could not be set up"
+        else:
+            live[spec.name] = self._cached(gate, spec)
+
+    def _cached(self, gate: TargetGate, spec: TargetSpec) -> Provider:
+        if self.cache is None or self.config is None:
+            return gate
+        from agentv.judge.cache import cached  # noqa: PLC0415 - SQLite is for runs with a cache
+
+        return cached(gate, spec, self.config.environment, self.cache, self.redactor)

@@ -265,15 +265,7 @@ class JudgeSession:
         return reply, answer
 
     async def _invoke_in_time(self, running: _Running) -> Reply:
-        call = running.call
-        request = Request(
-            call.question,
-            call.system_prompt,
-            eval_id=self._eval_id if call.eval_case_id is None else call.eval_case_id,
-            attempt=self._attempt if call.attempt is None else call.attempt,
-            directory=self._directory,
-            schema=call.schema,
-        )
+        request = self._request(running.call)
         provider = self.targets.live[running.target]
         asking: Any = provider.invoke
         more: dict[str, Callable[..., None]] = {}
@@ -301,6 +293,24 @@ class JudgeSession:
         if not isinstance(reply, Reply):
             raise TypeError(f"it returned {type(reply).__name__} instead of a Reply")
         return reply
+
+    def _request(self, call: JudgeCall) -> Request:
+        return Request(
+            call.question,
+            call.system_prompt,
+            eval_id=self._eval_id if call.eval_case_id is None else call.eval_case_id,
+            attempt=self._attempt if call.attempt is None else call.attempt,
+            directory=self._directory,
+            schema=call.schema,
+        )
+
+    def forget(self, call: JudgeCall) -> None:
+        """The reply to this call was of no use: it is not to be found in a cache again."""
+        forget = getattr(
+            self.targets.live[self.targets.default if call.target is None else call.target], "forget", None
+        )
+        if forget is not None:
+            forget(self._request(call))
 
     def _failed(self, running: _Running, status: str, what: str) -> JudgeCallError:
         http, code = (504, "judge_timeout") if status == "timeout" else (502, "judge_failed")

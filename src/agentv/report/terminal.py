@@ -58,6 +58,15 @@ def _fitting(text: str, width: int) -> int:
     return len(text)
 
 
+_COMMAND = re.compile(r"(?<!\S)::")
+
+
+def no_commands(text: str) -> str:
+    """Text that a CI system shows and does not obey, wherever on a line it stands."""
+    text = text.replace("##[", "# #[").replace("##vso[", "# #vso[")
+    return _COMMAND.sub(": :", text) if "::" in text else text
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """How to write for one terminal."""
@@ -68,7 +77,7 @@ class Look:
 
     def text(self, value: str) -> str:
         """Foreign text, safe to print here."""
-        safe = clean(value)
+        safe = no_commands(clean(value))
         return safe if self.unicode else safe.encode("ascii", "backslashreplace").decode("ascii")
 
     def mark(self, symbol: str, ascii_symbol: str) -> str:
@@ -99,7 +108,7 @@ class Look:
                 lines.pop()
             while rest and len(lines) <= most:
                 fits = max(1, _fitting(rest, width))
-                lines.append(rest[:fits])
+                lines.append(no_commands(rest[:fits]))
                 rest = rest[fits:]
             if len(lines) > most:
                 break

@@ -46,7 +46,7 @@ async def answer(item: WorkItem, ask: Ask) -> Answered:
 
 
 def _candidate(reply: Reply, elapsed_ms: float) -> Candidate:
-    duration = elapsed_ms if reply.duration_ms is None else reply.duration_ms
+    duration = elapsed_ms if reply.duration_ms is None and not reply.recorded else reply.duration_ms
     return Candidate(
         answer=reply.text,
         output_messages=reply.output_messages,

@@ -167,7 +167,7 @@ def _recorded_reply(answers: Answers, item: WorkItem) -> Reply:
             f"the case '{item.case.id}' cannot be graded: {why}",
             next_step="Add a line with its `eval_id` and `candidate_answer`, or leave it out with --case.",
         )
-    return Reply(found.output_messages, found.token_usage, found.cost_usd, found.duration_ms)
+    return Reply(found.output_messages, found.token_usage, found.cost_usd, found.duration_ms, recorded=True)
 
 
 def _unavailable(error: TargetUnavailableError) -> Ask:

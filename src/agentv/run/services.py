@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentv.evaluators.base import EvaluationContext
@@ -15,10 +16,12 @@ from agentv.targets.pool import TargetPool
 
 if TYPE_CHECKING:
     from agentv.judge.access import JudgeAccess
+    from agentv.judge.cache import JudgeCache
     from agentv.judge.session import JudgeSession
     from agentv.launcher.launcher import Launcher
 
 OnJudgeCall = Callable[[dict[str, Any]], None]
+OnNote = Callable[[str], None]
 
 
 @asynccontextmanager
@@ -34,6 +37,20 @@ async def script_services(traits: frozenset[str], *, own_process: bool) -> Async
         if "judge" in traits:
             stack.enter_context(protect_runtime())
         yield await stack.enter_async_context(Launcher(adopt_orphans=own_process))
+
+
+@asynccontextmanager
+async def judge_cache(plan: RunPlan, cwd: Path, on_note: OnNote | None) -> AsyncIterator[JudgeCache | None]:
+    """The cache of judge calls while it lasts, when the run wants one and its evaluators ask judges."""
+    if not plan.options.cache or plan.traits.isdisjoint(("judge", "asks")):
+        yield None
+        return
+    from agentv.judge.cache import JudgeCache  # noqa: PLC0415 - only runs with a cache need SQLite
+    from agentv.judge.cache_store import CACHE, ReplyStore  # noqa: PLC0415
+
+    store = ReplyStore(cwd / CACHE, redactor=Redactor(plan.secrets.values), on_note=on_note)
+    async with JudgeCache(store) as cache:
+        yield cache
 
 
 def protection_gaps(traits: frozenset[str]) -> list[str]:
@@ -66,6 +83,7 @@ class Services:
     pool: TargetPool
     launcher: Launcher | None
     on_judge_call: OnJudgeCall | None = None
+    cache: JudgeCache | None = None
     redactor: Redactor = field(init=False)
     _made: dict[tuple[int, int], Runtime] = field(default_factory=dict)
 
@@ -104,6 +122,8 @@ class Services:
             redactor=self.redactor,
             on_call=self.on_judge_call,
             record_io=self.plan.options.record_judge_io,
+            budget=self.pool.budget,
+            cache=self.cache,
         )
 
         def lend(

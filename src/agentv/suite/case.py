@@ -17,7 +17,7 @@ class Rubric:
     id: str
     description: str
     weight: float = 1.0
-    required: bool = True
+    required: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ class _SuiteReader:
         self, path: Path, read_evaluator: ReadEvaluator, added: tuple[Any, ...], home: Path | None = None
     ) -> None:
         self.path = path
-        self.read_evaluator = read_evaluator
+        self.read_evaluator = self.given_reader = read_evaluator
         self.added = added
         self.files = SuiteFiles.of(path, home=home)
         self.head = SuiteModel()
@@ -200,6 +200,7 @@ class _SuiteReader:
         self.head = model or SuiteModel()
         self.execution = self.head.execution or SuiteExecutionModel()
         self.files = replace(self.files, allow_outside=self.execution.allow_outside_files)
+        self.read_evaluator = _warming(self.given_reader) if self.execution.warm else self.given_reader
         self.defaults = self._read_defaults(findings)
         for entry in odd:
             _refuse_not_finite(entry, (entry.key,), findings, findings.told_last(()))
@@ -288,6 +289,25 @@ class _SuiteReader:
                     yield _Found(case, (line.number,), findings)
                 _stop_when_hopeless(findings)
         self.files.fingerprints.note(path)
+
+
+def _warming(read_evaluator: ReadEvaluator) -> ReadEvaluator:
+    """The same, with what the suite says about `warm` added where an evaluator says nothing."""
+
+    def read(raw: Any, findings: Findings, at: NodePath, files: SuiteFiles) -> Any | None:
+        return read_evaluator(_warmed(raw), findings, at, files)
+
+    return read
+
+
+def _warmed(raw: Any) -> Any:
+    if not isinstance(raw, dict):
+        return raw
+    if raw.get("type") == "code_judge":
+        return raw if "warm" in raw else {**raw, "warm": True}
+    if isinstance(raw.get("evaluators"), list):  # those inside a composite
+        return {**raw, "evaluators": [_warmed(each) for each in raw["evaluators"]]}
+    return raw
 
 
 def _stop_when_hopeless(findings: Findings) -> None:

@@ -43,7 +43,7 @@ class RubricModel(FileModel):
     id: str | None = None
     description: str = Field(min_length=1)
     weight: float = Field(1.0, ge=0)
-    required: bool = True
+    required: bool = False
 
 
 class CaseExecutionModel(FileModel):
@@ -88,6 +88,7 @@ class SuiteExecutionModel(FileModel):
     evaluators: list[Any] | None = Field(None, description="The evaluators of every case without its own list.")
     threshold: float | None = Field(None, ge=0, le=1, description="The pass line of cases. Default 0.8.")
     allow_outside_files: bool = Field(False, description="Lets file references leave the suite's repository.")
+    warm: bool = Field(False, description="Sets `warm` for every `code_judge` that does not say otherwise.")
 
 
 class SuiteModel(FileModel):

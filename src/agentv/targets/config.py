@@ -28,6 +28,17 @@ FILE_NAMES = (
 )
 LineOf = Callable[[NodePath], int]
 NO_JUDGE = "none"
+AGENTS: Mapping[str, str] = {
+    "codex": "codex, exec",
+    "codex-cli": "codex, exec",
+    "claude-code": "claude, --print",
+    "pi": "pi, --print",
+    "pi-coding-agent": "pi, --print",
+    "pi-agent-sdk": "my-agent",
+    "vscode": "my-agent",
+    "vscode-insiders": "my-agent",
+}
+"""Agents that AgentV starts by itself -> the command that takes a prompt."""
 HOW_TO_START = "Run `agentv init` to write one, or point at one with --config FILE."
 
 
@@ -198,6 +209,9 @@ def _spec(
         findings.add(node, f"the target '{name}' does not say its `provider`: {one_of(provider_names())}")
         return None
     kind = provider_class(provider) if isinstance(provider, str) else None
+    if kind is None and provider in AGENTS:
+        findings.add((*node, "provider"), _instead_of_an_agent(name, provider))
+        return None
     if kind is None:
         names = provider_names()
         findings.add(
@@ -207,6 +221,13 @@ def _spec(
         return None
     reading = read_settings(kind.Settings, raw, environment, findings, node, line_of=line_of)
     return TargetSpec(name, provider, findings.path, line_of(node), reading, reading.judge_target)
+
+
+def _instead_of_an_agent(name: str, provider: str) -> str:
+    return (
+        f"the target '{name}' names the agent {show(provider)}, which agentv does not start by itself: run it as a "
+        f"command, like `{{provider: cli, command: [{AGENTS[provider]}, '{{PROMPT}}']}}`, or take the target out"
+    )
 
 
 def _check_names(

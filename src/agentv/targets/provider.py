@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from agentv.messages import Message, TokenUsage, final_text
 from agentv.redact import NO_SECRETS, Redactor
@@ -59,6 +59,8 @@ class Reply:
     finish_reason: str | None = None
     retries: int = 0
     cache_hit: bool = False
+    recorded: bool = False
+    """Found in a file rather than made now: how long that took says nothing about the target."""
 
     @property
     def text(self) -> str:
@@ -122,6 +124,13 @@ class TargetSettings(BaseModel):
     retry_status_codes: list[int] | None = Field(
         None, description="HTTP statuses worth another try, instead of 408, 429 and 5xx. Never 401 or 403."
     )
+
+    @field_validator("provider_batching", mode="before")
+    @classmethod
+    def _written_as_text(cls, value: Any) -> Any:
+        """AgentV takes these words in quotes, too."""
+        words = {"true": True, "1": True, "false": False, "0": False}
+        return words.get(value.lower(), value) if isinstance(value, str) else value
 
     @model_validator(mode="before")
     @classmethod

@@ -17,6 +17,9 @@ BUILT_IN = {
     "openai": "agentv.targets.providers.openai_compatible:OpenAIProvider",
     "openai_compatible": "agentv.targets.providers.openai_compatible:OpenAICompatibleProvider",
     "azure": "agentv.targets.providers.openai_compatible:AzureProvider",
+    "anthropic": "agentv.targets.providers.anthropic:AnthropicProvider",
+    "gemini": "agentv.targets.providers.gemini:GeminiProvider",
+    "bedrock": "agentv.targets.providers.bedrock:BedrockProvider",
     "groq": "agentv.targets.providers.openai_compatible:GroqProvider",
     "mistral": "agentv.targets.providers.openai_compatible:MistralProvider",
     "openrouter": "agentv.targets.providers.openai_compatible:OpenRouterProvider",
@@ -24,7 +27,12 @@ BUILT_IN = {
 }
 """`provider` -> where its class is. A new provider is one file and one line here."""
 
-ALIASES = {"azure-openai": "azure", "openai-compatible": "openai_compatible"}
+ALIASES = {
+    "azure-openai": "azure",
+    "openai-compatible": "openai_compatible",
+    "google": "gemini",
+    "google-gemini": "gemini",
+}
 ENTRY_POINTS = "agentv.providers"
 
 

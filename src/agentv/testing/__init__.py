@@ -1,7 +1,8 @@
 """Public fakes for tests of suites, scripts and providers. Names are loaded on first use.
 
 `with_judge_proxy` lends a scripted judge through a real judge proxy, `run_judge` runs a judge script as agentv does;
-`plugin.py` has both as pytest fixtures. `FakeModelServer` is a model behind an OpenAI-compatible API.
+`plugin.py` has both as pytest fixtures. `FakeModelServer` is a model behind an OpenAI-compatible API;
+`FaultProxy` spoils the replies of a server that is real.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agentv.testing.fault_proxy import FaultProxy as FaultProxy
     from agentv.testing.judge_proxy import ScriptedJudge as ScriptedJudge
     from agentv.testing.judge_proxy import with_judge_proxy as with_judge_proxy
     from agentv.testing.judge_script import JudgeRun as JudgeRun
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from agentv.testing.model_server import FakeModelServer as FakeModelServer
 
 _HOMES = {
+    "FaultProxy": "agentv.testing.fault_proxy",
     "ScriptedJudge": "agentv.testing.judge_proxy",
     "with_judge_proxy": "agentv.testing.judge_proxy",
     "JudgeRun": "agentv.testing.judge_script",

@@ -26,15 +26,16 @@ KEYS = (
 )
 
 
-def encode_payload(values: Mapping[str, Any]) -> bytes:
-    """The payload as UTF-8 JSON. ValueError when a value is nothing JSON can say."""
+def encode_payload(values: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> bytes:
+    """The payload as UTF-8 JSON, with `more` keys after it. ValueError when a value is nothing JSON can say."""
     if set(values) != set(KEYS):
         raise ValueError(f"the payload has the keys {sorted(values)}, not {sorted(KEYS)}")
+    ordered = {key: values[key] for key in KEYS} | dict(more or {})
     try:
-        text = json.dumps({key: values[key] for key in KEYS}, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(ordered, ensure_ascii=False, allow_nan=False)
         return text.encode("utf-8")
     except RecursionError:
         raise ValueError("a value is nested too deeply") from None
     except UnicodeEncodeError:
         # Half a surrogate pair cannot be UTF-8; its \\u escape can.
-        return json.dumps({key: values[key] for key in KEYS}, allow_nan=False).encode("ascii")
+        return json.dumps(ordered, allow_nan=False).encode("ascii")

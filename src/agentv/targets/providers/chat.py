@@ -12,6 +12,7 @@ from typing import Any, TypeGuard
 from agentv.errors import ProviderError
 from agentv.messages import Message, TokenUsage, ToolCall, part_text
 from agentv.suite.json_lines import parse_json
+from agentv.targets.prices import Pricer
 from agentv.targets.provider import Reply, Request
 
 # -- request
@@ -20,8 +21,8 @@ from agentv.targets.provider import Reply, Request
 def wire_messages(request: Request) -> list[dict[str, Any]]:
     """The conversation as chat completions want it: the system prompt first, every tool call answered."""
     messages: list[dict[str, Any]] = []
-    if request.system_prompt:
-        messages.append({"role": "system", "content": request.system_prompt})
+    if request.instructions:
+        messages.append({"role": "system", "content": request.instructions})
     if not request.messages:
         return [*messages, {"role": "user", "content": request.question}]
     files, waiting = list(request.files), list[ToolCall]()
@@ -110,10 +111,32 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+def response_format(mode: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """What asks for a JSON object: of this schema, or of any shape."""
+    if mode == "json_object":
+        return {"type": "json_object"}
+    wanted = {"name": "answer", "schema": schema, "strict": _is_strict(schema)}
+    return {"type": "json_schema", "json_schema": wanted}
+
+
+def _is_strict(schema: Any) -> bool:
+    """Whether every object in it is closed and needs all its properties, as strict mode wants it."""
+    if isinstance(schema, list):
+        return all(map(_is_strict, schema))
+    if not isinstance(schema, Mapping):
+        return True
+    properties = schema.get("properties")
+    if schema.get("type") == "object" or isinstance(properties, Mapping):
+        named = set(properties) if isinstance(properties, Mapping) else set()
+        if schema.get("additionalProperties") is not False or set(schema.get("required", ())) != named:
+            return False
+    return all(map(_is_strict, schema.values()))
+
+
 # -- reply
 
 
-def parse_completion(data: Any) -> Reply:
+def parse_completion(data: Any, pricer: Pricer, model: str) -> Reply:
     """What a chat completion says. Raises `ProviderError` when it says nothing that can be graded."""
     choices = data.get("choices") if isinstance(data, dict) else None
     if not isinstance(choices, list) or not choices:
@@ -134,11 +157,14 @@ def parse_completion(data: Any) -> Reply:
             f"the reply holds neither text nor tool calls (finish_reason: {finish})",
             next_step="When the reason is `length`, raise `max_output_tokens`.",
         )
-    usage = data.get("usage")
+    usage = _usage(data.get("usage"))
+    cost = _cost(data.get("usage"))
+    if cost is None and usage is not None:
+        cost = pricer.cost(usage, (data.get("model"), model))
     return Reply(
         (Message("assistant", content, tool_calls=calls),),
-        token_usage=_usage(usage),
-        cost_usd=_cost(usage),
+        token_usage=usage,
+        cost_usd=cost,
         finish_reason=finish if isinstance(finish, str) else None,
     )
 
@@ -149,11 +175,16 @@ def _received_call(call: Any) -> ToolCall:
     if not isinstance(name, str) or not isinstance(function, dict):
         raise ProviderError("a tool call of the reply has no name")
     arguments = function.get("arguments")
-    if isinstance(arguments, str):
-        with contextlib.suppress(ValueError):  # broken JSON is recorded as the model wrote it
-            arguments = parse_json(arguments)
     identity = call.get("id")
-    return ToolCall(name, arguments, id=identity if isinstance(identity, str) else None)
+    return ToolCall(name, received_arguments(arguments), id=identity if isinstance(identity, str) else None)
+
+
+def received_arguments(arguments: Any) -> Any:
+    """What a tool was given; broken JSON is recorded as the model wrote it."""
+    if isinstance(arguments, str):
+        with contextlib.suppress(ValueError):
+            return parse_json(arguments)
+    return arguments
 
 
 def _usage(usage: Any) -> TokenUsage | None:

@@ -6,68 +6,41 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Literal
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from agentv.errors import ProviderError, TargetUnavailableError
-from agentv.redact import Redactor
-from agentv.targets.provider import Reply, Request, TargetScope, TargetSettings, retryable_status
-from agentv.targets.providers.chat import parse_completion, wire_messages
-from agentv.targets.providers.http import (
-    error_code,
-    holds_half_characters,
-    is_http,
-    proxy_for,
-    retry_after_of,
-    server_message,
-    without_secrets,
-)
+from agentv.targets.prices import Pricer
+from agentv.targets.provider import Reply, Request, TargetScope
+from agentv.targets.providers.chat import parse_completion, response_format, wire_messages
+from agentv.targets.providers.exchange import Exchange
+from agentv.targets.providers.http import error_code, is_http
+from agentv.targets.providers.model_settings import ModelSettings
 
-if TYPE_CHECKING:
-    import aiohttp
-
-REPLY_CAP = 32 * 1024 * 1024
-CONNECT_SECONDS = 30.0
-SHOWN = 200
+_REFUSED_FORMAT = re.compile(r"response[_ ]format|json_schema|structured[_ ]output", re.IGNORECASE)
+_BROKEN_FORMAT = "json_validate_failed"
+"""Groq's word for a model that wrote something else than the schema asked for: this time, not every time."""
 
 
-class ChatSettings(TargetSettings):
+class ChatSettings(ModelSettings):
     """Settings of a target that speaks chat completions."""
 
-    ALIASES: ClassVar[Mapping[str, str]] = {
-        **TargetSettings.ALIASES,
-        "maxTokens": "max_output_tokens",
-        "maxOutputTokens": "max_output_tokens",
-    }
-
-    model: str = Field(min_length=1, description="The model, as the provider names it.")
     base_url: str | None = Field(None, description="Where the API is, up to and without `/chat/completions`.")
-    api_key: str | None = Field(None, repr=False, description="The key, best given as `${{ NAME }}`.")
-    temperature: float | None = Field(None, ge=0, description="Sent when set.")
-    max_output_tokens: int | None = Field(None, ge=1, description="Longest answer, in tokens.")
-    headers: dict[str, str] = Field(default_factory=dict, repr=False, description="Extra HTTP headers.")
-    timeout_seconds: float | None = Field(600.0, gt=0, description="Deadline of one call. Default 600.")
-
-    @field_validator("base_url")
-    @classmethod
-    def _has_a_host(cls, value: str | None) -> str | None:
-        if value is not None and "://" in value and not is_http(value):
-            raise ValueError("expected an address like https://host/v1")
-        return value
-
-    @field_validator("headers")
-    @classmethod
-    def _fit_on_a_line(cls, value: dict[str, str]) -> dict[str, str]:
-        for name, text in value.items():
-            if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or re.search(r"[\r\n\0]", text):
-                raise ValueError(f"{name!r} is not a header name, or its value holds a line break")
-        return value
+    structured_output: Literal["auto", "json_schema", "json_object", "off"] = Field(
+        "auto",
+        description="How a judge's JSON is asked for: by a schema, as any object, or in words alone. "
+        "`auto` is `json_schema`, and `off` once the server has refused that.",
+    )
 
 
 class OpenAISettings(ChatSettings):
     READS: ClassVar[tuple[str, ...]] = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
+
+    api: Literal["chat", "responses"] = Field(
+        "chat", description="Which API is called: chat completions, or responses (needs the extra `responses`)."
+    )
 
 
 class AzureSettings(ChatSettings):
@@ -128,12 +101,17 @@ class OpenAICompatibleProvider:
         self._url = self._endpoint(base)
         if not is_http(self._url):
             raise TargetUnavailableError(scope.name, f"`base_url` is not an address like https://host/v1: {base}")
-        self._shown_url = without_secrets(self._url)
         self._headers = {"Content-Type": "application/json", **self._credentials(key), **settings.headers}
-        self._own_secrets = Redactor([key, *settings.headers.values()])
         self._options = self._fixed_body()
-        self._session: aiohttp.ClientSession | None = None
-        self._proxy: str | None = None
+        self._format = settings.structured_output
+        self._pricer = Pricer(settings.prices, url=self._url)
+        self._exchange = Exchange(
+            scope,
+            self._url,
+            secrets=[key, *settings.headers.values()],
+            key_from=f"`api_key` (or {settings.READS[0]})" if settings.READS else "`api_key`",
+            model=settings.model,
+        )
 
     # -- what differs from provider to provider
 
@@ -158,111 +136,70 @@ class OpenAICompatibleProvider:
     # -- a call
 
     async def invoke(self, request: Request) -> Reply:
-        body = json.dumps({**self._options, "messages": wire_messages(request)}).encode()
-        status, headers, data = await self._post(body)
-        text = data.decode("utf-8", "replace")
-        if status != 200:
-            raise self._refused(status, headers, text)
-        try:
-            parsed = json.loads(text)
-        except (ValueError, RecursionError):
-            raise self._unreadable(headers, text) from None
-        if isinstance(parsed, dict) and parsed.get("error") and not parsed.get("choices"):
-            raise self._refused(error_code(parsed["error"]), headers, text)
-        if ("\\ud" in text or "\\uD" in text) and holds_half_characters(parsed):
-            raise self._error("the reply holds half a character (a lone surrogate)")
-        try:
-            return parse_completion(parsed)
-        except ProviderError as error:
-            raise self._error(error.message, next_step=error.next_step) from None
+        self._pricer.start()
+        body = {**self._options, "messages": wire_messages(request)}
+        if request.schema is not None and self._format != "off":
+            return await self._ask_for_object(body, request.schema)
+        return await self._ask(body)
 
     async def aclose(self) -> None:
-        if self._session is not None:
-            session, self._session = self._session, None
-            await session.close()
+        await self._exchange.aclose()
+        await self._pricer.aclose()
 
-    async def _post(self, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
-        import aiohttp  # noqa: PLC0415 - a third of a second to import; only calls need it
-
-        session = self._session or self._open()
+    async def _ask(self, body: dict[str, Any]) -> Reply:
+        status, headers, data = await self._exchange.post(self._url, self._headers, json.dumps(body).encode())
+        text = data.decode("utf-8", "replace")
+        if status != 200:
+            raise self._exchange.refused(self._url, status, headers, text)
+        parsed = self._exchange.read_json(self._url, headers, text)
+        if isinstance(parsed, dict) and parsed.get("error") and not parsed.get("choices"):
+            raise self._exchange.refused(self._url, error_code(parsed["error"]), headers, text)
+        if not self._pricer.ready:
+            await self._pricer.loaded()
         try:
-            async with session.post(
-                self._url, data=body, headers=self._headers, allow_redirects=False, proxy=self._proxy
-            ) as response:
-                return response.status, response.headers, await self._read_body(response)
-        except aiohttp.ClientSSLError as error:
-            raise self._error(f"the TLS connection failed: {error.os_error}") from error
-        except aiohttp.ClientConnectorError as error:
-            reason = error.os_error.strerror or str(error.os_error)
-            raise self._unreachable(f"could not connect to {self._shown_url}: {reason}") from error
-        except TimeoutError as error:
-            raise self._unreachable(f"could not connect to {self._shown_url}: no answer in time") from error
-        except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError) as error:
-            raise self._error(
-                f"{self._shown_url} broke off the connection before its reply was complete", retryable=True
-            ) from error
-        except (aiohttp.ClientError, ValueError) as error:
-            raise self._error(f"{self._shown_url} did not answer in HTTP ({type(error).__name__})") from error
+            return parse_completion(parsed, self._pricer, self._settings.model)
+        except ProviderError as error:
+            raise self._exchange.error(error.message, next_step=error.next_step) from None
 
-    def _open(self) -> aiohttp.ClientSession:
-        import aiohttp  # noqa: PLC0415 - as above
-
-        self._proxy = proxy_for(self._url, self._scope.environment)
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),  # the gate limits
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
-            cookie_jar=aiohttp.DummyCookieJar(),
-        )
-        return self._session
-
-    async def _read_body(self, response: aiohttp.ClientResponse) -> bytes:
-        chunks: list[bytes] = []
-        size = 0
-        while chunk := await response.content.readany():
-            chunks.append(chunk)
-            size += len(chunk)
-            if size > REPLY_CAP:
-                raise self._error(f"the reply is larger than {REPLY_CAP // 2**20} MiB")
-        return b"".join(chunks)
-
-    # -- what can go wrong
-
-    def _error(self, what: str, **details: Any) -> ProviderError:
-        return ProviderError(f"target '{self._scope.name}': {what}", **details)
-
-    def _unreachable(self, what: str) -> ProviderError:
-        return self._error(what, retryable=True, next_step="Is the server running, and `base_url` right?")
-
-    def _refused(self, status: int, headers: Mapping[str, str], text: str) -> ProviderError:
-        if 300 <= status < 400:
-            where = without_secrets(headers.get("Location", "")) or "another address"
-            return self._error(
-                f"{self._shown_url} answered HTTP {status}, a redirect to {where}, which is not followed",
-                status=status,
-                next_step="Set `base_url` to the final address.",
-            )
-        return self._error(
-            f"{self._shown_url} answered HTTP {status}: {self._clean(server_message(text), 2000)}",
-            status=status,
-            retryable=retryable_status(status),
-            retry_after=retry_after_of(headers),
-            next_step="Check `api_key` of the target." if status in (401, 403) else None,
-        )
-
-    def _unreadable(self, headers: Mapping[str, str], text: str) -> ProviderError:
-        kind = headers.get("Content-Type", "no content type")
-        return self._error(
-            f"{self._shown_url} answered what is not JSON ({kind}): {self._clean(text.strip(), SHOWN)!r}",
-            next_step="Is `base_url` the address of an API, and not of a web page?",
-        )
-
-    def _clean(self, text: str, length: int) -> str:
-        return self._scope.redactor.head(self._own_secrets.text(text), length)
+    async def _ask_for_object(self, body: dict[str, Any], schema: Mapping[str, Any]) -> Reply:
+        """Structured output where the server has it. One that refuses is asked again in words alone."""
+        asked = self._format
+        try:
+            return await self._ask({**body, "response_format": response_format(asked, schema)})
+        except ProviderError as error:
+            if error.status not in (400, 404, 422):
+                raise
+            broken = _BROKEN_FORMAT in error.message or "failed_generation" in error.message
+            if not broken and not _REFUSED_FORMAT.search(error.message):
+                raise
+            if asked != "auto":
+                error.next_step = f"Set `structured_output` of the target to something else than `{asked}`."
+                raise
+            if not broken:
+                self._format = "off"
+        return await self._ask(body)
 
 
 class OpenAIProvider(OpenAICompatibleProvider):
     Settings: ClassVar[type[ChatSettings]] = OpenAISettings
     PRESET = Preset("https://api.openai.com/v1", limit_name="max_completion_tokens")
+
+    def __init__(self, settings: OpenAISettings, scope: TargetScope) -> None:
+        super().__init__(settings, scope)
+        self._responses = None
+        if settings.api == "responses":
+            # Its library is heavy, and only wanted by those who ask for it.
+            from agentv.targets.providers.openai_responses import ResponsesProvider  # noqa: PLC0415
+
+            self._responses = ResponsesProvider(settings, scope)
+
+    async def invoke(self, request: Request) -> Reply:
+        return await (super().invoke(request) if self._responses is None else self._responses.invoke(request))
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        if self._responses is not None:
+            await self._responses.aclose()
 
 
 class GroqProvider(OpenAICompatibleProvider):

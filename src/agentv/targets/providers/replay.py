@@ -50,6 +50,7 @@ class ReplayProvider:
             token_usage=answer.token_usage,
             cost_usd=answer.cost_usd,
             duration_ms=answer.duration_ms,
+            recorded=True,
         )
 
     def _miss(self, request: Request) -> ProviderError:

@@ -1,0 +1,83 @@
+"""Where the cases of a recorded run stand in their suites."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from agentv.report.annotations import Place
+from agentv.results import RowKey
+from agentv.suite.files import FileUnusableError, open_regular
+from agentv.suite.json_lines import iterate_lines
+from agentv.suite.loader import CASES, JSON_LINES
+from agentv.suite.yaml_events import YamlProblem, YamlWalk
+
+
+class CasePlaces:
+    """Finds the line of a case, as the suite is now. A suite that is gone or cannot be read has no lines."""
+
+    def __init__(self, manifest: Mapping[str, Any], cwd: Path, root: Path | None = None) -> None:
+        self._suites = dict(_suites(manifest, cwd))
+        self._root = (root or cwd).resolve()
+        self._found: dict[str, dict[str, Place]] = {}
+
+    def __call__(self, key: RowKey) -> Place | None:
+        if key.suite not in self._suites:
+            return None
+        if key.suite not in self._found:
+            self._found[key.suite] = {}
+            with suppress(OSError, FileUnusableError, YamlProblem):
+                for eval_id, path, line in _cases(self._suites[key.suite]):
+                    self._found[key.suite].setdefault(eval_id, Place(self._shown(path), line))
+        return self._found[key.suite].get(key.eval_id)
+
+    def _shown(self, path: Path) -> str:
+        path = path.resolve()
+        return str(path.relative_to(self._root)) if path.is_relative_to(self._root) else str(path)
+
+
+def repository_root() -> Path | None:
+    """What GitHub's annotations take paths from; None elsewhere."""
+    workspace = os.environ.get("GITHUB_WORKSPACE")
+    return Path(workspace) if workspace else None
+
+
+def _suites(manifest: Mapping[str, Any], cwd: Path) -> Iterator[tuple[str, Path]]:
+    """The suites of a run by name; one that was run elsewhere is looked for at the same place below here."""
+    there = manifest.get("cwd")
+    for suite in manifest.get("suites") or ():
+        path = Path(suite["path"])
+        if not path.is_file() and isinstance(there, str) and path.is_relative_to(there):
+            path = cwd / path.relative_to(there)
+        yield suite["name"], path
+
+
+def _cases(suite: Path) -> Iterator[tuple[str, Path, int]]:
+    if suite.suffix == JSON_LINES:
+        yield from _json_lines(suite)
+        return
+    with open_regular(suite) as stream:
+        for entry in YamlWalk(stream).entries(CASES):
+            if entry.key != CASES:
+                continue
+            value = entry.value
+            if entry.index is None:
+                reference = value
+            elif isinstance(value, dict) and set(value) == {"file"}:
+                reference = value["file"]
+            else:
+                if isinstance(value, dict) and "id" in value:
+                    yield str(value["id"]), suite, entry.line
+                continue
+            if isinstance(reference, str):
+                yield from _json_lines(suite.parent / reference)
+
+
+def _json_lines(path: Path) -> Iterator[tuple[str, Path, int]]:
+    with suppress(FileUnusableError), open_regular(path) as stream:
+        for number, value, _ in iterate_lines(stream):
+            if isinstance(value, dict) and "id" in value:
+                yield str(value["id"]), path, number

@@ -1,0 +1,74 @@
+"""`agentv report`: a recorded run, for people and for CI systems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agentv.cli.output import write_out
+from agentv.cli.places import CasePlaces, repository_root
+from agentv.report.source import RowSource, find_rows
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@click.option(
+    "--format",
+    "-f",
+    "shape",
+    type=click.Choice(["markdown", "junit", "github"]),
+    default="markdown",
+    help="Markdown, JUnit XML, or annotations for GitHub Actions.  [markdown]",
+)
+@click.option("--out", "-o", metavar="FILE", help="Write it to this file; an older one is replaced.  [stdout]")
+def command(run: str, shape: str, out: str | None) -> int:
+    """Report on a run: its id, its directory, or a results file.
+
+    The exit code is 0 when the report was written, whatever is in it, else 2.
+    """
+    source = find_rows(run, Path.cwd())
+    write_out(out, _SHAPES[shape](source))
+    return 0
+
+
+def _markdown(source: RowSource) -> Iterator[str]:
+    from agentv.report.markdown import render_markdown  # noqa: PLC0415 - only for this format
+    from agentv.report.summary import SummaryBuilder  # noqa: PLC0415
+
+    builder = SummaryBuilder(scripted=source.scripted)
+    for row in source.rows():
+        builder.add(row)
+    recorded: Any = source.manifest.get("summary") or {}
+    unfinished = source.unfinished
+    notes = [f"the run is not complete ({unfinished}): rows may be missing"] if unfinished else []
+    yield render_markdown(
+        builder.build(duration_s=recorded.get("duration_seconds")),
+        name=str(source.manifest.get("run_id") or source.name),
+        notes=notes,
+    )
+
+
+def _junit(source: RowSource) -> Iterator[str]:
+    from agentv.report.junit import render_junit  # noqa: PLC0415 - only for this format
+
+    properties = {"scripted": "true"} if source.scripted else {}
+    if "run_id" in source.manifest:
+        properties["run_id"] = str(source.manifest["run_id"])
+    yield from render_junit(source.rows(), properties, _places(source))
+
+
+def _github(source: RowSource) -> Iterator[str]:
+    from agentv.report.annotations import render_annotations  # noqa: PLC0415 - only for this format
+
+    for line in render_annotations(source.rows(), _places(source)):
+        yield f"{line}\n"
+
+
+def _places(source: RowSource) -> CasePlaces:
+    return CasePlaces(source.manifest, Path.cwd(), repository_root())
+
+
+_SHAPES = {"markdown": _markdown, "junit": _junit, "github": _github}

@@ -1,0 +1,166 @@
+"""One small call to each target: does it answer, how fast, and if not, what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentv.errors import AgentVError, ProviderError, ProviderTimeoutError, TargetUnavailableError
+from agentv.messages import TokenUsage
+from agentv.redact import Redactor
+from agentv.targets.config import TargetsConfig, TargetSpec
+from agentv.targets.pool import TargetPool
+from agentv.targets.provider import Reply, Request
+from agentv.targets.secrets import Secrets
+
+PROMPT = "Reply with the word: pong"
+DEFAULT_TIMEOUT = 30.0
+LONGEST_ERROR = 500
+HTTP = "agentv.targets.providers.openai_compatible"
+NOT_ASKED = "replay"
+"""Answers by case: opening it is all that can be tried."""
+
+_HINTS: Mapping[int, str] = {
+    400: "Check `model` and the other settings of the target.",
+    401: "Check `api_key` of the target.",
+    403: "Check `api_key` of the target, and what it is allowed to use.",
+    404: "Check `model` and `base_url` of the target.",
+    429: "The key is good, but its rate limit or quota is used up: wait, or look at the account.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """How one target took it."""
+
+    ok: bool
+    tried: bool = True
+    """Whether it could be called at all."""
+    latency_ms: float | None = None
+    token_usage: TokenUsage | None = None
+    cost_usd: float | None = None
+    retries: int = 0
+    error: str | None = None
+    next_step: str | None = None
+
+    @property
+    def state(self) -> str:
+        """In a few words."""
+        if not self.tried:
+            return "not ready"
+        if not self.ok:
+            return "failed"
+        words = [f"ok, {_duration(self.latency_ms)}" if self.latency_ms is not None else "ok, its file can be read"]
+        if self.token_usage is not None:
+            words.append(f"{self.token_usage.total} tokens")
+        if self.retries:
+            words.append("1 retry" if self.retries == 1 else f"{self.retries} retries")
+        return ", ".join(words)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "ok": self.ok,
+            "latency_ms": self.latency_ms,
+            "token_usage": self.token_usage.to_dict() if self.token_usage else None,
+            "cost_usd": self.cost_usd,
+            "retries": self.retries,
+            "error": self.error,
+            "next_step": self.next_step,
+        }
+
+
+async def ping_all(
+    specs: Sequence[TargetSpec], config: TargetsConfig, directory: Path, *, timeout: float = DEFAULT_TIMEOUT
+) -> list[Ping]:
+    """Every target once, all at the same time. Commands run in `directory` unless their target names another."""
+    secrets = Secrets.of([config], [config.environment])
+    async with TargetPool(secrets, timeout=timeout) as pool:
+        pinger = _Pinger(pool, config, Request(PROMPT, directory=directory), timeout, Redactor(secrets.values))
+        for spec in specs:
+            pinger.load(spec)
+        return await asyncio.gather(*(pinger.ping(spec) for spec in specs))
+
+
+@dataclass(frozen=True, slots=True)
+class _Pinger:
+    pool: TargetPool
+    config: TargetsConfig
+    request: Request
+    timeout: float
+    redactor: Redactor
+
+    def load(self, spec: TargetSpec) -> None:
+        """Open it and import what its calls need, so that neither counts as the time of an answer."""
+        with contextlib.suppress(TargetUnavailableError):
+            self.pool.gate(spec, self.config.environment)
+            if HTTP in sys.modules:
+                importlib.import_module("aiohttp")
+
+    async def ping(self, spec: TargetSpec) -> Ping:
+        retries: list[object] = []
+        try:
+            gate = self.pool.gate(spec, self.config.environment)
+            if spec.provider == NOT_ASKED:
+                return Ping(ok=True)
+            started = time.perf_counter()
+            async with asyncio.timeout(self.timeout):
+                reply = await gate.invoke(self.request, on_retry=retries.append)
+        except TargetUnavailableError as error:
+            return Ping(ok=False, tried=False, error=self.redactor.head(error.reason, LONGEST_ERROR))
+        except (TimeoutError, ProviderTimeoutError):
+            return self._late(len(retries))
+        except AgentVError as error:
+            return _failed(spec, error, len(retries), self.redactor)
+        return _answered(reply, (time.perf_counter() - started) * 1000, len(retries))
+
+    def _late(self, retries: int) -> Ping:
+        after = f", in {retries + 1} tries" if retries else ""
+        return Ping(
+            ok=False,
+            error=f"no answer within {self.timeout:g} s{after}",
+            next_step="Check the settings of the target, or give it longer with --timeout.",
+            retries=retries,
+        )
+
+
+def _answered(reply: Reply, latency_ms: float, tries: int) -> Ping:
+    return Ping(
+        ok=True,
+        latency_ms=round(latency_ms, 1),
+        token_usage=reply.token_usage,
+        cost_usd=reply.cost_usd,
+        retries=tries,
+    )
+
+
+def _failed(spec: TargetSpec, error: AgentVError, tries: int, redactor: Redactor) -> Ping:
+    status = error.status if isinstance(error, ProviderError) else None
+    # One small call is never too many: what providers advise against throttling would not help.
+    hint = _HINTS[429] if status == 429 else error.next_step or _HINTS.get(status or 0)
+    if hint is None and status is not None and status >= 500:
+        hint = "The server has trouble of its own: try again later."
+    return Ping(
+        ok=False,
+        error=redactor.head(_without_name(error.message, spec.name), LONGEST_ERROR),
+        next_step=redactor.head(hint, LONGEST_ERROR) if hint else None,
+        retries=tries,
+    )
+
+
+def _without_name(message: str, name: str) -> str:
+    """Providers say whom they speak of; here the line begins with it."""
+    for prefix in (f"target '{name}': ", f"target '{name}' "):
+        if message.startswith(prefix):
+            return message.removeprefix(prefix)
+    return message
+
+
+def _duration(milliseconds: float) -> str:
+    return f"{milliseconds:.0f} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"

@@ -1,0 +1,159 @@
+"""How the results of a composite's members become one score."""
+
+from __future__ import annotations
+
+import json
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import ConfigDict, Field
+
+from agentv.evaluators.base import Complain, EvaluationContext, Evaluator
+from agentv.evaluators.code_judge import CodeJudge
+from agentv.evaluators.judge_asking import Question, ask_judge
+from agentv.evaluators.judge_prompt import (
+    VARIABLES,
+    VERDICT_SCHEMA,
+    fill,
+    material,
+    set_apart,
+    system_prompt,
+    values_of,
+)
+from agentv.evaluators.judge_reply import read_verdict
+from agentv.evaluators.llm_judge import prompt_text
+from agentv.evaluators.rubric import AsksJudge
+from agentv.results import EvaluatorResult, Score
+
+RESULTS = "EVALUATOR_RESULTS_JSON"
+"""The variable of a prompt that stands for the members' results."""
+TASK = """\
+Several evaluators have graded one answer. Read what the members of this group say, and grade the answer as a whole: \
+weigh what matters to the person who asked, and do not simply take the mean."""
+
+
+class Aggregator(Evaluator):
+    """Makes one score of several results. Never stands in a list of evaluators."""
+
+    async def evaluate(self, context: EvaluationContext) -> Score:
+        return await self.combine((), context)
+
+    @abstractmethod
+    async def combine(self, results: Sequence[EvaluatorResult], context: EvaluationContext) -> Score:
+        """The score, or EvaluatorError."""
+
+
+class WeightedAverage(Aggregator):
+    """The mean of the members' scores by weight: that of `weights`, else the member's own."""
+
+    type: Literal["weighted_average"] = "weighted_average"
+    weights: dict[str, Annotated[float, Field(ge=0)]] = Field(
+        default_factory=dict, description="Member -> its weight, instead of the member's own."
+    )
+
+    async def combine(self, results: Sequence[EvaluatorResult], context: EvaluationContext) -> Score:
+        del context
+        weights = [self.weights.get(result.name, result.weight) for result in results]
+        heaviest = max(weights, default=0.0)
+        if heaviest <= 0:
+            return _told(0.0, results, "every member has weight 0")
+        shares = [weight / heaviest for weight in weights]
+        mean = math.fsum(r.score * share for r, share in zip(results, shares, strict=True)) / math.fsum(shares)
+        said = ", ".join(
+            f"{result.name} {result.score:.3g}" + (f" x {weight:g}" if weight != 1 else "")
+            for result, weight in zip(results, weights, strict=True)
+        )
+        return _told(min(1.0, max(0.0, round(mean, 12))), results, said)
+
+
+class CodeAggregator(CodeJudge, Aggregator):
+    """A script that reads the results: the payload of every judge script, with `results` besides."""
+
+    model_config = ConfigDict(json_schema_extra=None)
+    ALIASES: ClassVar[Mapping[str, str]] = {**CodeJudge.ALIASES, "path": "script"}
+
+    results: dict[str, Any] = Field(default_factory=dict, exclude=True)
+
+    @classmethod
+    def spelled(cls, raw: Mapping[str, Any], complain: Complain) -> dict[str, Any]:
+        options = dict(raw)
+        if "path" in options:
+            if "script" in options:
+                complain("path", "`path` and `script` mean the same: keep one")
+            options["script"] = options.pop("path")
+        return super().spelled(options, complain)
+
+    async def combine(self, results: Sequence[EvaluatorResult], context: EvaluationContext) -> Score:
+        return await self.model_copy(update={"results": by_name(results)}).evaluate(context)
+
+    def more_stdin(self) -> Mapping[str, Any]:
+        return {"results": self.results}
+
+
+class LlmAggregator(AsksJudge, Aggregator):
+    """A judge reads the results and gives the score."""
+
+    FILES: ClassVar[tuple[str, ...]] = ("prompt",)
+
+    type: Literal["llm_judge"] = "llm_judge"
+    prompt: str | None = Field(
+        None, min_length=1, description=f"What to ask: text with `{{{{ {RESULTS} }}}}`, or the path of its file."
+    )
+
+    def anchored(self, find_file: Callable[[str], Path]) -> LlmAggregator:
+        if self.prompt is None:
+            return self
+        return self.model_copy(update={"prompt": prompt_text(self.prompt, find_file, (*VARIABLES, RESULTS))})
+
+    async def combine(self, results: Sequence[EvaluatorResult], context: EvaluationContext) -> Score:
+        said, ledger = await ask_judge(
+            self.name,
+            Question(self._asked(results, context), system_prompt(prompt=TASK), VERDICT_SCHEMA, read_verdict),
+            context,
+            judge_target=self.judge_target,
+            timeout_seconds=self.timeout_seconds,
+        )
+        judge = {**ledger, "repaired": said.repaired}
+        return Score(said.score, said.hits, said.misses, said.reasoning, judge=judge)
+
+    def _asked(self, results: Sequence[EvaluatorResult], context: EvaluationContext) -> str:
+        shown = json.dumps(by_name(results), indent=2, ensure_ascii=False)
+        if self.prompt is None:
+            return f"{TASK}\n\n{set_apart([('results of the evaluators', shown)])}\n\n{material(context)}"
+        asked = fill(self.prompt, {**values_of(context), RESULTS: shown})
+        if f"{{{{{RESULTS}}}}}" in self.prompt.replace(" ", ""):
+            return asked
+        return f"{asked}\n\n{set_apart([('results of the evaluators', shown)])}"
+
+
+def by_name(results: Sequence[EvaluatorResult]) -> dict[str, Any]:
+    """The members' results as an aggregator reads them."""
+    return {result.name: _shown(result) for result in results}
+
+
+def _shown(result: EvaluatorResult) -> dict[str, Any]:
+    data = result.to_dict()
+    return {
+        **{key: data[key] for key in ("type", "score", "verdict", "weight", "hits", "misses", "reasoning", "details")},
+        "expectedAspectCount": len(result.hits) + len(result.misses),
+    }
+
+
+def _told(score: float, results: Sequence[EvaluatorResult], reasoning: str) -> Score:
+    return Score(
+        score,
+        tuple(f"[{result.name}] {hit}" for result in results for hit in result.hits),
+        tuple(f"[{result.name}] {miss}" for result in results for miss in result.misses),
+        reasoning,
+    )
+
+
+AGGREGATORS: dict[str, type[Aggregator]] = {
+    "weighted_average": WeightedAverage,
+    "code_judge": CodeAggregator,
+    "llm_judge": LlmAggregator,
+}
+"""`type` of an aggregator -> its class."""

@@ -1,0 +1,147 @@
+"""`composite`: several evaluators as one. Its aggregator makes one score of theirs.
+
+Members are evaluators like any other, with all their options, and may be composites. A member that could not judge is
+an error of the composite: what is missing cannot be averaged away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field, SerializeAsAny, model_validator
+
+from agentv.errors import EvaluatorError
+from agentv.evaluators.aggregators import AGGREGATORS, Aggregator, WeightedAverage
+from agentv.evaluators.base import EvaluationContext, Evaluator, ReadPart
+from agentv.evaluators.judging import judge_all
+from agentv.results import EvaluatorResult, Score
+from agentv.suite.findings import did_you_mean, one_of
+from agentv.suite.validation import show
+
+_NOT_AN_AGGREGATORS = ("name", "weight", "required", "threshold", "negate")
+
+
+def _as_written(schema: dict[str, Any]) -> None:
+    """What a suite may write, for editors."""
+    options = schema["properties"]
+    options["aggregator"] = {
+        "type": "object",
+        "properties": {"type": {"enum": list(AGGREGATORS)}},
+        "description": options["aggregator"]["description"],
+    }
+
+
+class Composite(Evaluator):
+    """Several evaluators as one, whose scores an aggregator combines."""
+
+    model_config = ConfigDict(json_schema_extra=_as_written)
+
+    type: Literal["composite"] = "composite"
+    evaluators: list[SerializeAsAny[Evaluator]] = Field(
+        min_length=1, description="The members: any evaluators, with all their options."
+    )
+    aggregator: SerializeAsAny[Aggregator] = Field(
+        default_factory=lambda: WeightedAverage(name="weighted_average"),
+        description="How their scores become one: `{type: weighted_average, weights: {member: 2}}`, "
+        "`{type: code_judge, script: ...}` or `{type: llm_judge, prompt: ...}`.",
+    )
+
+    @classmethod
+    def assembled(cls, options: dict[str, Any], read: ReadPart) -> dict[str, Any]:
+        """The options with the members and the aggregator read."""
+        options = dict(options)
+        members = options.get("evaluators")
+        if isinstance(members, list):
+            found = [read(entry, ("evaluators", index), None) for index, entry in enumerate(members)]
+            options["evaluators"] = _unique([one for one in found if one is not None], read)
+        raw = options.pop("aggregator", None)
+        aggregator = None if raw is None else _read_aggregator(raw, options.get("name", "composite"), read)
+        if aggregator is not None:
+            options["aggregator"] = aggregator
+        return options
+
+    @model_validator(mode="after")
+    def _weights_name_members(self) -> Composite:
+        weights = self.aggregator.weights if isinstance(self.aggregator, WeightedAverage) else {}
+        names = [member.name for member in self.evaluators]
+        for name in weights:
+            if name not in names:
+                raise ValueError(
+                    f"`aggregator.weights` names '{name}', which is no member{did_you_mean(name, names)}; "
+                    f"there are {one_of(names)}"
+                )
+        return self
+
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset().union(*(part.traits for part in self._parts()))
+
+    def targets_named(self) -> list[str]:
+        return [name for part in self._parts() for name in part.targets_named()]
+
+    def depends_on(self, directory: Path) -> list[Path]:
+        return [path for part in self._parts() for path in part.depends_on(directory)]
+
+    def _parts(self) -> list[Evaluator]:
+        return [*self.evaluators, self.aggregator]
+
+    async def evaluate(self, context: EvaluationContext) -> Score:
+        results = await judge_all(self.evaluators, context)
+        errors = [f"{result.name}: {result.error}" for result in results if result.error is not None]
+        if errors:
+            raise EvaluatorError(
+                f"{len(errors)} of {len(results)} members could not judge: " + "; ".join(errors),
+                evaluator_results=results,
+            )
+        try:
+            score = await self.aggregator.combine(results, context)
+        except EvaluatorError as error:
+            error.evaluator_results = results
+            raise
+        return _with_members(score, results)
+
+
+def _with_members(score: Score, results: Sequence[EvaluatorResult]) -> Score:
+    """A required member that failed leaves nothing; the members' results are kept either way."""
+    failed = [result.name for result in results if result.failed_required]
+    misses = tuple(f"[{name}] is required and failed" for name in failed)
+    return Score(
+        0.0 if failed else score.score,
+        score.hits,
+        misses + score.misses,
+        score.reasoning,
+        details=score.details,
+        warnings=score.warnings,
+        evaluator_results=tuple(results),
+        judge_proxy=score.judge_proxy,
+        judge=score.judge,
+    )
+
+
+def _unique(members: list[Evaluator], read: ReadPart) -> list[Evaluator]:
+    seen: set[str] = set()
+    for index, member in enumerate(members):
+        if member.name in seen:
+            read.complain(
+                ("evaluators", index),
+                f"the composite has two members named {show(member.name)}: give each its own `name`",
+            )
+        seen.add(member.name)
+    return members
+
+
+def _read_aggregator(raw: Any, composite: str, read: ReadPart) -> Evaluator | None:
+    kind = AGGREGATORS.get(raw.get("type", "weighted_average")) if isinstance(raw, Mapping) else None
+    if kind is None:
+        wanted = raw.get("type") if isinstance(raw, Mapping) else raw
+        near = did_you_mean(str(wanted), AGGREGATORS)
+        known = one_of(list(AGGREGATORS))
+        read.complain(("aggregator",), f"unknown aggregator {show(wanted)}{near}; `type` is {known}")
+        return None
+    for key in _NOT_AN_AGGREGATORS:
+        if key in raw:
+            read.complain(("aggregator", key), f"`{key}` belongs to the composite, not to its aggregator")
+            return None
+    return read({**raw, "type": raw.get("type", "weighted_average"), "name": composite}, ("aggregator",), kind)

@@ -1,0 +1,309 @@
+"""Replies of judges kept between runs, in one SQLite file that several processes may use at once.
+
+Whatever is wrong with the file, the run goes on without it, and `on_note` hears of that once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Self
+
+from agentv.messages import Message
+from agentv.redact import NO_SECRETS, Redactor
+from agentv.targets.provider import Reply
+
+CACHE = Path(".agentv") / "cache"
+FILE = "judge.sqlite"
+LAYOUT = 1
+"""Of the table and of the replies in it. A file of another layout is set aside."""
+SECONDS_TO_OPEN = 10.0
+SECONDS_TO_WRITE = 10.0
+SECONDS_TO_READ = 0.05
+"""Readers never wait for writers; where the file is locked all the same, the judge is asked instead."""
+
+_SETTINGS = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
+_TABLE = "CREATE TABLE IF NOT EXISTS replies (key BLOB PRIMARY KEY, reply TEXT NOT NULL, kept_at REAL NOT NULL)"
+_FIND = "SELECT reply FROM replies WHERE key = ?"
+_KEEP = "INSERT OR REPLACE INTO replies VALUES (?, ?, ?)"
+_SPOILED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+OnNote = Callable[[str], None]
+_Entry = tuple[bytes, str]
+
+
+NOTHING = "null"
+"""Kept in place of a reply that nobody could use."""
+
+
+class ReplyStore:
+    """The file while it is entered. Reading takes microseconds; a thread of its own writes."""
+
+    def __init__(self, directory: Path, *, redactor: Redactor = NO_SECRETS, on_note: OnNote | None = None) -> None:
+        self.path = directory / FILE
+        self._redactor, self._on_note = redactor, on_note
+        self._reader: sqlite3.Connection | None = None
+        self._writer: _Writer | None = None
+        self._unwritten: dict[bytes, str] = {}
+        self._inode = 0
+        self._spoiled = self._noted = False
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+
+        def heard(written: list[_Entry], error: sqlite3.Error | None) -> None:
+            loop.call_soon_threadsafe(self._written, written, error)
+
+        try:
+            self._reader, writing, aside = await asyncio.to_thread(_opened, self.path)
+            self._inode = self.path.stat().st_ino
+        except (OSError, sqlite3.Error) as error:
+            self._note(f"the judge cache {self.path} is not used: {_reason(error)}")
+        else:
+            self._writer = _Writer(writing, heard)
+            if aside is not None:
+                self._note(f"the judge cache {self.path} could not be read and was set aside as {aside.name}")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._writer is not None:
+            await asyncio.to_thread(self._writer.close)
+            await asyncio.sleep(0)  # what the thread had to say arrives
+        if self._reader is not None:
+            self._reader.close()
+        if self._spoiled:
+            with contextlib.suppress(OSError), _alone(self.path.parent):
+                if self.path.stat().st_ino == self._inode:
+                    _set_aside(self.path)
+
+    def find(self, key: bytes) -> Reply | None:
+        """The reply kept under this key."""
+        text = self._unwritten.get(key) or self._read(key)
+        if text is None:
+            return None
+        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+            return decoded(text)
+        return None
+
+    def keep(self, key: bytes, reply: Reply) -> None:
+        """Keep a reply, unless it holds a secret or would not come back as it is."""
+        if self._writer is None or self._writer.stopped:
+            return
+        text = encoded(reply)
+        if text is not None and not self._redactor.finds(text):
+            self._unwritten[key] = text
+            self._writer.add(key, text)
+
+    def forget(self, key: bytes) -> None:
+        """Have no reply under this key any more."""
+        if self._writer is not None and not self._writer.stopped:
+            self._unwritten[key] = NOTHING
+            self._writer.add(key, NOTHING)
+
+    def _read(self, key: bytes) -> str | None:
+        if self._reader is None:
+            return None
+        try:
+            row = self._reader.execute(_FIND, (key,)).fetchone()
+        except sqlite3.Error as error:
+            if _code(error) not in _BUSY:
+                self._stop(error)
+            return None
+        return row[0] if row is not None and isinstance(row[0], str) else None
+
+    def _written(self, entries: list[_Entry], error: sqlite3.Error | None) -> None:
+        for key, _ in entries:
+            self._unwritten.pop(key, None)
+        if error is not None:
+            self._stop(error)
+
+    def _stop(self, error: sqlite3.Error) -> None:
+        """Neither read nor write any more."""
+        self._spoiled = self._spoiled or _code(error) in _SPOILED
+        self._note(f"the judge cache {self.path} is no longer used: {_reason(error)}")
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+        if self._writer is not None:
+            self._writer.stopped = True
+
+    def _note(self, text: str) -> None:
+        if self._on_note is not None and not self._noted:
+            self._noted = True
+            self._on_note(text)
+
+
+class _Writer:
+    """A thread that writes what is there, all of it in one transaction, and then waits for more."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, heard: Callable[[list[_Entry], sqlite3.Error | None], None]
+    ) -> None:
+        self._connection, self._heard = connection, heard
+        self._queue: SimpleQueue[_Entry | None] = SimpleQueue()
+        self.stopped = False
+        """Nothing more is written."""
+        self._thread = threading.Thread(target=self._run, name="judge-cache", daemon=True)
+        self._thread.start()
+
+    def add(self, key: bytes, text: str) -> None:
+        self._queue.put((key, text))
+
+    def close(self) -> None:
+        """Write what is left, and end."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        more = True
+        while more:
+            taken = [self._queue.get()]
+            with contextlib.suppress(Empty):
+                while taken[-1] is not None:
+                    taken.append(self._queue.get_nowait())
+            more = taken[-1] is not None
+            batch = [entry for entry in taken if entry is not None]
+            if batch and not self.stopped:
+                self._heard(batch, self._write(batch))
+        self._connection.close()
+
+    def _write(self, batch: list[_Entry]) -> sqlite3.Error | None:
+        now = time.time()
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.executemany(_KEEP, [(key, text, now) for key, text in batch])
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+            return error
+        return None
+
+
+# -- replies as text
+
+
+def encoded(reply: Reply) -> str | None:
+    """The reply as JSON; None when it would not come back the same."""
+    data = {
+        "output_messages": [message.to_dict() for message in reply.output_messages],
+        "token_usage": reply.token_usage.to_dict() if reply.token_usage else None,
+        "cost_usd": reply.cost_usd,
+        "finish_reason": reply.finish_reason,
+    }
+    try:
+        text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+        same = decoded(text).output_messages == tuple(reply.output_messages)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return text if same else None
+
+
+def decoded(text: str) -> Reply:
+    """A kept reply as it is given out: it costs nothing, whatever it cost when it was kept."""
+    data: dict[str, Any] = json.loads(text)
+    messages = tuple(Message.from_dict(message) for message in data["output_messages"])
+    return free(Reply(messages, finish_reason=data["finish_reason"]))
+
+
+def free(reply: Reply) -> Reply:
+    """The same answer for somebody who did not cause the call."""
+    return Reply(reply.output_messages, cost_usd=0.0, finish_reason=reply.finish_reason, cache_hit=True)
+
+
+# -- the file
+
+
+def _opened(path: Path) -> tuple[sqlite3.Connection, sqlite3.Connection, Path | None]:
+    """One connection to read, one to write. A file that is no cache is set aside, and a new one begun."""
+    directory, aside = path.parent, None
+    for missing in (directory.parent, directory):
+        missing.mkdir(mode=0o700, exist_ok=True)
+    ignore = directory / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", encoding="ascii")
+    with _alone(directory):
+        try:
+            writing = _connected(path)
+        except sqlite3.Error as error:
+            if _code(error) not in _SPOILED:
+                raise
+            aside = _set_aside(path)
+            writing = _connected(path)
+        reading = sqlite3.connect(path, SECONDS_TO_READ, isolation_level=None, check_same_thread=False)
+    return reading, writing, aside
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    if path.is_symlink():
+        raise OSError("it is a symbolic link, which is not followed")
+    with contextlib.suppress(FileExistsError):
+        # Never opened when it exists: closing it again would drop the locks SQLite holds in this process.
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    connection = sqlite3.connect(path, SECONDS_TO_WRITE, isolation_level=None, check_same_thread=False)
+    try:
+        connection.executescript(_SETTINGS)
+        connection.execute("BEGIN IMMEDIATE")  # says at once whether it can be written
+        _check_layout(*connection.execute("PRAGMA user_version").fetchone())
+        connection.execute(_TABLE)
+        connection.execute(f"PRAGMA user_version = {LAYOUT}")
+        connection.execute("COMMIT")
+        connection.execute(_FIND, (b"",)).fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check_layout(layout: int) -> None:
+    if layout not in (0, LAYOUT):
+        error = sqlite3.DatabaseError("it was written by another version of agentv")
+        error.sqlite_errorcode = sqlite3.SQLITE_NOTADB
+        raise error
+
+
+def _set_aside(path: Path) -> Path:
+    """Rename the file; its companions describe it alone and go."""
+    aside = path.with_name(f"{path.name}.broken-{time.strftime('%Y%m%d-%H%M%S')}")
+    path.rename(aside)
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    return aside
+
+
+@contextlib.contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """One process at a time: else two could set aside each other's new file."""
+    descriptor = os.open(directory / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        deadline = time.monotonic() + SECONDS_TO_OPEN
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _code(error: sqlite3.Error) -> int:
+    """The kind of error, without what SQLite adds to it."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _reason(error: OSError | sqlite3.Error) -> str:
+    return (getattr(error, "strerror", None) or str(error)) + "; judges are asked as without it"

@@ -1,0 +1,335 @@
+"""Two runs, case by case: what changed, how sure that is, and the exit code it means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from agentv.errors import UsageError
+from agentv.report.format import plural
+from agentv.report.sides import Attempts, CaseKey, Side
+from agentv.report.statistics import (
+    Interval,
+    exact,
+    fewest_to_tell,
+    mcnemar_exact,
+    mean,
+    normalised_gain,
+    paired_bootstrap,
+    sign_test,
+    wilson,
+)
+
+
+class Outcome(StrEnum):
+    """What became of a case."""
+
+    WIN = "win"
+    LOSS = "loss"
+    TIE = "tie"
+
+
+class Conclusion(StrEnum):
+    """What the mean difference says."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    SAME = "same"
+    UNCLEAR = "unclear"
+    TOO_FEW = "too_few"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A case that both runs judged."""
+
+    key: CaseKey
+    score1: float
+    score2: float
+    delta: float
+    outcome: Outcome
+    passed1: bool
+    passed2: bool
+    reason: str
+    """Why it lost points: in the candidate, or for a win in the baseline."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "eval_id": self.key.eval_id,
+            "score1": self.score1,
+            "score2": self.score2,
+            "delta": self.delta,
+            "outcome": self.outcome.value,
+            "suite": self.key.suite,
+            "target": self.key.target,
+            "passed1": self.passed1,
+            "passed2": self.passed2,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Unjudged:
+    """A case with an attempt that could not be judged, in one of the runs or in both."""
+
+    key: CaseKey
+    baseline_error: str | None
+    candidate_error: str | None
+    compared: bool
+    """Whether other attempts were judged in both runs, so that the case is compared by those."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            **self.key.to_dict(),
+            "error1": self.baseline_error,
+            "error2": self.candidate_error,
+            "compared": self.compared,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Everything there is to say about two runs."""
+
+    baseline: Side
+    candidate: Side
+    pairs: tuple[Pair, ...]
+    unjudged: tuple[Unjudged, ...]
+    only_baseline: tuple[CaseKey, ...]
+    only_candidate: tuple[CaseKey, ...]
+    threshold: float
+    confidence: float
+    mean1: float | None
+    mean2: float | None
+    mean_delta: float | None
+    interval: Interval | None
+    conclusion: Conclusion
+
+    def count(self, outcome: Outcome) -> int:
+        return sum(pair.outcome is outcome for pair in self.pairs)
+
+    @property
+    def passed(self) -> tuple[int, int]:
+        return sum(pair.passed1 for pair in self.pairs), sum(pair.passed2 for pair in self.pairs)
+
+    @property
+    def flips(self) -> tuple[int, int]:
+        """How many cases pass only in the candidate, and how many only in the baseline."""
+        newly_passed = sum(pair.passed2 and not pair.passed1 for pair in self.pairs)
+        return newly_passed, sum(pair.passed1 and not pair.passed2 for pair in self.pairs)
+
+    @property
+    def lost_to_errors(self) -> tuple[Unjudged, ...]:
+        """Cases without an error in the baseline and with one in the candidate."""
+        return tuple(case for case in self.unjudged if case.baseline_error is None)
+
+    def worst(self, most: int) -> list[Pair]:
+        """The largest losses, the largest first; drops that are no losses only when there is nothing else."""
+        drops = [pair for pair in self.pairs if pair.delta < 0]
+        losses = [pair for pair in drops if pair.outcome is Outcome.LOSS]
+        return sorted(losses or drops, key=lambda pair: (pair.delta, pair.key))[:most]
+
+    def best(self, most: int) -> list[Pair]:
+        """The same for wins."""
+        gains = [pair for pair in self.pairs if pair.delta > 0]
+        wins = [pair for pair in gains if pair.outcome is Outcome.WIN]
+        return sorted(wins or gains, key=lambda pair: (-pair.delta, pair.key))[:most]
+
+    def notes(self) -> list[str]:
+        """What a reader must know to trust the numbers."""
+        notes = []
+        for word, side in (("baseline", self.baseline), ("candidate", self.candidate)):
+            if side.source.scripted:
+                notes.append(f"scripted model: the {word} comes from the mock provider, not from a real model")
+            if side.source.unfinished:
+                notes.append(f"the {word} run is not complete ({side.source.unfinished}): cases may be missing")
+        if self.baseline.attempts != self.candidate.attempts:
+            tries = f"{plural(self.baseline.attempts, 'attempt')} and {self.candidate.attempts:,}"
+            notes.append(f"cases have up to {tries}; each counts once, with the mean of its attempts")
+        elif self.baseline.attempts > 1:
+            notes.append("a case counts once, with the mean of its attempts; it passes when more than half of them do")
+        return notes
+
+    def to_dict(self) -> dict[str, Any]:
+        passed1, passed2 = self.passed
+        newly_passed, newly_failed = self.flips
+        wins, losses, ties = (self.count(outcome) for outcome in Outcome)
+        only1, only2 = len(self.only_baseline), len(self.only_candidate)
+        return {
+            "matched": [pair.to_dict() for pair in self.pairs],
+            "unmatched": {"file1": only1, "file2": only2},
+            "summary": {
+                "total": len(self.pairs) + sum(not case.compared for case in self.unjudged) + only1 + only2,
+                "matched": len(self.pairs),
+                "wins": wins,
+                "losses": losses,
+                "ties": ties,
+                "mean_delta": self.mean_delta,
+                "mean1": self.mean1,
+                "mean2": self.mean2,
+                "interval": list(self.interval) if self.interval else None,
+                "confidence": self.confidence,
+                "threshold": self.threshold,
+                "conclusion": self.conclusion.value,
+                "normalised_gain": self.gain,
+                "sign_test_p": sign_test(wins, losses),
+                "passed1": passed1,
+                "passed2": passed2,
+                "pass_rate1": self._rate(passed1),
+                "pass_rate2": self._rate(passed2),
+                "newly_passed": newly_passed,
+                "newly_failed": newly_failed,
+                "mcnemar_p": mcnemar_exact(newly_passed, newly_failed),
+                "unjudged": len(self.unjudged),
+            },
+            "unmatched_cases": {
+                "file1": [key.to_dict() for key in self.only_baseline],
+                "file2": [key.to_dict() for key in self.only_candidate],
+            },
+            "unjudged": [case.to_dict() for case in self.unjudged],
+            "baseline": self.baseline.to_dict(),
+            "candidate": self.candidate.to_dict(),
+            "notes": self.notes(),
+        }
+
+    @property
+    def gain(self) -> float | None:
+        if self.mean1 is None or self.mean2 is None:
+            return None
+        return normalised_gain(self.mean1, self.mean2)
+
+    def _rate(self, passed: int) -> dict[str, Any]:
+        total = len(self.pairs)
+        return {
+            "rate": passed / total if total else None,
+            "interval": list(wilson(passed, total, confidence=self.confidence)) if total else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The exit code, and why; the first reason is the one that decided."""
+
+    exit_code: int
+    reasons: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"exit_code": self.exit_code, "reasons": list(self.reasons)}
+
+
+def compare(baseline: Side, candidate: Side, *, threshold: float = 0.1, confidence: float = 0.95) -> Comparison:
+    """Pair the cases and weigh the differences. UsageError when the runs have no case in common."""
+    cases1, cases2 = _keyed(baseline, candidate)
+    common = [key for key in cases1 if key in cases2]
+    if not common:
+        raise _nothing_in_common(baseline, candidate)
+    pairs, unjudged = [], []
+    for key in sorted(common):
+        one, two = cases1[key], cases2[key]
+        judged = one.judged and two.judged
+        if judged:
+            pairs.append(_pair(key, one, two, threshold))
+        if one.errors or two.errors:
+            unjudged.append(Unjudged(key, one.error, two.error, judged))
+    deltas = [pair.delta for pair in pairs]
+    enough = len(deltas) >= fewest_to_tell(confidence)
+    interval = paired_bootstrap(deltas, confidence=confidence) if enough else None
+    mean_delta = mean(deltas) if deltas else None
+    return Comparison(
+        baseline=baseline,
+        candidate=candidate,
+        pairs=tuple(pairs),
+        unjudged=tuple(unjudged),
+        only_baseline=tuple(sorted(key for key in cases1 if key not in cases2)),
+        only_candidate=tuple(sorted(key for key in cases2 if key not in cases1)),
+        threshold=threshold,
+        confidence=confidence,
+        mean1=mean([pair.score1 for pair in pairs]) if pairs else None,
+        mean2=mean([pair.score2 for pair in pairs]) if pairs else None,
+        mean_delta=mean_delta,
+        interval=interval,
+        conclusion=_conclude(deltas, mean_delta, interval),
+    )
+
+
+def decide(comparison: Comparison, *, max_drop: float | None = None, allow_errors: bool = False) -> Decision:
+    """What the comparison means for a pipeline: 3 for cases that could not be judged, 1 for a regression, else 0."""
+    reasons: list[tuple[int, str]] = []
+    lost, drop = comparison.lost_to_errors, -(comparison.mean_delta or 0.0)
+    if lost and not allow_errors:
+        could = f"{plural(len(lost), 'case')} that the baseline judged could not be judged in the candidate"
+        reasons.append((3, f"{could} (--allow-errors leaves them out)"))
+    elif not comparison.pairs:
+        reasons.append((3, "no case was judged in both runs"))
+    if max_drop is not None and exact(drop) > exact(max_drop):
+        reasons.append((1, f"the mean score fell by {format_delta(drop, sign=False)}, more than {max_drop:g} allowed"))
+    if comparison.conclusion is Conclusion.WORSE:
+        reasons.append((1, "the mean score fell, and the interval of the difference excludes 0"))
+    if reasons:
+        return Decision(reasons[0][0], tuple(text for _, text in reasons))
+    return Decision(0, (_FINE[comparison.conclusion],))
+
+
+def format_delta(delta: float, *, sign: bool = True) -> str:
+    """Three digits; more where they would all be 0, so that a difference never looks like none."""
+    plus = "+" if sign and delta else ""
+    return f"{delta:{plus}.3f}" if not delta or abs(delta) >= 0.0005 else f"{delta:{plus}.1g}"
+
+
+_FINE = {
+    Conclusion.BETTER: "no regression: the mean score rose, and the interval of the difference excludes 0",
+    Conclusion.SAME: "no regression: every case scored the same",
+    Conclusion.UNCLEAR: "no regression that stands out from chance: the interval of the difference includes 0",
+    Conclusion.TOO_FEW: "too few cases to tell a regression from chance",
+}
+
+
+def _keyed(one: Side, two: Side) -> tuple[Mapping[CaseKey, Attempts], Mapping[CaseKey, Attempts]]:
+    """The cases by what pairs them: with one target on each side its name plays no part."""
+    if len(one.targets) == len(two.targets) == 1:
+        return _without_target(one), _without_target(two)
+    return one.cases, two.cases
+
+
+def _without_target(side: Side) -> dict[CaseKey, Attempts]:
+    return {CaseKey(suite, eval_id, ""): attempts for (suite, eval_id, _), attempts in side.cases.items()}
+
+
+def _pair(key: CaseKey, one: Attempts, two: Attempts, threshold: float) -> Pair:
+    score1, score2 = one.score, two.score
+    delta = exact(score2 - score1)
+    outcome = Outcome.TIE
+    if delta and abs(delta) >= threshold:
+        outcome = Outcome.WIN if delta > 0 else Outcome.LOSS
+    reason = one.reason if delta > 0 else two.reason
+    return Pair(key, score1, score2, delta, outcome, one.passed, two.passed, reason)
+
+
+def _conclude(deltas: Sequence[float], mean_delta: float | None, interval: Interval | None) -> Conclusion:
+    if interval is None or mean_delta is None:
+        return Conclusion.TOO_FEW
+    if not any(deltas):
+        return Conclusion.SAME
+    if not interval.excludes(0.0):
+        return Conclusion.UNCLEAR
+    return Conclusion.BETTER if mean_delta > 0 else Conclusion.WORSE
+
+
+def _nothing_in_common(one: Side, two: Side) -> UsageError:
+    if len(one.targets) > 1 or len(two.targets) > 1:
+        hint = (
+            "Cases are paired by target where a run has several. "
+            f"Choose one of each with --target-a ({_some(one.targets)}) and --target-b ({_some(two.targets)})."
+        )
+    else:
+        suites = [_some(dict.fromkeys(key.suite for key in side.cases)) for side in (one, two)]
+        hint = f"Cases are paired by suite and id. The suites: {suites[0]}; and {suites[1]}."
+    return UsageError(f"{one.source.name} and {two.source.name} have no case in common", next_step=hint)
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(names)
+    more = f" and {len(listed) - 5:,} more" if len(listed) > 5 else ""
+    return ", ".join(listed[:5]) + more

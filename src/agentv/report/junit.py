@@ -1,0 +1,193 @@
+"""JUnit XML, for the test reports of CI systems.
+
+    testsuites > testsuite (one per suite and target) > testcase > failure or error
+
+A quality failure is a `failure`, borderline too; a row that could not be judged is an `error`. Rows are written to
+a temporary file as they come and put in order from there, so that a run of any length takes little memory.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import IO
+from xml.sax.saxutils import escape
+
+from agentv.report.accumulate import ExactSum, why
+from agentv.report.annotations import Locate, nowhere
+from agentv.report.format import format_score
+from agentv.report.terminal import clean
+from agentv.results import CaseResult, EvaluatorResult, Verdict
+
+_ILLEGAL = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 cannot hold, and the control characters that it should not."""
+_STARTED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+_TEXT = 8_000
+_MESSAGE = 500
+_ANSWER = 2_000
+
+
+@dataclass(slots=True)
+class _Group:
+    """A suite under a target: what its rows come to, and where their text is."""
+
+    suite: str
+    target: str
+    failures: int = 0
+    errors: int = 0
+    seconds: ExactSum = field(default_factory=ExactSum)
+    scores: ExactSum = field(default_factory=ExactSum)
+    started: str = ""
+    spans: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """Start of a test case, where the number of its attempt goes, its end, and that number."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.suite} ({self.target})" if self.target else self.suite
+
+
+def render_junit(
+    rows: Iterable[CaseResult], properties: Mapping[str, str] | None = None, locate: Locate = nowhere
+) -> Iterator[str]:
+    """The report in pieces. `properties` are told of every suite."""
+    groups: dict[tuple[str, str], _Group] = {}
+    with tempfile.TemporaryFile() as spool:
+        for row in rows:
+            group = groups.setdefault((row.suite, row.target), _Group(row.suite, row.target))
+            _count(group, row)
+            before, after = _case(row, group.name, locate)
+            start = spool.tell()
+            spool.write(before)
+            split = spool.tell()
+            spool.write(after)
+            group.spans.append((start, split, spool.tell(), row.attempt))
+        yield from _document([groups[key] for key in sorted(groups)], properties or {}, spool)
+
+
+def _count(group: _Group, row: CaseResult) -> None:
+    group.seconds.add((row.duration_ms or 0.0) / 1000)
+    if row.error is not None:
+        group.errors += 1
+    else:
+        group.scores.add(row.score)
+        group.failures += row.verdict is not Verdict.PASS
+    if _STARTED.match(row.started_at) and (not group.started or row.started_at < group.started):
+        group.started = row.started_at
+
+
+def _document(groups: list[_Group], properties: Mapping[str, str], spool: IO[bytes]) -> Iterator[str]:
+    everything = {
+        "name": "agentv",
+        "tests": str(sum(len(group.spans) for group in groups)),
+        "failures": str(sum(group.failures for group in groups)),
+        "errors": str(sum(group.errors for group in groups)),
+        "skipped": "0",
+        "time": f"{sum(group.seconds.total for group in groups):.3f}",
+    }
+    repeated = any(span[3] > 1 for group in groups for span in group.spans)
+    yield f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites{_attributes(everything)}>\n'
+    for group in groups:
+        yield from _suite(group, properties, spool, repeated)
+    yield "</testsuites>\n"
+
+
+def _suite(group: _Group, properties: Mapping[str, str], spool: IO[bytes], repeated: bool) -> Iterator[str]:
+    attributes = {
+        "name": group.name,
+        "tests": str(len(group.spans)),
+        "failures": str(group.failures),
+        "errors": str(group.errors),
+        "skipped": "0",
+        "time": f"{group.seconds.total:.3f}",
+    }
+    if group.started:
+        attributes["timestamp"] = group.started[:19]
+    yield f"  <testsuite{_attributes(attributes)}>\n"
+    told = {"suite": group.suite, "target": group.target, **properties}
+    if group.scores.mean is not None:
+        told["mean_score"] = f"{group.scores.mean:.6g}"
+    yield _properties(told, "    ")
+    for start, split, end, attempt in group.spans:
+        spool.seek(start)
+        yield spool.read(split - start).decode("utf-8")
+        yield f" [attempt {attempt}]" if repeated else ""
+        yield spool.read(end - split).decode("utf-8")
+    yield "  </testsuite>\n"
+
+
+def _case(row: CaseResult, classname: str, locate: Locate) -> tuple[bytes, bytes]:
+    """A test case: everything up to the end of its name, and the rest."""
+    rest = {"classname": classname, "time": f"{(row.duration_ms or 0.0) / 1000:.3f}"}
+    place = locate(row.key) if row.error is not None or row.verdict is not Verdict.PASS else None
+    if place is not None:
+        rest |= {"file": place.file, "line": str(place.line)}
+    told = {"score": f"{row.score:.6g}", "verdict": row.verdict.value, "attempt": str(row.attempt)}
+    if row.error is not None:
+        told = {"attempt": str(row.attempt)}
+    if row.cost_usd is not None:
+        told["cost_usd"] = f"{row.cost_usd:.6g}"
+    name = f'    <testcase name="{_attribute(row.eval_id)}'
+    body = f'"{_attributes(rest)}>\n{_properties(told, "      ")}{_outcome(row)}    </testcase>\n'
+    return name.encode("utf-8"), body.encode("utf-8")
+
+
+def _outcome(row: CaseResult) -> str:
+    if row.error is not None:
+        return _element("error", row.error.message, f"{row.error.stage} error", row.error.message)
+    if row.verdict is Verdict.PASS:
+        return ""
+    _, reason = why(row)
+    message = f"score {format_score(row.score)}, {row.verdict.value}" + (f": {reason}" if reason else "")
+    return _element("failure", message, row.verdict.value, "\n".join(_explained(row)))
+
+
+def _explained(row: CaseResult) -> Iterator[str]:
+    """What each evaluator said, and the answer."""
+    for result in row.evaluator_results:
+        yield from _judgment(result)
+    if not row.evaluator_results:
+        yield from (f"missed: {miss}" for miss in row.misses)
+        if row.reasoning:
+            yield row.reasoning
+    if row.candidate_answer:
+        cut = row.candidate_answer[:_ANSWER]
+        yield f"answer: {cut}{'...' if len(cut) < len(row.candidate_answer) else ''}"
+
+
+def _judgment(result: EvaluatorResult) -> Iterator[str]:
+    yield f"{result.name} ({result.type}): {result.verdict.value}, score {format_score(result.score)}"
+    yield from (f"  missed: {miss}" for miss in result.misses)
+    if result.reasoning:
+        yield f"  {result.reasoning}"
+
+
+def _element(name: str, message: str, kind: str, text: str) -> str:
+    attributes = {"message": message[:_MESSAGE], "type": kind}
+    return f"      <{name}{_attributes(attributes)}>{_content(text)}</{name}>\n"
+
+
+def _properties(values: Mapping[str, str], indent: str) -> str:
+    lines = [f"{indent}  <property{_attributes({'name': name, 'value': value})}/>\n" for name, value in values.items()]
+    return f"{indent}<properties>\n{''.join(lines)}{indent}</properties>\n"
+
+
+def _attributes(values: Mapping[str, str]) -> str:
+    return "".join(f' {name}="{_attribute(value)}"' for name, value in values.items())
+
+
+def _attribute(text: str) -> str:
+    """One line: parsers make spaces of line breaks in attributes anyway."""
+    return _escaped(clean(text)).replace('"', "&quot;")
+
+
+def _content(text: str) -> str:
+    lines = text[:_TEXT].replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    kept = "\n".join(_ILLEGAL.sub("\ufffd", line) for line in lines)
+    return _escaped(kept)
+
+
+def _escaped(text: str) -> str:
+    """Escaped for XML, and for the log of a CI system that obeys `::command::` and `##[command]` in it."""
+    return escape(_ILLEGAL.sub("\ufffd", text)).replace("::", "&#58;:").replace("##", "&#35;#")

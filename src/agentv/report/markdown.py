@@ -1,0 +1,239 @@
+"""Markdown for pull requests and job summaries. What comes from rows is shown as code, and cannot be anything else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from agentv.report.compare import Comparison, Decision, Outcome, Pair, format_delta
+from agentv.report.comparison_console import format_p, headline, percent
+from agentv.report.console import SCRIPTED
+from agentv.report.format import format_cost, format_duration, format_score, plural
+from agentv.report.sides import CaseKey
+from agentv.report.statistics import mcnemar_exact, sign_test, wilson
+from agentv.report.summary import Counts, Summary
+from agentv.report.terminal import clean
+
+_SPECIAL = re.compile(r"[&<>|\\`*_\[\]~@#:$]|(?<=www)\.", re.IGNORECASE)
+_LONGEST = 400
+_SHOWN = 10
+
+
+def as_code(text: str, most: int = _LONGEST) -> str:
+    """Foreign text on one line: no markup, link, mention or table border comes out of it.
+
+    A character written as a number cannot be markup, and inside `code` no site looks for mentions and links.
+    """
+    shown = clean(text)
+    shown = shown if len(shown) <= most else shown[: most - 1] + "…"
+    return f"<code>{_SPECIAL.sub(lambda found: f'&#{ord(found[0])};', shown) or '-'}</code>"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table; everything but the first column is on the right."""
+    border = [":---", *["---:"] * (len(header) - 1)]
+    return ["| " + " | ".join(cells) + " |" for cells in (header, border, *rows)]
+
+
+# -- one run
+
+
+def render_markdown(summary: Summary, *, name: str, notes: Sequence[str] = ()) -> str:
+    """A run: what it came to, per target, the worst cases with their reasons, and what could not be judged."""
+    sections = [
+        [f"## agentv: {_headline(summary)}"],
+        [f"> {SCRIPTED}"] if summary.scripted else [],
+        [f"> {note}" for note in notes],
+        _totals(summary),
+        _groups("target", summary.by_target),
+        _groups("suite", summary.by_suite),
+        _evaluators(summary),
+        _worst(summary),
+        _errors(summary),
+        [f"Run {as_code(name)}"],
+    ]
+    return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
+
+
+def _headline(summary: Summary) -> str:
+    missed, total = summary.borderline + summary.failed, plural(summary.total, "result")
+    if not summary.total:
+        return "no results"
+    parts = []
+    if missed:
+        parts.append(f"{missed:,} of {total} did not pass")
+    if summary.errors:
+        parts.append(f"{summary.errors:,} {'' if missed else f'of {total} '}could not be judged")
+    return ", ".join(parts) if parts else f"{total}, all passed" if summary.total > 1 else "1 result, passed"
+
+
+_COUNTS = ("passed", "borderline", "failed", "errors", "mean score")
+
+
+def _counted(counts: Counts | Summary) -> list[str]:
+    numbers = (counts.passed, counts.borderline, counts.failed, counts.errors)
+    return [*(f"{number:,}" for number in numbers), format_score(counts.mean_score)]
+
+
+def _totals(summary: Summary) -> list[str]:
+    header, cells = ["results", *_COUNTS], [f"{summary.total:,}", *_counted(summary)]
+    if summary.cost_usd is not None:
+        header.append("cost")
+        cells.append(format_cost(summary.cost_usd) if summary.cost_complete else f"≥ {format_cost(summary.cost_usd)}")
+    if summary.judge_calls:
+        header.append("judge calls")
+        cells.append(f"{summary.judge_calls:,}")
+    if summary.duration_s is not None:
+        header.append("time")
+        cells.append(format_duration(summary.duration_s))
+    return table(header, [cells])
+
+
+def _groups(word: str, groups: Mapping[str, Counts]) -> list[str]:
+    if len(groups) < 2:
+        return []
+    rows = [(as_code(name), f"{counts.total:,}", *_counted(counts)) for name, counts in groups.items()]
+    return table((word, "results", *_COUNTS), rows)
+
+
+def _evaluators(summary: Summary) -> list[str]:
+    if len(summary.by_evaluator) < 2:
+        return []
+    rows = [
+        (as_code(name), format_score(counts.mean_score), f"{counts.judged:,}", f"{counts.errors:,}")
+        for name, counts in summary.by_evaluator.items()
+    ]
+    return table(("evaluator", "mean score", "judged", "errors"), rows)
+
+
+def _worst(summary: Summary) -> list[str]:
+    if not summary.worst:
+        return []
+    lines = ["### Worst cases", "", "| case | score | verdict | why |", "| :--- | ---: | :--- | :--- |"]
+    for case in summary.worst:
+        name = as_code(case.eval_id)
+        if len(summary.by_target) > 1:
+            name += f" {as_code(case.target)}"
+        if summary.attempts > 1:
+            name += f" attempt {case.attempt}"
+        why = as_code(case.reason) if clean(case.reason) else "no reason was given"
+        who = f"{as_code(case.evaluator)}: " if case.evaluator else ""
+        lines.append(f"| {name} | {format_score(case.score)} | {case.verdict.value} | {who}{why} |")
+    left = summary.borderline + summary.failed - len(summary.worst)
+    return [*lines, "", f"and {left:,} more in `results.jsonl`"] if left > 0 else lines
+
+
+def _errors(summary: Summary) -> list[str]:
+    if not summary.error_groups:
+        return []
+    title = f"### Could not be judged ({summary.errors:,})"
+    lines = [title, "", "These are no failures of the answers.", ""]
+    lines += ["| results | stage | message | first in |", "| ---: | :--- | :--- | :--- |"]
+    for group in summary.error_groups:
+        lines.append(
+            f"| {group.count:,} | {as_code(group.stage)} | {as_code(group.message)} | {as_code(group.eval_id)} |"
+        )
+    left = summary.errors - sum(group.count for group in summary.error_groups)
+    return [*lines, "", f"and {left:,} more with other messages in `results.jsonl`"] if left > 0 else lines
+
+
+# -- two runs
+
+
+def render_comparison_markdown(comparison: Comparison, decision: Decision) -> str:
+    """Two runs, for a pull request."""
+    sections = [
+        [f"## agentv: {headline(comparison)}"],
+        [f"> {note}" for note in comparison.notes()],
+        _numbers(comparison),
+        _said(comparison),
+        _pairs("Worst regressions", comparison.worst(_SHOWN)),
+        _pairs("Best wins", comparison.best(_SHOWN)),
+        _unjudged(comparison),
+        _only("baseline", comparison.only_baseline),
+        _only("candidate", comparison.only_candidate),
+        ["; also: ".join((f"Exit code {decision.exit_code}: {decision.reasons[0]}", *decision.reasons[1:])) + "."],
+    ]
+    return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
+
+
+def _numbers(comparison: Comparison) -> list[str]:
+    sides = [as_code(comparison.baseline.label), as_code(comparison.candidate.label)]
+    names = f"Baseline {sides[0]}, candidate {sides[1]}"
+    total = len(comparison.pairs)
+    if not total or comparison.mean1 is None or comparison.mean2 is None or comparison.mean_delta is None:
+        return [names]
+    passed = comparison.passed
+    rates = [
+        f"{percent(count / total)} ({percent(low)}-{percent(high)})"
+        for count in passed
+        for low, high in [wilson(count, total, confidence=comparison.confidence)]
+    ]
+    interval = comparison.interval
+    shown = f"{format_delta(interval.low)} to {format_delta(interval.high)}" if interval else "too few to tell"
+    means = (f"{comparison.mean1:.3f}", f"{comparison.mean2:.3f}", format_delta(comparison.mean_delta), shown)
+    counts = (f"{passed[0]:,}/{total:,}", f"{passed[1]:,}/{total:,}", f"{passed[1] - passed[0]:+,}", "")
+    header = ("", "baseline", "candidate", "difference", f"{percent(comparison.confidence)} interval")
+    rows = [("mean score", *means), ("passed", *counts), ("pass rate", *rates, "", "")]
+    return [names, "", *table(header, rows)]
+
+
+def _said(comparison: Comparison) -> list[str]:
+    if not comparison.pairs:
+        return []
+    wins, losses, ties = (comparison.count(outcome) for outcome in Outcome)
+    newly_passed, newly_failed = comparison.flips
+    by = f"{comparison.threshold:g} or more" if comparison.threshold else "any difference"
+    lines = [
+        f"- {wins:,} better, {losses:,} worse, {ties:,} tied, by {by}: sign test {format_p(sign_test(wins, losses))}"
+    ]
+    mcnemar = format_p(mcnemar_exact(newly_passed, newly_failed))
+    lines.append(f"- {newly_passed:,} newly pass, {newly_failed:,} no longer pass: exact McNemar test {mcnemar}")
+    if comparison.gain is not None:
+        lines.append(f"- normalised gain {comparison.gain:+.2f}")
+    return lines
+
+
+def _pairs(title: str, pairs: Sequence[Pair]) -> list[str]:
+    if not pairs:
+        return []
+    lines = [
+        f"### {title}",
+        "",
+        "| case | baseline | candidate | difference | why |",
+        "| :--- | ---: | ---: | ---: | :--- |",
+    ]
+    for pair in pairs:
+        why = as_code(pair.reason) if clean(pair.reason) else "no reason was given"
+        scores = f"{format_score(pair.score1)} | {format_score(pair.score2)} | {format_delta(pair.delta)}"
+        lines.append(f"| {_case(pair.key)} | {scores} | {'was: ' if pair.delta > 0 else ''}{why} |")
+    return lines
+
+
+def _case(key: CaseKey) -> str:
+    return f"{as_code(key.eval_id)} {as_code(key.target)}" if key.target else as_code(key.eval_id)
+
+
+def _unjudged(comparison: Comparison) -> list[str]:
+    cases = comparison.unjudged
+    if not cases:
+        return []
+    lines = [f"### Could not be judged ({len(cases):,})", "", "Left out of every number above, and no losses.", ""]
+    lines += ["| case | in the baseline | in the candidate |", "| :--- | :--- | :--- |"]
+    for case in cases[:_SHOWN]:
+        errors = [
+            as_code(error) if error is not None else "judged" for error in (case.baseline_error, case.candidate_error)
+        ]
+        lines.append(f"| {_case(case.key)} | {errors[0]} | {errors[1]} |")
+    return [*lines, *_more(len(cases))]
+
+
+def _only(word: str, keys: Sequence[CaseKey]) -> list[str]:
+    if not keys:
+        return []
+    lines = [f"### Only in the {word} ({len(keys):,})", "", *(f"- {_case(key)}" for key in keys[:_SHOWN])]
+    return [*lines, *_more(len(keys))]
+
+
+def _more(count: int) -> list[str]:
+    return ["", f"and {count - _SHOWN:,} more"] if count > _SHOWN else []

@@ -1,0 +1,111 @@
+"""One side of a comparison: the cases of a run, each with all its attempts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from agentv.errors import UsageError
+from agentv.report.accumulate import why
+from agentv.report.source import RowSource
+from agentv.report.statistics import mean
+from agentv.results import CaseResult, Verdict
+
+_REASON_KEPT = 300
+
+
+class CaseKey(NamedTuple):
+    """What makes a case the same in both runs. The target is empty where it plays no part."""
+
+    suite: str
+    eval_id: str
+    target: str
+
+    def to_dict(self) -> dict[str, str]:
+        return {"suite": self.suite, "eval_id": self.eval_id, "target": self.target}
+
+
+@dataclass(slots=True)
+class Attempts:
+    """A case in one run: all its attempts. Those with errors count apart and have no score."""
+
+    scores: list[float] = field(default_factory=list)
+    passes: int = 0
+    errors: int = 0
+    error: str | None = None
+    reason: str = ""
+    lowest: float = 2.0
+
+    def add(self, row: CaseResult) -> None:
+        if row.error is not None:
+            self.errors += 1
+            self.error = self.error or row.error.message[:_REASON_KEPT]
+            return
+        self.scores.append(row.score)
+        self.passes += row.verdict is Verdict.PASS
+        if row.score < self.lowest:
+            self.lowest = row.score
+            self.reason = why(row)[1][:_REASON_KEPT] if row.score < 1 else ""
+
+    @property
+    def judged(self) -> bool:
+        return bool(self.scores)
+
+    @property
+    def score(self) -> float:
+        return mean(self.scores)
+
+    @property
+    def passed(self) -> bool:
+        """More than half of its attempts passed."""
+        return 2 * self.passes > len(self.scores)
+
+
+@dataclass(slots=True)
+class Side:
+    """One of the two runs."""
+
+    source: RowSource
+    cases: dict[CaseKey, Attempts] = field(default_factory=dict)
+    targets: list[str] = field(default_factory=list)
+    rows: int = 0
+    error_rows: int = 0
+
+    @property
+    def attempts(self) -> int:
+        return max((len(case.scores) + case.errors for case in self.cases.values()), default=0)
+
+    @property
+    def label(self) -> str:
+        """The name it was called by; with the target, when that is one."""
+        return f"{self.source.name} ({self.targets[0]})" if len(self.targets) == 1 else self.source.name
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.source.name,
+            "path": str(self.source.path),
+            "run_id": self.source.manifest.get("run_id"),
+            "scripted": self.source.scripted,
+            "targets": self.targets,
+            "cases": len(self.cases),
+            "rows": self.rows,
+            "error_rows": self.error_rows,
+        }
+
+
+def read_side(source: RowSource, target: str | None = None) -> Side:
+    """The cases of one run; with `target` only its rows."""
+    side, targets = Side(source), dict[str, None]()
+    for row in source.rows():
+        targets[row.target] = None
+        if target is not None and row.target != target:
+            continue
+        side.rows += 1
+        side.error_rows += row.error is not None
+        side.cases.setdefault(CaseKey(row.suite, row.eval_id, row.target), Attempts()).add(row)
+    if not side.rows:
+        have = f"Its targets: {', '.join(targets)}." if targets else f"{source.path} has no rows."
+        what = f"rows of the target '{target}'" if target is not None and targets else "rows"
+        raise UsageError(f"{source.name} has no {what} to compare", next_step=have)
+    side.targets = [target] if target is not None else list(targets)
+    return side

@@ -1,0 +1,124 @@
+"""Where rows to report on come from: a run, by its id or directory, or any results file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentv.errors import RecordError
+from agentv.record import strict_json
+from agentv.record.files import failure
+from agentv.record.recovery import LONGEST_LINE
+from agentv.record.rows import decode_row
+from agentv.record.run_dir import MANIFEST, RESULTS, RunDirectory, find_run
+from agentv.results import CaseError, CaseResult, RowKey, verdict_for
+
+
+@dataclass(frozen=True, slots=True)
+class RowSource:
+    """A results file, and what is known of the run it belongs to (nothing, for a file on its own)."""
+
+    name: str
+    path: Path
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def scripted(self) -> bool:
+        return self.manifest.get("scripted") is True
+
+    @property
+    def unfinished(self) -> str | None:
+        """Why rows may be missing; None when the run says it has all of them, or nobody can say."""
+        status = self.manifest.get("status", "finished")
+        return None if status == "finished" else str(status)
+
+    def rows(self) -> Iterator[CaseResult]:
+        """Each row once, as it is read. RecordError for a line that is no row, and for a row that is there twice."""
+        seen: dict[RowKey, int] = {}
+        for number, row in self._numbered():
+            first = seen.setdefault(row.key, number)
+            if first != number:
+                raise RecordError(
+                    f"{self.path} has two rows of the same case: lines {first} and {number} are both {_shown(row.key)}",
+                    next_step="Two runs in one file? Keep each in a file of its own, or take one of the lines out.",
+                )
+            yield row
+
+    def _numbered(self) -> Iterator[tuple[int, CaseResult]]:
+        try:
+            with self.path.open("rb") as file:
+                number = 0
+                while line := file.readline(LONGEST_LINE):
+                    number += 1
+                    row = self._row(number, line) if line.strip() else None
+                    if row is not None:
+                        yield number, row
+        except OSError as error:
+            raise failure("read", self.path, error) from error
+
+    def _row(self, number: int, line: bytes) -> CaseResult | None:
+        try:
+            return decode_row(line)
+        except ValueError as error:
+            if self.manifest and not line.endswith(b"\n"):
+                return None  # a run that is being written, or was killed, may end in the middle of a line
+            row = None if self.manifest else _agentv_row(line)
+            if row is None:
+                raise RecordError(
+                    f"{self.path} line {number} is not a row: {error}",
+                    next_step="Give a run, or a results file as `agentv eval` writes it.",
+                ) from None
+            return row
+
+
+def find_rows(name: str, root: Path) -> RowSource:
+    """The rows of a results file, or of a run by its id, the beginning of its id, or its directory."""
+    path = root / name
+    if name and path.is_dir() and (path / RESULTS).is_file() and not (path / MANIFEST).is_file():
+        path /= RESULTS
+    if name and path.is_file():
+        beside = RunDirectory(path.parent)
+        return RowSource(name, path, _manifest(beside) if path.name == RESULTS else {})
+    if Path(name).suffix in {".jsonl", ".json"} or (name and path.exists() and not path.is_dir()):
+        raise RecordError(f"there is no results file {name}", next_step="Give a run id, a run directory or a file.")
+    run = find_run(name, root)
+    return RowSource(name, run.results, run.read_manifest())
+
+
+def _manifest(run: RunDirectory) -> dict[str, Any]:
+    return run.read_manifest() if run.manifest.is_file() else {}
+
+
+def _shown(key: RowKey) -> str:
+    return f"{key.eval_id!r} of suite {key.suite!r}, target {key.target!r}, attempt {key.attempt}"
+
+
+def _agentv_row(line: bytes) -> CaseResult | None:
+    """AgentV's rows have `dataset` where ours have `suite`, no verdict and no attempt."""
+    try:
+        data = strict_json.load(line)
+    except ValueError:
+        return None
+    if not isinstance(data, dict) or "verdict" in data or not isinstance(data.get("eval_id"), str):
+        return None
+    score, error = data.get("score"), data.get("error")
+    if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score) or not 0 <= score <= 1:
+        return None
+    return CaseResult(
+        run_id="",
+        eval_id=data["eval_id"],
+        suite=str(data.get("dataset") or ""),
+        target=str(data.get("target") or ""),
+        attempt=1,
+        score=score,
+        verdict=verdict_for(score),
+        error=CaseError("target", str(error)) if error else None,
+        candidate_answer=str(data.get("candidate_answer") or ""),
+        hits=tuple(map(str, data.get("hits") or ())),
+        misses=tuple(map(str, data.get("misses") or ())),
+        reasoning=str(data.get("reasoning") or ""),
+        started_at=str(data.get("timestamp") or ""),
+    )

@@ -1,0 +1,235 @@
+"""How sure a comparison can be: intervals and exact tests, from the standard library alone.
+
+The case is the unit everywhere: repeats of a case are averaged before they come here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from random import Random
+from statistics import NormalDist, fmean
+from typing import NamedTuple
+
+RESAMPLES = 10_000
+SEED = 20_260_114
+DIGITS = 12
+"""Scores are sums of a few decimals; beyond this many digits is the noise of binary fractions."""
+
+_DIRECT = 1_000
+_GROUPS = 64
+_NORMAL = NormalDist()
+
+
+class Interval(NamedTuple):
+    """From low to high, both included."""
+
+    low: float
+    high: float
+
+    def excludes(self, value: float) -> bool:
+        return value < self.low or value > self.high
+
+
+def exact(value: float) -> float:
+    """The number without the noise of binary fractions: 0.3 - 0.2 is 0.1."""
+    return round(value, DIGITS) + 0.0  # no negative zero
+
+
+def mean(values: Sequence[float]) -> float:
+    return exact(math.fsum(values) / len(values))
+
+
+# -- the mean of paired differences
+
+
+def paired_bootstrap(
+    deltas: Sequence[float], *, confidence: float = 0.95, resamples: int = RESAMPLES, seed: int = SEED
+) -> Interval:
+    """An interval for the mean of paired differences: the percentile bootstrap, widened for small samples.
+
+    Plain percentiles are too narrow for few cases: they raise false alarms. The tails are therefore taken
+    where Student's t has them, and the lost factor n/(n-1) is put back (Hesterberg, 2015). The same differences
+    give the same interval, in whatever order they come.
+    """
+    if len(deltas) < 2:
+        raise ValueError("an interval needs two differences at least")
+    # Repeatable on purpose: this draws samples, it keeps no secret.
+    means = sorted(_resampled_means(sorted(deltas), resamples, Random(seed)))  # noqa: S311
+    tail = bootstrap_tail(confidence, len(deltas))
+    return Interval(exact(_quantile(means, tail)), exact(_quantile(means, 1 - tail)))
+
+
+def bootstrap_tail(confidence: float, count: int) -> float:
+    """The share of resamples to leave out on each side."""
+    reach = student_t_quantile((1 + confidence) / 2, count - 1) * math.sqrt(count / (count - 1))
+    return _NORMAL.cdf(-reach)
+
+
+def _resampled_means(values: Sequence[float], resamples: int, random: Random) -> Iterator[float]:
+    count = len(values)
+    if count <= _DIRECT:
+        for _ in range(resamples):
+            yield sum(random.choices(values, k=count)) / count
+        return
+    # Drawing every value of every resample would take minutes. How often each group of equal or nearly equal
+    # values is drawn takes one number a group; what they differ by within a group is added back as its variance.
+    groups = _groups(values)
+    left, shares = count, []
+    for size, centre, variance in groups:
+        shares.append((min(1.0, size / left), centre, variance))
+        left -= size
+    for _ in range(resamples):
+        left, total, spread = count, 0.0, 0.0
+        for share, centre, variance in shares:
+            drawn = _binomial(left, share, random) if share < 1 else left
+            total += drawn * centre
+            spread += drawn * variance
+            left -= drawn
+            if not left:
+                break
+        yield (total + (random.gauss(0, math.sqrt(spread)) if spread else 0.0)) / count
+
+
+def _groups(values: Sequence[float]) -> list[tuple[int, float, float]]:
+    """The values in few groups: how many, their mean, their variance. The largest group comes first."""
+    counted = Counter(values)
+    width = (values[-1] - values[0]) / _GROUPS
+    if len(counted) <= _GROUPS:
+        return [(size, value, 0.0) for value, size in counted.most_common()]
+    members: dict[int, list[float]] = {}
+    for value in values:
+        members.setdefault(min(_GROUPS - 1, int((value - values[0]) / width)), []).append(value)
+    groups = []
+    for group in members.values():
+        centre = fmean(group)
+        groups.append((len(group), centre, fmean((value - centre) ** 2 for value in group)))
+    return sorted(groups, reverse=True)
+
+
+def _binomial(trials: int, chance: float, random: Random) -> int:
+    """How many of so many trials succeed; `chance` is below 1."""
+    if chance > 0.5:
+        return trials - _binomial(trials, 1 - chance, random)
+    if trials * chance >= 10:
+        return _likely_binomial(trials, chance, random)
+    gap = math.log1p(-chance)
+    successes, position = 0, 0
+    while True:
+        position += int(math.log(1 - random.random()) / gap) + 1
+        if position > trials:
+            return successes
+        successes += 1
+
+
+def _likely_binomial(trials: int, chance: float, random: Random) -> int:
+    """Transformed rejection (BTRS): Hoermann, The generation of binomial random variates, 1993."""
+    deviation = math.sqrt(trials * chance * (1 - chance))
+    b = 1.15 + 2.53 * deviation
+    a = -0.0873 + 0.0248 * b + 0.01 * chance
+    quick = 0.92 - 4.2 / b
+    while True:
+        u = random.random() - 0.5
+        room = 0.5 - abs(u)
+        if not room:
+            continue
+        k = math.floor((2 * a / room + b) * u + trials * chance + 0.5)
+        if not 0 <= k <= trials:
+            continue
+        v = 1 - random.random()
+        if room >= 0.07 and v <= quick:
+            return k
+        mode = math.floor((trials + 1) * chance)
+        v *= (2.83 + 5.1 / b) * deviation / (a / (room * room) + b)
+        most = math.lgamma(mode + 1) + math.lgamma(trials - mode + 1)
+        here = math.lgamma(k + 1) + math.lgamma(trials - k + 1)
+        if math.log(v) <= most - here + (k - mode) * math.log(chance / (1 - chance)):
+            return k
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def student_t_quantile(share: float, freedom: int) -> float:
+    """Where Student's t has this share below it."""
+    if share < 0.5:
+        return -student_t_quantile(1 - share, freedom)
+    z = _NORMAL.inv_cdf(share)
+    if freedom >= 200:
+        n = float(freedom)
+        return (
+            z
+            + (z**3 + z) / (4 * n)
+            + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
+            + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * n**3)
+        )
+    low, high = 0.0, math.pi / 2
+    for _ in range(80):  # halves the angle until a float cannot tell the two ends apart
+        middle = (low + high) / 2
+        low, high = (middle, high) if _student_t_within(middle, freedom) < 2 * share - 1 else (low, middle)
+    return math.sqrt(freedom) * math.tan((low + high) / 2)
+
+
+def _student_t_within(angle: float, freedom: int) -> float:
+    """The share of Student's t between -t and t, for t = sqrt(freedom) * tan(angle): a finite sum."""
+    sine, cosine = math.sin(angle), math.cos(angle)
+    if freedom % 2:
+        total, term = 0.0, cosine
+        for i in range(1, freedom - 1, 2):
+            total += term
+            term *= cosine * cosine * (i + 1) / (i + 2)
+        return 2 / math.pi * (angle + sine * total)
+    total, term = 0.0, 1.0
+    for i in range(0, freedom, 2):
+        total += term
+        term *= cosine * cosine * (i + 1) / (i + 2)
+    return sine * total
+
+
+# -- counts
+
+
+def sign_test(wins: int, losses: int) -> float:
+    """The exact two-sided p-value of so many wins and losses, if either were equally likely. Ties do not count."""
+    trials, fewer = wins + losses, min(wins, losses)
+    ways, total = 1, 0
+    for i in range(fewer + 1):
+        total += ways
+        ways = ways * (trials - i) // (i + 1)
+    return min(1.0, 2 * total / (1 << trials))
+
+
+def mcnemar_exact(newly_passed: int, newly_failed: int) -> float:
+    """The exact McNemar test: cases that changed between pass and not pass are a sign test of their own."""
+    return sign_test(newly_passed, newly_failed)
+
+
+def fewest_to_tell(confidence: float) -> int:
+    """With fewer cases, not even all of them going one way could be told from chance."""
+    return max(2, math.ceil(exact(1 + math.log2(1 / (1 - confidence)))))
+
+
+def wilson(successes: int, total: int, *, confidence: float = 0.95) -> Interval:
+    """The Wilson score interval of a rate. Nothing is known of no trials: 0 to 1."""
+    if not total:
+        return Interval(0.0, 1.0)
+    z = _NORMAL.inv_cdf((1 + confidence) / 2)
+    rate, shrink = successes / total, 1 + z * z / total
+    centre = (rate + z * z / (2 * total)) / shrink
+    reach = z * math.sqrt(rate * (1 - rate) / total + z * z / (4 * total * total)) / shrink
+    # At the ends the exact bounds are 0 and 1, which rounding would miss.
+    return Interval(
+        0.0 if not successes else max(0.0, centre - reach), 1.0 if successes == total else min(1.0, centre + reach)
+    )
+
+
+def normalised_gain(before: float, after: float) -> float | None:
+    """How much of what was missing was won; negative when some was lost. None when nothing was missing."""
+    if before >= 1:
+        return None
+    return exact((after - before) / (1 - before))

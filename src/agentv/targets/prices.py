@@ -1,0 +1,162 @@
+"""What calls cost: the prices a target sets, else a table that comes with genai-prices. Never over the network.
+
+A model or an address the table does not know has no price: None, and never 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agentv.messages import TokenUsage
+from agentv.targets.providers.http import LOOPBACK
+
+if TYPE_CHECKING:
+    from genai_prices.types import AbstractUsage, PriceCalculation
+
+MILLION = 1_000_000
+OTHER_NAMES = {"gemini": "google", "bedrock": "aws"}
+"""Providers that the table has under another name."""
+
+
+class Prices(BaseModel):
+    """Prices of a target, in US dollars per million tokens."""
+
+    model_config = ConfigDict(defer_build=True, frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+    input: float = Field(ge=0, description="Tokens of the prompt.")
+    output: float = Field(ge=0, description="Tokens of the answer.")
+    cached: float | None = Field(None, ge=0, description="Prompt tokens read from a cache. Default: as `input`.")
+
+
+class Rates(NamedTuple):
+    """US dollars per million tokens."""
+
+    input: float
+    output: float
+    cached: float
+
+    def cost(self, usage: TokenUsage) -> float:
+        cached = (usage.cached or 0) * self.cached
+        return (usage.input * self.input + usage.output * self.output + cached) / MILLION
+
+
+def price_of(provider: str, model: str, usage: TokenUsage) -> float | None:
+    """US dollars of a call, by the table; None when it does not know the provider or the model."""
+    rates = _rates(provider, model)
+    if isinstance(rates, Rates):
+        return rates.cost(usage)
+    return None if rates is None else _amount(_calculation(provider, model, _counts(usage)))
+
+
+def price_of_counts(provider: str, model: str, counts: AbstractUsage) -> float | None:
+    """The same for counts that say more than `TokenUsage`: tokens written to a cache have a price of their own."""
+    return None if _rates(provider, model) is None else _amount(_calculation(provider, model, counts))
+
+
+@lru_cache(maxsize=256)
+def provider_at(url: str) -> str | None:
+    """Who is known to serve models at this address."""
+    from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 - a quarter of a second to import
+
+    scheme, separator, rest = url.partition("://")
+    try:
+        return get_snapshot().find_provider(None, None, f"https://{rest}" if separator else scheme).id
+    except LookupError:
+        return None
+
+
+@lru_cache(maxsize=512)
+def _rates(provider: str, model: str) -> Rates | str | None:
+    """Three numbers where the price is linear, "table" where every call has to be looked up, None when unknown."""
+    found = [
+        _calculation(provider, model, _counts(usage))
+        for usage in (TokenUsage(MILLION, 0), TokenUsage(0, MILLION), TokenUsage(0, 0, MILLION))
+    ]
+    first = found[0]
+    if first is None:
+        return None
+    priced = {name: price for name, price in vars(first.model_price).items() if price is not None and name[0] != "_"}
+    if priced.keys().isdisjoint(("input_mtok", "output_mtok")):
+        return None
+    amounts = [_amount(each) for each in found]
+    # Prices by the hour, by the length of the prompt, or per request do not follow from three numbers.
+    by_time = isinstance(first.model.prices, list)
+    by_size = any(hasattr(price, "tiers") for price in priced.values())
+    if by_time or by_size or any("request" in name for name in priced) or None in amounts:
+        return "table"
+    return Rates(*(amount for amount in amounts if amount is not None))
+
+
+def _counts(usage: TokenUsage) -> AbstractUsage:
+    from genai_prices import Usage  # noqa: PLC0415 - as above
+
+    cached = usage.cached or 0
+    return Usage(input_tokens=usage.input + cached, cache_read_tokens=cached, output_tokens=usage.output)
+
+
+def _calculation(provider: str, model: str, counts: AbstractUsage) -> PriceCalculation | None:
+    from genai_prices import calc_price  # noqa: PLC0415 - as above
+
+    try:
+        return calc_price(counts, model, provider_id=OTHER_NAMES.get(provider, provider))
+    except (LookupError, ValueError):
+        return None
+
+
+def _amount(calculation: PriceCalculation | None) -> float | None:
+    return None if calculation is None else float(calculation.total_price)
+
+
+class Pricer:
+    """Prices the calls of one target: by its own `prices`, else by who serves models at its address."""
+
+    def __init__(self, prices: Prices | None, *, url: str = "", provider: str | None = None) -> None:
+        self._own = None
+        if prices is not None:
+            self._own = Rates(prices.input, prices.output, prices.input if prices.cached is None else prices.cached)
+        self._url, self._provider = url, provider
+        at_home = provider is None and LOOPBACK.fullmatch(urlsplit(url).hostname or "") is not None
+        self.ready = self._own is not None or at_home
+        self._loading: asyncio.Future[None] | None = None
+
+    def start(self) -> None:
+        """Read the table in a thread while the first call is under way; importing it would hold up the loop."""
+        if not self.ready and self._loading is None:
+            self._loading = asyncio.get_running_loop().run_in_executor(None, self._load)
+
+    async def loaded(self) -> None:
+        """Wait until calls can be priced."""
+        self.start()
+        if self._loading is not None:
+            await asyncio.shield(self._loading)
+
+    def _load(self) -> None:
+        with suppress(Exception):  # a call that was answered does not fail because nobody can price it
+            self._provider = self._provider or provider_at(self._url)
+            if self._provider is not None:
+                _rates(self._provider, "")
+        self.ready = True
+
+    def cost(self, usage: TokenUsage, models: Sequence[Any], counts: Any = None) -> float | None:
+        """US dollars, or None. The first of the names that the table knows counts: what the reply says, then ours."""
+        if self._own is not None:
+            return self._own.cost(usage)
+        if self._provider is not None:
+            for model in models:
+                if isinstance(model, str) and model and _rates(self._provider, model) is not None:
+                    if counts is None:
+                        return price_of(self._provider, model, usage)
+                    return price_of_counts(self._provider, model, counts)
+        return None
+
+    async def aclose(self) -> None:
+        """Wait for the thread, if it still reads."""
+        if self._loading is not None:
+            await asyncio.wait([self._loading])

@@ -1,0 +1,65 @@
+"""`anthropic`: Claude, through Anthropic's library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import Field
+
+from agentv.targets.providers.library import LibraryProvider, LibrarySettings
+from agentv.targets.providers.model_settings import ModelSettings
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+ROOM_TO_ANSWER = 4096
+
+
+class AnthropicSettings(LibrarySettings):
+    """Settings of an `anthropic` target."""
+
+    READS: ClassVar[tuple[str, ...]] = ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS")
+    ALIASES: ClassVar[Mapping[str, str]] = {
+        **LibrarySettings.ALIASES,
+        "deployment": "model",
+        "variant": "model",
+        "thinkingBudget": "thinking_budget",
+    }
+
+    max_output_tokens: int | None = Field(
+        None, ge=1, description="Longest answer, in tokens. Default 4096, after the tokens for thinking."
+    )
+    thinking_budget: int | None = Field(None, ge=1024, description="Tokens the model may think with before it answers.")
+
+
+class AnthropicProvider(LibraryProvider):
+    """Claude over the messages API."""
+
+    Settings: ClassVar[type[ModelSettings]] = AnthropicSettings
+    EXTRA, LIBRARY, PRICED_AS = "anthropic", "anthropic", "anthropic"
+    BASE_URL = "https://api.anthropic.com"
+    DECLARES_TOOLS = True
+
+    def _build(self) -> Model[Any]:
+        from anthropic import AsyncAnthropic  # noqa: PLC0415 - see library.py
+        from pydantic_ai.models.anthropic import AnthropicModel  # noqa: PLC0415
+        from pydantic_ai.providers.anthropic import AnthropicProvider as Vendor  # noqa: PLC0415
+
+        from agentv.targets.providers.library_http import client  # noqa: PLC0415
+
+        vendor = AsyncAnthropic(
+            api_key=self._key,
+            base_url=self._base_url,
+            max_retries=0,
+            timeout=self._settings.timeout_seconds,
+            http_client=client(self._exchange),
+        )
+        return AnthropicModel(self._settings.model, provider=Vendor(anthropic_client=vendor))
+
+    def _vendor_settings(self) -> dict[str, Any]:
+        budget = self._settings.thinking_budget
+        limit = self._settings.max_output_tokens or ROOM_TO_ANSWER + (budget or 0)
+        if budget is None:
+            return {"max_tokens": limit}
+        return {"max_tokens": limit, "anthropic_thinking": {"type": "enabled", "budget_tokens": budget}}

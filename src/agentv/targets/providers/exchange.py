@@ -1,0 +1,185 @@
+"""HTTP with the server of one target: one session, and every failure a `ProviderError` that says what to do."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from agentv.errors import ProviderError
+from agentv.redact import Redactor
+from agentv.targets.provider import TargetScope, retryable_status
+from agentv.targets.providers.http import (
+    holds_half_characters,
+    proxy_for,
+    retry_after_of,
+    server_message,
+    without_secrets,
+)
+
+if TYPE_CHECKING:
+    import aiohttp
+
+REPLY_CAP = 32 * 1024 * 1024
+CONNECT_SECONDS = 30.0
+SHOWN = 200
+
+_UNKNOWN_MODEL = re.compile(
+    r"\bmodel\b.{0,200}(not exist|not found|invalid|not a valid|unknown|not supported for generate)"
+    r"|(invalid|unknown) model|(model|Deployment)_?NotFound|model:|deployment.{0,100}not exist",
+    re.IGNORECASE | re.DOTALL,
+)
+_BAD_KEY = re.compile(r"api[ _-]?key", re.IGNORECASE)
+_OUT_OF_CREDIT = re.compile(r"insufficient_quota|credit balance is too low|billing_not_active")
+_GOOGLE_DELAY = re.compile(r'"retryDelay":\s*"(\d+(?:\.\d+)?)s"')
+
+
+class Exchange:
+    """Posts to one server on a session that is opened at the first call."""
+
+    def __init__(
+        self, scope: TargetScope, url: str, *, secrets: Iterable[str], key_from: str, model: str, limit: int = 0
+    ) -> None:
+        self._scope, self._url, self._limit = scope, url, limit
+        self._key_from, self._model = key_from, model
+        self._own_secrets = Redactor(secrets)
+        self._session: aiohttp.ClientSession | None = None
+        self._proxy: str | None = None
+
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: bytes, *, encoded: bool = False
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Status, headers and body of the answer. Redirects are not followed.
+
+        An `encoded` address goes out as it is: one that was signed may not be spelled in another way.
+        """
+        import aiohttp  # noqa: PLC0415 - a third of a second to import; only calls need it
+        from yarl import URL  # noqa: PLC0415 - comes with aiohttp
+
+        session = self._session or self._open()
+        try:
+            async with session.post(
+                URL(url, encoded=True) if encoded else url,
+                data=body,
+                headers=headers,
+                allow_redirects=False,
+                proxy=self._proxy,
+            ) as response:
+                return response.status, response.headers, await self._read_body(response)
+        except aiohttp.ClientSSLError as error:
+            raise self.error(f"the TLS connection failed: {error.os_error}") from error
+        except aiohttp.ClientConnectorError as error:
+            reason = error.os_error.strerror or str(error.os_error)
+            raise self._unreachable(f"could not connect to {without_secrets(url)}: {reason}") from error
+        except TimeoutError as error:
+            raise self._unreachable(f"could not connect to {without_secrets(url)}: no answer in time") from error
+        except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError) as error:
+            raise self.error(
+                f"{without_secrets(url)} broke off the connection before its reply was complete", retryable=True
+            ) from error
+        except (aiohttp.ClientError, ValueError) as error:
+            raise self.error(f"{without_secrets(url)} did not answer in HTTP ({type(error).__name__})") from error
+
+    def _open(self) -> aiohttp.ClientSession:
+        import aiohttp  # noqa: PLC0415 - as above
+
+        self._proxy = proxy_for(self._url, self._scope.environment)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=self._limit),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+        return self._session
+
+    async def _read_body(self, response: aiohttp.ClientResponse) -> bytes:
+        chunks: list[bytes] = []
+        size = 0
+        while chunk := await response.content.readany():
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > REPLY_CAP:
+                raise self.error(f"the reply is larger than {REPLY_CAP // 2**20} MiB")
+        return b"".join(chunks)
+
+    async def post_for_library(
+        self, url: str, headers: Mapping[str, str], body: bytes
+    ) -> tuple[Mapping[str, str], bytes]:
+        """Headers and body of a good answer. All else is raised here, before a library makes its own of it."""
+        status, received, data = await self.post(url, headers, body, encoded=True)
+        text = data.decode("utf-8", "replace")
+        if status != 200:
+            raise self.refused(url, status, received, text)
+        self.read_json(url, received, text)
+        return received, data
+
+    async def aclose(self) -> None:
+        if self._session is not None:
+            session, self._session = self._session, None
+            await session.close()
+
+    def read_json(self, url: str, headers: Mapping[str, str], text: str) -> Any:
+        """The JSON value of a reply."""
+        try:
+            parsed = json.loads(text)
+        except (ValueError, RecursionError):
+            raise self._unreadable(url, headers, text) from None
+        if ("\\ud" in text or "\\uD" in text) and holds_half_characters(parsed):
+            raise self.error("the reply holds half a character (a lone surrogate)")
+        return parsed
+
+    # -- what can go wrong
+
+    def error(self, what: str, **details: Any) -> ProviderError:
+        return ProviderError(f"target '{self._scope.name}': {what}", **details)
+
+    def clean(self, text: str, length: int) -> str:
+        """The beginning of what a server said, without secrets."""
+        return self._scope.redactor.head(self._own_secrets.text(text), length)
+
+    def refused(self, url: str, status: int, headers: Mapping[str, str], text: str) -> ProviderError:
+        """The error that an HTTP status stands for."""
+        shown = without_secrets(url)
+        if 300 <= status < 400:
+            where = without_secrets(headers.get("Location", "")) or "another address"
+            return self.error(
+                f"{shown} answered HTTP {status}, a redirect to {where}, which is not followed",
+                status=status,
+                next_step="Set `base_url` to the final address.",
+            )
+        said = server_message(text)
+        return self.error(
+            f"{shown} answered HTTP {status}: {self.clean(said, 2000)}",
+            status=status,
+            retryable=retryable_status(status) and not _OUT_OF_CREDIT.search(text),
+            retry_after=_retry_after(status, headers, text),
+            next_step=self._next_step(status, said, text),
+        )
+
+    def _next_step(self, status: int, said: str, text: str) -> str | None:
+        if status in (401, 403) or (status == 400 and _BAD_KEY.search(said)):
+            return f"Check {self._key_from} of the target."
+        if status in (400, 404) and (_UNKNOWN_MODEL.search(said) or "model_not_found" in text):
+            return f"Check `model` of the target: the server does not know '{self._model}'."
+        if status == 429 and _OUT_OF_CREDIT.search(text):
+            return "The account has no credit left, so trying again cannot help: look at its billing."
+        if status == 404:
+            return "Check `base_url` and `model` of the target: there is nothing at this address."
+        return None
+
+    def _unreachable(self, what: str) -> ProviderError:
+        return self.error(what, retryable=True, next_step="Is the server running, and `base_url` right?")
+
+    def _unreadable(self, url: str, headers: Mapping[str, str], text: str) -> ProviderError:
+        kind = headers.get("Content-Type", "no content type")
+        return self.error(
+            f"{without_secrets(url)} answered what is not JSON ({kind}): {self.clean(text.strip(), SHOWN)!r}",
+            next_step="Is `base_url` the address of an API, and not of a web page?",
+        )
+
+
+def _retry_after(status: int, headers: Mapping[str, str], text: str) -> float | None:
+    asked = retry_after_of(headers)
+    if asked is None and status in (429, 503) and (delay := _GOOGLE_DELAY.search(text)):
+        return float(delay.group(1))
+    return asked

@@ -1,0 +1,54 @@
+"""`gemini`: Google's models, through Google's library."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import Field
+
+from agentv.targets.providers.library import LibraryProvider, LibrarySettings
+from agentv.targets.providers.model_settings import ModelSettings
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+
+class GeminiSettings(LibrarySettings):
+    """Settings of a `gemini` target."""
+
+    READS: ClassVar[tuple[str, ...]] = ("GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL")
+
+    model: str = Field("gemini-2.5-flash", min_length=1, description="The model, as Google names it.")
+
+
+class GeminiProvider(LibraryProvider):
+    """Gemini over the Gemini API (not Vertex AI)."""
+
+    Settings: ClassVar[type[ModelSettings]] = GeminiSettings
+    EXTRA, LIBRARY, PRICED_AS = "gemini", "google.genai", "gemini"
+    BASE_URL = "https://generativelanguage.googleapis.com"
+
+    def _build(self) -> Model[Any]:
+        import httpx2  # noqa: PLC0415 - see library.py
+        from google.genai import Client  # noqa: PLC0415
+        from google.genai.types import HttpOptions  # noqa: PLC0415
+        from pydantic_ai.models.google import GoogleModel  # noqa: PLC0415
+        from pydantic_ai.providers.google import GoogleProvider  # noqa: PLC0415
+
+        from agentv.targets.providers.library_http import client  # noqa: PLC0415
+
+        # It logs what is no concern of a run, and without a handler that would go to stderr.
+        logging.getLogger("google_genai").addHandler(logging.NullHandler())
+        options = HttpOptions(
+            base_url=self._base_url,
+            httpx_async_client=client(self._exchange),
+            # Never used; given, so that the library does not make one.
+            httpx_client=httpx2.Client(transport=httpx2.MockTransport(lambda _: httpx2.Response(500))),
+        )
+        vendor = Client(vertexai=False, api_key=self._key, http_options=options)
+        return GoogleModel(self._settings.model, provider=GoogleProvider(client=vendor))
+
+    def _vendor_settings(self) -> dict[str, Any]:
+        seconds = self._settings.timeout_seconds
+        return {"timeout": seconds} if seconds else {}

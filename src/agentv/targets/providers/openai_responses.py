@@ -1,0 +1,37 @@
+"""`openai` with `api: responses`: OpenAI's responses API, through OpenAI's library."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from agentv.targets.providers.library import LibraryProvider
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+
+class ResponsesProvider(LibraryProvider):
+    """The responses API. Its settings are those of `openai`."""
+
+    EXTRA, LIBRARY, PRICED_AS = "responses", "openai", "openai"
+    BASE_URL = "https://api.openai.com/v1"
+    LATE_SYSTEM = True
+
+    def _needs_key(self) -> bool:
+        return self._base_url == self.BASE_URL
+
+    def _build(self) -> Model[Any]:
+        from openai import AsyncOpenAI  # noqa: PLC0415 - see library.py
+        from pydantic_ai.models.openai import OpenAIResponsesModel  # noqa: PLC0415
+        from pydantic_ai.providers.openai import OpenAIProvider  # noqa: PLC0415
+
+        from agentv.targets.providers.library_http import client  # noqa: PLC0415
+
+        vendor = AsyncOpenAI(
+            api_key=self._key or "none",
+            base_url=self._base_url,
+            max_retries=0,
+            timeout=self._settings.timeout_seconds,
+            http_client=client(self._exchange),
+        )
+        return OpenAIResponsesModel(self._settings.model, provider=OpenAIProvider(openai_client=vendor))

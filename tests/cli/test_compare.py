@@ -1,0 +1,136 @@
+"""`agentv compare`, as it is called."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentv.results import CaseResult
+from tests.conftest import Project
+from tests.report.rows import error_row, row
+from tests.report.sources import HOSTILE, write_rows
+
+GOOD = [row(f"case-{n}", 0.9) for n in range(8)]
+WORSE = [row(f"case-{n}", 0.2 + n / 100, misses=("names Lyon",)) for n in range(8)]
+
+
+def files(project: Project, one: list[CaseResult], two: list[CaseResult]) -> tuple[str, str]:
+    write_rows(project.root / "a.jsonl", one)
+    write_rows(project.root / "b.jsonl", two)
+    return "a.jsonl", "b.jsonl"
+
+
+def test_a_regression_exits_1_and_says_why(project: Project):
+    done = project.run("compare", *files(project, GOOD, WORSE))
+    assert done.returncode == 1
+    assert done.stdout.startswith("✗ the candidate is worse over 8 cases: mean score -0.665\n")
+    assert "exit code 1: the mean score fell, and the interval of the difference excludes 0" in done.stdout
+    assert "names Lyon" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_no_regression_exits_0(project: Project):
+    done = project.run("compare", *files(project, WORSE, GOOD))
+    assert done.returncode == 0
+    assert "exit code 0: no regression" in done.stdout
+
+
+@pytest.mark.parametrize(("limit", "code"), [("0.1", 0), ("0.09", 1)])
+def test_max_drop_is_a_line_of_its_own(project: Project, limit: str, code: int):
+    names = files(project, [row("a", 0.3), row("b", 0.9)], [row("a", 0.2), row("b", 0.8)])
+    done = project.run("compare", *names, "--max-drop", limit)
+    assert done.returncode == code
+    assert done.stdout.startswith("? too few to tell: 2 cases compared, it takes 6 at least")
+
+
+def test_cases_that_only_the_candidate_could_not_judge_exit_3_unless_allowed(project: Project):
+    names = files(project, GOOD, [*GOOD[:7], error_row("case-7", "the judge is down", stage="evaluator")])
+    done = project.run("compare", *names)
+    assert done.returncode == 3
+    assert "the judge is down" in done.stdout
+    assert project.run("compare", *names, "--allow-errors").returncode == 0
+
+
+def test_json_has_everything_and_nothing_else_is_on_stdout(project: Project):
+    names = files(project, GOOD, [row(f"case-{n}", 0.2, misses=(HOSTILE,)) for n in range(8)])
+    done = project.run("compare", *names, "--json")
+    data = json.loads(done.stdout)
+    assert done.returncode == data["exit_code"] == 1
+    assert data["summary"]["losses"] == 8
+    assert data["matched"][0]["reason"] == HOSTILE
+    assert "##[" not in done.stdout
+    assert project.run("compare", *names, "--format", "json").stdout == done.stdout
+
+
+def test_markdown_is_for_pull_requests(project: Project):
+    done = project.run("compare", *files(project, GOOD, WORSE), "-f", "markdown")
+    assert done.returncode == 1
+    assert "| mean score | 0.900 | 0.235 | -0.665 |" in done.stdout
+    assert "Exit code 1:" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("a.jsonl", "gone.jsonl"), "there is no results file gone.jsonl"),
+        (("a.jsonl", "no-such-run"), "there is no run 'no-such-run'"),
+        (("a.jsonl", "other.jsonl"), "have no case in common"),
+        (("a.jsonl", "twice.jsonl"), "two rows of the same case: lines 1 and 2"),
+        (("a.jsonl", "text.jsonl"), "line 1 is not a row: not JSON"),
+        (("a.jsonl", "empty.jsonl"), "has no rows"),
+    ],
+)
+def test_what_cannot_be_compared_exits_2(project: Project, names: tuple[str, str], message: str):
+    files(project, GOOD, WORSE)
+    write_rows(project.root / "other.jsonl", [row("another")])
+    write_rows(project.root / "twice.jsonl", [row("case-0"), row("case-0", 0.1)])
+    (project.root / "text.jsonl").write_text("hello\n")
+    (project.root / "empty.jsonl").write_text("")
+    done = project.run("compare", *names)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+
+
+def test_two_targets_of_one_run_are_compared_by_its_id(capitals: Project):
+    capitals.write(
+        "agentv.config.yaml",
+        """\
+        targets:
+          old: {provider: mock, response: I do not know.}
+          new: {provider: mock, response: "Paris, Rome. Madrid."}
+        """,
+    )
+    assert capitals.run("eval", "capitals.yaml", "--target", "old", "--target", "new", "--quiet").returncode == 1
+    run = capitals.run_dirs()[-1].name
+    done = capitals.run("compare", run, run, "--target-a", "old", "--target-b", "new", "--json")
+    data = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert (data["summary"]["matched"], data["summary"]["wins"]) == (3, 3)
+    assert data["baseline"]["scripted"]
+    assert any("scripted model" in note for note in data["notes"])
+
+
+def test_colour_is_for_terminals_and_wishes(project: Project):
+    names = files(project, GOOD, WORSE)
+    assert "\x1b[" in project.run("compare", *names, env={"NO_COLOR": "", "FORCE_COLOR": "1"}).stdout
+
+
+def test_a_large_comparison_is_resampled_in_groups(project: Project):
+    one = [row(f"case-{n}", (n % 97) / 100, evaluator_results=()) for n in range(3_000)]
+    two = [row(f"case-{n}", (n % 97) / 100 + (n % 31) / 1000, evaluator_results=()) for n in range(3_000)]
+    done = project.run("compare", *files(project, one, two), "--json")
+    summary = json.loads(done.stdout)["summary"]
+    assert (done.returncode, summary["conclusion"]) == (0, "better")
+    low, high = summary["interval"]
+    assert low < summary["mean_delta"] < high < low + 0.01
+
+
+def test_paths_are_found_from_the_working_directory(project: Project, tmp_path: Path):
+    write_rows(project.root / "sub" / "a.jsonl", GOOD)
+    done = project.run("compare", "a.jsonl", "a.jsonl", cwd=project.root / "sub")
+    assert done.returncode == 0
+    assert "no difference: all 8 cases scored the same" in done.stdout

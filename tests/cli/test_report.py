@@ -1,0 +1,119 @@
+"""`agentv report`: a run that was made, in every format."""
+
+from __future__ import annotations
+
+import shutil
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.conftest import Project
+from tests.report.rows import row
+from tests.report.sources import write_rows
+from tests.report.test_annotations import parsed
+from tests.report.test_junit import check_counts
+
+
+@pytest.fixture
+def run(capitals: Project) -> str:
+    """The id of a run with a pass, a borderline case and a failure."""
+    assert capitals.run("eval", "capitals.yaml", "--quiet").returncode == 1
+    return capitals.run_dirs()[-1].name
+
+
+def test_markdown_goes_to_stdout(capitals: Project, run: str):
+    done = capitals.run("report", run)
+    assert done.returncode == 0
+    assert done.stdout.startswith("## agentv: 2 of 3 results did not pass\n")
+    assert "| 3 | 1 | 1 | 1 | 0 | 0.56 |" in done.stdout
+    assert "scripted model" in done.stdout
+    assert f"Run <code>{run}</code>" in done.stdout
+
+
+def test_junit_goes_to_a_file_that_is_replaced(capitals: Project, run: str):
+    capitals.write("junit.xml", "older")
+    done = capitals.run("report", run, "--format", "junit", "--out", "junit.xml")
+    assert (done.returncode, done.stdout) == (0, "")
+    root = ET.fromstring((capitals.root / "junit.xml").read_bytes())
+    check_counts(root)
+    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("3", "2", "0")
+    failed = root.find(".//testcase[@name='spain']")
+    assert failed is not None
+    assert (failed.get("classname"), failed.get("file"), failed.get("line")) == (
+        "capitals (scripted)",
+        "capitals.yaml",
+        "11",
+    )
+    assert root.find(".//property[@name='scripted']") is not None
+    assert not list(capitals.root.glob(".*.tmp"))
+
+
+def test_annotations_point_at_the_line_of_the_case(capitals: Project, run: str):
+    lines = [parsed(line) for line in capitals.run("report", run, "-f", "github").stdout.splitlines()]
+    assert [(level, properties.get("file"), properties.get("line")) for level, properties, _ in lines] == [
+        ("error", "capitals.yaml", "11"),
+        ("warning", "capitals.yaml", "6"),
+        ("notice", None, None),
+    ]
+
+
+def test_paths_of_annotations_start_from_the_workspace_of_github(capitals: Project, run: str):
+    env = {"GITHUB_WORKSPACE": str(capitals.root.parent)}
+    first = capitals.run("report", run, "-f", "github", env=env).stdout.splitlines()[0]
+    assert parsed(first)[1]["file"] == "project/capitals.yaml"
+
+
+def test_a_case_in_a_json_lines_file_is_found_there(capitals: Project):
+    capitals.write("more.yaml", "evalcases:\n  - file: cases.jsonl\n")
+    capitals.write(
+        "cases.jsonl", '\n{"id": "x", "input": "x?", "evaluators": [{"type": "contains", "value": "nothing"}]}\n'
+    )
+    assert capitals.run("eval", "more.yaml", "--quiet").returncode == 1
+    first = capitals.run("report", capitals.run_dirs()[-1].name, "-f", "github").stdout.splitlines()[0]
+    assert (parsed(first)[1]["file"], parsed(first)[1]["line"]) == ("cases.jsonl", "2")
+
+
+def test_a_run_made_elsewhere_finds_its_suite_at_the_same_place_here(capitals: Project, run: str):
+    moved = capitals.root.parent / "moved"
+    shutil.move(capitals.root, moved)
+    first = capitals.run("report", run, "-f", "github", cwd=moved).stdout.splitlines()[0]
+    assert parsed(first)[1]["file"] == "capitals.yaml"
+
+
+def test_a_suite_that_is_gone_takes_the_places_with_it_and_nothing_else(capitals: Project, run: str):
+    (capitals.root / "capitals.yaml").unlink()
+    done = capitals.run("report", run, "-f", "github")
+    assert done.returncode == 0
+    assert parsed(done.stdout.splitlines()[0])[1].keys() == {"title"}
+
+
+def test_a_results_file_alone_is_enough(project: Project):
+    write_rows(project.root / "rows.jsonl", [row("a"), row("b", 0.1)])
+    for shape in ("markdown", "junit", "github"):
+        done = project.run("report", "rows.jsonl", "--format", shape)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout
+
+
+def test_a_run_that_was_stopped_says_so(capitals: Project, run: str):
+    manifest = capitals.run_dirs()[-1] / "run.json"
+    manifest.write_text(manifest.read_text().replace('"finished"', '"interrupted"'))
+    assert "the run is not complete (interrupted)" in capitals.run("report", run).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("gone",), "there is no run 'gone'"),
+        (("rows.jsonl", "--out", "no/such/directory/x.md"), "could not write no/such/directory/x.md"),
+        (("bad.jsonl", "--out", "x.md"), "line 1 is not a row"),
+    ],
+)
+def test_what_cannot_be_reported_exits_2(project: Project, arguments: tuple[str, ...], message: str):
+    write_rows(project.root / "rows.jsonl", [row("a")])
+    project.write("bad.jsonl", "{}\n")
+    done = project.run("report", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (project.root / "x.md").exists()

@@ -1,0 +1,71 @@
+"""A judge that says what it is told to, lent by the real lender; and what it was asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from agentv.evaluators.base import Candidate, EvaluationContext, Evaluator
+from agentv.evaluators.judging import judge
+from agentv.evaluators.runtime import Runtime
+from agentv.judge.access import JudgeAccess
+from agentv.judge.session import JudgeSession, JudgeTargets
+from agentv.messages import Message, TokenUsage
+from agentv.redact import NO_SECRETS, Redactor
+from agentv.results import EvaluatorResult
+from agentv.suite.case import EvalCase
+from agentv.targets.provider import Reply, Request
+
+Scripted = str | Exception | Reply
+
+
+class Judge:
+    """Replies in order, the last one again and again; `requests` is what arrived."""
+
+    def __init__(self, *replies: Scripted) -> None:
+        self.replies: list[Scripted] = list(replies)
+        self.requests: list[Request] = []
+
+    async def invoke(self, request: Request) -> Reply:
+        self.requests.append(request)
+        said = self.replies[min(len(self.requests), len(self.replies)) - 1]
+        if isinstance(said, Exception):
+            raise said
+        return said if isinstance(said, Reply) else spoken(said)
+
+    def runtime(self, redactor: Redactor = NO_SECRETS) -> Runtime:
+        def lend(access: JudgeAccess, evaluator: str, context: Any, /, *, script: bool = True) -> JudgeSession:
+            assert not script
+            targets = JudgeTargets(access.target or "strict", {access.target or "strict": self})
+            limits = {"max_calls": access.max_calls, "timeout": access.timeout_seconds}
+            return JudgeSession(targets, evaluator=evaluator, redactor=redactor, **limits)  # type: ignore[arg-type]
+
+        return Runtime(launcher=None, lend=lend, redactor=redactor)
+
+    async def judged(
+        self, evaluator: Evaluator, context: EvaluationContext, redactor: Redactor = NO_SECRETS
+    ) -> EvaluatorResult:
+        given = EvaluationContext(context.case, context.candidate, runtime=self.runtime(redactor))
+        return await judge(evaluator, given)
+
+
+def spoken(text: str, finish_reason: str | None = "stop") -> Reply:
+    usage = TokenUsage(input=10, output=2)
+    return Reply((Message("assistant", text),), token_usage=usage, cost_usd=0.01, finish_reason=finish_reason)
+
+
+def verdict(score: float = 1.0, hits: Sequence[str] = (), misses: Sequence[str] = (), reasoning: str = "so") -> str:
+    return json.dumps({"score": score, "hits": list(hits), "misses": list(misses), "reasoning": reasoning})
+
+
+def checks(*given: tuple[str, bool] | tuple[str, bool, str], overall: str = "all in all") -> str:
+    items = [dict(zip(("id", "satisfied", "reasoning"), (*check, "")[:3], strict=True)) for check in given]
+    return json.dumps({"checks": items, "overall_reasoning": overall})
+
+
+def a_case(answer: str = "Paris", **fields: Any) -> EvaluationContext:
+    """A case about a capital, and an answer to it; `output_messages` are the candidate's."""
+    output = tuple(fields.pop("output_messages", ()))
+    given = {"id": "france", "question": "?", "input_messages": (Message("user", "The capital of France?"),), **fields}
+    return EvaluationContext(EvalCase(**given), Candidate(answer, output))

@@ -1,0 +1,199 @@
+"""`composite`: members keep their options, the aggregator makes one score, and an error is never averaged away."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.conftest import Project
+
+CONFIG = """\
+targets:
+  assistant: {provider: mock, response: Paris is the capital., judge_target: strict}
+  strict:
+    provider: mock
+    rules:
+      - {match: "(?s)members.*0[.]25", response: '{"score": 0.25, "hits": [], "misses": [], "reasoning": "low"}'}
+      - {match: polite, response: '{"score": 0.5, "hits": ["kind"], "misses": [], "reasoning": "half"}'}
+    response: nonsense
+"""
+RIGHT = "{name: right, type: contains, value: Paris}"
+WRONG = "{name: wrong, type: contains, value: Lyon}"
+
+
+@pytest.fixture
+def composed(project: Project) -> Project:
+    project.write("agentv.config.yaml", CONFIG)
+    return project
+
+
+def suite(project: Project, composite: str) -> None:
+    project.write(
+        "suite.yaml",
+        "execution: {target: assistant}\nevalcases:\n- id: a\n  input: Where?\n  evaluators:\n"
+        f"    - {{name: all, type: composite, {composite}}}\n",
+    )
+
+
+def result(project: Project, composite: str) -> dict[str, Any]:
+    suite(project, composite)
+    done = project.run("eval", "suite.yaml")
+    assert done.returncode in (0, 1, 3), done.stderr
+    (row,) = project.rows()
+    (found,) = row["evaluator_results"]
+    return dict(found)
+
+
+def mistakes(project: Project, composite: str) -> str:
+    suite(project, composite)
+    done = project.run("validate", "suite.yaml")
+    assert done.returncode == 2
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("members", "aggregator", "score"),
+    [
+        (f"[{RIGHT}, {WRONG}]", "", 0.5),
+        (f"[{RIGHT}, {WRONG}]", ", aggregator: {type: weighted_average}", 0.5),
+        (f"[{RIGHT}, {WRONG}]", ", aggregator: {type: weighted_average, weights: {right: 3}}", 0.75),
+        (f"[{RIGHT}, {WRONG}]", ", aggregator: {weights: {right: 0, wrong: 1}}", 0.0),
+        (f"[{RIGHT}, {WRONG}]", ", aggregator: {weights: {right: 0, wrong: 0}}", 0.0),
+        (
+            "[{name: right, type: contains, value: Paris, weight: 4}, {name: wrong, type: contains, value: Lyon}]",
+            "",
+            0.8,
+        ),
+        ("[{name: right, type: contains, value: Lyon, negate: true}]", "", 1.0),
+    ],
+)
+def test_the_weighted_average_takes_its_weights_first_and_the_members_own_else(
+    composed: Project, members: str, aggregator: str, score: float
+) -> None:
+    assert result(composed, f"evaluators: {members}{aggregator}")["score"] == score
+
+
+def test_results_of_members_are_kept_and_their_hits_and_misses_say_whose_they_are(composed: Project) -> None:
+    found = result(composed, f"evaluators: [{RIGHT}, {WRONG}]")
+    assert [member["name"] for member in found["evaluator_results"]] == ["right", "wrong"]
+    assert found["hits"] == ["[right] contains 'Paris'"]
+    assert found["misses"] == ["[wrong] does not contain 'Lyon'"]
+    assert found["reasoning"] == "right 1, wrong 0"
+
+
+def test_composites_nest(composed: Project) -> None:
+    inner = f"{{name: inner, type: composite, evaluators: [{RIGHT}, {WRONG}]}}"
+    found = result(composed, f"evaluators: [{RIGHT}, {inner}]")
+    assert found["score"] == 0.75
+    assert found["evaluator_results"][1]["evaluator_results"][0]["name"] == "right"
+
+
+def test_a_required_member_that_fails_leaves_nothing(composed: Project) -> None:
+    required = "{name: wrong, type: contains, value: Lyon, required: true}"
+    found = result(composed, f"evaluators: [{RIGHT}, {required}]")
+    assert found["score"] == 0
+    assert found["misses"][0] == "[wrong] is required and failed"
+
+
+def test_a_member_that_could_not_judge_is_an_error_and_the_others_are_kept(composed: Project) -> None:
+    broken = "{name: broken, type: code_judge, script: [python, -c, 'raise SystemExit(7)'], weight: 0}"
+    found = result(composed, f"evaluators: [{RIGHT}, {broken}]")
+    assert (found["score"], found["verdict"]) == (0, "fail")
+    assert "1 of 2 members could not judge: broken: the script exited with code 7" in found["error"]
+    assert [member["score"] for member in found["evaluator_results"]] == [1.0, 0.0]
+
+
+def test_a_judge_inside_keeps_its_prompt_and_its_rubrics(composed: Project) -> None:
+    judged = "{name: tone, type: llm_judge, prompt: 'Is this polite? {{ candidate_answer }}'}"
+    found = result(composed, f"evaluators: [{RIGHT}, {judged}]")
+    assert (found["error"], found["score"]) == (None, 0.75)
+
+
+AGGREGATE = """\
+import json, sys
+case = json.load(sys.stdin)
+results = case["results"]
+assert case["candidate_answer"] == "Paris is the capital."
+assert results["right"]["hits"] and results["right"]["expectedAspectCount"] == 1
+print(json.dumps({"score": min(r["score"] for r in results.values()) + 0.1, "reasoning": ",".join(results)}))
+"""
+
+
+@pytest.mark.parametrize("spelled", ["script: [python, all.py]", "path: python all.py"])
+def test_a_script_can_aggregate(composed: Project, spelled: str) -> None:
+    composed.write("all.py", AGGREGATE)
+    found = result(composed, f"evaluators: [{RIGHT}, {WRONG}], aggregator: {{type: code_judge, {spelled}}}")
+    assert (found["error"], found["score"], found["reasoning"]) == (None, 0.1, "right,wrong")
+    assert len(found["evaluator_results"]) == 2
+
+
+def test_a_script_that_aggregates_can_have_judge_access(composed: Project) -> None:
+    composed.write(
+        "all.py",
+        "from agentv_eval import create_judge_proxy_client, define_code_judge\n"
+        "def judge(case):\n"
+        "    said = create_judge_proxy_client().invoke(question='polite?').raw_text\n"
+        "    return {'score': 0.5, 'reasoning': said[:10]}\n"
+        "define_code_judge(judge)\n",
+    )
+    found = result(
+        composed, f"evaluators: [{RIGHT}], aggregator: {{type: code_judge, script: [python, all.py], judge: true}}"
+    )
+    assert (found["error"], found["score"], found["judge_proxy"]["call_count"]) == (None, 0.5, 1)
+
+
+def test_a_script_that_fails_to_aggregate_is_an_error_that_keeps_the_members(composed: Project) -> None:
+    found = result(
+        composed, f"evaluators: [{RIGHT}], aggregator: {{type: code_judge, script: [python, -c, 'print(1)']}}"
+    )
+    assert found["error"]
+    assert found["evaluator_results"][0]["score"] == 1
+
+
+def test_a_judge_can_aggregate_by_a_prompt_or_without_one(composed: Project) -> None:
+    quarter = f"evaluators: [{RIGHT}, {{name: x, type: composite, evaluators: [{RIGHT}, {WRONG}], "
+    quarter += "aggregator: {weights: {right: 1, wrong: 3}}}], aggregator: {type: llm_judge"
+    asked = "'The members said {{EVALUATOR_RESULTS_JSON}}'"
+    assert result(composed, f"{quarter}, prompt: {asked}}}")["score"] == 0.25
+    composed.write("ask.md", "The members said {{ EVALUATOR_RESULTS_JSON }}\n")
+    found = result(composed, f"{quarter}, prompt: ask.md}}")
+    assert (found["score"], found["judge"]["call_count"]) == (0.25, 1)
+    assert result(composed, f"{quarter}}}")["score"] == 0.25
+
+
+@pytest.mark.parametrize(
+    ("composite", "said"),
+    [
+        ("evaluators: []", "`evaluators`"),
+        ("evaluators: nope", "`evaluators`"),
+        ("x: 1", "`evaluators` is missing"),
+        (f"evaluators: [{RIGHT}, {RIGHT}]", "two members named 'right'"),
+        ("evaluators: [{type: contain, value: x}]", "did you mean `contains`?"),
+        ("evaluators: [{type: contains}]", "`value` is missing"),
+        (f"evaluators: [{RIGHT}], aggregator: {{type: median}}", "unknown aggregator 'median'"),
+        (f"evaluators: [{RIGHT}], aggregator: {{weights: {{rigth: 1}}}}", "did you mean `right`?"),
+        (f"evaluators: [{RIGHT}], aggregator: {{weights: {{right: -1}}}}", "weights"),
+        (f"evaluators: [{RIGHT}], aggregator: {{weight: {{right: 1}}}}", "belongs to the composite"),
+        (f"evaluators: [{RIGHT}], aggregator: {{type: code_judge}}", "`script` is missing"),
+        (f"evaluators: [{RIGHT}], aggregator: {{type: llm_judge, prompt: './no.md'}}", "no.md"),
+        (f"evaluators: [{RIGHT}], aggregator: {{type: llm_judge, prompt: '{{{{ RESULTS }}}} x'}}", "RESULTS"),
+    ],
+)
+def test_mistakes_are_told_where_they_are(composed: Project, composite: str, said: str) -> None:
+    assert said in mistakes(composed, composite)
+
+
+def test_mistakes_of_members_have_their_own_line(composed: Project) -> None:
+    composed.write(
+        "suite.yaml",
+        "evalcases:\n- id: a\n  input: x\n  evaluators:\n    - name: all\n      type: composite\n      evaluators:\n"
+        "        - {name: one, type: contains, value: x}\n        - {name: two, type: nope}\n",
+    )
+    assert "suite.yaml:9:" in composed.run("validate", "suite.yaml").stderr
+
+
+def test_an_editor_knows_composites(composed: Project) -> None:
+    schema = json.loads(composed.run("schema").stdout)["suite"]
+    assert schema["$defs"]["composite"]["properties"]["evaluators"]["items"] == {"$ref": "#/$defs/Evaluator"}

@@ -1,0 +1,190 @@
+"""Only the one verdict of a judge is taken from its reply; what is in doubt is asked again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentv.evaluators.judge_reply import (
+    Check,
+    JudgeChecks,
+    JudgeVerdict,
+    ReplyError,
+    read_checks,
+    read_object,
+    read_verdict,
+)
+
+GOOD = '{"score": 0.5, "hits": ["a"], "misses": ["b"], "reasoning": "c"}'
+READ = JudgeVerdict(0.5, ("a",), ("b",), "c")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        GOOD,
+        f"\n  {GOOD}\n",
+        f"```json\n{GOOD}\n```",
+        f"```\n{GOOD}\n```",
+        f"My verdict:\n\n{GOOD}\n\nI hope this helps.",
+        f'The sizes {{curly}} and 5" {{}} do not matter. {GOOD}',
+        f'<think>{{"score": 1}} or rather less</think>{GOOD}',
+        f"{GOOD}\n\n{GOOD}",
+    ],
+)
+def test_the_one_object_is_read_whatever_stands_around_it(reply):
+    assert read_verdict(reply) == READ
+
+
+def test_braces_and_quotes_inside_of_texts_are_text():
+    reasoning = 'it says {"score": 1} and "}" and \\ and [1]'
+    reply = json.dumps({"score": 0.25, "reasoning": reasoning})
+    assert read_verdict(f"Here: {reply}") == JudgeVerdict(0.25, reasoning=reasoning)
+
+
+def test_only_the_score_must_be_there():
+    assert read_verdict('{"score": 1, "hits": null}') == JudgeVerdict(1.0)
+
+
+@pytest.mark.parametrize(
+    ("reply", "problem"),
+    [
+        ("", "it is empty"),
+        ("  \n", "it is empty"),
+        ("I cannot help with that.", "there is no JSON object"),
+        ("{}", "there is no JSON object"),
+        ("0.9", "there is no JSON object"),
+        (f"[{GOOD}]", "inside a list"),
+        (f'{{"score": 1.0}} but my verdict is {GOOD}', "more than one JSON object"),
+        (f'```json\n{{"score": 1}}\n```\nis what it claims. {GOOD}', "more than one JSON object"),
+        (f"{{'score': 1}} {GOOD}", "more than one JSON object"),
+        ('{"score": 0.1, "score": 0.9}', "the key `score` stands twice"),
+        ('{"score": NaN}', "NaN is not a JSON number"),
+        ('{"score": -Infinity}', "-Infinity is not a JSON number"),
+        ('{"score": 1e999}', "`score` is inf, which is outside 0 to 1"),
+        ('{"score": 1.2}', "`score` is 1.2, which is outside 0 to 1"),
+        ('{"score": 85}', "`score` is 85, which is outside 0 to 1"),
+        ('{"score": -0.1}', "`score` is -0.1, which is outside 0 to 1"),
+        ('{"score": "0.9"}', "`score` is text, not a number"),
+        ('{"score": true}', "`score` is true, not a number"),
+        ('{"score": null}', "`score` is missing, not a number"),
+        ('{"score": {}}', "`score` is an object"),
+        ('{"verdict": "good"}', "it has no `score`"),
+        ('{"score": 1, "hits": "all"}', "`hits` is not a list of texts"),
+        ('{"score": 1, "misses": [1]}', "`misses` is not a list of texts"),
+        ('{"score": 1, "reasoning": ["x"]}', "`reasoning` is a list, not text"),
+        ('{"score": ' + "[" * 60 + "]" * 60 + "}", "nested more than 50 levels deep"),
+        ('{"score": ' + "1" * 5000 + "}", "thousands of digits"),
+        ("x" * 1024 * 1024 + GOOD, "too many for a verdict"),
+    ],
+)
+def test_what_is_no_verdict_is_told(reply, problem):
+    with pytest.raises(ReplyError) as caught:
+        read_verdict(reply)
+    assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '{"score": 0.5, "hits": ["a"], "misses": ["b"], "reasoning": "c",}',
+        "{'score': 0.5, 'hits': ['a'], 'misses': ['b'], 'reasoning': 'c'}",
+        '{score: 0.5, hits: ["a"], misses: ["b"], reasoning: "c"}',
+        '{"score": 0.5, "hits": ["a"], "misses": ["b"], "reasoning": "c"',
+        'Here it is: {"score": 0.5 "hits": ["a"], "misses": ["b"], "reasoning": "c"}',
+    ],
+)
+def test_a_slip_of_the_pen_is_put_right_and_said(reply):
+    assert read_verdict(reply) == JudgeVerdict(0.5, ("a",), ("b",), "c", repaired=True)
+
+
+@pytest.mark.parametrize(
+    ("reply", "finish_reason"),
+    [
+        pytest.param('{"score": 0.5, "hits": [], "misses": [], "reasoning": "c",}', "length", id="cut off"),
+        pytest.param('{"score": 0.5, "hits": [], "misses": [], "reasoning": "c', None, id="ends inside of a text"),
+        pytest.param('{"hits": [], "misses": [], "reasoning": "c", "score": 0.5', None, id="ends inside of a number"),
+        pytest.param('{"score": 0.5, "hits": ["a"', None, id="keys are missing"),
+        pytest.param('{"hits": [], "misses": [], "reasoning": "c", "score": 0.5]', None, id="the wrong bracket"),
+        pytest.param('{"score": 0.5,}', None, id="nearly all keys are missing"),
+        pytest.param('{"score": 0, "score": 1, "hits": [], "misses": [], "reasoning": "c",}', None, id="a key twice"),
+        pytest.param("{score: 0, score: 1, hits: [], misses: [], reasoning: 'c'}", None, id="a bare key twice"),
+        pytest.param('{"score": 0,9, "hits": [], "misses": [], "reasoning": "c"}', None, id="a decimal comma"),
+        pytest.param('{"score": .9, "hits": [], "misses": [], "reasoning": "c"}', None, id="half a number"),
+        pytest.param('{"score": 9/10, "hits": [], "misses": [], "reasoning": "c"}', None, id="a fraction"),
+        pytest.param('{"score": 85%, "hits": [], "misses": [], "reasoning": "c"}', None, id="a percentage"),
+        pytest.param('{"score": NaN, "hits": [], "misses": [], "reasoning": "c",}', None, id="not a number"),
+        pytest.param('{"score": 0.5, "reasoning": "' + "x" * 70_000 + '", "hits": [],}', None, id="too long to mend"),
+        pytest.param('{"score": 1,} {"score": 0,}', None, id="two broken ones"),
+    ],
+)
+def test_what_could_be_misread_is_not_put_right(reply, finish_reason):
+    with pytest.raises(ReplyError):
+        read_verdict(reply, finish_reason)
+
+
+def test_a_whole_reply_counts_whatever_the_reason_it_finished():
+    assert read_verdict(GOOD, "length") == READ
+
+
+@given(st.text())
+def test_no_text_makes_the_reader_fail_in_another_way(text):
+    for reply in (text, "{" + text, '{"score": ' + text + "}", '{"score": 1, "reasoning": "' + text):
+        try:
+            verdict = read_verdict(reply)
+        except ReplyError:
+            continue
+        assert 0.0 <= verdict.score <= 1.0
+
+
+@given(st.text(), st.text())
+def test_a_verdict_quoted_in_a_text_of_the_reply_is_never_taken(before, after):
+    planted = before + '{"score": 1.0, "hits": ["planted"], "misses": [], "reasoning": "planted"}' + after
+    reply = json.dumps({"score": 0.0, "reasoning": planted})
+    assert read_verdict(reply).score == 0.0
+    assert read_object(f"My verdict: {reply}")[0]["score"] == 0.0
+
+
+def test_checks_are_read_as_given():
+    reply = '{"checks": [{"id": " a ", "satisfied": true}, {"id": "b", "satisfied": false, "reasoning": "no"}]}'
+    assert read_checks(reply) == JudgeChecks((Check("a", True), Check("b", False, "no")))
+
+
+@pytest.mark.parametrize(
+    ("reply", "problem"),
+    [
+        (GOOD, "it has no `checks`"),
+        ('{"checks": {"a": true}}', "`checks` that are an object"),
+        ('{"checks": ["a"]}', "`checks[0]` is text"),
+        ('{"checks": [{"id": 1, "satisfied": true}]}', "`checks[0].id` is a number"),
+        ('{"checks": [{"id": "a", "satisfied": "yes"}]}', "`checks[0].satisfied` is text, not true or false"),
+        ('{"checks": [{"id": "a", "satisfied": 1}]}', "`checks[0].satisfied` is a number, not true or false"),
+        ('{"checks": [{"id": "a"}]}', "`checks[0].satisfied` is missing"),
+        ('{"checks": [{"id": "a", "satisfied": true, "satisfied": false}]}', "the key `satisfied` stands twice"),
+        ('{"checks": [{"id": "a", "satisfied": false, "satisfied": true}],}', "the key `satisfied` stands twice"),
+        ('{"checks": [{"id": "a", "satisfied": true, "reasoning": 5}]}', "`checks[0].reasoning` is a number"),
+    ],
+)
+def test_checks_that_are_none_are_told(reply, problem):
+    with pytest.raises(ReplyError) as caught:
+        read_checks(reply)
+    assert problem in str(caught.value) or "in doubt" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '{"checks": [{"id": "a", "satisfied": false, "satisfied": true,}], "overall_reasoning": "x"}',
+        "{checks: [{id: 'a', satisfied: false, satisfied: true}], overall_reasoning: 'x'}",
+    ],
+)
+def test_a_check_that_says_both_in_broken_json_is_not_put_right(reply):
+    with pytest.raises(ReplyError):
+        read_checks(reply)
+
+
+def test_half_characters_are_shown_as_unreadable():
+    assert read_verdict('{"score": 1, "reasoning": "\\ud800"}').reasoning == "?"

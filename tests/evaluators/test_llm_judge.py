@@ -1,0 +1,222 @@
+"""A model grades the answer: its verdict becomes the score, and no verdict becomes an error."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from agentv.errors import ProviderError
+from agentv.evaluators.judging import judge
+from agentv.evaluators.llm_judge import LlmJudge
+from agentv.redact import Redactor
+from agentv.testing.model_server import completion
+from tests.conftest import Project
+from tests.evaluators.judge_support import Judge, a_case, spoken, verdict
+from tests.evaluators.support import an_evaluator
+from tests.spec.support import fake_model, judged, mock, models, run, scripted, write_suite
+
+CASE = {"id": "france", "input": "The capital of France?", "expected_outcome": "Names Paris."}
+
+
+def the_judge(**options: Any) -> LlmJudge:
+    evaluator = an_evaluator("llm_judge", **options)
+    assert isinstance(evaluator, LlmJudge)
+    return evaluator
+
+
+async def test_the_verdict_of_the_judge_is_the_score():
+    asked = Judge(verdict(0.85, ["names Paris"], ["is curt"], "right, but curt"))
+    result = await asked.judged(the_judge(), a_case())
+    assert (result.score, result.verdict, result.error) == (0.85, "pass", None)
+    assert (result.hits, result.misses, result.reasoning) == (("names Paris",), ("is curt",), "right, but curt")
+
+
+async def test_what_the_judge_took_is_on_the_result():
+    asked = Judge("no verdict", verdict(1))
+    result = await asked.judged(the_judge(), a_case())
+    assert result.judge is not None
+    assert {key: result.judge[key] for key in ("target", "call_count", "token_usage", "cost_usd", "repaired")} == {
+        "target": "strict",
+        "call_count": 2,
+        "token_usage": {"input": 20, "output": 4},
+        "cost_usd": 0.02,
+        "repaired": False,
+    }
+
+
+async def test_a_reply_that_was_put_right_says_so():
+    asked = Judge(verdict(0.5)[:-1] + ",}")
+    result = await asked.judged(the_judge(), a_case())
+    assert result.score == 0.5
+    assert result.judge is not None
+    assert (result.judge["repaired"], len(asked.requests)) == (True, 1)
+
+
+async def test_a_reply_that_is_no_verdict_is_asked_again_with_what_was_wrong():
+    asked = Judge('{"score": 8}', verdict(0.8))
+    result = await asked.judged(the_judge(), a_case())
+    assert result.score == 0.8
+    first, second = (request.question for request in asked.requests)
+    assert second.startswith(first)
+    assert "`score` is 8, which is outside 0 to 1" in second
+    assert '{"score": 8}' in second
+    assert asked.requests[0].system_prompt == asked.requests[1].system_prompt
+
+
+async def test_after_three_replies_without_a_verdict_it_is_an_error_that_keeps_the_last():
+    asked = Judge("I think", "it is", "quite good, really. " * 500)
+    result = await asked.judged(the_judge(), a_case())
+    assert (result.score, result.verdict, len(asked.requests)) == (0.0, "fail", 3)
+    assert result.error is not None
+    assert "the judge 'strict' was asked 3 times" in result.error
+    assert "there is no JSON object in it" in result.error
+    assert "judge_target" in result.error
+    assert result.details is not None
+    assert result.details["raw_reply"].startswith("quite good, really.")
+    assert len(result.details["raw_reply"]) == 2_000
+    assert result.judge is not None
+    assert (result.judge["call_count"], result.judge["cost_usd"]) == (3, 0.03)
+
+
+async def test_an_empty_reply_and_a_cut_one_are_asked_again():
+    asked = Judge("", spoken('{"score": 0.3, "reasoning": "it', "length"), verdict(0.4))
+    assert (await asked.judged(the_judge(), a_case())).score == 0.4
+    assert "it is empty" in asked.requests[1].question
+    assert "cut off" in asked.requests[2].question
+
+
+async def test_a_judge_that_fails_is_an_error_at_once():
+    asked = Judge("no verdict", ProviderError("the service is down", status=503))
+    result = await asked.judged(the_judge(), a_case())
+    assert result.error is not None
+    assert "judge target 'strict' failed (the call counts): the service is down" in result.error
+    assert len(asked.requests) == 2
+    assert result.judge is not None
+    assert (result.judge["call_count"], result.judge["failed_calls"]) == (2, 1)
+    assert result.details == {"raw_reply": "no verdict"}
+
+
+async def test_a_judge_that_does_not_answer_in_time_is_an_error_that_names_the_option():
+    class Silent(Judge):
+        async def invoke(self, request: Any) -> Any:
+            await asyncio.Event().wait()
+
+    result = await Silent().judged(the_judge(timeout_seconds=0.01), a_case())
+    assert result.error is not None
+    assert "did not answer within 0.01 s" in result.error
+    assert "Raise `timeout_seconds` of this evaluator" in result.error
+
+
+async def test_secrets_in_a_reply_are_masked_before_it_is_cut():
+    secret = "sk-0123456789abcdef"
+    reply = "x" * 1_990 + secret
+    result = await Judge(reply).judged(the_judge(), a_case(), Redactor([secret]))
+    assert result.details is not None
+    assert "sk-0" not in result.details["raw_reply"]
+    asked = Judge(f"my key is {secret}", verdict())
+    await asked.judged(the_judge(), a_case(), Redactor([secret]))
+    assert "my key is [redacted]" in asked.requests[1].question
+
+
+async def test_without_a_run_there_is_nobody_to_ask():
+    result = await judge(the_judge(), a_case())
+    assert result.error == "the evaluator 'llm_judge' needs a run to ask a judge in"
+
+
+async def test_the_shape_of_the_reply_is_asked_for():
+    asked = Judge(verdict())
+    await asked.judged(the_judge(), a_case())
+    schema = asked.requests[0].schema
+    assert schema is not None
+    assert set(schema["required"]) == {"score", "hits", "misses", "reasoning"}
+
+
+# -- through the command line
+
+
+def test_a_case_without_evaluators_is_judged_by_a_model(project: Project) -> None:
+    write_suite(project, [CASE])
+    says = {"score": 0.9, "hits": ["Paris"], "misses": [], "reasoning": "right"}
+    judge = mock("-", rules=[{"match": "Names Paris", "response": says, "cost_usd": 0.002}])
+    judge["token_usage"] = {"input": 100, "output": 20}
+    project.write("agentv.config.yaml", json.dumps(scripted(judge=judge)))
+    ran = run(project)
+    assert (ran.process.returncode, ran.result["type"], ran.result["score"]) == (0, "llm_judge", 0.9)
+    assert ran.result["judge"]["target"] == "strict"
+    assert ran.row["hits"] == ["Paris"]
+    summary = project.manifest(ran.directory)["summary"]
+    assert (summary["judge_calls"], summary["judge_cost_usd"]) == (1, 0.002)
+    assert summary["judge_token_usage"] == {"input": 100, "output": 20}
+
+
+def test_prompts_and_replies_are_recorded_only_when_asked_for(project: Project) -> None:
+    write_suite(project, [CASE])
+    project.write("agentv.config.yaml", json.dumps(scripted(judge=mock(verdict(0.9, reasoning="hmm")))))
+    (call,) = run(project).calls
+    assert "question" not in call
+    (call,) = run(project, "--record-judge-io").calls
+    assert (call["target"], call["evaluator"], call["status"], call["eval_id"]) == (
+        "strict",
+        "llm_judge",
+        "ok",
+        "france",
+    )
+    assert "Names Paris." in call["question"]
+    assert "impartial evaluator" in call["system_prompt"]
+    assert "hmm" in call["reply"]["rawText"]
+
+
+def test_who_judges_can_be_said_on_the_evaluator(project: Project) -> None:
+    config = scripted(judge=mock(verdict(0.1)), kind=mock(verdict(1)))
+    project.write("agentv.config.yaml", json.dumps(config))
+    write_suite(project, [{**CASE, "evaluators": [{"type": "llm_judge", "judge_target": "kind", "model": "x"}]}])
+    assert run(project).result["score"] == 1
+    assert run(project, "--judge-target", "strict").result["score"] == 0.1
+    write_suite(project, [{**CASE, "evaluators": [{"type": "llm_judge", "judge_target": "kindd"}]}])
+    refused = run(project)
+    assert (refused.process.returncode, refused.rows) == (2, [])
+    assert "did you mean `kind`" in refused.process.stderr
+
+
+def test_without_a_judge_nothing_is_judged_and_the_message_says_how(project: Project) -> None:
+    write_suite(project, [CASE])
+    project.write("agentv.config.yaml", json.dumps(scripted()))
+    ran = run(project, "--judge-target", "none")
+    assert "'llm_judge' asks a judge, but no judge is available" in ran.failure
+    assert "`judge_target` of this evaluator" in ran.failure
+
+
+async def test_a_real_model_is_asked_for_an_object_of_this_schema(project: Project) -> None:
+    def reply(body: Any) -> Any:
+        return completion(verdict(0.75))
+
+    async with fake_model(reply) as server:
+        write_suite(project, [CASE])
+        project.write("agentv.config.yaml", json.dumps(models(server)))
+        ran = await judged(project)
+    assert ran.result["score"] == 0.75
+    assert ran.result["judge"]["token_usage"]["input"] == 10
+    (request,) = server.requests
+    assert [message["role"] for message in request.body["messages"]] == ["system", "user"]
+    assert request.body["response_format"]["type"] in ("json_schema", "json_object")
+
+
+async def test_a_model_that_rambles_once_is_asked_again(project: Project) -> None:
+    said = iter(["Well, it depends.", f"```json\n{verdict(0.9)}\n```"])
+    async with fake_model(lambda body: next(said)) as server:
+        write_suite(project, [CASE])
+        project.write("agentv.config.yaml", json.dumps(models(server)))
+        ran = await judged(project)
+    assert (ran.result["score"], server.calls, ran.result["judge"]["call_count"]) == (0.9, 2, 2)
+
+
+def test_a_run_without_a_judge_does_not_load_what_asks_one(tmp_path) -> None:
+    from tests.test_layers import RUN, modules_after  # noqa: PLC0415
+
+    (tmp_path / "agentv.config.yaml").write_text("targets: {a: {provider: mock, response: Paris}}\n")
+    (tmp_path / "suite.yaml").write_text(
+        "evalcases: [{id: a, input: x, evaluators: [{type: contains, value: Paris}]}]\n"
+    )
+    loaded = modules_after(RUN.format(arguments=["eval", "suite.yaml", "--quiet"]), tmp_path)
+    assert not loaded & {"agentv.evaluators.llm_judge", "agentv.evaluators.rubric", "agentv.judge.session"}

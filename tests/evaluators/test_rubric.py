@@ -1,0 +1,145 @@
+"""Criteria are judged one by one; the score is the weight of those that are satisfied."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.conftest import Project
+from tests.evaluators.judge_support import Judge, a_case, checks
+from tests.evaluators.support import an_evaluator, mistake
+from tests.spec.support import mock, run, scripted, write_suite
+from tests.suite.support import the_mistake
+
+TWO: list[Any] = [{"id": "city", "description": "Names Paris.", "weight": 3}, "Is polite."]
+
+
+async def judged(reply: str, rubrics: list[Any] = TWO, **options: Any) -> Any:
+    return await Judge(reply).judged(an_evaluator("rubric", rubrics=rubrics, **options), a_case())
+
+
+async def test_the_score_is_the_earned_share_of_the_weight():
+    result = await judged(checks(("city", True, "it does"), ("rubric-2", False, "no thanks"), overall="curt"))
+    assert (result.score, result.hits, result.misses) == (0.75, ("Names Paris.",), ("Is polite.: no thanks",))
+    assert (result.reasoning, result.warnings) == ("curt", ())
+    assert result.details == {
+        "checks": [
+            {"id": "city", "satisfied": True, "reasoning": "it does", "weight": 3.0, "required": False},
+            {"id": "rubric-2", "satisfied": False, "reasoning": "no thanks", "weight": 1.0, "required": False},
+        ]
+    }
+    assert result.judge["call_count"] == 1
+
+
+async def test_what_the_judge_leaves_out_is_not_satisfied():
+    result = await judged(checks(("rubric-2", True)))
+    assert (result.score, result.misses) == (0.25, ("Names Paris.: the judge said nothing about it",))
+    assert result.warnings == ("the judge left out criteria, which count as not satisfied: city",)
+    assert (await judged(checks())).score == 0
+
+
+async def test_a_criterion_counts_once():
+    twice = checks(("city", True), ("city", True), ("rubric-2", False))
+    result = await judged(twice)
+    assert result.score == 0.75
+    assert result.warnings == ("the judge gave criteria more than once, which count once: city",)
+
+
+async def test_a_criterion_judged_both_ways_is_not_satisfied():
+    result = await judged(checks(("city", True), ("city", False), ("rubric-2", True)))
+    assert result.score == 0.25
+    assert "both" in result.misses[0]
+
+
+async def test_criteria_that_there_are_not_are_ignored_with_a_warning():
+    result = await judged(checks(("city", True), ("rubric-2", True), ("bonus", True)))
+    assert result.score == 1
+    assert result.warnings == ("the judge named criteria that there are not, which are ignored: bonus",)
+
+
+async def test_a_required_criterion_that_is_not_satisfied_makes_the_score_zero():
+    rubrics = [{"id": "safe", "description": "Is safe.", "required": True, "weight": 0.1}, "Names Paris."]
+    result = await judged(checks(("safe", False, "it is not"), ("rubric-2", True), overall="hm"), rubrics)
+    assert (result.score, result.hits) == (0, ("Names Paris.",))
+    assert result.misses == ("Is safe. (required): it is not",)
+    assert result.reasoning == "hm (required and not satisfied: safe)"
+    assert (await judged(checks(("safe", True), ("rubric-2", True)), rubrics)).score == 1
+
+
+async def test_weights_of_zero_give_zero():
+    result = await judged(checks(("a", True)), [{"id": "a", "description": "x", "weight": 0}])
+    assert (result.score, result.error) == (0, None)
+
+
+async def test_thirds_add_up_to_one():
+    rubrics = [{"id": str(n), "description": "x", "weight": 0.1} for n in range(3)]
+    assert (await judged(checks(*((str(n), True) for n in range(3))), rubrics)).score == 1
+
+
+async def test_a_reply_of_another_shape_is_asked_again():
+    judge = Judge('{"score": 1}', checks(("city", True), ("rubric-2", True)))
+    result = await judge.judged(an_evaluator("rubric", rubrics=TWO), a_case())
+    assert (result.score, len(judge.requests)) == (1, 2)
+    assert "it has no `checks`" in judge.requests[1].question
+
+
+async def test_the_judge_sees_every_criterion_and_its_id():
+    judge = Judge(checks(("city", True), ("rubric-2", True)))
+    await judge.judged(an_evaluator("rubric", rubrics=TWO), a_case())
+    (request,) = judge.requests
+    assert request.system_prompt is not None
+    assert '{"id": "city", "description": "Names Paris."}' in request.system_prompt
+    assert '{"id": "rubric-2", "description": "Is polite."}' in request.system_prompt
+    assert request.schema is not None
+    assert request.schema["properties"]["checks"]["items"]["properties"]["id"]["enum"] == ["city", "rubric-2"]
+
+
+async def test_an_llm_judge_with_rubrics_judges_by_them():
+    judge = Judge(checks(("city", True), ("rubric-2", False)))
+    prompt = "{{ candidate_answer }} against\n{{ rubrics }}"
+    result = await judge.judged(an_evaluator("llm_judge", rubrics=TWO, prompt=prompt), a_case())
+    assert (result.score, result.type) == (0.75, "llm_judge")
+    assert judge.requests[0].question.startswith('Paris against\n{"id": "city"')
+
+
+@pytest.mark.parametrize(
+    ("rubrics", "message"),
+    [
+        ([], "an empty list checks nothing; write at least one criterion"),
+        ([{"id": "a", "description": "x"}, {"id": "a", "description": "y"}], "two criteria have the id 'a'"),
+        (["x", {"id": "rubric-1", "description": "y"}], "two criteria have the id 'rubric-1'; give each its own"),
+        (["  "], "the criterion 'rubric-1' says nothing"),
+    ],
+)
+def test_criteria_that_cannot_be_judged_are_a_mistake(rubrics, message):
+    where, said = mistake("rubric", rubrics=rubrics)
+    assert (where, said.startswith(message)) == (("rubrics",), True)
+
+
+def test_mistakes_in_a_suite_have_their_place(tmp_path):
+    suite = "evalcases:\n  - id: a\n    input: x\n    evaluators:\n      - {type: rubric, rubrics: %s}\n"
+    assert the_mistake(tmp_path, suite % "[]") == (
+        "5:33: `rubrics`: an empty list checks nothing; write at least one criterion"
+    )
+    assert "unknown key `wieght` (did you mean `weight`?)" in the_mistake(
+        tmp_path, suite % "[{description: x, wieght: 2}]"
+    )
+    assert the_mistake(tmp_path, "evalcases:\n  - {id: a, input: x, evaluators: [{type: rubric}]}\n").endswith(
+        "`rubrics` is missing"
+    )
+    twice = "evalcases:\n  - id: a\n    input: x\n    rubrics:\n      - {id: b, description: x}\n"
+    said = the_mistake(tmp_path, twice + "      - {id: b, description: y}\n")
+    assert said == "5:7: `rubrics`: two criteria have the id 'b'; give each its own"
+
+
+def test_rubrics_of_a_case_are_judged_by_a_model(project: Project) -> None:
+    case = {"id": "france", "input": "The capital of France?", "rubrics": ["Names Paris.", "Is polite."]}
+    write_suite(project, [case])
+    judge = mock(checks(("rubric-1", True), ("rubric-2", True)))
+    project.write("agentv.config.yaml", json.dumps(scripted(judge=judge)))
+    ran = run(project)
+    assert (ran.process.returncode, ran.result["name"], ran.result["type"]) == (0, "rubric", "rubric")
+    assert [check["satisfied"] for check in ran.result["details"]["checks"]] == [True, True]
+    assert project.manifest(ran.directory)["summary"]["judge_calls"] == 1

@@ -1,0 +1,326 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentv.evaluators.base import Candidate, EvaluationContext
+from agentv.evaluators.judging import judge
+from agentv.evaluators.tool_trajectory import ExpectedCall, pair_up
+from agentv.messages import Message, ToolCall
+from agentv.results import EvaluatorResult
+from agentv.suite.case import EvalCase
+from tests.evaluators.support import an_evaluator, at_once, mistake
+
+CASE = EvalCase(id="case", question="question", input_messages=())
+
+
+def calls_of(*made: Any) -> tuple[ToolCall, ...]:
+    """`"search"`, or `("search", {"q": 1})` with its arguments."""
+    return tuple(ToolCall(each) if isinstance(each, str) else ToolCall(each[0], each[1]) for each in made)
+
+
+def judged(candidate: Candidate, **options: Any) -> EvaluatorResult:
+    return at_once(judge(an_evaluator("tool_trajectory", **options), EvaluationContext(CASE, candidate)))
+
+
+def after(*made: Any, **options: Any) -> EvaluatorResult:
+    """What it says of an answer with these calls, each in a message of its own."""
+    messages = [Message("assistant", None, tool_calls=(call,)) for call in calls_of(*made)]
+    return judged(Candidate("done", (*messages, Message("assistant", "done"))), **options)
+
+
+def tools(*names: str) -> list[dict[str, Any]]:
+    return [{"tool": name} for name in names]
+
+
+# -- any order
+
+
+@pytest.mark.parametrize(
+    ("made", "minimums", "score"),
+    [
+        (["a", "b"], {"a": 1, "b": 1}, 1.0),
+        (["b", "a"], {"a": 1, "b": 1}, 1.0),
+        (["a"], {"a": 1, "b": 1}, 0.5),
+        (["a", "a", "c"], {"a": 3, "b": 1, "c": 1}, 1 / 3),
+        (["a"], {"b": 1}, 0.0),
+        (["a"], {"a": 1, "b": 0}, 1.0),
+        ([], {"a": 1}, 0.0),
+        ([], {"a": 0}, 1.0),
+    ],
+)
+def test_any_order_scores_the_share_of_tools_called_often_enough(made, minimums, score):
+    assert after(*made, mode="any_order", minimums=minimums).score == score
+
+
+def test_any_order_names_each_tool_and_how_often_it_was_called():
+    result = after("a", "a", "a", "b", mode="any_order", minimums={"a": 2, "b": 2, "c": 1})
+    assert result.hits == ("'a' was called 3 times (at least 2)",)
+    assert result.misses == ("'b' was called once; expected at least 2", "'c' was never called; expected at least 1")
+    assert result.reasoning == "1 of 3 tools were called often enough"
+
+
+@pytest.mark.parametrize(
+    ("made", "expected", "score"),
+    [
+        (["b", "a", "a"], tools("a", "b", "a"), 1.0),
+        (["b", "a"], tools("a", "b", "a"), 0.5),
+        ([("a", {"q": 1})], [{"tool": "a", "args": {"q": 2}}], 0.0),
+        # The choosy call gets the only one it can use.
+        ([("a", {"q": 1}), ("a", {"q": 2})], [{"tool": "a"}, {"tool": "a", "args": {"q": 1}}], 1.0),
+    ],
+)
+def test_any_order_can_count_the_calls_of_a_list(made, expected, score):
+    assert after(*made, mode="any_order", expected=expected).score == score
+
+
+def test_counts_of_a_trace_summary_are_enough_for_any_order():
+    counted = Candidate("done", trace_summary={"tool_calls_by_name": {"a": 2}})
+    assert judged(counted, mode="any_order", minimums={"a": 2, "b": 1}).score == 0.5
+    assert judged(counted, mode="any_order", expected=tools("a", "a", "a")).score == 0.0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mode": "in_order", "expected": tools("a")},
+        {"mode": "exact", "expected": tools("a")},
+        {"mode": "any_order", "expected": [{"tool": "a", "args": {"q": 1}}]},
+    ],
+)
+def test_counts_alone_cannot_tell_order_or_arguments(options):
+    result = judged(Candidate("done", trace_summary={"tool_calls_by_name": {"a": 2}}), **options)
+    assert result.error is not None
+    assert "only the number of tool calls is known" in result.error
+
+
+# -- in order
+
+
+@pytest.mark.parametrize(
+    ("made", "expected", "score"),
+    [
+        ("ab", "ab", 1.0),
+        ("xaxbx", "ab", 1.0),
+        ("ba", "ab", 0.0),  # all are there, in another order
+        ("bab", "ab", 1.0),
+        ("a", "ab", 0.5),
+        ("ca", "abc", 2 / 3),  # found, wherever they are
+        ("x", "ab", 0.0),
+        ("a", "aa", 0.5),  # one call is not two
+        ("aab", "aba", 0.0),
+    ],
+)
+def test_in_order_is_a_subsequence_or_the_share_that_was_found(made, expected, score):
+    assert after(*made, mode="in_order", expected=tools(*expected)).score == score
+
+
+def test_a_call_with_wrong_arguments_does_not_use_up_the_expected_one():
+    expected = [{"tool": "a", "args": {"q": 2}}, {"tool": "b"}]
+    assert after(("a", {"q": 1}), ("a", {"q": 2}), "b", mode="in_order", expected=expected).score == 1.0
+
+
+def test_in_order_names_each_position():
+    result = after("b", ("a", {"q": 1}), mode="in_order", expected=[{"tool": "a", "args": {"q": 2}}, {"tool": "b"}])
+    assert result.score == 0.5
+    assert result.hits == ("2. 'b' was called",)
+    assert result.misses == ("1. 'a' with the expected q was not called with them",)
+    swapped = after("b", "a", mode="in_order", expected=tools("a", "b"))
+    assert swapped.hits == ("1. 'a' was called in its turn",)
+    assert swapped.misses == ("2. 'b' was not called in its turn",)
+    assert swapped.reasoning == "every expected call was made, but in another order"
+
+
+# -- exact
+
+
+@pytest.mark.parametrize(
+    ("made", "expected", "score"),
+    [
+        ("ab", "ab", 1.0),
+        ("abc", "ab", 0.0),  # an extra call
+        ("xa", "a", 0.0),
+        ("a", "ab", 0.5),
+        ("ba", "ab", 0.0),
+        ("axc", "abc", 2 / 3),
+        ("", "ab", 0.0),
+    ],
+)
+def test_exact_compares_place_by_place_and_forgives_no_extra_call(made, expected, score):
+    assert after(*made, mode="exact", expected=tools(*expected)).score == score
+
+
+def test_exact_names_each_position():
+    result = after("a", ("b", {"q": 1}), "c", mode="exact", expected=[*tools("a"), {"tool": "b", "args": {"q": 2}}])
+    assert result.hits == ("call 1 is 'a'",)
+    assert result.misses == (
+        "call 2 should be 'b' with the expected q, not 'b' with other arguments",
+        "call 3 is 'c', one too many",
+    )
+    assert result.reasoning == "1 call more than the 2 expected"
+    short = after("a", mode="exact", expected=tools("a", "b"))
+    assert short.misses == ("call 2 should be 'b'; there is none",)
+
+
+# -- arguments
+
+
+@pytest.mark.parametrize(
+    ("args", "given", "score"),
+    [
+        ("any", {"q": 1}, 1.0),
+        (None, None, 1.0),
+        ({}, None, 1.0),
+        ({"q": 1}, {"q": 1, "other": 2}, 1.0),
+        ({"q": 1}, {"q": 1.0}, 1.0),
+        ({"q": 1}, {"q": True}, 0.0),
+        ({"q": 1}, {"q": "1"}, 0.0),
+        ({"q": None}, {}, 0.0),
+        ({"q": None}, {"q": None}, 1.0),
+        ({"q": {"a": [1, {"b": 2}]}}, {"q": {"a": [1, {"b": 2}]}}, 1.0),
+        ({"q": {"a": 1}}, {"q": {"a": 1, "b": 2}}, 0.0),  # only the listed keys are free, not what is in them
+        ({"q": [1, 2]}, {"q": [2, 1]}, 0.0),
+        ({"q": 1}, "q", 0.0),
+        ({"q": 1}, None, 0.0),
+    ],
+)
+def test_listed_arguments_are_compared_to_the_last_value_and_others_are_free(args, given, score):
+    for mode in ("in_order", "exact", "any_order"):
+        assert after(("a", given), mode=mode, expected=[{"tool": "a", "args": args}]).score == score
+
+
+# -- nothing to go by
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mode": "any_order", "minimums": {}},
+        {"mode": "any_order", "expected": []},
+        {"mode": "in_order", "expected": []},
+    ],
+)
+def test_an_empty_list_requires_nothing(options):
+    for made in ([], ["a"]):
+        result = after(*made, **options)
+        assert (result.score, result.reasoning) == (1.0, "no tool calls are required")
+
+
+def test_exactly_no_calls_is_held_by_no_calls():
+    assert after(mode="exact", expected=[]).score == 1.0
+    assert after("a", mode="exact", expected=[]).score == 0.0
+
+
+@pytest.mark.parametrize(
+    "options", [{"mode": "any_order", "minimums": {"a": 0}}, {"mode": "in_order", "expected": tools("a")}]
+)
+def test_without_any_trace_the_score_is_zero_and_says_why(options):
+    result = judged(Candidate("done"), **options)
+    assert (result.score, result.error) == (0.0, None)
+    assert result.reasoning == "the answer has no trace: neither messages nor a trace summary"
+
+
+def test_an_answer_without_calls_says_so():
+    result = after(mode="in_order", expected=tools("a"))
+    assert result.reasoning == "0 of 1 expected calls were made; the answer called no tool at all"
+
+
+# -- options
+
+
+@pytest.mark.parametrize(
+    ("options", "place", "words"),
+    [
+        ({"mode": "any"}, ("mode",), "'any_order', 'in_order' or 'exact'"),
+        ({"mode": "in_order"}, (), "`mode: in_order` needs `expected`"),
+        ({"mode": "exact", "minimums": {"a": 1}}, (), "`mode: exact` needs `expected`"),
+        ({"mode": "any_order"}, (), "needs `minimums`, like `{search: 1}`, or `expected`"),
+        ({"mode": "any_order", "minimums": {"a": -1}}, ("minimums", "a"), "greater than or equal to 0"),
+        ({"mode": "any_order", "minimums": {"a": 1.5}}, ("minimums", "a"), "integer"),
+        ({"mode": "exact", "expected": [{"args": {}}]}, ("expected", 0, "tool"), "Field required"),
+        ({"mode": "exact", "expected": [{"tool": "a", "arg": {}}]}, ("expected", 0, "arg"), "Extra inputs"),
+        ({"mode": "exact", "expected": [{"tool": "a", "args": "some"}]}, ("expected", 0, "args"), "expected `any`"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options, place, words):
+    where, message = mistake("tool_trajectory", **options)
+    assert where == place
+    assert words in message
+
+
+def test_what_is_not_looked_at_is_told():
+    expected = [{"tool": "a", "input": {"q": 1}, "output": "x"}]
+    assert after("a", mode="in_order", expected=expected, minimums={"b": 1}).warnings == (
+        "`minimums` is not looked at: `mode: in_order` goes by `expected`",
+        "`input` of an expected call is not compared; `args` is",
+        "`output` of an expected call is not compared; `args` is",
+    )
+    (warning,) = after("a", mode="any_order", expected=tools("a"), minimums={"b": 1}).warnings
+    assert warning.startswith("`expected` is not looked at")
+
+
+# -- properties
+
+NAMES = st.sampled_from("abc")
+CALL = st.tuples(NAMES, st.none() | st.fixed_dictionaries({"q": st.integers(0, 2)}))
+EXPECTED = st.fixed_dictionaries(
+    {"tool": NAMES}, optional={"args": st.just("any") | st.fixed_dictionaries({"q": st.integers(0, 2)})}
+)
+
+
+@settings(deadline=None)
+@given(st.lists(CALL, max_size=8), st.lists(EXPECTED, max_size=6), st.sampled_from(["any_order", "in_order", "exact"]))
+def test_every_score_is_from_zero_to_one(made, expected, mode):
+    result = after(*made, mode=mode, expected=expected)
+    assert result.error is None
+    assert 0.0 <= result.score <= 1.0
+    assert (result.score == 1.0) == (not result.misses)
+
+
+@settings(deadline=None)
+@given(st.lists(CALL, max_size=8), st.lists(EXPECTED, max_size=6), st.randoms())
+def test_any_order_does_not_depend_on_the_order_of_calls_or_expectations(made, expected, random):
+    shuffled = random.sample(made, len(made))
+    anyhow = random.sample(expected, len(expected))
+    minimums = {each["tool"]: len(each) for each in expected}
+    for one, other in (
+        ({"expected": expected}, {"expected": anyhow}),
+        ({"minimums": minimums}, {"minimums": dict(reversed(minimums.items()))}),
+    ):
+        assert after(*made, mode="any_order", **one).score == after(*shuffled, mode="any_order", **other).score
+
+
+@settings(deadline=None)
+@given(st.lists(CALL, max_size=6), st.data())
+def test_calls_that_were_made_are_found_in_order_with_anything_between(made, data):
+    kept = [each for each in made if data.draw(st.booleans())]
+    expected = [{"tool": tool, "args": args or "any"} for tool, args in kept]
+    assert after(*made, mode="in_order", expected=expected).score == 1.0
+    assert after(*kept, mode="exact", expected=expected).score == 1.0
+
+
+@settings(deadline=None)
+@given(st.lists(CALL, max_size=5), st.lists(EXPECTED, max_size=5))
+def test_pairing_finds_as_many_pairs_as_there_can_be(made, expected):
+    calls, wanted = calls_of(*made), [ExpectedCall.model_validate(each) for each in expected]
+    pairs = pair_up(wanted, calls)
+    assert len(set(pairs.values())) == len(pairs)
+    assert all(wanted[index].fits(calls[at]) for index, at in pairs.items())
+
+    def most(index: int, free: frozenset[int]) -> int:
+        if index == len(wanted):
+            return 0
+        taken = [1 + most(index + 1, free - {at}) for at in free if wanted[index].fits(calls[at])]
+        return max([most(index + 1, free), *taken])
+
+    assert len(pairs) == most(0, frozenset(range(len(calls))))
+
+
+def test_a_long_trace_against_a_long_list_is_no_hard_work():
+    expected = [{"tool": "a", "args": {"q": n % 7}} for n in range(300)] + tools(*["a"] * 300)
+    made = [("a", {"q": n % 11}) for n in range(3000)]
+    assert after(*made, mode="in_order", expected=expected).score == 1.0
+    assert after(*reversed(made[:500]), mode="in_order", expected=expected).score == 500 / 600

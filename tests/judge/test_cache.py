@@ -1,0 +1,481 @@
+"""Replies of judges kept: what is the same question, who pays, and that the file can never fail a run."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import stat
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentv.errors import ProviderError
+from agentv.judge.cache import BY_PROMPT, CachedJudge, JudgeCache, cached, fingerprint_of
+from agentv.judge.cache_store import FILE, ReplyStore
+from agentv.messages import Message, TokenUsage, ToolCall
+from agentv.redact import Redactor
+from agentv.targets.config import TargetSpec, load_config
+from agentv.targets.environment import Environment
+from agentv.targets.gate import TargetGate
+from agentv.targets.provider import Reply, Request, TargetSettings
+from agentv.wire.judge_requests import JudgeCall
+from tests.judge.support import Judge, make_session
+
+SECRET = "sk-a-secret-value-0123"
+PAID = Reply(
+    (Message("assistant", "yes", tool_calls=(ToolCall("look", {"a": [1, None]}, id="1"),)),),
+    token_usage=TokenUsage(10, 2),
+    cost_usd=0.25,
+    finish_reason="stop",
+)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    (tmp_path / ".agentv").mkdir()
+    return tmp_path / ".agentv" / "cache"
+
+
+def gate(judge: Any, **settings: Any) -> TargetGate:
+    return TargetGate(judge, TargetSettings(provider="test", max_retries=0, **settings), name="strict")
+
+
+@asynccontextmanager
+async def open_cache(
+    directory: Path, notes: list[str] | None = None, redactor: Redactor | None = None
+) -> AsyncIterator[JudgeCache]:
+    store = ReplyStore(
+        directory,
+        redactor=redactor or Redactor([]),
+        on_note=notes.append if notes is not None else _no_note,
+    )
+    async with JudgeCache(store) as cache:
+        yield cache
+
+
+def _no_note(text: str) -> None:
+    raise AssertionError(f"nothing should be noted: {text}")
+
+
+async def asked_twice(first: Request, second: Request, directory: Path, **options: Any) -> int:
+    """How many calls the judge gets when both are asked, one after the other."""
+    judge = Judge()
+    async with open_cache(directory) as cache:
+        front = CachedJudge(gate(judge), "f", cache, **options)
+        await front.invoke(first)
+        await front.invoke(second)
+    return judge.calls
+
+
+# -- hits
+
+
+async def test_the_second_time_the_judge_is_not_asked_and_nothing_is_paid(directory: Path) -> None:
+    judge = Judge(lambda _: PAID)
+    async with open_cache(directory) as cache:
+        front = CachedJudge(gate(judge), "f", cache)
+        first = await front.invoke(Request("q", "s"))
+        second = await front.invoke(Request("q", "s"))
+    assert judge.calls == 1
+    assert first == PAID
+    assert second.output_messages == PAID.output_messages
+    assert second.finish_reason == "stop"
+    assert second.cache_hit
+    assert second.cost_usd == 0.0
+    assert second.token_usage is None
+
+
+async def test_a_reply_is_there_for_the_next_run(directory: Path) -> None:
+    judge = Judge(lambda _: PAID)
+    for _ in range(2):
+        async with open_cache(directory) as cache:
+            reply = await CachedJudge(gate(judge), "f", cache).invoke(Request("q"))
+    assert judge.calls == 1
+    assert reply.output_messages == PAID.output_messages
+
+
+async def test_many_replies_come_back_each_to_its_question(directory: Path) -> None:
+    def echo(request: Request) -> Reply:
+        return Reply.of_text(request.question)
+
+    for _ in range(2):
+        async with open_cache(directory) as cache:
+            front = CachedJudge(gate(Judge(echo), max_concurrency=50), "f", cache)
+            replies = await asyncio.gather(*(front.invoke(Request(f"q{n}")) for n in range(300)))
+            assert [reply.text for reply in replies] == [f"q{n}" for n in range(300)]
+    assert all(reply.cache_hit for reply in replies)
+
+
+async def test_a_session_counts_a_hit_as_a_call(directory: Path) -> None:
+    records: list[dict[str, Any]] = []
+    async with open_cache(directory) as cache:
+        front = CachedJudge(gate(Judge(lambda _: PAID)), "f", cache)
+        session = make_session(front, max_calls=2, on_call=records.append)
+        for _ in range(2):
+            await session.invoke(JudgeCall("q"))
+    ledger = session.ledger.to_dict()
+    assert (ledger["call_count"], ledger["cache_hits"], ledger["cost_usd"]) == (2, 1, 0.25)
+    assert ledger["token_usage"] == {"input": 10, "output": 2}
+    assert [record["cache_hit"] for record in records] == [False, True]
+    assert session.ledger.remaining == 0
+
+
+# -- what is the same question
+
+
+BASE = Request("q", "s", schema={"type": "object"}, attempt=1)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"question": "other"},
+        {"system_prompt": "other"},
+        {"system_prompt": None},
+        {"attempt": 2},
+        {"schema": {"type": "object", "required": ["score"]}},
+        {"schema": None},
+        {"messages": (Message("user", "q"),)},
+    ],
+)
+async def test_whatever_is_asked_differently_is_asked(directory: Path, changes: Mapping[str, Any]) -> None:
+    assert await asked_twice(BASE, replace(BASE, **changes), directory) == 2
+
+
+async def test_the_case_and_its_directory_are_no_part_of_a_question_to_a_model(directory: Path) -> None:
+    other = replace(BASE, eval_id="another", directory=Path("/elsewhere"))
+    assert await asked_twice(BASE, other, directory) == 1
+
+
+@pytest.mark.parametrize("changes", [{"eval_id": "another"}, {"directory": Path("/elsewhere")}])
+async def test_a_command_may_look_at_the_case_and_so_each_is_asked(directory: Path, changes: Mapping[str, Any]) -> None:
+    assert await asked_twice(BASE, replace(BASE, **changes), directory, by_prompt=False) == 2
+
+
+async def test_a_system_prompt_and_a_question_do_not_run_into_each_other(directory: Path) -> None:
+    assert await asked_twice(Request("bc", "a"), Request("c", "ab"), directory) == 2
+
+
+def spec_of(tmp_path: Path, settings: str, env: Mapping[str, str] | None = None) -> tuple[TargetSpec, Environment]:
+    path = tmp_path / "agentv.config.yaml"
+    path.write_text(f"targets:\n  strict: {{{settings}}}\n")
+    environment = Environment(dict(env or {}))
+    return load_config(path, environment).targets["strict"], environment
+
+
+MODEL = "provider: openai, model: m, base_url: 'http://127.0.0.1:1/v1', api_key: first-key-12345"
+
+
+def fingerprint(tmp_path: Path, settings: str, env: Mapping[str, str] | None = None) -> str:
+    return fingerprint_of(*spec_of(tmp_path, settings, env))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        MODEL.replace("model: m", "model: n"),
+        MODEL.replace("127.0.0.1:1", "127.0.0.1:2"),
+        MODEL.replace("openai", "openai_compatible"),
+        f"{MODEL}, temperature: 0.5",
+        f"{MODEL}, max_output_tokens: 10",
+        f"{MODEL}, headers: {{X-Mode: fast}}",
+    ],
+)
+def test_every_setting_that_can_change_an_answer_makes_another_judge(tmp_path: Path, settings: str) -> None:
+    assert fingerprint(tmp_path, settings) != fingerprint(tmp_path, MODEL)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        MODEL.replace("first-key", "other-key"),
+        f"{MODEL}, max_concurrency: 3",
+        f"{MODEL}, timeout_seconds: 3, max_retries: 0",
+        f"{MODEL}, judge_target: none",
+    ],
+)
+def test_keys_and_limits_do_not(tmp_path: Path, settings: str) -> None:
+    assert fingerprint(tmp_path, settings) == fingerprint(tmp_path, MODEL)
+
+
+def test_an_address_from_the_environment_counts_as_one_from_the_file(tmp_path: Path) -> None:
+    plain = "provider: openai, model: m, api_key: first-key-12345"
+    here = fingerprint(tmp_path, plain, {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"})
+    assert here != fingerprint(tmp_path, plain, {"OPENAI_BASE_URL": "http://127.0.0.1:2/v1"})
+    assert here != fingerprint(tmp_path, plain)
+
+
+def test_the_rules_of_a_scripted_judge_and_the_words_of_a_command_count(tmp_path: Path) -> None:
+    assert fingerprint(tmp_path, "provider: mock, response: a") != fingerprint(tmp_path, "provider: mock, response: b")
+    assert fingerprint(tmp_path, "provider: cli, command: [a]") != fingerprint(tmp_path, "provider: cli, command: [b]")
+
+
+def test_header_values_are_left_out(tmp_path: Path) -> None:
+    one, other = (fingerprint(tmp_path, f"{MODEL}, headers: {{X-Key: {value}}}") for value in ("a" * 20, "b" * 20))
+    assert one == other
+
+
+async def test_recorded_answers_are_not_kept_a_second_time(tmp_path: Path, directory: Path) -> None:
+    (tmp_path / "answers.jsonl").write_text('{"eval_id": "a", "candidate_answer": "x"}\n')
+    spec, environment = spec_of(tmp_path, "provider: replay, file: answers.jsonl")
+    async with open_cache(directory) as cache:
+        behind = gate(Judge())
+        assert cached(behind, spec, environment, cache) is behind
+    assert "cli" not in BY_PROMPT
+
+
+# -- what is not kept
+
+
+async def test_a_failed_call_is_asked_again(directory: Path) -> None:
+    def fail(_: Request) -> Reply:
+        raise ProviderError("down")
+
+    judge = Judge(fail)
+    async with open_cache(directory) as cache:
+        front = CachedJudge(gate(judge), "f", cache)
+        for _ in range(2):
+            with pytest.raises(ProviderError):
+                await front.invoke(Request("q"))
+    assert judge.calls == 2
+
+
+async def test_a_reply_with_a_secret_in_it_never_reaches_the_file(directory: Path) -> None:
+    judge = Judge(f"the key is {SECRET}")
+    async with open_cache(directory, redactor=Redactor([SECRET])) as cache:
+        front = CachedJudge(gate(judge), "f", cache)
+        assert SECRET in (await front.invoke(Request("q"))).text
+        assert not (await front.invoke(Request("q"))).cache_hit
+    assert judge.calls == 2
+    assert not any(SECRET.encode() in path.read_bytes() for path in directory.iterdir())
+
+
+async def test_neither_questions_nor_settings_are_in_the_file(directory: Path) -> None:
+    async with open_cache(directory) as cache:
+        await CachedJudge(gate(Judge()), "the fingerprint", cache).invoke(Request("the question", "the system prompt"))
+    text = b"".join(path.read_bytes() for path in directory.iterdir())
+    assert b"yes" in text
+    for asked in (b"the question", b"the system prompt", b"the fingerprint"):
+        assert asked not in text
+
+
+@pytest.mark.parametrize("content", [float("nan"), {"a": (1, 2)}, {1: "a"}, object()])
+async def test_a_reply_that_would_not_come_back_the_same_is_not_kept(directory: Path, content: Any) -> None:
+    judge = Judge(lambda _: Reply((Message("assistant", content),)))
+    async with open_cache(directory) as cache:
+        front = CachedJudge(gate(judge), "f", cache)
+        for _ in range(2):
+            assert not (await front.invoke(Request("q"))).cache_hit
+    assert judge.calls == 2
+
+
+# -- the same question at the same moment
+
+
+async def test_two_who_ask_the_same_at_once_share_one_call(directory: Path) -> None:
+    judge = Judge(lambda _: PAID, held=True)
+    async with open_cache(directory) as cache:
+        front, other = (CachedJudge(gate(judge), "f", cache) for _ in range(2))
+        asking = [asyncio.create_task(one.invoke(Request("q"))) for one in (front, other, front)]
+        await judge.has_calls(1)
+        judge.let_go()
+        replies = await asyncio.gather(*asking)
+    assert judge.calls == 1
+    assert [reply.cache_hit for reply in replies] == [False, True, True]
+    assert sum(reply.cost_usd or 0.0 for reply in replies) == 0.25
+
+
+async def test_when_the_first_fails_the_others_ask_for_themselves(directory: Path) -> None:
+    outcomes = iter([None, PAID, PAID])
+
+    def answer(_: Request) -> Reply:
+        outcome = next(outcomes)
+        if outcome is None:
+            raise ProviderError("busy")
+        return outcome
+
+    judge = Judge(answer, held=True)
+    async with open_cache(directory) as cache:
+        front = CachedJudge(gate(judge), "f", cache)
+        asking = [asyncio.create_task(front.invoke(Request("q"))) for _ in range(3)]
+        await judge.has_calls(1)
+        judge.let_go()
+        first, *others = await asyncio.gather(*asking, return_exceptions=True)
+    assert isinstance(first, ProviderError)
+    assert others == [PAID, PAID]
+    assert judge.calls == 3
+
+
+async def test_when_the_first_is_cancelled_the_second_still_gets_the_reply_and_pays(directory: Path) -> None:
+    judge = Judge(lambda _: PAID, held=True)
+    async with open_cache(directory) as cache:
+        front = CachedJudge(gate(judge), "f", cache)
+        first = asyncio.create_task(front.invoke(Request("q")))
+        await judge.has_calls(1)
+        second, third = (asyncio.create_task(front.invoke(Request("q"))) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        judge.let_go()
+        assert await second == PAID
+        assert (await third).cache_hit
+    assert (judge.calls, judge.cancelled) == (1, 0)
+
+
+async def test_when_nobody_waits_any_more_the_call_ends(directory: Path) -> None:
+    judge = Judge(held=True)
+    async with open_cache(directory) as cache:
+        front = CachedJudge(gate(judge), "f", cache)
+        asking = [asyncio.create_task(front.invoke(Request("q"))) for _ in range(2)]
+        await judge.has_calls(1)
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+        # A newcomer does not wait for the call that is being given up.
+        newcomer = asyncio.create_task(front.invoke(Request("q")))
+        await judge.has_calls(2)
+        judge.let_go()
+        assert (await newcomer).text == "yes"
+    assert judge.cancelled == 1
+
+
+async def test_the_deadline_of_one_who_waits_along_is_his_own(directory: Path) -> None:
+    judge = Judge(held=True)
+    async with open_cache(directory) as cache:
+        front = CachedJudge(gate(judge), "f", cache)
+        patient = asyncio.create_task(make_session(front, timeout=60).invoke(JudgeCall("q")))
+        await judge.has_calls(1)
+        with pytest.raises(Exception, match=r"did not answer within 0\.05 s"):
+            await make_session(front, timeout=0.05).invoke(JudgeCall("q"))
+        judge.let_go()
+        assert (await patient)["rawText"] == "yes"
+    assert judge.calls == 1
+
+
+async def test_a_call_in_flight_ends_with_the_cache(directory: Path) -> None:
+    judge = Judge(held=True)
+    async with open_cache(directory) as cache:
+        asking = asyncio.create_task(CachedJudge(gate(judge), "f", cache).invoke(Request("q")))
+        await judge.has_calls(1)
+    assert judge.cancelled == 1
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+
+# -- the file
+
+
+async def test_only_its_owner_can_read_the_file_and_git_ignores_it(directory: Path) -> None:
+    async with open_cache(directory) as cache:
+        await CachedJudge(gate(Judge()), "f", cache).invoke(Request("q"))
+        files = [path for path in directory.iterdir() if path.name.startswith(FILE)]
+        assert files
+        assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert (directory / ".gitignore").read_text() == "*\n"
+
+
+async def use_anyway(directory: Path, notes: list[str]) -> None:
+    judge = Judge()
+    async with open_cache(directory, notes) as cache:
+        front = CachedJudge(gate(judge), "f", cache)
+        assert (await front.invoke(Request("q"))).text == "yes"
+        assert (await front.invoke(Request("another"))).text == "yes"
+
+
+async def test_a_file_that_is_no_cache_is_set_aside_and_a_new_one_begun(directory: Path) -> None:
+    directory.mkdir()
+    (directory / FILE).write_bytes(b"this is no database " * 1000)
+    notes: list[str] = []
+    await use_anyway(directory, notes)
+    (note,) = notes
+    assert "set aside" in note
+    (aside,) = directory.glob(f"{FILE}.broken-*")
+    assert aside.name in note
+    assert aside.read_bytes().startswith(b"this is no database")
+    await use_anyway(directory, [])
+    assert len(sqlite3.connect(directory / FILE).execute("SELECT * FROM replies").fetchall()) == 2
+
+
+async def test_a_file_of_another_layout_is_set_aside(directory: Path) -> None:
+    directory.mkdir()
+    with sqlite3.connect(directory / FILE) as database:
+        database.execute("PRAGMA user_version = 99")
+    database.close()
+    notes: list[str] = []
+    await use_anyway(directory, notes)
+    assert len(notes) == 1
+    assert len(list(directory.glob(f"{FILE}.broken-*"))) == 1
+
+
+async def test_a_file_that_is_damaged_inside_is_noted_once_and_set_aside(directory: Path) -> None:
+    async with open_cache(directory) as cache:
+        front = CachedJudge(gate(Judge("x" * 3000)), "f", cache)
+        for n in range(40):
+            await front.invoke(Request(f"q{n}"))
+    data = bytearray((directory / FILE).read_bytes())
+    page = 4096
+    data[page:] = b"\xff" * (len(data) - page)
+    (directory / FILE).write_bytes(data)
+    notes: list[str] = []
+    judge = Judge()
+    async with open_cache(directory, notes) as cache:
+        front = CachedJudge(gate(judge), "f", cache)
+        for n in range(10):
+            assert (await front.invoke(Request(f"q{n}"))).text == "yes"
+    assert judge.calls == 10
+    assert len(notes) == 1
+    assert len(list(directory.glob(f"{FILE}.broken-*"))) == 1
+
+
+async def test_a_directory_that_cannot_be_made_is_noted_once(directory: Path) -> None:
+    directory.write_text("a file where the directory should be")
+    notes: list[str] = []
+    await use_anyway(directory, notes)
+    (note,) = notes
+    assert str(directory) in note
+    assert "is not used" in note
+
+
+async def test_a_symbolic_link_is_not_followed(directory: Path, tmp_path: Path) -> None:
+    directory.mkdir()
+    (directory / FILE).symlink_to(tmp_path / "elsewhere")
+    notes: list[str] = []
+    await use_anyway(directory, notes)
+    assert "symbolic link" in notes[0]
+    assert not (tmp_path / "elsewhere").exists()
+
+
+async def test_a_file_that_is_locked_by_another_costs_its_hits_and_nothing_else(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentv.judge.cache_store.SECONDS_TO_WRITE", 0.05)
+    notes: list[str] = []
+    async with open_cache(directory, notes) as cache:
+        other = sqlite3.connect(directory / FILE, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        front = CachedJudge(gate(Judge()), "f", cache)
+        assert (await front.invoke(Request("q"))).text == "yes"
+    other.execute("ROLLBACK")
+    other.close()
+    (note,) = notes
+    assert "locked" in note
+    assert not list(directory.glob(f"{FILE}.broken-*"))
+
+
+async def test_two_runs_at_once_use_one_file(directory: Path) -> None:
+    judge = Judge(lambda request: Reply.of_text(request.question))
+    async with open_cache(directory) as one, open_cache(directory) as other:
+        first, second = CachedJudge(gate(judge), "f", one), CachedJudge(gate(judge), "f", other)
+        for n in range(50):
+            await asyncio.gather(first.invoke(Request(f"a{n}")), second.invoke(Request(f"b{n}")))
+    async with open_cache(directory) as again:
+        front = CachedJudge(gate(judge), "f", again)
+        replies = [await front.invoke(Request(f"{name}{n}")) for n in range(50) for name in "ab"]
+    assert all(reply.cache_hit for reply in replies)
+    assert judge.calls == 100

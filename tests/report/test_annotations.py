@@ -1,0 +1,86 @@
+"""GitHub annotations: the right lines, and nothing that a row could command."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentv.report.annotations import MOST, Place, command, render_annotations
+from agentv.report.terminal import no_commands
+from agentv.results import RowKey
+from tests.report.rows import error_row, row
+from tests.report.sources import HOSTILE
+
+LINE = re.compile(r"::(error|warning|notice) ([^:]*)::(.*)")
+
+
+def parsed(line: str) -> tuple[str, dict[str, str], str]:
+    """A workflow command as the runner reads it."""
+    found = LINE.fullmatch(line)
+    assert found, line
+    properties = dict(pair.split("=", 1) for pair in found[2].split(","))
+    for code, text in (("%3A", ":"), ("%2C", ","), ("%0D", "\r"), ("%0A", "\n"), ("%25", "%")):
+        properties = {name: value.replace(code, text) for name, value in properties.items()}
+    data = found[3].replace("%0D", "\r").replace("%0A", "\n").replace("%25", "%")
+    return found[1], properties, data
+
+
+def test_failures_are_errors_borderline_is_a_warning_and_the_sum_is_a_notice():
+    def locate(key: RowKey) -> Place:
+        return Place("evals/a,b:c.yaml", 12)
+
+    rows = [
+        row("good"),
+        row("near", 0.7, misses=("almost",)),
+        row("bad", 0.1, misses=("100% wrong",)),
+        error_row("e", "down\nfix it"),
+    ]
+    lines = [parsed(line) for line in render_annotations(rows, locate)]
+    assert [(level, data) for level, _, data in lines] == [
+        ("error", "accuracy: 100% wrong"),
+        ("error", "down\nfix it"),
+        ("warning", "accuracy: almost"),
+        ("notice", "4 results: 1 failed, 1 borderline, 1 could not be judged"),
+    ]
+    assert lines[0][1] == {"file": "evals/a,b:c.yaml", "line": "12", "title": "bad (assistant): fail, score 0.10"}
+    assert lines[1][1]["title"] == "e (assistant): could not be judged"
+
+
+def test_a_case_that_nobody_can_find_has_no_file():
+    assert parsed(next(render_annotations([row("bad", 0.1)])))[1].keys() == {"title"}
+
+
+def test_as_many_are_shown_as_github_shows_the_worst_first_and_errors_are_not_crowded_out():
+    rows = [row(f"bad-{n}", n / 1000) for n in range(300, 0, -1)] + [error_row(f"e-{n}", "down") for n in range(50)]
+    lines = [parsed(line) for line in render_annotations(rows)]
+    errors = [properties["title"] for level, properties, _ in lines if level == "error"]
+    assert len(errors) == MOST
+    assert errors[0].startswith("bad-1 ")
+    assert sum("could not be judged" in title for title in errors) == MOST // 2
+    assert lines[-1][2] == "350 results: 300 failed, 50 could not be judged"
+
+
+@given(st.text(), st.text(), st.text())
+def test_whatever_a_row_holds_is_one_line_and_one_command(title: str, file: str, message: str):
+    line = command("error", message, title=title, place=Place(file, 1))
+    assert "\n" not in line
+    assert "\r" not in line
+    level, properties, data = parsed(line)
+    assert (level, properties["title"], data) == ("error", title, message)
+
+
+def test_commands_in_a_reason_do_not_get_out():
+    rows = [row(HOSTILE, 0.1, target=HOSTILE, misses=(HOSTILE,)), error_row(HOSTILE, HOSTILE)]
+    lines = list(render_annotations(rows))
+    text = "\n".join(lines)
+    assert len(text.splitlines()) == len(lines) == 3
+    assert all(parsed(line) for line in lines)
+    assert "\x1b" not in text
+
+
+def test_text_at_the_start_of_a_line_is_no_command():
+    assert not no_commands("  ::error::x").lstrip().startswith("::")
+    assert "##[" not in no_commands("a ##[group]")
+    assert no_commands("a::b") == "a::b"

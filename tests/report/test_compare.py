@@ -1,0 +1,306 @@
+"""Two runs, case by case."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from agentv.errors import RecordError, UsageError
+from agentv.report.compare import Conclusion, Outcome, compare, decide, format_delta
+from agentv.report.comparison_console import render_comparison
+from agentv.report.markdown import render_comparison_markdown
+from agentv.report.sides import read_side
+from agentv.report.source import find_rows
+from agentv.report.terminal import Look
+from agentv.results import CaseResult
+from tests.report.rows import error_row, row
+from tests.report.sources import HOSTILE, compared, source_of, write_rows, write_run
+
+
+def scored(scores: list[float], **fields: object) -> list[CaseResult]:
+    return [row(f"case-{number}", score, **fields) for number, score in enumerate(scores)]
+
+
+# -- pairing
+
+
+def test_one_target_on_each_side_is_paired_across_its_name(tmp_path: Path):
+    found = compared(tmp_path, scored([0.5], target="old"), scored([0.7], target="new"))
+    assert [(pair.score1, pair.score2, pair.delta) for pair in found.pairs] == [(0.5, 0.7, 0.2)]
+
+
+def test_several_targets_are_paired_by_name(tmp_path: Path):
+    one = [row("a", 0.1, target="x"), row("a", 0.9, target="y")]
+    two = [row("a", 0.2, target="x"), row("a", 0.9, target="z")]
+    found = compared(tmp_path, one, two)
+    assert [(pair.key.target, pair.delta) for pair in found.pairs] == [("x", 0.1)]
+    assert [key.target for key in found.only_baseline] == ["y"]
+    assert [key.target for key in found.only_candidate] == ["z"]
+
+
+def test_two_targets_of_one_run_can_be_compared(tmp_path: Path):
+    rows = [row("a", 0.1, target="x"), row("a", 0.9, target="y")]
+    found = compared(tmp_path, rows, rows, targets=("x", "y"))
+    assert [pair.delta for pair in found.pairs] == [0.8]
+
+
+def test_the_same_id_in_two_suites_is_two_cases(tmp_path: Path):
+    one = [row("a", 0.1, suite="s"), row("a", 0.5, suite="t")]
+    two = [row("a", 0.5, suite="t"), row("a", 0.3, suite="s")]
+    assert [(pair.key.suite, pair.delta) for pair in compared(tmp_path, one, two).pairs] == [("s", 0.2), ("t", 0.0)]
+
+
+def test_repeats_are_one_case_with_the_mean_of_its_attempts(tmp_path: Path):
+    one = [row("a", score, attempt=number) for number, score in enumerate((0.1, 0.2, 0.3), 1)]
+    found = compared(tmp_path, one, [row("a", 0.5)])
+    assert len(found.pairs) == 1
+    assert found.mean_delta == 0.3
+    assert any("3 attempts and 1" in note for note in found.notes())
+
+
+def test_a_case_passes_when_more_than_half_of_its_attempts_do(tmp_path: Path):
+    two_of_three = [row("a", score, attempt=number) for number, score in enumerate((0.9, 0.9, 0.1), 1)]
+    one_of_two = [row("a", score, attempt=number) for number, score in enumerate((0.9, 0.1), 1)]
+    found = compared(tmp_path, two_of_three, one_of_two)
+    assert found.passed == (1, 0)
+    assert found.flips == (0, 1)
+
+
+def test_a_row_that_is_there_twice_is_an_error_that_names_both_lines(tmp_path: Path):
+    path = write_rows(tmp_path / "a.jsonl", [row("a"), row("b"), row("a", 0.5)])
+    with pytest.raises(RecordError, match=r"lines 1 and 3 are both 'a'"):
+        read_side(source_of(path))
+
+
+def test_a_line_that_is_no_row_is_an_error_that_names_it(tmp_path: Path):
+    path = write_rows(tmp_path / "a.jsonl", [row("a")])
+    path.write_bytes(path.read_bytes() + b'{"score": 1}\n')
+    with pytest.raises(RecordError, match="line 2 is not a row"):
+        read_side(source_of(path))
+
+
+def test_the_torn_last_line_of_a_run_is_left_out_and_a_whole_one_without_newline_is_read(tmp_path: Path):
+    run = write_run(tmp_path / "run", [row("a"), row("b")])
+    whole = (run / "results.jsonl").read_bytes()
+    (run / "results.jsonl").write_bytes(whole[:-40])
+    assert read_side(source_of(run)).rows == 1
+    (tmp_path / "c.jsonl").write_bytes(whole.rstrip())
+    assert read_side(source_of(tmp_path / "c.jsonl")).rows == 2
+
+
+def test_rows_of_agentvs_own_runner_are_read(tmp_path: Path):
+    line = {"timestamp": "2026-01-14T10:00:00Z", "eval_id": "a", "dataset": "geography", "score": 0.4, "target": "t"}
+    (tmp_path / "a.jsonl").write_text(json.dumps(line) + "\n" + json.dumps({**line, "eval_id": "b", "error": "down"}))
+    side = read_side(source_of(tmp_path / "a.jsonl"))
+    assert (side.rows, side.error_rows) == (2, 1)
+
+
+def test_runs_without_a_case_in_common_are_a_usage_error_that_says_what_they_have(tmp_path: Path):
+    with pytest.raises(UsageError, match=r"no case in common[\s\S]*geography; and history"):
+        compared(tmp_path, [row("a")], [row("a", suite="history")])
+    with pytest.raises(UsageError, match=r"--target-a \(x\) and --target-b \(y, z\)"):
+        compared(tmp_path, [row("a", target="x")], [row("a", target="y"), row("a", target="z")])
+
+
+def test_a_target_that_has_no_rows_is_told_with_those_that_have(tmp_path: Path):
+    with pytest.raises(UsageError, match=r"no rows of the target 'z'[\s\S]*assistant"):
+        compared(tmp_path, [row("a")], [row("a")], targets=("z", None))
+
+
+def test_a_results_file_and_a_run_by_id_directory_and_file_are_found(tmp_path: Path):
+    run = write_run(tmp_path / ".agentv/runs/20260114-101500-k3f9", [row("a")], scripted=True)
+    for name in ("20260114-101500-k3f9", "2026", str(run), str(run / "results.jsonl")):
+        assert find_rows(name, tmp_path).scripted
+    copy = write_rows(tmp_path / "copy.jsonl", [row("a")])
+    assert not find_rows(str(copy), tmp_path).scripted
+    with pytest.raises(RecordError, match=r"there is no results file gone\.jsonl"):
+        find_rows("gone.jsonl", tmp_path)
+    with pytest.raises(RecordError, match="there is no run 'gone'"):
+        find_rows("gone", tmp_path)
+
+
+# -- the numbers
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "outcome"),
+    [
+        (0.2, 0.3, Outcome.WIN),  # 0.3 - 0.2 is less than 0.1 in binary
+        (0.3, 0.2, Outcome.LOSS),
+        (0.2, 0.29, Outcome.TIE),
+        (0.5, 0.5, Outcome.TIE),
+    ],
+)
+def test_the_line_between_win_and_tie_is_exact(tmp_path: Path, one: float, two: float, outcome: Outcome):
+    assert compared(tmp_path, scored([one]), scored([two])).pairs[0].outcome is outcome
+
+
+def test_with_a_threshold_of_zero_no_change_is_still_a_tie(tmp_path: Path):
+    found = compared(tmp_path, scored([0.5, 0.5]), scored([0.5, 0.500001]), threshold=0.0)
+    assert [pair.outcome for pair in found.pairs] == [Outcome.TIE, Outcome.WIN]
+
+
+def test_every_case_worse_is_a_regression(tmp_path: Path):
+    found = compared(tmp_path, scored([0.9] * 12), scored([0.5 + n / 100 for n in range(12)]))
+    decision = decide(found)
+    assert found.conclusion is Conclusion.WORSE
+    assert found.interval is not None
+    assert found.interval.high < 0
+    assert decision.exit_code == 1
+    assert "excludes 0" in decision.reasons[0]
+
+
+def test_every_case_better_is_no_regression(tmp_path: Path):
+    found = compared(tmp_path, scored([0.5] * 12), scored([0.9] * 12))
+    assert (found.conclusion, decide(found).exit_code) == (Conclusion.BETTER, 0)
+    assert found.gain == 0.8
+
+
+def test_what_may_be_chance_is_no_regression(tmp_path: Path):
+    random = Random(2)
+    one = [random.random() for _ in range(40)]
+    found = compared(tmp_path, scored(one), scored(random.sample(one, len(one))))
+    assert (found.conclusion, decide(found).exit_code) == (Conclusion.UNCLEAR, 0)
+
+
+def test_five_cases_are_too_few_to_tell_and_six_are_not(tmp_path: Path):
+    few = compared(tmp_path, scored([0.9] * 5), scored([0.1] * 5))
+    assert (few.conclusion, few.interval, decide(few).exit_code) == (Conclusion.TOO_FEW, None, 0)
+    assert "too few" in decide(few).reasons[0]
+    assert compared(tmp_path, scored([0.9] * 6), scored([0.1] * 6)).conclusion is Conclusion.WORSE
+
+
+def test_nothing_but_ties_is_no_difference(tmp_path: Path):
+    found = compared(tmp_path, scored([0.9] * 9), scored([0.9] * 9))
+    assert (found.conclusion, decide(found).exit_code) == (Conclusion.SAME, 0)
+    assert found.to_dict()["summary"]["sign_test_p"] == 1.0
+
+
+@pytest.mark.parametrize(("limit", "code"), [(0.1, 0), (0.0999999, 1), (0.2, 0)])
+def test_a_drop_of_exactly_the_limit_is_allowed(tmp_path: Path, limit: float, code: int):
+    found = compared(tmp_path, scored([0.3, 0.5, 0.8]), scored([0.2, 0.4, 0.7]))
+    assert found.mean_delta == -0.1
+    decision = decide(found, max_drop=limit)
+    assert decision.exit_code == code
+    assert code == 0 or "fell by 0.100, more than" in decision.reasons[0]
+
+
+# -- errors
+
+
+def test_a_row_with_an_error_is_no_loss_and_is_told_apart(tmp_path: Path):
+    one, two = scored([0.9] * 8), [*scored([0.9] * 7), error_row("case-7", "the judge is down", stage="evaluator")]
+    found = compared(tmp_path, one, two)
+    assert (len(found.pairs), found.count(Outcome.LOSS), found.mean_delta) == (7, 0, 0.0)
+    assert [case.candidate_error for case in found.unjudged] == ["the judge is down"]
+    decision = decide(found)
+    assert decision.exit_code == 3
+    assert "1 case that the baseline judged could not be judged" in decision.reasons[0]
+    assert decide(found, allow_errors=True).exit_code == 0
+
+
+def test_errors_of_the_baseline_alone_do_not_fail_the_candidate(tmp_path: Path):
+    found = compared(tmp_path, [*scored([0.9] * 7), error_row("case-7", "down")], scored([0.9] * 8))
+    assert decide(found).exit_code == 0
+    assert found.unjudged[0].baseline_error == "down"
+
+
+def test_an_error_in_one_attempt_leaves_the_other_attempts_and_is_still_told(tmp_path: Path):
+    two = [row("a", 0.4), error_row("a", "down", attempt=2)]
+    found = compared(tmp_path, [row("a", 0.5), row("a", 0.5, attempt=2)], two)
+    assert [pair.delta for pair in found.pairs] == [-0.1]
+    assert found.unjudged[0].compared
+    assert decide(found).exit_code == 3
+    assert found.to_dict()["summary"]["total"] == 1
+
+
+def test_an_error_wins_over_a_regression_and_both_are_said(tmp_path: Path):
+    found = compared(tmp_path, scored([0.9] * 8), [*scored([0.1] * 7), error_row("case-7", "down")])
+    decision = decide(found, max_drop=0.1)
+    assert decision.exit_code == 3
+    assert len(decision.reasons) == 3
+
+
+def test_when_nothing_was_judged_there_is_nothing_to_be_happy_about(tmp_path: Path):
+    found = compared(tmp_path, [error_row("a", "down")], [error_row("a", "down")])
+    assert decide(found, allow_errors=True).exit_code == 3
+    assert "could not be judged" not in render_comparison(found, decide(found), Look()).splitlines()[0]
+
+
+# -- what is shown
+
+
+def test_the_keys_of_agentvs_comparison_are_there(tmp_path: Path):
+    found = compared(tmp_path, scored([0.2, 0.5, 0.9]), [*scored([0.9, 0.5, 0.2]), row("new")])
+    data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert {"eval_id", "score1", "score2", "delta", "outcome"} <= data["matched"][0].keys()
+    assert [match["outcome"] for match in data["matched"]] == ["win", "tie", "loss"]
+    assert data["unmatched"] == {"file1": 0, "file2": 1}
+    summary = {name: data["summary"][name] for name in ("total", "matched", "wins", "losses", "ties", "mean_delta")}
+    assert summary == {"total": 4, "matched": 3, "wins": 1, "losses": 1, "ties": 1, "mean_delta": 0.0}
+
+
+def hostile(folder: Path, *, names: bool = True):
+    name = HOSTILE if names else "x"
+    one = [row(f"{name}{n}", 0.9, suite=name, target=name, misses=(HOSTILE,)) for n in range(8)]
+    two = [row(f"{name}{n}", 0.1, suite=name, target=name, misses=(HOSTILE,)) for n in range(6)]
+    two += [error_row(f"{name}6", HOSTILE, suite=name, target=name), row(f"{name}x", 1.0, suite=name, target=name)]
+    return compared(folder, one, two)
+
+
+@pytest.mark.parametrize("unicode", [True, False])
+def test_nothing_in_a_row_is_obeyed_by_a_terminal_or_a_ci_log(tmp_path: Path, unicode: bool):
+    found = hostile(tmp_path)
+    for text in (
+        render_comparison(found, decide(found), Look(unicode=unicode)),
+        render_comparison_markdown(found, decide(found)),
+    ):
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]", text)
+        assert not re.search(r"^\s*::", text, re.MULTILINE)
+        assert "##[" not in text
+        assert "set-env" in text
+
+
+@pytest.mark.parametrize("width", [72, 80, 120])
+def test_lines_fit_the_width(tmp_path: Path, width: int):
+    one = [row(f"{'long-' * 40}{n}", 0.9, misses=("word " * 90,)) for n in range(9)]
+    two = [row(f"{'long-' * 40}{n}", 0.2, misses=("word " * 90,)) for n in range(8)]
+    found = compared(tmp_path, one, [*two, error_row(f"{'long-' * 40}8", "message " * 90)])
+    lines = render_comparison(found, decide(found), Look(width=width)).splitlines()
+    names = ("  baseline   ", "  candidate  ")
+    assert max(len(line) for line in lines if not line.startswith(names)) <= width
+
+
+def test_color_changes_nothing_but_color(tmp_path: Path):
+    found = hostile(tmp_path, names=False)
+    colored = render_comparison(found, decide(found), Look(color=True))
+    assert "\x1b[" in colored
+    assert re.sub(r"\x1b\[[0-9;]*m", "", colored) == render_comparison(found, decide(found), Look())
+
+
+def test_the_worst_regressions_come_with_reasons_of_the_candidate_and_wins_with_those_of_the_baseline(tmp_path: Path):
+    one = [row("down", 0.9, misses=("fine then",)), row("up", 0.1, misses=("wrong then",))]
+    two = [row("down", 0.1, misses=("wrong now",)), row("up", 0.9, misses=("fine now",))]
+    found = compared(tmp_path, one, two)
+    text = render_comparison(found, decide(found), Look())
+    assert re.search(r"0\.90 → 0\.10 +-0\.800  down\n +· wrong now", text)
+    assert re.search(r"0\.10 → 0\.90 +\+0\.800  up\n +· was: wrong then", text)
+
+
+def test_scripted_and_unfinished_runs_are_labelled(tmp_path: Path):
+    one = write_run(tmp_path / "one", scored([0.5] * 3), scripted=True)
+    two = write_run(tmp_path / "two", scored([0.5] * 3), status="interrupted")
+    found = compare(read_side(source_of(one)), read_side(source_of(two)))
+    text = render_comparison(found, decide(found), Look(width=120))
+    assert "scripted model: the baseline comes from the mock provider" in text
+    assert "the candidate run is not complete (interrupted)" in text
+
+
+def test_a_small_difference_never_looks_like_none():
+    assert format_delta(-0.0004) == "-0.0004"
+    assert format_delta(0.0) == "0.000"
+    assert format_delta(0.12) == "+0.120"

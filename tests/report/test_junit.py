@@ -1,0 +1,135 @@
+"""JUnit XML that CI systems accept."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentv.report.annotations import Place
+from agentv.report.junit import render_junit
+from agentv.results import CaseResult, RowKey
+from tests.report.rows import error_row, result, row
+from tests.report.sources import HOSTILE
+
+LEGAL = re.compile("[\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]*")
+
+
+def report(rows: list[CaseResult], *arguments) -> ET.Element:
+    text = "".join(render_junit(rows, *arguments))
+    assert LEGAL.fullmatch(text)
+    return ET.fromstring(text.encode("utf-8"))
+
+
+def check_counts(root: ET.Element) -> None:
+    """What every reader of JUnit XML relies on."""
+    assert root.tag == "testsuites"
+    for suite in root:
+        assert suite.tag == "testsuite"
+        cases = suite.findall("testcase")
+        assert int(suite.get("tests", "")) == len(cases)
+        assert int(suite.get("failures", "")) == len(suite.findall("testcase/failure"))
+        assert int(suite.get("errors", "")) == len(suite.findall("testcase/error"))
+        assert float(suite.get("time", "")) >= 0
+        for case in cases:
+            assert case.get("name")
+            assert case.get("classname")
+            assert float(case.get("time", "")) >= 0
+            assert next(child.tag for child in case) == "properties"
+            assert {child.tag for child in case} <= {"properties", "failure", "error"}
+            assert len(case) <= 2
+    for name in ("tests", "failures", "errors"):
+        assert int(root.get(name, "")) == sum(int(suite.get(name, "")) for suite in root)
+
+
+def test_failures_borderline_and_errors_are_what_they_are():
+    rows = [row("good"), row("near", 0.7), row("bad", 0.1, misses=("names Lyon",)), error_row("broken", "no JSON")]
+    root = report(rows)
+    check_counts(root)
+    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("4", "2", "1")
+    kinds = {case.get("name"): [child.tag for child in case][1:] for case in root.iter("testcase")}
+    assert kinds == {"good": [], "near": ["failure"], "bad": ["failure"], "broken": ["error"]}
+    failure = root.find("testsuite/testcase[@name='bad']/failure")
+    assert failure is not None
+    assert failure.get("message") == "score 0.10, fail: names Lyon"
+    assert failure.get("type") == "fail"
+    assert "accuracy (llm_judge): fail, score 0.10\n  missed: names Lyon" in (failure.text or "")
+
+
+def test_there_is_a_suite_per_suite_and_target_whatever_the_order_of_rows():
+    rows = [row("a", suite=s, target=t) for _ in range(1) for t in ("x", "y") for s in ("s", "t")]
+    root = report(rows)
+    check_counts(root)
+    assert [suite.get("name") for suite in root] == ["s (x)", "s (y)", "t (x)", "t (y)"]
+    assert len({(case.get("classname"), case.get("name")) for case in root.iter("testcase")}) == 4
+
+
+def test_attempts_are_shown_when_there_are_several():
+    names = [case.get("name") for case in report([row("a"), row("a", 0.2, attempt=2)]).iter("testcase")]
+    assert names == ["a [attempt 1]", "a [attempt 2]"]
+    assert [case.get("name") for case in report([row("a")]).iter("testcase")] == ["a"]
+
+
+def test_times_and_properties_are_there():
+    root = report(
+        [row("a", duration_ms=1234.5, cost_usd=0.002, started_at="2026-01-14T10:15:00+00:00")], {"run_id": "r1"}
+    )
+    suite, case = root[0], root[0].find("testcase")
+    assert case is not None
+    assert (root.get("time"), suite.get("time"), case.get("time")) == ("1.234", "1.234", "1.234")
+    assert suite.get("timestamp") == "2026-01-14T10:15:00"
+    told = {each.get("name"): each.get("value") for each in suite.iter("property")}
+    assert told["run_id"] == "r1"
+    assert (told["score"], told["verdict"], told["cost_usd"]) == ("1", "pass", "0.002")
+
+
+def test_a_case_that_did_not_pass_says_where_it_stands():
+    def locate(key: RowKey) -> Place | None:
+        return Place("evals/a.yaml", 7) if key.eval_id == "a" else None
+
+    cases = list(report([row("a", 0.1), row("b", 0.1)], {}, locate).iter("testcase"))
+    assert [(case.get("file"), case.get("line")) for case in cases] == [("evals/a.yaml", "7"), (None, None)]
+
+
+def hostile_rows(text: str) -> list[CaseResult]:
+    judged = (result(text or "e", 0.1, misses=(text,), reasoning=text, type=text),)
+    names = {"suite": text, "target": text, "candidate_answer": text}
+    return [row(f"a{text}", 0.1, evaluator_results=judged, **names), error_row(f"b{text}", text, text, **names)]
+
+
+def test_text_that_would_be_markup_or_a_command_is_text():
+    text = "".join(render_junit(hostile_rows(HOSTILE)))
+    check_counts(ET.fromstring(text.encode("utf-8")))
+    assert "<img" not in text
+    assert "]]>" not in text
+    assert "##[" not in text
+    assert not re.search(r"^\s*::", text, re.MULTILINE)
+    failure = ET.fromstring(text.encode("utf-8")).find(".//failure")
+    assert failure is not None
+    assert "::stop-commands::x\n##[add-mask]y <img src=x onerror=alert(1)> | `c` ]]>" in (failure.text or "")
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=60))
+@settings(max_examples=150, deadline=None)
+def test_any_text_gives_well_formed_xml(text: str):
+    check_counts(report(hostile_rows(f"s{text}"), {"scripted": text}))
+
+
+@pytest.mark.parametrize("character", ["\x00", "\x0b", "\x1b", "\x7f", "\ufffe", "\uffff"])
+def test_characters_that_xml_cannot_hold_are_left_out(character: str):
+    root = report(hostile_rows(f"before{character}after"))
+    assert "before" in ET.tostring(root, encoding="unicode")
+
+
+def test_no_rows_are_an_empty_report():
+    root = report([])
+    check_counts(root)
+    assert root.get("tests") == "0"
+
+
+def test_long_answers_are_cut():
+    text = "".join(render_junit([row("a", 0.1, candidate_answer="x" * 1_000_000, misses=("y" * 1_000_000,))]))
+    assert len(text) < 20_000

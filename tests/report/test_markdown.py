@@ -1,0 +1,74 @@
+"""Markdown for pull requests: tables that hold, and text that stays text."""
+
+from __future__ import annotations
+
+import html
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentv.report.markdown import as_code, render_markdown
+from agentv.results import CaseResult
+from tests.golden.test_console_summary import error_rows, mixed_rows, summarize
+from tests.report.rows import error_row, row
+from tests.report.sources import HOSTILE
+
+
+def rendered(rows: list[CaseResult], *, scripted: bool = False) -> str:
+    return render_markdown(summarize(rows, scripted=scripted), name="runs/r1")
+
+
+def tables(text: str) -> list[list[list[str]]]:
+    """The cells of every table; a border that a cell broke would give a row another length."""
+    found = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
+    return [[line.strip("| ").split(" | ") for line in block] for block in found]
+
+
+def test_a_run_of_two_targets_has_a_table_of_each():
+    text = rendered(mixed_rows())
+    assert text.startswith("## agentv: 3 of 8 results did not pass\n")
+    assert "| target | results | passed | borderline | failed | errors | mean score |" in text
+    assert "| <code>baseline-small</code> | 4 | 3 | 0 | 1 | 0 | 0.70 |" in text
+    assert "| <code>capital-3</code> <code>baseline-small</code> | 0.00 | fail | <code>accuracy</code>: " in text
+
+
+def test_errors_stand_apart():
+    text = rendered(error_rows())
+    assert "4 of 6 results could not be judged" in text.splitlines()[0]
+    assert "### Could not be judged (4)" in text
+    assert "| 3 | <code>target</code> | <code>target 'assistant' answered 429 Too Many Requests after 3 tries." in text
+    assert "Worst cases" not in text
+
+
+def test_all_passed_and_scripted_are_said():
+    text = rendered([row("a"), row("b")], scripted=True)
+    assert text.startswith("## agentv: 2 results, all passed\n")
+    assert "scripted model" in text
+    assert rendered([]).startswith("## agentv: no results")
+
+
+def test_hostile_text_breaks_no_table_and_makes_no_markup():
+    rows = [row(f"{HOSTILE}{n}", 0.1, target=f"{HOSTILE}{n}", misses=(HOSTILE,)) for n in range(2)]
+    text = rendered([*rows, error_row("e", HOSTILE)])
+    for table in tables(text):
+        assert len({len(line) for line in table}) == 1, table
+    assert not re.search(r"<(?!/?code>)", text)
+    assert "@all" not in text
+    assert "`c`" not in text
+    assert not re.search(r"^\s*::", text, re.MULTILINE)
+    assert "##[" not in text
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=80))
+def test_text_reads_back_as_it_was_and_holds_no_markup(text: str):
+    shown = as_code(text)
+    inner = shown.removeprefix("<code>").removesuffix("</code>")
+    assert not re.search(r"[<>|\\`*_\[\]~@:$]|https?://|www\.", inner, re.IGNORECASE)
+    assert "\n" not in shown
+    if text.isprintable() and text:
+        assert html.unescape(inner) == text
+
+
+def test_a_long_reason_is_cut():
+    assert len(as_code("x" * 10_000)) < 500

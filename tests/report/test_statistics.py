@@ -1,0 +1,183 @@
+"""The statistics, held against scipy."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats  # type: ignore[import-untyped]
+
+from agentv.report.statistics import (
+    Interval,
+    _binomial,
+    bootstrap_tail,
+    exact,
+    fewest_to_tell,
+    mcnemar_exact,
+    mean,
+    normalised_gain,
+    paired_bootstrap,
+    sign_test,
+    student_t_quantile,
+    wilson,
+)
+
+deltas_of_scores = st.lists(st.floats(-1, 1, allow_nan=False), min_size=2, max_size=40)
+
+
+def test_the_sign_test_is_the_exact_binomial_test():
+    for wins in range(40):
+        for losses in range(40 - wins):
+            p = stats.binomtest(wins, wins + losses, 0.5).pvalue if wins + losses else 1.0
+            assert sign_test(wins, losses) == pytest.approx(p, rel=1e-9), (wins, losses)
+
+
+@given(st.integers(0, 3000), st.integers(0, 3000))
+@settings(max_examples=60, deadline=None)
+def test_the_sign_test_holds_for_large_counts_and_takes_no_sides(wins: int, losses: int):
+    p = stats.binomtest(wins, wins + losses, 0.5).pvalue if wins + losses else 1.0
+    assert sign_test(wins, losses) == pytest.approx(p, rel=1e-7, abs=1e-300)
+    assert sign_test(wins, losses) == sign_test(losses, wins) == mcnemar_exact(wins, losses)
+
+
+@given(st.integers(1, 20_000), st.floats(0, 1), st.sampled_from([0.8, 0.9, 0.95, 0.99]))
+@settings(max_examples=200, deadline=None)
+def test_wilson_is_scipys_wilson_interval(total: int, share: float, confidence: float):
+    successes = round(share * total)
+    low, high = wilson(successes, total, confidence=confidence)
+    known = stats.binomtest(successes, total).proportion_ci(confidence, method="wilson")
+    assert (low, high) == pytest.approx((known.low, known.high), abs=1e-9)
+    assert 0 <= low <= successes / total <= high <= 1
+
+
+def test_nothing_is_known_of_no_trials():
+    assert wilson(0, 0) == (0, 1)
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 5, 9, 20, 49, 99, 199, 200, 1000, 9999])
+@pytest.mark.parametrize("share", [0.005, 0.1, 0.5, 0.9, 0.975, 0.995, 0.9995])
+def test_students_t_is_scipys(freedom: int, share: float):
+    assert student_t_quantile(share, freedom) == pytest.approx(stats.t.ppf(share, freedom), rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize(("trials", "chance"), [(20, 0.1), (50, 0.5), (1000, 0.003), (1000, 0.3), (9999, 0.97)])
+def test_binomial_draws_are_binomial(trials: int, chance: float):
+    random = Random(7)
+    drawn = [_binomial(trials, chance, random) for _ in range(20_000)]
+    known = stats.binom(trials, chance)
+    error = known.std() / math.sqrt(len(drawn))
+    assert sum(drawn) / len(drawn) == pytest.approx(known.mean(), abs=5 * error)
+    for share in (0.01, 0.25, 0.5, 0.75, 0.99):
+        edge = known.ppf(share)
+        seen = sum(value <= edge for value in drawn) / len(drawn)
+        assert seen == pytest.approx(known.cdf(edge), abs=0.02)
+
+
+@pytest.mark.parametrize("count", [6, 10, 30, 200])
+@pytest.mark.parametrize("kind", ["normal", "flips", "skewed"])
+def test_the_interval_is_scipys_percentile_bootstrap_at_the_widened_level(count: int, kind: str):
+    random = Random(count)
+    deltas = {
+        "normal": [random.gauss(-0.05, 0.2) for _ in range(count)],
+        "flips": [random.choice([-1.0, 0.0, 0.0, 1.0]) for _ in range(count)],
+        "skewed": [random.expovariate(5) - 0.1 for _ in range(count)],
+    }[kind]
+    known = stats.bootstrap(
+        (deltas,),
+        statistic=lambda sample, axis: sample.mean(axis=axis),
+        method="percentile",
+        confidence_level=1 - 2 * bootstrap_tail(0.95, count),
+        n_resamples=20_000,
+        rng=5,
+    ).confidence_interval
+    spread = stats.tstd(deltas) / math.sqrt(count)
+    # Both are drawn: they differ by the noise of drawing, which is largest in the tails of the smallest samples;
+    # flips have means a whole step apart.
+    noise = max(0.35 * spread, 1 / count if kind == "flips" else 0.0) + 1e-9
+    assert paired_bootstrap(deltas) == pytest.approx((known.low, known.high), abs=noise)
+
+
+def test_the_widened_level_is_hesterbergs():
+    for count in (2, 6, 25, 400):
+        reach = stats.t.ppf(0.975, count - 1) * math.sqrt(count / (count - 1))
+        assert bootstrap_tail(0.95, count) == pytest.approx(stats.norm.cdf(-reach), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["continuous", "coarse", "rare", "outlier"])
+def test_a_large_sample_is_grouped_without_changing_the_interval(kind: str):
+    random = Random(3)
+    deltas = {
+        "continuous": [random.gauss(0.01, 0.2) for _ in range(4_000)],
+        "coarse": [random.choice([-0.5, -0.25, 0.0, 0.25]) for _ in range(4_000)],
+        "rare": [-1.0] * 8 + [0.0] * 3_992,
+        "outlier": [-1.0] * 3 + [random.gauss(0, 0.001) for _ in range(3_997)],
+    }[kind]
+    known = stats.bootstrap(
+        (deltas,),
+        statistic=lambda sample, axis: sample.mean(axis=axis),
+        method="percentile",
+        confidence_level=0.95,
+        n_resamples=10_000,
+        batch=100,
+        rng=5,
+    ).confidence_interval
+    spread = stats.tstd(deltas) / math.sqrt(len(deltas))
+    assert paired_bootstrap(deltas) == pytest.approx((known.low, known.high), abs=0.15 * spread + 1e-9)
+
+
+def test_false_alarms_stay_near_what_was_asked_for_in_small_samples():
+    """Of runs without any difference, about one in forty may look like a regression; plain percentiles alarm twice
+    as often."""
+    random, alarms, rounds = Random(11), 0, 400
+    for _ in range(rounds):
+        interval = paired_bootstrap([random.gauss(0, 0.3) for _ in range(8)], resamples=1_000)
+        alarms += interval.high < 0
+    assert alarms / rounds < 0.05
+
+
+@given(deltas_of_scores, st.randoms(use_true_random=False))
+@settings(max_examples=30, deadline=None)
+def test_the_interval_does_not_depend_on_the_order_and_stays_within_the_data(deltas: list[float], random: Random):
+    interval = paired_bootstrap(deltas, resamples=500)
+    shuffled = list(deltas)
+    random.shuffle(shuffled)
+    assert paired_bootstrap(shuffled, resamples=500) == interval
+    assert min(deltas) - 1e-9 <= interval.low <= interval.high <= max(deltas) + 1e-9
+
+
+def test_equal_differences_have_no_width_and_no_difference_is_exactly_zero():
+    assert paired_bootstrap([0.1] * 7) == (0.1, 0.1)
+    assert paired_bootstrap([0.0] * 7) == (0.0, 0.0)
+    assert not Interval(0.0, 0.0).excludes(0.0)
+
+
+def test_one_difference_has_no_interval():
+    with pytest.raises(ValueError, match="two differences"):
+        paired_bootstrap([0.5])
+
+
+@given(st.floats(0, 0.99), st.floats(0, 1))
+def test_normalised_gain_is_the_share_of_what_was_missing(before: float, after: float):
+    gain = normalised_gain(before, after)
+    assert gain is not None
+    assert before + gain * (1 - before) == pytest.approx(after, abs=1e-9)
+
+
+def test_there_is_nothing_to_gain_on_a_perfect_baseline():
+    assert normalised_gain(1.0, 0.9) is None
+
+
+def test_the_noise_of_binary_fractions_is_gone():
+    assert exact(0.3 - 0.2) == 0.1
+    assert mean([0.1] * 10) == 0.1
+    assert math.copysign(1, exact(-1e-15)) == 1
+
+
+@pytest.mark.parametrize(("confidence", "fewest"), [(0.9, 5), (0.95, 6), (0.99, 8), (0.5, 2)])
+def test_too_few_is_where_no_outcome_could_be_told_from_chance(confidence: float, fewest: int):
+    assert fewest_to_tell(confidence) == fewest
+    assert sign_test(fewest, 0) <= 1 - confidence + 1e-12
+    assert fewest == 2 or sign_test(fewest - 1, 0) > 1 - confidence

@@ -1,0 +1,48 @@
+"""One gate per target, whoever asks for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentv.targets.config import TargetsConfig, load_config
+from agentv.targets.environment import Environment
+from agentv.targets.pool import TargetPool
+from agentv.targets.secrets import Secrets
+from tests.conftest import Project
+
+
+def read(path: Path, **dotenv: str) -> TargetsConfig:
+    """The configuration as a suite with these values in its `.env` reads it."""
+    return load_config(path, Environment({"PATH": "/bin", **dotenv}, frozenset(dotenv)))
+
+
+@pytest.fixture
+def config(project: Project) -> Path:
+    return project.write(
+        "agentv.config.yaml",
+        """\
+        targets:
+          plain: {provider: mock, response: x}
+          keyed: {provider: mock, response: "${{ WHO:-nobody }}"}
+          limited: {provider: mock, response: x, max_concurrency: 3}
+        """,
+    )
+
+
+async def test_suites_with_env_files_of_their_own_share_the_gate_of_a_target(config: Path):
+    one, other = read(config, NOTE="one suite"), read(config, REMARK="another")
+    secrets = Secrets.of([one, other], [one.environment, other.environment])
+    async with TargetPool(secrets) as pool:
+        first = pool.gate(one.targets["plain"], one.environment)
+        assert pool.gate(one.targets["plain"], one.environment) is first
+        assert pool.gate(other.targets["plain"], other.environment) is first
+        assert pool.gate(one.targets["limited"], one.environment) is not first
+
+
+async def test_a_target_that_reads_other_values_is_another_target(config: Path):
+    one, other = read(config, WHO="Ann"), read(config, WHO="Bob")
+    async with TargetPool(Secrets.of([one, other], [one.environment, other.environment])) as pool:
+        ann = pool.gate(one.targets["keyed"], one.environment)
+        assert pool.gate(other.targets["keyed"], other.environment) is not ann
