@@ -269,6 +269,9 @@ def _first_line(kind: Any) -> str:
     return str(kind.__doc__).strip().splitlines()[0]
 
 
+GROUPS = ("judge", "generate", "import")
+"""Commands that only hold others."""
+
 SOURCES: dict[str, Callable[[], str]] = {
     "suite": lambda: options_of(models.SuiteModel),
     "suite execution": lambda: options_of(models.SuiteExecutionModel),
@@ -295,8 +298,10 @@ SOURCES: dict[str, Callable[[], str]] = {
     "healthcheck command": lambda: options_of(CommandCheck),
     **{f"provider {name}": lambda name=name: provider(name) for name in PROVIDERS},  # type: ignore[misc]
     "commands": commands_index,
-    **{f"command {name}": lambda name=name: command(name) for name in COMMANDS if name != "judge"},  # type: ignore[misc]
+    **{f"command {name}": lambda name=name: command(name) for name in COMMANDS if name not in GROUPS},  # type: ignore[misc]
     "command judge": judge_commands,
+    "command generate rubrics": lambda: command("generate rubrics"),
+    "command import promptfoo": lambda: command("import promptfoo"),
     **{f"command judge {name}": lambda name=name: command(f"judge {name}") for name in JUDGE_COMMANDS},  # type: ignore[misc]
 }
 

@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "agentv"
 BASE = {"errors", "messages", "results", "redact", "text", "command", "process", "process_start", "wire", "launcher"}
 RUN_ARM = ["suite", "targets", "judge", "evaluators", "plan", "run"]
 READ_ARM = ["record", "report"]
-JOINS = {"recorded", "api", "cli", "__main__", "__init__"}
+JOINS = {"recorded", "api", "cli", "importing", "__main__", "__init__"}
 
 
 def allowed(layer: str) -> set[str]:

@@ -175,8 +175,12 @@ def test_given_formats_come_first_and_are_the_only_ones(formats, given_, expecte
 
 
 def test_the_miss_names_the_formats_that_were_tried():
-    result = of_value("2025-04-03", "03/04/2025", "date", formats=["DD/MM/YYYY"])
-    assert result.misses == ('v: is "2025-04-03", which is not a date in the format DD/MM/YYYY; expected 2025-04-03',)
+    result = of_value("April 3", "03/04/2025", "date", formats=["DD/MM/YYYY"])
+    assert result.misses == ('v: is "April 3", which is not a date in the format DD/MM/YYYY; expected 2025-04-03',)
+
+
+def test_a_year_first_date_is_read_beside_formats_because_nobody_reads_it_in_two_ways():
+    assert of_value("2025-04-03", "03/04/2025", "date", formats=["DD/MM/YYYY"]).score == 1
 
 
 # -- paths

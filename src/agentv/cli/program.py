@@ -17,9 +17,14 @@ from agentv.report.problems import render_problems
 from agentv.report.terminal import clean, wants_color
 
 COMMANDS = {
+    "compare": ("agentv.cli.compare:command", "Compare two runs case by case: better, worse, or too few to tell."),
+    "convert": ("agentv.cli.convert:command", "Write the rows of a run as YAML or CSV."),
     "eval": ("agentv.cli.evaluate:command", "Run suites and record the results."),
+    "generate": ("agentv.cli.generate:command", "Let a model write parts of a suite: rubrics."),
+    "import": ("agentv.cli.import_suites:command", "Make a suite from the files of another tool: promptfoo."),
     "init": ("agentv.cli.init:command", "Write a small suite and configuration that pass at once, offline."),
     "judge": ("agentv.cli.judge:command", "Write judge scripts: start one, run it on a case, ask the judge by hand."),
+    "report": ("agentv.cli.report:command", "Report on a run: Markdown, JUnit XML, GitHub annotations."),
     "schema": ("agentv.cli.schema:command", "Print the JSON Schema of both files, for editors."),
     "targets": (
         "agentv.cli.targets:command",

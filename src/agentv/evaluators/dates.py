@@ -101,6 +101,8 @@ def _by_formats(text: str, formats: tuple[str, ...]) -> date:
             return datetime.strptime(text, directives(written)).date()  # noqa: DTZ007 - the day as written
         except ValueError:
             continue
+    if found := _YEAR_FIRST.fullmatch(text):  # nobody reads that in two ways
+        return _day(int(found[1]), int(found[3]), int(found[4]))
     raise NotADateError(f"is not a date in the format {' or '.join(formats)}")
 
 

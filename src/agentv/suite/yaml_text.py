@@ -11,7 +11,7 @@ from agentv.suite.yaml_events import resolve_plain
 
 _PLAIN = re.compile(r"[A-Za-z][\w.,/()?!%+-]*(?: [\w.,/()?!%+-]+)*")
 _WORDS = {"yes", "no", "on", "off", "y", "n", "true", "false", "null", "nan", "inf"}
-_ODD = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
+_ODD = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 LONGEST_PLAIN = 120
 
 
@@ -33,7 +33,7 @@ def scalar(value: Any) -> str:
 
 def quoted(value: str) -> str:
     """A text in double quotes; JSON's escapes are YAML's too."""
-    return json.dumps(value, ensure_ascii=_ODD.search(value) is not None)
+    return _ODD.sub(lambda odd: f"\\u{ord(odd[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
 def flow(value: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from agentv.suite.validation import show, validate
 from agentv.suite.yaml_events import Path as NodePath
 from agentv.suite.yaml_events import YamlProblem, YamlWalk
 from agentv.targets.environment import Environment, search_folders
+from agentv.targets.provider import TargetSettings
 from agentv.targets.registry import provider_class, provider_names
 from agentv.targets.settings import Reading, read_settings
 
@@ -210,8 +211,10 @@ def _spec(
         return None
     kind = provider_class(provider) if isinstance(provider, str) else None
     if kind is None and provider in AGENTS:
-        findings.add((*node, "provider"), _instead_of_an_agent(name, provider))
-        return None
+        # Its target cannot be used; the others of the file can.
+        reading = read_settings(_AgentSettings, raw, environment, findings, node, line_of=line_of)
+        reading = replace(reading, settings=None, unavailable=_instead_of_an_agent(provider))
+        return TargetSpec(name, provider, findings.path, line_of(node), reading, reading.judge_target)
     if kind is None:
         names = provider_names()
         findings.add(
@@ -223,10 +226,14 @@ def _spec(
     return TargetSpec(name, provider, findings.path, line_of(node), reading, reading.judge_target)
 
 
-def _instead_of_an_agent(name: str, provider: str) -> str:
+class _AgentSettings(TargetSettings):
+    model_config = ConfigDict(extra="allow")
+
+
+def _instead_of_an_agent(provider: str) -> str:
     return (
-        f"the target '{name}' names the agent {show(provider)}, which agentv does not start by itself: run it as a "
-        f"command, like `{{provider: cli, command: [{AGENTS[provider]}, '{{PROMPT}}']}}`, or take the target out"
+        f"agentv does not start the agent {show(provider)} by itself; run it as a command, like "
+        f"`{{provider: cli, command: [{AGENTS[provider]}, '{{PROMPT}}']}}`"
     )
 
 

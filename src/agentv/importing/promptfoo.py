@@ -1,0 +1,257 @@
+"""A promptfoo configuration -> suites, one for each prompt, and a configuration with a target for each provider."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentv.importing.asserts import AssertReader, NothingLeftError
+from agentv.importing.prompts import Prompt, read_prompts
+from agentv.importing.providers import ProviderReader, slug
+from agentv.importing.rows import row_as_test
+from agentv.importing.source import (
+    FILE,
+    Node,
+    Note,
+    Notes,
+    UnreadableError,
+    entries,
+    named_files,
+    read_document,
+    read_tests,
+    read_text,
+    unreadable,
+)
+from agentv.importing.templates import TemplateError, combinations
+
+WITHOUT_EFFECT = {"$schema", "sharing", "outputPath", "writeLatestResults", "tags", "metadata"}
+"""Keys of a configuration that change no result."""
+READ = {"description", "prompts", "providers", "targets", "tests", "defaultTest"}
+HINTS = {
+    "evaluateOptions": "use --workers, --repeat and --cache of `agentv eval`",
+    "commandLineOptions": "give them to `agentv eval`",
+    "scenarios": "write their combinations out as tests",
+    "env": "set the variables in the environment or in a .env file",
+    "redteam": "there is nothing like it here",
+}
+_TEST_KEYS = {"description", "vars", "assert", "threshold", "options", "metadata"}
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What came of a configuration: suites by their suffix (empty when there is one), targets, and what to know."""
+
+    suites: dict[str, dict[str, Any]]
+    config: dict[str, Any]
+    notes: tuple[Note, ...]
+    targets: tuple[str, ...]
+    """Targets that stand for its providers, without those that only grade."""
+
+
+def import_promptfoo(path: Path, out: Path) -> Imported:
+    """Read a configuration for suites that go into the directory `out`. InvalidFilesError when it cannot be read."""
+    if path.suffix not in (".yaml", ".yml", ".json"):
+        raise unreadable(
+            path, "only YAML and JSON configurations can be imported; write a program's result out as YAML"
+        )
+    try:
+        root = read_document(path)
+        return _Importer(root, out).run()
+    except UnreadableError as error:
+        raise unreadable(path, str(error)) from None
+
+
+class _Importer:
+    def __init__(self, root: Node, out: Path) -> None:
+        self.root, self.notes = root, Notes()
+        self.directory = root.path.parent
+        self.providers = ProviderReader(self.notes, self.directory, out)
+        self.default = self._default()
+        self.judge: str | None = None
+        self.asserts = AssertReader(self.notes, self.directory, self._judge_for)
+
+    def run(self) -> Imported:
+        for key, entry in entries(self.root):
+            if key not in READ | WITHOUT_EFFECT:
+                self.notes.left_out(entry, f"`{key}`: {HINTS.get(key, 'it is not carried over')}")
+        if not self.root.is_mapping:
+            raise UnreadableError("expected a mapping with `prompts`, `providers` and `tests`")
+        prompts = read_prompts(self.root.get("prompts"), self.directory, self.notes)
+        if not prompts:
+            raise UnreadableError("there is no prompt that can be carried over")
+        given = self.root.get("providers") or self.root.get("targets")
+        names = [self.providers.read(node) for node in (given.items() if given else ())]
+        targets = tuple(dict.fromkeys(name for name in names if name is not None))
+        if not targets:
+            raise UnreadableError("there is no provider that can be carried over")
+        self._grader()
+        tests = list(self._tests())
+        suites = {
+            suffix: self._suite(prompt, tests, several=len(prompts) > 1)
+            for suffix, prompt in zip(_suffixes(prompts), prompts, strict=True)
+        }
+        defaults = {"target": targets[0]} | ({"judge_target": self.judge} if self.judge else {})
+        return Imported(
+            suites, {"targets": self.providers.targets, "defaults": defaults}, tuple(self.notes.found), targets
+        )
+
+    # -- who grades
+
+    def _grader(self) -> None:
+        options = self.default.get("options") if self.default else None
+        if options is not None and (given := options.get("provider")):
+            self.judge = self._judge(given)
+
+    def _judge(self, node: Node) -> str | None:
+        if node.is_mapping and node.get("text"):
+            node = node["text"]
+        return self.providers.read(node)
+
+    def _judge_for(self, node: Node) -> str | None:
+        if own := node.get("provider"):
+            return self._judge(own)
+        if self.judge is None:
+            said = "promptfoo grades with its own default model; here the target's judge_target does, else itself"
+            self.notes.look_at(node, said)
+        return None
+
+    # -- tests
+
+    def _default(self) -> Node | None:
+        node = self.root.get("defaultTest")
+        if node is not None and isinstance(node.value, str) and node.value.startswith(FILE):
+            return read_document(named_files(node.value, self.directory)[0])
+        return node
+
+    def _tests(self) -> Iterator[Node]:
+        given = self.root.get("tests")
+        if given is None:
+            yield self.root.with_value({})
+            return
+        for node in given.items():
+            if isinstance(node.value, str):
+                yield from self._from_files(node)
+            elif node.is_mapping and isinstance(node.raw("path"), str):
+                self.notes.left_out(node, "tests made by a generator with `path` and `config` are not carried over")
+            else:
+                yield node
+
+    def _from_files(self, node: Node) -> Iterator[Node]:
+        for path in named_files(node.value, self.directory):
+            if path.suffix not in (".yaml", ".yml", ".json", ".jsonl", ".csv"):
+                self.notes.left_out(
+                    node, f"tests of {path.name} are not carried over; write them as YAML, JSONL or CSV"
+                )
+                continue
+            for test in read_tests(path):
+                yield row_as_test(test, self.notes) if path.suffix == ".csv" else test
+
+    # -- suites
+
+    def _suite(self, prompt: Prompt, tests: list[Node], *, several: bool) -> dict[str, Any]:
+        cases: list[dict[str, Any]] = []
+        for number, test in enumerate(tests, 1):
+            if test.is_mapping:
+                cases += self._cases(prompt, test, number, {case["id"] for case in cases})
+            else:
+                self.notes.left_out(test, "a test must be a mapping with `vars` and `assert`")
+        if not cases:
+            raise UnreadableError("there is no test that can be carried over")
+        said = self.root.raw("description")
+        about = f"{said} ({prompt.label})" if said and several and prompt.label else said
+        return ({"description": str(about)} if about else {}) | {"evalcases": cases}
+
+    def _cases(self, prompt: Prompt, test: Node, number: int, taken: set[str]) -> Iterator[dict[str, Any]]:
+        for key, entry in entries(test):
+            if key not in _TEST_KEYS:
+                self.notes.left_out(entry, f"`{key}` of a test is not carried over")
+        for key, entry in entries(test.get("options")):
+            if key != "disableVarExpansion":
+                self.notes.left_out(entry, f"the option `{key}` of a test is not carried over")
+        description = test.raw("description")
+        for values in self._values(test):
+            try:
+                asked = prompt.input(values)
+            except TemplateError as error:
+                self.notes.left_out(prompt.node, f"the prompt uses {error}; only {{{{ variables }}}} are filled in")
+                return
+            if names := prompt.without_value(values):
+                self.notes.look_at(test, f"no value for {', '.join(names)}: empty in the prompt, as in promptfoo")
+            try:
+                found = self.asserts.read(self._assertions(test), values, self._threshold(test))
+            except NothingLeftError:
+                self.notes.left_out(test, "the test is not carried over: nothing would check its answer")
+                return
+            case_id = _free(slug(str(description)) if description else f"test-{number}", taken)
+            taken.add(case_id)
+            case: dict[str, Any] = {"id": case_id}
+            if description:
+                case["description"] = str(description)
+            case |= {"input": asked, "threshold": found.threshold}
+            if test.get("metadata") and test["metadata"].is_mapping:
+                case["metadata"] = test.value["metadata"]
+            yield case | {"evaluators": found.evaluators}
+
+    def _assertions(self, test: Node) -> list[Node]:
+        nodes: list[Node] = []
+        for owner in (self.default, test):
+            given = owner.get("assert") if owner is not None else None
+            nodes += given.items() if given is not None else ()
+        return nodes
+
+    def _threshold(self, test: Node) -> float | None:
+        for owner in (test, self.default):
+            node = owner.get("threshold") if owner is not None else None
+            if node is None:
+                continue
+            if isinstance(node.value, int | float) and not isinstance(node.value, bool) and 0 <= node.value <= 1:
+                return float(node.value)
+            self.notes.left_out(node, f"the threshold {node.value!r} is not a number from 0 to 1")
+        return None
+
+    def _values(self, test: Node) -> Iterator[dict[str, Any]]:
+        """The variables of a test over those of the default test; lists give one case for each choice."""
+        values: dict[str, Any] = {}
+        for owner in (self.default, test):
+            given = owner.get("vars") if owner is not None else None
+            if given is not None and not given.is_mapping:
+                self.notes.left_out(given, "`vars` is not a mapping")
+                continue
+            for key, entry in entries(given):
+                values[key] = self._value(entry)
+        expands = not (test.get("options") and test["options"].raw("disableVarExpansion"))
+        yield from combinations(values) if expands else (values,)
+
+    def _value(self, node: Node) -> Any:
+        value = node.value
+        if isinstance(value, str) and value.startswith(FILE):
+            path = named_files(value, self.directory)[0]
+            if path.suffix in (".js", ".ts", ".mjs", ".cjs", ".py", ".pdf"):
+                self.notes.left_out(node, f"variable: {path.name} is no text; write out what it gives")
+                return ""
+            try:
+                is_data = path.suffix in (".yaml", ".yml", ".json")
+                return read_document(path).value if is_data else read_text(path).strip()
+            except UnreadableError as error:
+                self.notes.left_out(node, f"variable: {error}")
+                return ""
+        if isinstance(value, str) and "{{" in value:
+            self.notes.left_out(node, "variables inside of a variable are not filled in")
+        return value
+
+
+def _suffixes(prompts: list[Prompt]) -> list[str]:
+    """What tells the suites of several prompts apart."""
+    if len(prompts) == 1:
+        return [""]
+    names: dict[str, None] = {}
+    for number, prompt in enumerate(prompts, 1):
+        names[_free(slug(prompt.label) or f"prompt-{number}", names)] = None
+    return list(names)
+
+
+def _free(wanted: str, taken: Mapping[str, Any] | set[str]) -> str:
+    wanted = wanted or "test"
+    return next(name for name in (wanted, *(f"{wanted}-{n}" for n in range(2, len(taken) + 3))) if name not in taken)

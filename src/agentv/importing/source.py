@@ -1,0 +1,163 @@
+"""Files of another tool, read with the place of every node, and what there is to say about them."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import io
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentv.errors import InvalidFilesError, Problem
+from agentv.suite.files import MAX_FILE_BYTES, FileUnusableError, open_regular
+from agentv.suite.json_lines import read_lines
+from agentv.suite.yaml_events import Path as NodePath
+from agentv.suite.yaml_events import YamlProblem, YamlWalk
+
+FILE = "file://"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something about the import that a person should know."""
+
+    path: Path
+    line: int
+    message: str
+    left_out: bool = True
+    """Whether something was not carried over, or only needs a look."""
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.message}"
+
+
+@dataclass(slots=True)
+class Notes:
+    """Everything there is to say, each thing once."""
+
+    found: dict[Note, None] = field(default_factory=dict)
+
+    def left_out(self, node: Node, message: str) -> None:
+        self.found[Note(node.path, node.line, message)] = None
+
+    def look_at(self, node: Node, message: str) -> None:
+        self.found[Note(node.path, node.line, message, left_out=False)] = None
+
+
+class UnreadableError(ValueError):
+    """A file that another file names and that cannot be used; the message is complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value and where it stands."""
+
+    value: Any
+    path: Path
+    place: Callable[[NodePath], int] = field(repr=False, compare=False)
+    at: NodePath = ()
+
+    @property
+    def line(self) -> int:
+        return self.place(self.at)
+
+    @property
+    def is_mapping(self) -> bool:
+        return isinstance(self.value, Mapping)
+
+    @property
+    def is_list(self) -> bool:
+        return isinstance(self.value, list)
+
+    def __getitem__(self, key: str | int) -> Node:
+        return Node(self.value[key], self.path, self.place, (*self.at, key))
+
+    def get(self, key: str) -> Node | None:
+        """The node under a key, or None when there is none, or nothing in it."""
+        return self[key] if self.is_mapping and self.value.get(key) is not None else None
+
+    def raw(self, key: str, default: Any = None) -> Any:
+        found = self.get(key)
+        return default if found is None else found.value
+
+    def items(self) -> Iterator[Node]:
+        """The nodes of a list; a single value counts as a list of one."""
+        if not self.is_list:
+            yield self
+            return
+        for index in range(len(self.value)):
+            yield self[index]
+
+    def with_value(self, value: Any) -> Node:
+        """Another value at the same place."""
+        line = self.line
+        return Node(value, self.path, lambda _: line)
+
+
+def entries(node: Node | None) -> Iterator[tuple[str, Node]]:
+    """The keys and nodes of a mapping; of anything else, none."""
+    if node is not None and node.is_mapping:
+        for key in node.value:
+            yield key, node[key]
+
+
+def read_bytes(path: Path) -> bytes:
+    try:
+        with open_regular(path) as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except (OSError, FileUnusableError) as error:
+        raise UnreadableError(f"{path} {error}") from None
+    if len(data) > MAX_FILE_BYTES:
+        raise UnreadableError(f"{path} is larger than {MAX_FILE_BYTES // 2**20} MiB")
+    return data
+
+
+def read_text(path: Path) -> str:
+    try:
+        return read_bytes(path).decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise UnreadableError(f"{path} is not UTF-8 text (byte {error.start})") from None
+
+
+def read_document(path: Path) -> Node:
+    """A YAML or JSON file. UnreadableError says what is wrong with it."""
+    walk = YamlWalk(read_bytes(path), record=True)
+    try:
+        value = walk.document()
+    except YamlProblem as problem:
+        raise UnreadableError(f"{path}:{problem.line}:{problem.column}: {problem.message}") from None
+    if walk.duplicates:
+        key, line, column, first = walk.duplicates[0]
+        raise UnreadableError(f"{path}:{line}:{column}: the key `{key[:60]}` is here twice; first at line {first}")
+    return Node(value, path, lambda node: walk.place(node)[0].key_line)
+
+
+def read_tests(path: Path) -> Iterator[Node]:
+    """The tests of a YAML, JSON, JSONL or CSV file; rows of a CSV come as mappings of its columns."""
+    if path.suffix == ".jsonl":
+        for line in read_lines(io.BytesIO(read_bytes(path))):
+            if line.mistakes:
+                raise UnreadableError(f"{path}:{line.number}: {line.mistakes[0].message}")
+            yield Node(line.value, path, lambda _, number=line.number: number)  # type: ignore[misc]
+    elif path.suffix == ".csv":
+        rows = csv.DictReader(io.StringIO(read_text(path)))
+        for row in rows:
+            cells = {key: value or "" for key, value in row.items() if key is not None}
+            yield Node(cells, path, lambda _, number=rows.line_num: number)  # type: ignore[misc]
+    else:
+        yield from read_document(path).items()
+
+
+def named_files(reference: str, directory: Path) -> list[Path]:
+    """The files that `file://...` means; patterns are expanded."""
+    name = reference.removeprefix(FILE)
+    if glob.has_magic(name) and not (directory / name).exists():
+        return [directory / found for found in sorted(glob.glob(name, root_dir=directory, recursive=True))]  # noqa: PTH207
+    return [directory / name]
+
+
+def unreadable(path: Path, message: str) -> InvalidFilesError:
+    """The file to be imported cannot be read at all."""
+    return InvalidFilesError([Problem(path, 1, 1, message)])

@@ -1,0 +1,184 @@
+"""Projects written for AgentV load and run here as they are. Scores were worked out by hand from what they say.
+
+A project is a text file: `=== path` begins each of its files.
+"""
+
+from __future__ import annotations
+
+import http.server
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Project
+
+PROJECTS = Path(__file__).parent / "projects"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a run of a project gives."""
+
+    scores: dict[str, float]
+    exit_code: int = 0
+    targets: dict[str, str] = field(default_factory=dict)
+
+
+EXPECTED = {
+    # `target` and `evaluator` of the suite, `judge_target` of the target: the grader says 0.75 of each.
+    "root_keys": Expected({"refund-window": 0.75, "opening-hours": 0.75}, 1, {"refund-window": "desk"}),
+    # Every role in its order, and the attached file: both halves of the script's score.
+    "messages": Expected({"all-roles": 1.0, "one-object": 1.0}),
+    # number 2 of 2, net 3 % off of 5 % allowed, due the same day, count wrong, vat not expected: 5 of 6.
+    "expected_messages": Expected({"invoice": 5 / 6, "only-tool-calls": 1.0}),
+    "aliases": Expected({"by-outcome": 1.0}),
+    # Two of four, three quarters of the weight, one of two; each beside an evaluator that gives 1.
+    "rubrics": Expected({"strings": 0.75, "objects": 0.875, "in-an-evaluator": 0.75}, 1),
+    # The suite's list also where `execution` only names a target; weights 3 to 1, and 0 does not count.
+    "case_execution": Expected(
+        {"inherits": 1.0, "inherits-with-execution": 0.0, "own-list": 1.0, "list-of-the-case": 0.75},
+        1,
+        {"inherits": "blue", "inherits-with-execution": "red", "own-list": "red"},
+    ),
+    # 1500 of 1500 ms, 0.05 of 0.05 USD, 800 of 1000 tokens; then only the time is kept.
+    "metrics": Expected({"within": 1.0, "beyond": 0.25}, 1),
+    # 0.25 * 1 + 0.75 * 0.5; the lowest; ((1 + 0) / 2 + 1) / 2; what the grader says.
+    "composite": Expected({"weighted": 0.625, "by-script": 0.4, "nested": 0.75, "by-judge": 0.65}, 1),
+    # search twice and book, no pay; a subsequence; two of three places; an extra call.
+    "trajectory": Expected({"any-order": 2 / 3, "in-order": 1.0, "exact": 2 / 3, "too-many": 0.0}, 1),
+    "code_judges": Expected({"scripts": 1.0}),
+    "every_setting": Expected({"any": 1.0}),
+    "command_line": Expected({"with-a-file": 1.0}),
+    "guidelines": Expected({"follows-the-rules": 1.0}),
+    "batching": Expected({"one": 1.0, "two": 1.0}),
+}
+
+
+def unpack(name: str, project: Project) -> None:
+    parts = re.split(r"^=== (.+)\n", (PROJECTS / f"{name}.txt").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    for path, text in zip(parts[1::2], parts[2::2], strict=True):
+        project.write(path, text)
+
+
+def test_every_project_has_an_expectation() -> None:
+    assert sorted(EXPECTED) == sorted(path.stem for path in PROJECTS.glob("*.txt"))
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_project_loads_and_runs_as_it_is(name: str, project: Project) -> None:
+    unpack(name, project)
+    checked = project.run("validate", "evals")
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+    expected = EXPECTED[name]
+    done = project.run("eval", "evals")
+    rows = {row["eval_id"]: row for row in project.rows()}
+    assert {case: row["error"] for case, row in rows.items() if row["error"]} == {}
+    assert {case: row["score"] for case, row in rows.items()} == pytest.approx(expected.scores)
+    assert {case: rows[case]["target"] for case in expected.targets} == expected.targets
+    assert done.returncode == expected.exit_code, done.stderr
+
+
+def test_rows_have_the_dataset_and_the_conversation(project: Project) -> None:
+    unpack("root_keys", project)
+    project.run("eval", "evals")
+    assert {row["suite"] for row in project.rows()} == {"help-desk"}
+    unpack("aliases", project)
+    project.run("eval", "evals/short.yml", "--run-dir", "second")
+    assert [row["conversation_id"] for row in project.rows(project.root / "second")] == ["chat-9"]
+
+
+def test_every_provider_setting_is_understood_when_its_variables_are_set(project: Project) -> None:
+    unpack("every_setting", project)
+    names = re.findall(r"\$\{\{ (\w+) \}\}", (PROJECTS / "every_setting.txt").read_text(encoding="utf-8"))
+    variables = {name: f"https://{name.lower().replace('_', '-')}.example.com" for name in names}
+    done = project.run("targets", "evals", "--json", env=variables)
+    assert done.returncode == 0, done.stderr
+    targets = {row["name"]: row for row in json.loads(done.stdout)}
+    assert {name for name, row in targets.items() if not row["ready"]} == set()
+    assert targets["gemini"]["model"] == "gemini-2.5-flash"
+    assert targets["azure-long"]["judge"] == "claude"
+
+
+AGENTS = ("codex", "codex-cli", "claude-code", "vscode", "vscode-insiders", "pi", "pi-coding-agent", "pi-agent-sdk")
+
+
+@pytest.mark.parametrize("provider", AGENTS)
+def test_an_agent_provider_cannot_be_used_says_the_way_out_and_leaves_the_other_targets_alone(provider: str, project: Project) -> None:
+    unpack("aliases", project)
+    project.write(
+        "evals/targets.yml",
+        f"""\
+        targets:
+          - {{name: parrot, provider: mock, response: hi}}
+          - name: agent
+            provider: {provider}
+            timeout_seconds: 60
+        """,
+    )
+    done = project.run("eval", "evals", "--target", "agent")
+    assert done.returncode == 2
+    assert f"agentv does not start the agent '{provider}' by itself" in done.stderr
+    assert "{provider: cli, command: [" in done.stderr
+    assert "'{PROMPT}']}" in done.stderr
+    assert project.run("eval", "evals", "--target", "parrot").returncode in (0, 1)
+
+
+def test_an_unknown_judge_target_is_a_mistake_and_not_the_candidate_itself(project: Project) -> None:
+    unpack("root_keys", project)
+    path = project.root / ".agentv" / "targets.yaml"
+    path.write_text(path.read_text().replace("judge_target: grader", "judge_target: gradr"))
+    done = project.run("eval", "evals")
+    assert done.returncode == 2
+    assert "unknown target 'gradr' (did you mean `grader`?)" in done.stderr
+    assert project.run_dirs() == []
+
+
+def test_a_missing_file_is_a_mistake_and_not_dropped(project: Project) -> None:
+    unpack("messages", project)
+    (project.root / "evals" / "notes" / "wishes.md").unlink()
+    done = project.run("eval", "evals")
+    assert done.returncode == 2
+    assert "there is no file 'notes/wishes.md'" in done.stderr
+
+
+@contextmanager
+def health(status: int) -> Iterator[tuple[str, list[str]]]:
+    """A server on a free port that answers every GET with a status; its URL, and the paths it was asked."""
+    asked: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the standard library's name
+            """Quiet."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/health", asked
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(("status", "exit_code"), [(200, 0), (503, 3)])
+def test_a_health_check_takes_a_literal_url(project: Project, status: int, exit_code: int) -> None:
+    unpack("command_line", project)
+    path = project.root / ".agentv" / "targets.yaml"
+    before, _, _ = path.read_text().partition("    healthcheck:")
+    with health(status) as (url, asked):
+        path.write_text(f"{before}    healthcheck: {{type: http, url: '{url}', timeout_seconds: 20}}\n")
+        done = project.run("eval", "evals")
+    assert done.returncode == exit_code, done.stderr
+    assert asked == ["/health"]
