@@ -110,7 +110,7 @@ AGENTS = ("codex", "codex-cli", "claude-code", "vscode", "vscode-insiders", "pi"
 
 
 @pytest.mark.parametrize("provider", AGENTS)
-def test_an_agent_provider_cannot_be_used_says_the_way_out_and_leaves_the_other_targets_alone(provider: str, project: Project) -> None:
+def test_an_agent_cannot_be_a_target_says_what_to_write_and_spares_the_others(provider: str, project: Project) -> None:
     unpack("aliases", project)
     project.write(
         "evals/targets.yml",
