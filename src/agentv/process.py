@@ -200,6 +200,15 @@ class Pipes:
             self._cut_stderr()
         return True
 
+    def take_stderr(self) -> bytes:
+        """The end of what was written to stderr since the last time."""
+        self._read_stderr()
+        self._cut_stderr()
+        taken = bytes(self._stderr)
+        self._stderr.clear()
+        self.stderr_cut = False
+        return taken
+
     def _cut_stderr(self) -> None:
         surplus = len(self._stderr) - self._stderr_keep
         if surplus > 0:

@@ -272,7 +272,8 @@ async def test_two_hundred_scripts_with_ten_children_each_leave_nobody(launcher)
         assert open_files() == files
         assert zombies_of(os.getpid()) == []
         assert await until(lambda: not zombies_of(helper))
-        assert await until(lambda: open_files(helper) <= helper_files + MOST_IDLE + 3)
+        # Those of twenty at once may all stay, when they end at the same moment; none for each of the two hundred.
+        assert await until(lambda: open_files(helper) <= helper_files + 20 + MOST_IDLE + 3)
 
 
 async def test_the_launcher_leaves_no_process_and_no_descriptor():

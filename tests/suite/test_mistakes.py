@@ -93,7 +93,8 @@ def test_a_typo_is_told_once_and_not_as_a_missing_key_too(tmp_path):
 def test_an_unknown_key_without_a_near_one_lists_the_keys_there_are(tmp_path):
     text = "execution: {zzz: 1}\nevalcases:\n- {id: a, input: x, evaluators: [{type: is_json}]}\n"
     assert the_mistake(tmp_path, text) == (
-        "1:13: unknown key `zzz`; expected `target`, `judge_target`, `evaluators`, `threshold` or `allow_outside_files`"
+        "1:13: unknown key `zzz`; expected `target`, `judge_target`, `evaluators`, `threshold`, `allow_outside_files` "
+        "or `warm`"
     )
 
 

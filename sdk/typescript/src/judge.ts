@@ -2,6 +2,7 @@
 
 import { fstatSync, readFileSync, writeSync } from "node:fs";
 
+import { TOKEN_VARIABLE, URL_VARIABLE } from "./access.js";
 import { createJudgeProxyClient, type JudgeProxyClient } from "./client.js";
 import { encodeResult, InvalidResultError } from "./results.js";
 import { a, decode, isObject } from "./text.js";
@@ -16,6 +17,8 @@ export type CodeJudgeHandler = (
 const HERE = new URL(".", import.meta.url).href;
 const BY_HAND = "agentv writes it; by hand: node judge.js < payload.json";
 
+const PROTOCOL_VARIABLE = "AGENTV_JUDGE_PROTOCOL";
+
 class PayloadError extends Error {}
 
 /**
@@ -27,6 +30,13 @@ class PayloadError extends Error {}
  */
 export function defineCodeJudge(handler: CodeJudgeHandler): void {
   const write = claimStdout();
+  if (process.env[PROTOCOL_VARIABLE] === "jsonl") {
+    serve(handler, write).then(
+      () => process.exit(0),
+      (error: unknown) => fail(error),
+    );
+    return;
+  }
   const watch = watchTheEnd();
   judge(handler)
     .then(async (result) => {
@@ -41,13 +51,46 @@ export function defineCodeJudge(handler: CodeJudgeHandler): void {
 }
 
 async function judge(handler: CodeJudgeHandler): Promise<string> {
-  const input = createCodeJudgeInput(await readPayload()); // while this waits, the rest of the module runs
+  return answer(handler, await readPayload()); // while this waits, the rest of the module runs
+}
+
+async function answer(handler: CodeJudgeHandler, payload: Record<string, unknown>): Promise<string> {
+  const input = createCodeJudgeInput(payload);
   const client = clientFor(handler);
   try {
     return encodeResult(await handler(input, client));
   } finally {
     client?.close();
   }
+}
+
+/** Judge many answers: a payload a line on stdin, a result a line on stdout. A handler that throws fails its own. */
+async function serve(handler: CodeJudgeHandler, write: (result: string) => Promise<void>): Promise<void> {
+  const { createInterface } = await import("node:readline");
+  process.on("uncaughtException", fail);
+  for await (const line of createInterface({ input: process.stdin, crlfDelay: Infinity })) {
+    if (line.trim() !== "") await write(`${(await served(handler, line)).trim()}\n`);
+  }
+}
+
+async function served(handler: CodeJudgeHandler, line: string): Promise<string> {
+  try {
+    const { judge_proxy: access, ...payload } = JSON.parse(line) as Record<string, unknown>;
+    const granted = isObject(access) ? access : {};
+    setVariable(URL_VARIABLE, granted["url"]);
+    setVariable(TOKEN_VARIABLE, granted["token"]);
+    return await answer(handler, payload);
+  } catch (error) {
+    return JSON.stringify({ error: told(error) });
+  } finally {
+    setVariable(URL_VARIABLE, undefined);
+    setVariable(TOKEN_VARIABLE, undefined);
+  }
+}
+
+function setVariable(name: string, value: unknown): void {
+  if (typeof value === "string") process.env[name] = value;
+  else delete process.env[name];
 }
 
 /** An environment that is broken is no concern of a handler that does not take the client. */
@@ -137,14 +180,16 @@ function watchTheEnd(): { stop(): void } {
 
 /** The one edge where a judge's exception becomes its failure. */
 function fail(error: unknown): never {
-  if (error instanceof InvalidResultError || error instanceof PayloadError) {
-    log(`the judge failed: ${error.message}`);
-  } else if (error instanceof Error) {
-    log(`the judge failed: ${error.name}: ${error.message}`, ownStack(error));
-  } else {
-    log(`the judge failed: ${String(error)}`);
-  }
+  told(error);
   process.exit(1);
+}
+
+/** Say on stderr why the judge failed; the same in one line. */
+function told(error: unknown): string {
+  const own = error instanceof InvalidResultError || error instanceof PayloadError;
+  const why = error instanceof Error ? (own ? error.message : `${error.name}: ${error.message}`) : String(error);
+  log(`the judge failed: ${why}`, error instanceof Error && !own ? ownStack(error) : undefined);
+  return why;
 }
 
 /** The stack without the frames of this package and of Node: the author of the judge wrote none of them. */

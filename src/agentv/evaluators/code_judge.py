@@ -7,12 +7,13 @@ sees a credential.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from agentv.command import split_command, with_own_python
 from agentv.errors import EvaluatorError
@@ -47,7 +48,10 @@ _OPTIONS = (
     "env",
     "config",
     "warm",
+    "protocol",
 )
+PROTOCOL = "AGENTV_JUDGE_PROTOCOL"
+"""Tells a script how it is spoken to, when that is not with one payload for one process."""
 MUCH_OUTPUT = 256 * 1024
 """From here on reading it takes so long that other scripts would wait for their judge."""
 _COMMON = ("name", "type", "weight", "required", "threshold", "negate")
@@ -84,6 +88,18 @@ class CodeJudge(Evaluator):
         default=False,
         description="For Python: fork each execution from a process that has imported its modules already.",
     )
+
+    protocol: Literal["json", "jsonl"] = Field(
+        "json",
+        description="`jsonl`: the script reads a payload a line and prints a result a line, and its process serves "
+        "one execution after the other.",
+    )
+
+    @model_validator(mode="after")
+    def _one_way_to_be_quick(self) -> Self:
+        if self.warm and self.protocol == "jsonl":
+            raise ValueError("`warm` and `protocol: jsonl` are two ways to the same end: keep one")
+        return self
 
     @field_validator("script")
     @classmethod
@@ -132,8 +148,11 @@ class CodeJudge(Evaluator):
         if self.judge is None:
             environment = self._environment(runtime, runtime.environment.values)
             cold: list[str] = []
+            if self.protocol == "jsonl":
+                payload = _as_line(payload, None)
             script = self._script(context, payload, environment, isolate=False)
-            outcome = await launcher.run(script, on_cold=cold.append)
+            async with runtime.script_slot():
+                outcome = await launcher.run(script, on_cold=cold.append)
             return self._with_note(await self._score(outcome, runtime), cold)
         return await self._evaluate_with_judge(self.judge, context, (runtime, launcher), payload)
 
@@ -155,9 +174,12 @@ class CodeJudge(Evaluator):
 
         runtime, launcher = started_by
         session = runtime.lend(access, self.name, context)
-        async with JudgeProxy(session) as proxy:
+        async with runtime.script_slot(), JudgeProxy(session) as proxy:
             environment = self._environment(runtime, runtime.secrets.scrub(runtime.environment.values))
-            environment |= dict(zip(PROXY_VARIABLES, (proxy.url, session.token) * 2, strict=True))
+            if self.protocol == "json":
+                environment |= dict(zip(PROXY_VARIABLES, (proxy.url, session.token) * 2, strict=True))
+            if self.protocol == "jsonl":
+                payload = _as_line(payload, {"url": proxy.url, "token": session.token})
             script = self._script(context, payload, _past_proxies(environment), isolate=True)
             cold: list[str] = []
             try:
@@ -193,6 +215,8 @@ class CodeJudge(Evaluator):
         self, context: EvaluationContext, payload: bytes, environment: dict[str, str], *, isolate: bool
     ) -> Script:
         home = context.directory or Path.cwd()
+        if self.protocol == "jsonl":
+            environment = {**environment, PROTOCOL: "jsonl"}
         return Script(
             argv=with_own_python(self.script),
             cwd=home / self.cwd if self.cwd else home,
@@ -201,8 +225,14 @@ class CodeJudge(Evaluator):
             timeout=self.timeout_seconds,
             isolate=isolate,
             warm=self.warm,
-            own_variables=frozenset(PROXY_VARIABLES) & environment.keys(),
+            lines=self.protocol == "jsonl",
+            own_variables=frozenset(name for name in PROXY_VARIABLES if name in environment),
         )
+
+
+def _as_line(payload: bytes, access: Mapping[str, str] | None) -> bytes:
+    """The payload on one line, with what it takes to ask the judge."""
+    return json.dumps({**json.loads(payload), "judge_proxy": access}).encode("ascii") + b"\n"
 
 
 def _is_file(path: Path) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -33,3 +35,10 @@ class Runtime:
     environment: Environment = field(default_factory=lambda: Environment({}), repr=False)
     secrets: Secrets = field(default_factory=Secrets, repr=False)
     redactor: Redactor = NO_SECRETS
+    script_slots: asyncio.Semaphore | None = field(default=None, repr=False)
+    """Places for the scripts of the whole run; None is no limit."""
+
+    def script_slot(self) -> AbstractAsyncContextManager[Any]:
+        """A place for one execution of a script, held while its process lives and no longer: evaluators that only ask
+        a judge never wait for one."""
+        return nullcontext() if self.script_slots is None else self.script_slots

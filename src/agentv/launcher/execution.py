@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentv.launcher.helper_process import HelperGoneError, HelperProcess
+from agentv.launcher.starter import HelperGoneError, Starter
 from agentv.process import STDERR_KEEP, STDOUT_CAP, OnBytes, Pipes, ProcessOutcome, resolve
 from agentv.process_start import ProcessStartError, start_error
 
@@ -39,13 +39,27 @@ class Script:
     and gains no privilege from programs that would give one (`sudo`)."""
     on_stderr: OnBytes | None = None
     """Hears what it writes to stderr, as it comes."""
+    warm: bool = False
+    """Fork it from a process that has imported its modules already, where that is possible."""
+    lines: bool = False
+    """It reads a payload a line and writes a result a line, and serves one execution after the other."""
+    own_variables: frozenset[str] = frozenset()
+    """Names in `env` whose values belong to this execution alone, like a token."""
 
     def encoded(self) -> bytes:
         """For the helper. Raises `ValueError` for what cannot be passed to a program."""
-        if any(not name or "=" in name for name in self.env):
+        return self._words(self.argv, self.env)
+
+    def encoded_for_zygote(self) -> bytes:
+        """What its zygote does not know."""
+        sent = {*self.own_variables, "PYTHONPATH"}
+        return self._words((), {name: value for name, value in self.env.items() if name in sent})
+
+    def _words(self, argv: Sequence[str], env: Mapping[str, str]) -> bytes:
+        if any(not name or "=" in name for name in env):
             raise ValueError("illegal environment variable name")
-        head = ("1" if self.isolate else "0", str(Path(self.cwd).absolute()), str(len(self.argv)))
-        words = [*head, *self.argv, *(f"{name}={value}" for name, value in self.env.items())]
+        head = ("1" if self.isolate else "0", str(Path(self.cwd).absolute()), str(len(argv)))
+        words = [*head, *argv, *(f"{name}={value}" for name, value in env.items())]
         text = "\0".join(words)
         if text.count("\0") != len(words) - 1:
             raise ValueError("embedded null byte")
@@ -82,7 +96,7 @@ class Execution:
         self._settled: asyncio.Future[None] = self._loop.create_future()
         self.supervisor: int | None = None
 
-    async def run(self, helper: HelperProcess) -> ProcessOutcome:
+    async def run(self, helper: Starter) -> ProcessOutcome:
         """Raises `ProcessStartError`, and `NeverStartedError` when it may be tried again."""
         self._started = time.monotonic()
         try:
@@ -107,10 +121,10 @@ class Execution:
             survivors=self._survivors,
         )
 
-    async def _request(self, helper: HelperProcess) -> None:
+    async def _request(self, helper: Starter) -> None:
         memory = -1
         try:
-            content = self._script.encoded()
+            content = helper.encoded(self._script)
             memory = os.memfd_create("script", os.MFD_CLOEXEC)
             os.pwrite(memory, content, 0)
             request = b"%d %d" % (self._number, len(content))
@@ -130,7 +144,7 @@ class Execution:
         """The helper was lost before it, or a supervisor, did anything: then it can be tried again."""
         return self._over.done() and self.supervisor is None and self._problem is None
 
-    async def _wait(self, helper: HelperProcess) -> bool:
+    async def _wait(self, helper: Starter) -> bool:
         """Until the script ended or wrote too much; False when the time was up first."""
         over = {self._over, self._pipes.overflowed}
         death = helper.ended if self.supervisor is None else self._over
@@ -207,7 +221,7 @@ class Execution:
         with contextlib.suppress(OSError):
             self._lifeline.shutdown(socket.SHUT_WR)
 
-    async def _end(self, helper: HelperProcess) -> None:
+    async def _end(self, helper: Starter) -> None:
         """Everything of the script is dead when this returns, or is named among the survivors."""
         try:
             self.kill()
@@ -219,7 +233,7 @@ class Execution:
         finally:
             self._close()
 
-    async def _settle(self, helper: HelperProcess) -> None:
+    async def _settle(self, helper: Starter) -> None:
         for pause, number in ((WAKE_SECONDS, signal.SIGCONT), (END_SECONDS, signal.SIGKILL), (WAKE_SECONDS, None)):
             if self._settled.done():
                 return

@@ -34,6 +34,10 @@ import select
 import sys
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 END_SECONDS = 5.0
 """How long killed processes may take to die; one that waits for a broken disk may never."""
 SPARES = max(2, min(4, os.cpu_count() or 2))
@@ -42,6 +46,8 @@ MOST_IDLE = 2 * SPARES + 4
 """With more than this many waiting, a supervisor that is done goes."""
 NO_PROCESS = 75
 """The exit code of a supervisor that could not fork."""
+RUNNING = -1
+"""In place of an exit code: this process is no supervisor but the script itself, and goes on."""
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
 LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
@@ -147,8 +153,11 @@ def receive(channel: socket.socket, count: int, flags: int = 0) -> tuple[list[in
     return [int(number) for number in text.split()], received
 
 
-def supervise(control: socket.socket, inbox: int, runtime: int, ruleset: int, idle: mmap.mmap) -> int:
-    """One script after the other, as long as nothing is left of the last. Gives the exit code of this process."""
+def supervise(
+    control: socket.socket, inbox: int, runtime: int, ruleset: int, idle: mmap.mmap, *, turn: Callable[..., bool]
+) -> int:
+    """One script after the other, as long as nothing is left of the last. Gives the exit code of this process, and
+    `RUNNING` in the child that `turn` made the script."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     prctl(PR_SET_PDEATHSIG, signal.SIGCONT)  # a helper that dies wakes a supervisor somebody stopped
     me = os.getpid()
@@ -160,10 +169,14 @@ def supervise(control: socket.socket, inbox: int, runtime: int, ruleset: int, id
         except OSError:
             return NO_PROCESS
         if script == 0:
+            running = False
+            link.close()
             try:
-                become(control, theirs, inbox, me, ruleset)
+                running = turn(control, theirs, inbox, me, ruleset)
             finally:
-                os._exit(127)
+                if not running:
+                    os._exit(127)
+            return RUNNING
         theirs.close()
         ended = os.pidfd_open(script)
         code = attend(script, ended, link, inbox, runtime)
@@ -193,43 +206,59 @@ def attend(script: int, ended: int, link: socket.socket, inbox: int, runtime: in
     return 1 if left else None
 
 
-def become(control: socket.socket, link: socket.socket, inbox: int, supervisor: int, ruleset: int) -> None:
-    """Wait for a request and turn into its script; every other descriptor closes on exec."""
+def accept(control: socket.socket, link: socket.socket, inbox: int, supervisor: int) -> tuple[list[int], int]:
+    """Wait for a request, and tell everybody concerned; its descriptors and size, nothing when there will be none."""
     os.setsid()
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != supervisor:
-        return
+        return [], 0
     while True:
         numbers, received = receive(control, 5)
         if not numbers:
-            return
+            return [], 0
         if len(received) == 5 and not hung_up(received[3]):
             break
         for descriptor in received:  # not wanted any more; or no more could be opened, and the lifeline closes
             os.close(descriptor)
-    *stdio, lifeline, memory = received
+    lifeline = received[3]
     tell(lifeline, b"P %d\n" % supervisor)
     tell(inbox, b"%d %d\n" % (supervisor, numbers[0]))
     rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, lifeline.to_bytes(4, sys.byteorder))
     link.sendmsg([b"0"], [rights])
+    return received, numbers[1]
+
+
+def become(control: socket.socket, link: socket.socket, inbox: int, supervisor: int, ruleset: int) -> bool:
+    """Wait for a request and turn into its script; every other descriptor closes on exec. Returns only to fail."""
+    received, size = accept(control, link, inbox, supervisor)
+    if not received:
+        return False
+    *stdio, lifeline, memory = received
     stage = b"start"
     try:
-        isolate, cwd, count, *words = os.pread(memory, numbers[1], 0).split(b"\0")
+        isolate, cwd, count, *words = os.pread(memory, size, 0).split(b"\0")
         argv, variables = words[: int(count)], words[int(count) :]
         stage = b"chdir"
         os.chdir(cwd)
         stage = b"start"
         for number, descriptor in enumerate(stdio):
             os.dup2(descriptor, number)
-        if isolate == b"1" and ruleset >= 0:
-            stage = b"isolate"
-            prctl(PR_SET_NO_NEW_PRIVS, 1)
-            _checked(_libc.syscall(LANDLOCK_RESTRICT_SELF, ruleset, 0))
+        stage = b"isolate"
+        if isolate == b"1":
+            enter_domain(ruleset)
         stage = b"exec"
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         execute(argv, dict(variable.split(b"=", 1) for variable in variables))
     except OSError as error:
         tell(lifeline, b"F %s %d\n" % (stage, error.errno or 0))
+    return False
+
+
+def enter_domain(ruleset: int) -> None:
+    """Where the kernel has Landlock, see nothing of processes outside from now on."""
+    if ruleset >= 0:
+        prctl(PR_SET_NO_NEW_PRIVS, 1)
+        _checked(_libc.syscall(LANDLOCK_RESTRICT_SELF, ruleset, 0))
 
 
 def hung_up(lifeline: int) -> bool:
@@ -300,8 +329,15 @@ def tell(lifeline: int, text: bytes) -> None:
 # -- the helper
 
 
+class RunningError(Exception):
+    """Leaves the helper behind, in a child that is the script and goes on as that."""
+
+
 class Helper:
     """Keeps supervisors ready, and cleans up after those who did not end well."""
+
+    turn: Callable[..., bool] = staticmethod(become)
+    """Makes a waiting child its script; True when that goes on in this very process."""
 
     def __init__(self, control: int, runtime_pid: int) -> None:
         self._control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, control)
@@ -359,10 +395,13 @@ class Helper:
                 return False
             if pid == 0:
                 code = 70
+                given = (self._control, self._their_inbox, self._runtime, self._ruleset, self._shown)
                 try:
-                    code = supervise(self._control, self._their_inbox, self._runtime, self._ruleset, self._shown)
+                    code = supervise(*given, turn=self.turn)
                 finally:
-                    os._exit(code)
+                    if code != RUNNING:
+                        os._exit(code)
+                raise RunningError
             ended = os.pidfd_open(pid)
             self._supervisors[ended] = pid
             self._poll.register(ended, select.POLLIN)

@@ -7,7 +7,7 @@ below the repository. Other keys of that file are not read.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from agentv.suite.files import FileUnusableError, open_regular, upward
 from agentv.suite.yaml_events import YamlProblem, YamlWalk
 
 FILE_NAMES = (".agentv/config.yaml", ".agentv/config.yml")
-_GLOB_PART = re.compile(r"\*\*/|\*\*|\*|\?|\[!?[^\]/]*\]|\{[^{}]*\}|.", re.DOTALL)
+_GLOB_PART = re.compile(r"\*\*/|\*\*|\*|\?|\[[!^]?[^\]/]+\]|.", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,29 +69,57 @@ def read_guidelines(path: Path) -> Guidelines:
         mark = walk.marks.get(("guideline_patterns",))
         place = (mark.line, mark.column) if mark is not None else (1, 1)
         return Guidelines(path, problem=(*place, "`guideline_patterns`: expected a list of patterns like '**/*.md'"))
-    return Guidelines(path, tuple(glob_pattern(item) for item in listed))
+    patterns = []
+    for number, item in enumerate(listed):
+        try:
+            patterns.append(glob_pattern(item))
+        except ValueError as error:
+            mark = walk.marks.get(("guideline_patterns", number))
+            place = (mark.line, mark.column) if mark is not None else (1, 1)
+            return Guidelines(path, problem=(*place, f"`guideline_patterns`: {error}"))
+    return Guidelines(path, tuple(patterns))
 
 
 def glob_pattern(glob: str) -> re.Pattern[str]:
-    """`*` and `?` stay within a directory, `**` crosses them, `[abc]` and `{a,b}` choose."""
-    return re.compile("".join(_translated(_GLOB_PART.findall(glob.removeprefix("./")))))
+    """`*` and `?` stay within a directory, `**` crosses them, `[abc]` and `{a,b}` choose. ValueError for no pattern."""
+    try:
+        return re.compile("".join(_translated(glob.removeprefix("./"))))
+    except re.error as error:
+        raise ValueError(f"{glob!r} is no pattern: {error.msg}") from None
 
 
-def _translated(parts: Iterable[str]) -> Iterable[str]:
-    for part in parts:
-        if part == "**/":
-            yield "(?:[^/]+/)*"
-        elif part == "**":
-            yield ".*"
-        elif part == "*":
-            yield "[^/]*"
-        elif part == "?":
-            yield "[^/]"
-        elif part.startswith("[") and len(part) > 2:
-            inside = part[1:-1].replace("\\", "\\\\").replace("[", "\\[")
-            yield f"[^{inside[1:]}]" if inside.startswith("!") else f"[{inside.replace('^', chr(92) + '^')}]"
-        elif part.startswith("{") and part.endswith("}"):
-            chosen = ("".join(_translated(_GLOB_PART.findall(item))) for item in part[1:-1].split(","))
-            yield f"(?:{'|'.join(chosen)})"
-        else:
-            yield re.escape(part)
+def _translated(glob: str) -> Iterator[str]:
+    at = 0
+    while at < len(glob):
+        if glob[at] == "{" and (chosen := _choices(glob, at)):
+            yield f"(?:{'|'.join(''.join(_translated(item)) for item in chosen)})"
+            at += sum(map(len, chosen)) + len(chosen) + 1
+            continue
+        part = _GLOB_PART.match(glob, at)
+        assert part is not None  # any character is a part
+        at = part.end()
+        yield _translated_part(part[0])
+
+
+def _choices(glob: str, at: int) -> list[str]:
+    """What stands between the commas of the `{...}` that begins here; nothing when it is not closed."""
+    choices, depth, start = list[str](), 0, at + 1
+    for index in range(at, len(glob)):
+        depth += {"{": 1, "}": -1}.get(glob[index], 0)
+        if not depth or (depth == 1 and glob[index] == ","):
+            choices.append(glob[start:index])
+            start = index + 1
+        if not depth:
+            return choices
+    return []
+
+
+def _translated_part(part: str) -> str:
+    if len(part) > 2 and part[0] == "[":
+        inside = part[1:-1]
+        negated = inside[0] in "!^" and len(inside) > 1
+        # `/` is never chosen by a set, and `--`, `&&` and their like are no operators.
+        listed = re.sub(r"([\\\[^&~|])", r"\\\1", re.sub("-+", "-", inside[negated:]))
+        return f"[^/{listed}]" if negated else f"[{listed}]"
+    fixed = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    return fixed.get(part) or re.escape(part)

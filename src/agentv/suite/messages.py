@@ -79,10 +79,10 @@ def question_of(messages: Sequence[Message]) -> str:
     """All text of all input messages, joined by a space."""
     texts: list[str] = []
     for message in messages:
-        if isinstance(message.content, str):
-            texts.append(message.content.strip())
-        elif isinstance(message.content, list):
+        if isinstance(message.content, list):
             texts.extend(part_text(part).strip() for part in message.content)
+        else:
+            texts.append(message.text.strip())
     return " ".join(text for text in texts if text)
 
 

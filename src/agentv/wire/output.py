@@ -138,6 +138,8 @@ def _result(data: dict[str, Any]) -> Score:
 
 
 def _score(data: dict[str, Any]) -> float:
+    if "score" not in data and isinstance(data.get("error"), str):
+        raise OutputError("invalid_score", f"the script could not judge: {data['error']}")
     if "score" not in data:
         raise OutputError("invalid_score", f"the script's JSON object has no `score`. {EXAMPLE}")
     score = data["score"]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     Handler = TypeVar("Handler", bound=Callable[..., Any])
 
+PROTOCOL = "AGENTV_JUDGE_PROTOCOL"
 _COROUTINE = 0x80  # inspect.CO_COROUTINE, without the 13 ms that importing inspect costs
 
 
@@ -26,6 +27,11 @@ def define_code_judge(handler: Callable[..., Any]) -> None:
     gets the client with awaitable methods. Whatever else is printed goes to stderr. A handler that raises, or
     returns something that is not a result, ends the process with exit code 1 and prints nothing on stdout.
     """
+    if os.environ.get(PROTOCOL) == "jsonl":
+        from .serving import serve  # a script that is started for one answer does without
+
+        serve(handler)
+        return
     write = _claim_stdout()
     try:
         result = _judge(handler)
@@ -49,9 +55,14 @@ def code_judge(handler: Handler) -> Handler:
 
 
 def _judge(handler: Callable[..., Any]) -> bytes:
+    return answer(handler, _read_payload())
+
+
+def answer(handler: Callable[..., Any], payload: dict[str, Any]) -> bytes:
+    """The handler's result for this payload, as JSON."""
     from .results import encode_result  # after stdout is claimed, with json
 
-    return encode_result(_call(handler, CodeJudgeInput(_read_payload())))
+    return encode_result(_call(handler, CodeJudgeInput(payload)))
 
 
 def _read_payload() -> dict[str, Any]:
@@ -157,11 +168,7 @@ def _claim_stdout() -> Callable[[bytes | None], None]:
     Returns the function that writes the result, or nothing for a failure. A script's stdout stays with stderr
     afterwards, so that nothing can follow the result; one that was replaced, as in a test, is put back.
     """
-    stream = sys.stdout
-    if stream is None:
-        _log("stdout is closed, so there is nowhere to print the result; start the script with stdout open")
-        raise SystemExit(1)
-    stream.flush()
+    stream = _stdout()
     sys.stdout = sys.stderr
     try:
         is_real = stream.fileno() == 1
@@ -169,11 +176,32 @@ def _claim_stdout() -> Callable[[bytes | None], None]:
         is_real = False
     if not is_real:
         return lambda result: _write_replaced(stream, result)
+    kept = _moved()
+    return lambda result: _write_all(kept, result or b"")
+
+
+def keep_stdout() -> int:
+    """The descriptor that results are written to; whatever prints from now on prints to stderr."""
+    _stdout()
+    sys.stdout = sys.stderr
+    return _moved()
+
+
+def _stdout() -> Any:
+    stream = sys.stdout
+    if stream is None:
+        _log("stdout is closed, so there is nowhere to print the result; start the script with stdout open")
+        raise SystemExit(1)
+    stream.flush()
+    return stream
+
+
+def _moved() -> int:
     _fill(0)
     _fill(2)
     kept = os.dup(1)
     os.dup2(2, 1)
-    return lambda result: _write_all(kept, result or b"")
+    return kept
 
 
 def _fill(descriptor: int) -> None:
@@ -203,11 +231,16 @@ def _write_replaced(stream: Any, result: bytes | None) -> None:
 
 
 def _fail(error: Exception) -> NoReturn:
+    told(error)
+    raise SystemExit(1)
+
+
+def told(error: Exception) -> str:
+    """Say on stderr why the judge failed; the same in one line."""
     from .results import InvalidResultError  # only a failure needs the rest
 
     if isinstance(error, (InvalidResultError, _PayloadError)):
-        _log(f"the judge failed: {error}")
-        raise SystemExit(1)
+        return _failed(str(error))
     import traceback
 
     trace = error.__traceback__
@@ -215,15 +248,23 @@ def _fail(error: Exception) -> NoReturn:
         trace = trace.tb_next
     traceback.print_exception(type(error), error, trace)
     hint = "; what a @code_judge uses must be defined above it" if type(error) is NameError else ""
-    _log(f"the judge failed: {type(error).__name__}: {' '.join(str(error).split())}{hint}")
-    raise SystemExit(1)
+    return _failed(f"{type(error).__name__}: {' '.join(str(error).split())}{hint}")
 
 
 def _fail_on_exit(stop: SystemExit) -> NoReturn:
-    code = stop.code if isinstance(stop.code, int) and stop.code else 1
+    told_exit(stop)
+    raise SystemExit(stop.code if isinstance(stop.code, int) and stop.code else 1)
+
+
+def told_exit(stop: SystemExit) -> str:
+    """The same for a handler that ended the process instead."""
     said = f" ({stop.code})" if isinstance(stop.code, str) else ""
-    _log(f"the judge failed: the handler called sys.exit(){said} instead of returning a result")
-    raise SystemExit(code)
+    return _failed(f"the handler called sys.exit(){said} instead of returning a result")
+
+
+def _failed(why: str) -> str:
+    _log(f"the judge failed: {why}")
+    return why
 
 
 def _log(message: str) -> None:

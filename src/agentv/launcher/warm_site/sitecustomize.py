@@ -1,0 +1,21 @@
+"""Found first by an interpreter that is to be a zygote: see `zygote.py`."""
+
+from __future__ import annotations
+
+import sys
+from _frozen_importlib_external import SourceFileLoader
+
+_HERE = __file__.rpartition("/")[0]
+
+
+def _load(name: str, file: str) -> object:
+    """A module that no script can meet under a name of its own."""
+    module = type(sys)(name)
+    sys.modules[name] = module
+    code = SourceFileLoader(name, f"{_HERE}/../{file}").get_code(name)
+    exec(code, module.__dict__)  # type: ignore[arg-type]  # noqa: S102
+    return module
+
+
+_load("_agentv_helper", "helper.py")
+_load("_agentv_zygote", "zygote.py").main(_HERE)  # type: ignore[attr-defined]

@@ -1,0 +1,178 @@
+"""`protocol: jsonl`: one process judges many answers, in any language, and each has its own judge access."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Project
+
+TYPESCRIPT = Path(__file__).parents[2] / "sdk" / "typescript" / "dist" / "index.js"
+CONFIG = """\
+targets:
+  assistant: {provider: mock, response: Paris}
+  strict: {provider: mock, response: "yes"}
+defaults: {target: assistant, judge_target: strict}
+"""
+PYTHON = """\
+import os
+from agentv_eval import code_judge
+
+tokens = []
+
+@code_judge
+def judge(case, judge):
+    print("log of", case.eval_id)
+    if case.eval_id == "case-2":
+        raise ValueError("cannot judge this one")
+    said = judge.invoke(question=case.question).raw_text
+    tokens.append(os.environ["AGENTV_JUDGE_PROXY_TOKEN"])
+    return {"score": 1 if said == "yes" else 0, "details": {"pid": os.getpid(), "judged": len(set(tokens))}}
+"""
+NODE = """\
+import { defineCodeJudge } from "%s";
+
+let judged = 0;
+defineCodeJudge(async (input, judge) => {
+  console.log("log of", input.evalId);
+  if (input.evalId === "case-2") throw new Error("cannot judge this one");
+  const said = (await judge.invoke({ question: input.question })).rawText;
+  judged += 1;
+  return { score: said === "yes" ? 1 : 0, details: { pid: process.pid, judged } };
+});
+"""
+BASH = """\
+#!/bin/bash
+judged=0
+while read -r line; do
+  judged=$((judged + 1))
+  case "$line" in
+    *'"eval_id": "case-2"'*) echo '{"error": "cannot judge this one"}' ;;
+    *) echo "{\\"score\\": 1, \\"details\\": {\\"pid\\": $$, \\"judged\\": $judged}}" ;;
+  esac
+done
+"""
+
+
+def evaluate(project: Project, script: str, access: str = "judge: true", cases: int = 40) -> list[dict[str, Any]]:
+    project.write("agentv.config.yaml", CONFIG)
+    project.write(
+        "suite.yaml",
+        f"execution: {{evaluators: [{{name: j, type: code_judge, script: {script}, protocol: jsonl, {access}}}]}}\n"
+        "evalcases:\n" + "".join(f'- {{id: case-{n}, input: "Where is {n}?"}}\n' for n in range(cases)),
+    )
+    done = project.run("eval", "suite.yaml", "--workers", "1")
+    assert done.returncode in (0, 3), done.stdout + done.stderr
+    rows = sorted(project.rows(), key=lambda row: int(row["eval_id"].split("-")[1]))
+    return [row["evaluator_results"][0] for row in rows]
+
+
+def check(results: list[dict[str, Any]]) -> None:
+    failed = results.pop(2)
+    assert (failed["score"], failed["verdict"]) == (0, "fail")
+    assert "cannot judge this one" in failed["error"]
+    assert [result["score"] for result in results] == [1] * 39
+    assert len({result["details"]["pid"] for result in results}) < 39
+
+
+def test_a_judge_of_the_python_sdk_serves_without_a_change(project: Project) -> None:
+    project.write("judge.py", PYTHON)
+    results = evaluate(project, "[python, judge.py]")
+    check(results)
+    # Every execution has a token of its own.
+    assert max(result["details"]["judged"] for result in results) > 1
+    assert all(result["judge_proxy"]["call_count"] == 1 for result in results)
+
+
+@pytest.mark.skipif(not shutil.which("node") or not TYPESCRIPT.exists(), reason="the TypeScript SDK is not built")
+def test_a_judge_of_the_typescript_sdk_serves_without_a_change(project: Project) -> None:
+    project.write("judge.mjs", NODE % TYPESCRIPT.as_uri())
+    results = evaluate(project, "[node, judge.mjs]")
+    check(results)
+    assert all(result["judge_proxy"]["call_count"] == 1 for result in results)
+
+
+def test_a_judge_without_an_sdk_reads_lines_and_prints_lines(project: Project) -> None:
+    project.write("judge.sh", BASH)
+    check(evaluate(project, "[bash, judge.sh]", "weight: 1"))
+
+
+def test_the_token_of_one_execution_opens_nothing_in_another(project: Project) -> None:
+    project.write(
+        "judge.py",
+        "import json, sys, urllib.request, urllib.error\n"
+        "old = None\n"
+        "for line in sys.stdin:\n"
+        "    access = json.loads(line)['judge_proxy']\n"
+        "    status = None\n"
+        "    if old is not None:\n"
+        "        headers = {'Authorization': f'Bearer {old}'}\n"
+        "        try:\n"
+        "            request = urllib.request.Request(access['url'] + '/info', headers=headers)\n"
+        "            status = urllib.request.urlopen(request).status\n"
+        "        except urllib.error.HTTPError as error:\n"
+        "            status = error.code\n"
+        "    fresh, old = access['token'] != old, access['token']\n"
+        "    score = 1 if fresh and status in (None, 401) else 0\n"
+        "    print(json.dumps({'score': score, 'reasoning': str(status)}), flush=True)\n",
+    )
+    results = evaluate(project, "[python, judge.py]")
+    assert {result["score"] for result in results} == {1}, results
+    assert "401" in {result["reasoning"] for result in results}
+
+
+def test_no_token_and_no_secret_is_in_the_environment(project: Project) -> None:
+    project.write(".env", "STRICT_KEY=secret-value-1234\n")
+    project.write(
+        "judge.py",
+        "import json, os, sys\n"
+        "for line in sys.stdin:\n"
+        "    names = [n for n, v in os.environ.items() if n.startswith('AGENTV_JUDGE_PROXY') or 'secret-value' in v]\n"
+        "    print(json.dumps({'score': 0 if names else 1, 'reasoning': str(names)}), flush=True)\n",
+    )
+    (result,) = evaluate(project, "[python, judge.py]", cases=1)
+    assert (result["score"], result["reasoning"]) == (1, "[]")
+
+
+def test_too_many_calls_fail_the_execution_that_made_them(project: Project) -> None:
+    project.write(
+        "judge.py",
+        "from agentv_eval import code_judge\n"
+        "@code_judge\n"
+        "def judge(case, judge):\n"
+        "    for _ in range(2 if case.eval_id == 'case-1' else 1):\n"
+        "        try: judge.invoke(question='x')\n"
+        "        except Exception: pass\n"
+        "    return 1\n",
+    )
+    results = evaluate(project, "[python, judge.py]", "judge: {max_calls: 1}", cases=3)
+    assert [result["score"] for result in results] == [1, 0, 1]
+    assert "more than 1 judge calls" in results[1]["error"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("protocol: jsonl, warm: true", "two ways to the same end"),
+        ("protocol: xml", "`json` or `jsonl`"),
+        ("protcol: jsonl", "did you mean `protocol`?"),
+    ],
+)
+def test_mistakes_are_told(project: Project, options: str, said: str) -> None:
+    entry = f"{{name: j, type: code_judge, script: [python, x.py], {options}}}"
+    project.write("suite.yaml", f"evalcases: [{{id: a, input: x, evaluators: [{entry}]}}]\n")
+    done = project.run("validate", "suite.yaml")
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_tried_by_hand_it_is_started_for_one_line(project: Project) -> None:
+    project.write("judge.py", PYTHON)
+    evaluate(project, "[python, judge.py]", cases=1)
+    done = project.run("judge", "run", "judge.py", "--suite", "suite.yaml", "--case", "case-0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.dumps("yes") in done.stdout or "yes" in done.stdout

@@ -1,0 +1,142 @@
+"""A warm script has no more to see than any other, and its zygote has nothing to show."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agentv.launcher.protection import capabilities
+from tests.conftest import Project
+from tests.launcher.test_isolation import as_user, interpreter
+from tests.spec.support import KEY, fake_model, judged, models, write
+from tests.threats.support import Watch, assert_clean, assert_no_key
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="scripts are warm on Linux only")
+
+TELLING = """\
+import json, os, shared
+from pathlib import Path
+
+def parent(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+above = [os.getppid()]
+while len(above) < 4:
+    above.append(parent(above[-1]))
+seen = {"environment": dict(os.environ), "initial": Path("/proc/self/environ").read_text(), "imported": shared.FOUND,
+        "above": [Path(f"/proc/{pid}/environ").read_text() for pid in above]}
+Path(f"seen-{os.getpid()}.json").write_text(json.dumps(seen))
+print('{"score": 1}')
+"""
+SHARED = "from pathlib import Path\nFOUND = Path('/proc/self/environ').read_text()\n"
+
+
+async def test_neither_the_key_nor_a_token_is_in_a_zygote_or_in_any_process_above_a_warm_script(
+    project: Project,
+) -> None:
+    """As root the script could read all of them: so they must not have it."""
+    async with fake_model() as server:
+        write(project, "", {"judge": True, "warm": True}, config=models(server), cases=6)
+        Path(project.root, "judge.py").write_text(TELLING)
+        Path(project.root, "shared.py").write_text(SHARED)
+        with Watch() as watch:
+            ran = await judged(project, env={"COPY": f"x{KEY}y"})
+    assert ran.process.returncode == 0, ran.words
+    assert [row["evaluator_results"][0]["warnings"] for row in ran.rows] == [[]] * 6
+    found = [json.loads(path.read_text()) for path in project.root.glob("seen-*.json")]
+    tokens = {seen["environment"]["AGENTV_JUDGE_PROXY_TOKEN"] for seen in found}
+    assert len(found) == len(tokens) == 6
+    for seen in found:
+        assert_no_key(json.dumps([seen["environment"], seen["initial"], seen["imported"], seen["above"]]))
+        assert "PATH=" in seen["imported"]
+        for token in tokens:
+            assert not any(token in text for text in (seen["initial"], seen["imported"], *seen["above"]))
+    assert not [line for line in watch.seen if KEY in line or any(token in line for token in tokens)]
+    assert_clean(ran)
+
+
+RUNTIME = """
+import asyncio, os, sys
+from pathlib import Path
+from agentv.launcher.launcher import Launcher, Script
+from agentv.launcher.protection import protect_runtime
+async def main(folder):
+    def script(word):
+        return Script([sys.executable, 'judge.py'], folder, {'A': 'b', 'TOKEN': word}, stdin=word.encode(), timeout=30,
+                      isolate=True, warm=True, own_variables=frozenset({'TOKEN'}))
+    cold = []
+    with protect_runtime():
+        async with Launcher() as launcher:
+            sibling = asyncio.create_task(launcher.run(script('sleep'), on_cold=cold.append))
+            while not Path(folder, 'sibling').exists() or not Path(folder, 'sibling').read_text().endswith('\\n'):
+                await asyncio.sleep(0.005)
+            outcome = await launcher.run(script('look'), on_cold=cold.append)
+            sibling.cancel()
+            await asyncio.wait({sibling})
+    assert not cold, cold
+    sys.stdout.write(outcome.stdout.decode() or outcome.stderr.decode())
+asyncio.run(main(sys.argv[1]))
+"""
+LOOK = """\
+import json, os, sys, time
+import shared
+
+if sys.stdin.read() == "sleep":
+    with open("sibling", "w") as file:
+        file.write(f"{os.getpid()}\\n")
+    time.sleep(60)
+around = {"itself": os.getpid(), "sibling": int(open("sibling").read()), "supervisor": os.getppid()}
+for name, below in (("zygote", "supervisor"), ("upper", "zygote"), ("helper", "upper"), ("runtime", "helper"),
+                    ("wrapper", "runtime")):
+    around[name] = shared.parent(around[below])
+print(json.dumps({"now": {name: shared.seen(pid) for name, pid in around.items()}, "imported": shared.ABOVE}))
+"""
+LOOKING = """\
+import os
+
+def parent(pid):
+    return int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
+
+def seen(pid):
+    found = []
+    for name in ("environ", "mem", "maps"):
+        try:
+            with open(f"/proc/{pid}/{name}", "rb") as file:
+                if name == "mem" or file.read():
+                    found.append(name)
+        except OSError:
+            pass
+    return found
+
+above = [os.getppid()]
+while len(above) < 4:
+    above.append(parent(above[-1]))
+ABOVE = [seen(pid) for pid in above]
+"""
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="agentv-test-", dir="/tmp") as name:
+        Path(name).chmod(0o777)
+        yield Path(name)
+
+
+@pytest.mark.skipif(capabilities().landlock is None, reason="this kernel has no Landlock")
+async def test_an_unprivileged_warm_script_looks_into_nobody_and_neither_do_its_imports(folder: Path) -> None:
+    (folder / "judge.py").write_text(LOOK)
+    (folder / "shared.py").write_text(LOOKING)
+    command = ["/bin/sh", "-c", '"$@"; exit $?', "sh", interpreter(), "-c", RUNTIME, str(folder)]
+    done = await asyncio.to_thread(as_user, command, API_KEY="a-secret-of-the-wrapper")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["now"].pop("itself") == ["environ", "mem", "maps"]
+    nobody = ("sibling", "supervisor", "zygote", "upper", "helper", "runtime", "wrapper")
+    assert found["now"] == {name: [] for name in nobody}
+    assert found["imported"] == [[]] * 4
