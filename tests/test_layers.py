@@ -60,7 +60,33 @@ def test_the_rule_would_catch_a_wrong_import(tmp_path: Path) -> None:
     assert not imports_of(wrong) <= allowed("suite")
 
 
-HEAVY = {"aiohttp", "rich", "jsonschema", "rapidfuzz", "regex", "dotenv", "jinja2"}
+HEAVY = {
+    "aiohttp",
+    "anthropic",
+    "anyio",
+    "boto3",
+    "botocore",
+    "dotenv",
+    "duckdb",
+    "email.parser",
+    "genai_prices",
+    "google",
+    "google.genai",
+    "http.client",
+    "httpx2",
+    "jinja2",
+    "json_repair",
+    "jsonschema",
+    "openai",
+    "opentelemetry",
+    "pydantic_ai",
+    "rapidfuzz",
+    "regex",
+    "rich",
+    "sqlite3",
+    "urllib.request",
+    "yarl",
+}
 
 
 def modules_after(code: str, cwd: Path) -> set[str]:
@@ -91,4 +117,25 @@ def test_validating_and_a_mock_run_load_no_heavy_library(tmp_path: Path, argumen
         "evalcases: [{id: a, input: x, evaluators: [{type: contains, value: Paris}]}]\n"
     )
     loaded = modules_after(RUN.format(arguments=arguments), tmp_path)
-    assert not loaded & HEAVY
+    assert sorted(loaded & HEAVY) == []
+
+
+@pytest.mark.parametrize(
+    ("target", "evaluator"), [("b", "{type: contains, value: It fits}"), ("a", "{type: llm_judge}")]
+)
+def test_a_run_against_a_server_loads_no_client_library(tmp_path: Path, target: str, evaluator: str) -> None:
+    command = [sys.executable, "-m", "agentv.testing.model_server", "--reply", '{"score": 1, "reasoning": "It fits."}']
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            url = server.stdout.readline().strip()
+            (tmp_path / "agentv.config.yaml").write_text(
+                "targets:\n  a: {provider: mock, response: Paris}\n"
+                f"  b: {{provider: openai, model: m, api_key: k, base_url: '{url}'}}\n"
+            )
+            (tmp_path / "suite.yaml").write_text(f"evalcases: [{{id: a, input: x, evaluators: [{evaluator}]}}]\n")
+            arguments = ["eval", "suite.yaml", "--quiet", "--target", target, "--judge-target", "b"]
+            loaded = modules_after(RUN.format(arguments=arguments), tmp_path)
+        finally:
+            server.terminate()
+    assert sorted(loaded & HEAVY) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,9 +46,11 @@ class Message:
 
     @property
     def text(self) -> str:
-        """All text of this message, its text parts joined."""
+        """All text of this message, its text parts joined; one structured object as JSON."""
         if isinstance(self.content, str):
             return self.content
+        if isinstance(self.content, Mapping):
+            return json.dumps(dict(self.content), ensure_ascii=False)
         if isinstance(self.content, Sequence):
             return "".join(part_text(part) for part in self.content)
         return ""

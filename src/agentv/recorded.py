@@ -75,7 +75,7 @@ class RecordedRun:
 
             def already(row: CaseResult) -> None:
                 summary.add(row)
-                budget.spent_before(*spend_of(row))
+                budget.spent_before(*spend_of(row, answer_paid=self.plan.pays_for(row.target)))
 
             recovery = recover(self.directory, on_row=already)
             budget.spent_at_least(self.manifest.get("budget") or {})
@@ -86,7 +86,7 @@ class RecordedRun:
     ) -> RunOutcome:
         calls, budget = kept
         started, done, progress = time.perf_counter(), recovery.done, hooks.progress
-        writer = RowWriter(self.directory, redactor=self.redactor, out=self._out())
+        writer = RowWriter(self.directory, redactor=self.redactor, out=self._out(), before=calls.flush)
         unseen: list[tuple[CaseResult, asyncio.Future[None]]] = []
 
         def count(row: CaseResult) -> None:

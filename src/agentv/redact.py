@@ -7,6 +7,7 @@ alone or inside a longer encoded text. Mask first, cut to length after: `head` a
 from __future__ import annotations
 
 import base64
+import json
 import re
 import string
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -42,6 +43,7 @@ _BASE64_END = r"[A-Za-z0-9+/_-]?(?:=|%3[dD]){0,2}"
 _PEM_ARMOUR = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]+-----")
 
 _NESTED = (Mapping, list, tuple)
+_as_json = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode
 _Tokens = tuple[str, ...]
 _T = TypeVar("_T")
 
@@ -120,10 +122,18 @@ class Redactor:
 
     def value(self, value: _T) -> _T:
         """A JSON-like value with every string in it masked, keys too; the same object when nothing was."""
-        if not self._secrets:
+        if not self._secrets or self._is_clean(value):
             return value
         masked: _T = self._value(value, 0)
         return masked
+
+    def _is_clean(self, value: Any) -> bool:
+        """Whether it certainly holds no secret: nearly every value, and one search tells."""
+        try:
+            text = value if isinstance(value, str) else _as_json(value)
+        except (TypeError, ValueError, RecursionError):
+            return False
+        return self._suspects(text) is None
 
     def _value(self, value: Any, depth: int) -> Any:
         if isinstance(value, str):

@@ -236,9 +236,9 @@ def judge_ledgers(results: Iterable[EvaluatorResult]) -> Iterator[Mapping[str, A
             yield from judge_ledgers(result.evaluator_results)
 
 
-def spend_of(row: CaseResult) -> tuple[float, int]:
-    """The dollars that are known to be spent on a row, and its judge calls."""
-    usd, calls = row.cost_usd or 0.0, 0
+def spend_of(row: CaseResult, *, answer_paid: bool = True) -> tuple[float, int]:
+    """The dollars that are known to be spent on a row, and its judge calls. A recorded answer was paid for earlier."""
+    usd, calls = (row.cost_usd or 0.0) if answer_paid else 0.0, 0
     for ledger in judge_ledgers(row.evaluator_results):
         usd += ledger.get("cost_usd") or 0.0
         calls += ledger.get("call_count") or 0

@@ -93,3 +93,23 @@ def test_a_limit_of_nothing_runs_nothing(paid: Project) -> None:
     done = paid.run("eval", "judged.yaml", "--max-judge-calls", "0", "--json")
     assert (done.returncode, json.loads(done.stdout)["not_run"]) == (3, 8)
     assert paid.run("eval", "suite.yaml", "--max-cost", "0").returncode == 2
+
+
+def test_recorded_answers_were_paid_for_earlier(paid: Project) -> None:
+    answers = [{"eval_id": f"case-{n}", "candidate_answer": "Paris", "cost_usd": 5.0} for n in range(8)]
+    paid.write("answers.jsonl", "".join(json.dumps(line) + "\n" for line in answers))
+    graded = ("eval", "judged.yaml", "--outputs", "answers.jsonl", "--judge-target", "strict", "--json")
+    done = paid.run(*graded, "--run-dir", "run", "--max-cost", "0.16")
+    assert (done.returncode, json.loads(done.stdout)["total"]) == (3, 4)
+    assert paid.manifest(paid.root / "run")["budget"]["spent_usd"] == pytest.approx(0.16)
+    more = paid.run("eval", "--resume", "run", "--max-cost", "0.4", "--json")
+    assert (more.returncode, json.loads(more.stdout)["total"]) == (0, 8)
+
+
+def test_replayed_answers_cost_nothing(paid: Project) -> None:
+    answers = [{"eval_id": f"case-{n}", "candidate_answer": "Paris", "cost_usd": 5.0} for n in range(8)]
+    paid.write("answers.jsonl", "".join(json.dumps(line) + "\n" for line in answers))
+    paid.write("agentv.config.yaml", f"{CONFIG}  old: {{provider: replay, file: answers.jsonl}}\n")
+    done = paid.run("eval", "suite.yaml", "--target", "old", "--run-dir", "run", "--max-cost", "1", "--json")
+    assert (done.returncode, json.loads(done.stdout)["total"]) == (0, 8)
+    assert paid.manifest(paid.root / "run")["budget"]["spent_usd"] == 0

@@ -16,6 +16,8 @@ import yaml
 
 from agentv.cli.program import COMMANDS
 from tests.conftest import AGENTV, Project
+from tests.report.rows import row
+from tests.report.sources import write_rows
 
 
 def test_the_version_and_help_are_there(project: Project) -> None:
@@ -237,3 +239,50 @@ def test_output_into_a_closed_pipe_is_no_crash(capitals: Project, tmp_path: Path
         check=False,
     )
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
+@pytest.mark.parametrize("arguments", ["schema", "report rows.jsonl", "compare rows.jsonl rows.jsonl", "--help"])
+def test_output_onto_a_full_disk_is_told_in_a_line_and_is_no_bug(project: Project, arguments: str) -> None:
+    write_rows(project.root / "rows.jsonl", [row("a")])
+    with open("/dev/full", "w", encoding="utf-8") as full:  # noqa: PTH123 - a device
+        done = subprocess.run(
+            [*AGENTV, *arguments.split()],
+            cwd=project.root,
+            env=project.environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert done.returncode in (2, 3)
+    assert "no space left on device" in done.stderr.lower()
+    assert "Traceback" not in done.stderr
+    assert "bug" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_a_run_with_standard_streams_closed_is_like_any_other(capitals: Project, closed: str) -> None:
+    command = f"{' '.join(AGENTV)} eval capitals.yaml --out rows.jsonl {closed}"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=capitals.root,
+        env=capitals.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    lines = (capitals.root / "rows.jsonl").read_text(encoding="utf-8").splitlines()
+    assert sorted(json.loads(line)["eval_id"] for line in lines) == ["france", "italy", "spain"]
+
+
+@pytest.mark.parametrize("option", ["--max-cost", "--timeout", "--threshold"])
+def test_a_limit_of_a_run_must_be_a_finite_number(capitals: Project, option: str) -> None:
+    done = capitals.run("eval", "capitals.yaml", option, "nan")
+    assert done.returncode == 2
+    assert "nan is not a finite number." in done.stderr
+    assert capitals.run_dirs() == []

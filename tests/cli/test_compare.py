@@ -134,3 +134,16 @@ def test_paths_are_found_from_the_working_directory(project: Project, tmp_path: 
     done = project.run("compare", "a.jsonl", "a.jsonl", cwd=project.root / "sub")
     assert done.returncode == 0
     assert "no difference: all 8 cases scored the same" in done.stdout
+
+
+@pytest.mark.parametrize("option", ["--max-drop", "--threshold", "--confidence"])
+def test_a_limit_that_is_no_number_is_refused_instead_of_letting_everything_pass(project: Project, option: str):
+    done = project.run("compare", *files(project, GOOD, WORSE), option, "nan")
+    assert done.returncode == 2
+    assert "nan is not a finite number." in done.stderr
+
+
+def test_a_drop_just_over_the_limit_is_shown_with_the_digits_that_tell_them_apart(project: Project):
+    done = project.run("compare", *files(project, [row("a", 0.9)], [row("a", 0.79999)]), "--max-drop", "0.1")
+    assert done.returncode == 1
+    assert "the mean score fell by 0.10001, more than 0.1 allowed" in done.stdout

@@ -6,13 +6,15 @@ import asyncio
 import json
 import stat
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agentv.cli.rubric_asking import read_rubrics
-from agentv.cli.rubric_places import SuiteText
-from agentv.evaluators.judge_reply import ReplyError
+from agentv.cli.rubric_places import Place, SuiteText
+from agentv.cli.suite_rewriting import SuiteFile
+from agentv.evaluators.judge_object import ReplyError
 from agentv.suite.yaml_events import YamlWalk
 from agentv.testing.model_server import FakeModelServer
 from tests.conftest import Project
@@ -293,3 +295,44 @@ def test_a_directory_is_no_suite(written: Project) -> None:
     done = written.run("generate", "rubrics", ".")
     assert done.returncode == 2
     assert "is not one suite file" in done.stderr
+
+
+def test_a_case_with_keys_on_lines_of_their_own_is_skipped_and_the_others_get_theirs(written: Project):
+    suite = (
+        "evalcases:\n- ? id\n  : odd\n  ? input\n  : q\n  ? expected_outcome\n  : Says Paris.\n"
+        "- id: plain\n  input: q\n  expected_outcome: Says Paris.\n"
+    )
+    path = written.write("suite.yaml", suite)
+    done = written.run("generate", "rubrics", "suite.yaml")
+    assert done.returncode == 0, done.stderr
+    assert "odd: skipped: neither its outcome nor its id is written" in done.stdout
+    assert YamlWalk(path.read_bytes()).document()["evalcases"][1]["rubrics"] == RUBRICS
+    assert path.read_text(encoding="utf-8").startswith(suite)
+
+
+def test_a_suite_that_is_json_stays_json(written: Project):
+    case = {"id": "a", "input": "q", "expected_outcome": "Says Paris."}
+    path = written.write("suite.yaml", json.dumps({"evalcases": [case]}))
+    assert written.run("generate", "rubrics", "suite.yaml").returncode == 0
+    assert json.loads(path.read_text(encoding="utf-8")) == {"evalcases": [{**case, "rubrics": RUBRICS}]}
+
+
+def test_one_case_that_cannot_take_its_rubrics_loses_those_of_no_other(tmp_path: Path):
+    path = tmp_path / "suite.yaml"
+    path.write_text("evalcases:\n- {id: a, input: q, expected_outcome: x}\n- id: b\n  input: q\n", encoding="utf-8")
+    file = SuiteFile.read(path)
+    assert file._yaml is not None
+    file._yaml.places[1] = Place(3, 0)  # in the middle of a word: what comes of it is no suite
+    new, problems = file.with_rubrics({"a": RUBRICS, "b": RUBRICS})
+    assert list(problems) == ["b"]
+    assert [case.get("rubrics") for case in YamlWalk(new).document()["evalcases"]] == [RUBRICS, None]
+
+
+def test_a_read_only_suite_is_refused_before_anybody_is_asked(written: Project):
+    path = written.write("suite.yaml", SUITE)
+    path.chmod(0o444)
+    done = written.run("generate", "rubrics", "suite.yaml")
+    assert done.returncode == 2
+    assert "suite.yaml is read-only.\nMake it writable, or use --stdout. Nobody was asked." in done.stderr
+    assert path.read_text(encoding="utf-8") == SUITE
+    assert written.run("generate", "rubrics", "suite.yaml", "--stdout").returncode == 0

@@ -400,3 +400,38 @@ def test_lists_of_values_give_every_combination() -> None:
 )
 def test_cells_say_assertions_in_short(cell: str, assertion: dict[str, Any]) -> None:
     assert short_assertion(cell) == assertion
+
+
+def test_a_prompt_that_cannot_be_filled_in_loses_its_suite_alone(project: Project):
+    project.write(
+        "promptfooconfig.yaml",
+        """\
+        prompts:
+          - "Plain {{x}}"
+          - "Filtered {{x | upper}}"
+        providers: [echo]
+        tests:
+          - vars: {x: a}
+            assert: [{type: contains, value: a}]
+        """,
+    )
+    done = project.run("import", "promptfoo", "promptfooconfig.yaml")
+    assert done.returncode == 1, done.stderr
+    assert "promptfooconfig.yaml:3: the prompt uses {{x | upper}}" in done.stderr
+    assert list(cases(project, "suite-prompt-1.yaml")) == ["test-1"]
+    assert not (project.root / "suite-prompt-2.yaml").exists()
+
+
+def test_when_nothing_is_left_every_reason_is_told(project: Project):
+    project.write(
+        "promptfooconfig.yaml",
+        """\
+        prompts: ["Filtered {{x | upper}}"]
+        providers: [echo]
+        tests: [{vars: {x: a}, assert: [{type: contains, value: a}]}]
+        """,
+    )
+    done = project.run("import", "promptfoo", "promptfooconfig.yaml")
+    assert done.returncode == 2
+    assert "promptfooconfig.yaml:1:1: the prompt uses {{x | upper}}" in done.stderr
+    assert "there is no test that can be carried over" in done.stderr

@@ -117,3 +117,48 @@ def test_what_cannot_be_reported_exits_2(project: Project, arguments: tuple[str,
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert not (project.root / "x.md").exists()
+
+
+@pytest.fixture
+def stopped(project: Project) -> str:
+    """A run of four cases that all pass, whose budget allowed two."""
+    project.write(
+        "agentv.config.yaml", "targets: {paid: {provider: mock, rules: [{match: ., response: yes, cost_usd: 1}]}}\n"
+    )
+    cases = "".join(f"  - {{id: c{n}, input: q, evaluators: [{{type: contains, value: 'yes'}}]}}\n" for n in range(4))
+    project.write("suite.yaml", f"evalcases:\n{cases}")
+    done = project.run("eval", "suite.yaml", "--max-cost", "2", "--workers", "1", "--run-dir", "run", "--quiet")
+    assert done.returncode == 3
+    return "run"
+
+
+MISSING = "the run is not complete (out of budget): 2 of 4 results are missing"
+
+
+@pytest.mark.parametrize("shape", ["markdown", "junit", "github"])
+def test_every_format_says_what_is_missing_of_a_run(project: Project, stopped: str, shape: str):
+    done = project.run("report", stopped, "-f", shape)
+    assert done.returncode == 0
+    assert MISSING in done.stdout
+
+
+def test_a_finished_run_with_rows_taken_out_is_not_complete(capitals: Project, run: str):
+    rows = capitals.run_dirs()[-1] / "results.jsonl"
+    rows.write_bytes(b"".join(rows.read_bytes().splitlines(keepends=True)[:2]))
+    assert "the run is not complete: 1 of 3 results are missing" in capitals.run("report", run).stdout
+
+
+def test_a_results_file_on_its_own_that_is_cut_says_what_may_have_happened(project: Project):
+    path = write_rows(project.root / "rows.jsonl", [row("a"), row("b")])
+    path.write_bytes(path.read_bytes()[:-40])
+    done = project.run("report", "rows.jsonl")
+    assert done.returncode == 2
+    assert "line 2 is not a row" in done.stderr
+    assert "It is cut off: a run is writing it, or was killed." in done.stderr
+
+
+@pytest.mark.parametrize("command", ["report", "convert"])
+def test_a_directory_as_out_is_refused(project: Project, command: str):
+    write_rows(project.root / "rows.jsonl", [row("a")])
+    done = project.run(command, "rows.jsonl", "--out", ".")
+    assert (done.returncode, done.stderr) == (2, "agentv: --out . is a directory.\nName a file in it.\n")

@@ -197,3 +197,33 @@ def test_mistakes_of_members_have_their_own_line(composed: Project) -> None:
 def test_an_editor_knows_composites(composed: Project) -> None:
     schema = json.loads(composed.run("schema").stdout)["suite"]
     assert schema["$defs"]["composite"]["properties"]["evaluators"]["items"] == {"$ref": "#/$defs/Evaluator"}
+
+
+def test_a_member_with_a_mistake_is_told_once_and_nothing_else_is_made_up(composed: Project):
+    told = mistakes(
+        composed, "evaluators: [{name: x, type: contains, value: a, weight: -1}], aggregator: {weights: {x: 2}}"
+    )
+    assert "`weight`: expected a number >= 0, got -1" in told
+    assert "1 problem in 1 file" in told
+
+
+def test_weights_belong_to_the_weighted_average(composed: Project):
+    told = mistakes(composed, f"evaluators: [{RIGHT}], aggregator: {{type: llm_judge, weights: {{right: 2}}}}")
+    assert "`weights` is an option of `type: weighted_average` alone" in told
+
+
+def test_a_script_that_aggregates_sees_the_members_of_a_member(composed: Project):
+    composed.write(
+        "aggregate.py",
+        """\
+        import json, sys
+        inner = json.load(sys.stdin)["results"]["inner"]
+        print(json.dumps({"score": 1, "details": {each["name"]: each["score"] for each in inner["evaluatorResults"]}}))
+        """,
+    )
+    found = result(
+        composed,
+        f"evaluators: [{{name: inner, type: composite, evaluators: [{RIGHT}, {WRONG}]}}], "
+        "aggregator: {type: code_judge, script: [python, aggregate.py]}",
+    )
+    assert (found["error"], found["details"]) == (None, {"right": 1.0, "wrong": 0.0})

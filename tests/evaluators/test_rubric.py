@@ -143,3 +143,16 @@ def test_rubrics_of_a_case_are_judged_by_a_model(project: Project) -> None:
     assert (ran.process.returncode, ran.result["name"], ran.result["type"]) == (0, "rubric", "rubric")
     assert [check["satisfied"] for check in ran.result["details"]["checks"]] == [True, True]
     assert project.manifest(ran.directory)["summary"]["judge_calls"] == 1
+
+
+@pytest.mark.parametrize("weight", [1e308, 5e-324])
+async def test_weights_whose_sum_is_no_number_still_make_a_share(weight):
+    rubrics = [{"id": name, "description": name, "weight": weight} for name in ("a", "b", "c", "d")]
+    result = await judged(checks(("a", True), ("b", False), ("c", True), ("d", True)), rubrics)
+    assert (result.score, result.error) == (0.75, None)
+
+
+async def test_a_warning_names_a_few_of_many_made_up_criteria():
+    result = await judged(checks(("city", True), ("rubric-2", True), *((f"made-up-{n}", True) for n in range(2_000))))
+    (warning,) = result.warnings
+    assert "made-up-9, and 1990 more" in warning

@@ -84,3 +84,24 @@ def test_text_at_the_start_of_a_line_is_no_command():
     assert not no_commands("  ::error::x").lstrip().startswith("::")
     assert "##[" not in no_commands("a ##[group]")
     assert no_commands("a::b") == "a::b"
+
+
+def test_a_run_that_is_not_complete_says_so_first_and_never_that_all_passed_without_it():
+    lines = [parsed(line) for line in render_annotations([row("a")], gap=lambda rows: f"{9 - rows} are missing")]
+    assert [(level, data) for level, _, data in lines] == [
+        ("warning", "8 are missing"),
+        ("notice", "1 result, all passed"),
+    ]
+
+
+def test_the_warning_of_a_gap_leaves_room_among_those_that_github_shows():
+    rows = [row(f"case-{n:02}", 0.7) for n in range(20)]
+    levels = [parsed(line)[0] for line in render_annotations(rows, gap=lambda _: "rows are missing")]
+    assert levels == ["warning"] * MOST + ["notice"]
+
+
+def test_a_scripted_model_is_named_and_no_results_are_no_success():
+    (line,) = render_annotations([], scripted=True)
+    level, _, data = parsed(line)
+    assert level == "notice"
+    assert data.startswith("no results (scripted model")

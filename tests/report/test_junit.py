@@ -133,3 +133,12 @@ def test_no_rows_are_an_empty_report():
 def test_long_answers_are_cut():
     text = "".join(render_junit([row("a", 0.1, candidate_answer="x" * 1_000_000, misses=("y" * 1_000_000,))]))
     assert len(text) < 20_000
+
+
+def test_what_is_missing_of_a_run_is_an_error_of_its_own():
+    root = report([row("a")], None, lambda _: None, lambda rows: f"{20 - rows} of 20 results are missing")
+    check_counts(root)
+    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("2", "0", "1")
+    error = root.find("testsuite[@name='agentv']/testcase/error")
+    assert error is not None
+    assert error.get("message") == "19 of 20 results are missing"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from pydantic import Field
 from agentv.evaluators.base import EvaluationContext, Evaluator
 from agentv.plan.build import build_plan
 from agentv.plan.options import RunOptions
-from agentv.plan.plan import RunPlan
+from agentv.plan.plan import OPEN_SUITES, RunPlan
 from agentv.results import CaseResult, Score
 from agentv.run.execute import BACKLOG, Execution
 from agentv.targets.provider import Reply, Request
@@ -196,3 +197,120 @@ async def test_the_slowest_target_does_not_stall_the_others(tmp_path: Path) -> N
     with pytest.raises(asyncio.CancelledError):
         await running
     assert {row.target for row in rows} == {"fast"}
+
+
+def suites_of(tmp_path: Path, **sizes: int) -> RunPlan:
+    for name, cases in sizes.items():
+        lines = "".join(f"  - {{id: c{n}, input: q, evaluators: [{{type: equals, value: x}}]}}\n" for n in range(cases))
+        (tmp_path / f"{name}.yaml").write_text(f"evalcases:\n{lines}")
+    return build_plan(RunOptions(paths=tuple(f"{name}.yaml" for name in sizes)), tmp_path, function_target="f")
+
+
+def test_suites_take_turns_and_keep_their_own_order(tmp_path: Path) -> None:
+    (lane,) = suites_of(tmp_path, a=4, b=1, c=2).lanes
+    order = [f"{item.planned.suite.name}{item.case.id[1:]}" for item in lane.items()]
+    assert order == ["a0", "b0", "c0", "a1", "c1", "a2", "a3"]
+    assert [item.case.id for item in lane.items_of(lane.work[0][0])] == ["c0", "c1", "c2", "c3"]
+
+
+def test_only_a_few_suites_are_open_at_once(tmp_path: Path) -> None:
+    (lane,) = suites_of(tmp_path, **{f"s{n:02}": 2 for n in range(OPEN_SUITES + 3)}).lanes
+    order = [item.planned.suite.name for item in lane.items()]
+    assert len(order) == 2 * (OPEN_SUITES + 3)
+    first_round = [f"s{n:02}" for n in range(OPEN_SUITES)]
+    assert order[: 2 * OPEN_SUITES] == 2 * first_round
+    assert sorted(order) == sorted(2 * [f"s{n:02}" for n in range(OPEN_SUITES + 3)])
+
+
+async def test_a_long_suite_does_not_make_a_short_one_wait(tmp_path: Path) -> None:
+    """With one worker and a long suite first, the short one is done while the long one still hangs."""
+    plan = suites_of(tmp_path, long=300, short=3)
+    rows: list[CaseResult] = []
+    short_is_done = asyncio.Event()
+
+    async def ask(request: Request) -> Reply:
+        if request.eval_id == "c5":
+            await asyncio.Event().wait()
+        return Reply.of_text("x")
+
+    async def deliver(row: CaseResult) -> None:
+        rows.append(row)
+        if sum(row.suite == "short" for row in rows) == 3:
+            short_is_done.set()
+
+    running = asyncio.create_task(Execution(plan, "run", deliver, function=ask).run())
+    await asyncio.wait_for(short_is_done.wait(), 20)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+class Script(Probe):
+    """Holds a place for scripts, as an evaluator that starts one does."""
+
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"scripts"})
+
+    async def evaluate(self, context: EvaluationContext) -> Score:
+        assert context.runtime is not None
+        async with context.runtime.script_slot():
+            return Score(await self.function(context))
+
+
+class Asks(Probe):
+    """Waits for a judge and for nothing else."""
+
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"asks"})
+
+
+async def test_scripts_have_places_of_their_own_and_judges_do_not_wait_behind_them(tmp_path: Path) -> None:
+    """Every place for scripts is taken by one that hangs; all answers are put to the judge all the same."""
+    cases, running_scripts, most = 120, 0, 0
+    judged, all_judged, go_on = 0, asyncio.Event(), asyncio.Event()
+
+    async def hangs(_: EvaluationContext) -> float:
+        nonlocal running_scripts, most
+        running_scripts += 1
+        most = max(most, running_scripts)
+        await go_on.wait()
+        running_scripts -= 1
+        return 1.0
+
+    async def asks(_: EvaluationContext) -> float:
+        nonlocal judged
+        judged += 1
+        if judged == cases:
+            all_judged.set()
+        return 1.0
+
+    async def ask(_: Request) -> Reply:
+        return Reply.of_text("x")
+
+    rows: list[CaseResult] = []
+
+    async def deliver(row: CaseResult) -> None:
+        rows.append(row)
+
+    suite = tmp_path / "suite.yaml"
+    suite.write_text("evalcases:\n" + "".join(f"  - {{id: c{n}, input: question {n}}}\n" for n in range(cases)))
+    plan = build_plan(
+        RunOptions(paths=("suite.yaml",), workers=40),
+        tmp_path,
+        function_target="f",
+        added_evaluators=[
+            Script(name="script", type="probe", function=hangs),
+            Asks(name="asks", type="probe", function=asks),
+        ],
+    )
+    running = asyncio.create_task(Execution(plan, "run", deliver, function=ask).run())
+    await asyncio.wait_for(all_judged.wait(), 20)
+    assert rows == []
+    places = min(cases, max(32, 4 * (os.cpu_count() or 1), 40))
+    assert running_scripts == most == places
+    go_on.set()
+    await asyncio.wait_for(running, 20)
+    assert len(rows) == cases
+    assert most == places

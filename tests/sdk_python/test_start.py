@@ -56,15 +56,26 @@ def test_a_judge_without_calls_loads_json_but_no_network_and_no_heavy_module():
     assert not loaded & HEAVY
 
 
-def test_a_judge_with_calls_loads_no_asyncio():
+def test_a_judge_with_calls_loads_a_socket_and_no_http_library():
     code = """
 from agentv_eval import define_code_judge
 define_code_judge(lambda input, judge: len(judge.invoke(question="q").raw_text))
 """
     with Server(lambda seen: reply("yes")) as server:
         loaded = loaded_by(code, server.environ)
-    assert "http.client" in loaded
-    assert not loaded & {"asyncio", "concurrent.futures", "inspect", "dataclasses"}
+    assert "socket" in loaded
+    slow = {
+        "http.client",
+        "email",
+        "ssl",
+        "urllib",
+        "asyncio",
+        "concurrent.futures",
+        "inspect",
+        "dataclasses",
+        "typing",
+    }
+    assert not loaded & slow
 
 
 def test_everything_that_is_exported_can_be_reached():

@@ -33,7 +33,7 @@ def test_messages_may_be_under_input_or_input_messages(tmp_path, key):
         """,
     )
     assert [message.role for message in case.input_messages] == ["system", "user", "assistant", "tool"]
-    assert case.question == "Be brief. One two"
+    assert case.question == 'Be brief. One two {"rows": 3}'
     assert case.input_messages[2].tool_calls == (ToolCall("search", {"q": "x"}, [1]),)
     assert case.input_messages[3].content == {"rows": 3}
 

@@ -128,3 +128,30 @@ def test_patterns_match_as_globs_do(glob: str, inside: str, outside: str) -> Non
     pattern = glob_pattern(glob)
     assert pattern.fullmatch(inside)
     assert not pattern.fullmatch(outside)
+
+
+def test_a_pattern_that_is_none_is_told_with_its_place(reviewed: Project):
+    configured(reviewed, "cat")
+    reviewed.write(".agentv/config.yaml", "guideline_patterns:\n  - '**/*.md'\n  - '[z-a].md'\n")
+    done = reviewed.run("validate", "suite.yaml")
+    assert done.returncode == 2
+    assert "config.yaml:3:5: `guideline_patterns`: '[z-a].md' is no pattern: bad character range z-a" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("glob", "path", "covered"),
+    [
+        ("a/{x,y/{z,w}}.md", "a/x.md", True),
+        ("a/{x,y/{z,w}}.md", "a/y/w.md", True),
+        ("a/{x,y/{z,w}}.md", "a/y.md", False),
+        ("{**/a,b}.md", "x/y/a.md", True),
+        ("[^a].md", "b.md", True),
+        ("[^a].md", "a.md", False),
+        ("a[!b]c", "a/c", False),
+        ("[a--z&&b].md", "&.md", True),
+        ("{a", "{a", True),
+        ("[a", "[a", True),
+    ],
+)
+def test_patterns_choose_as_shells_do(glob: str, path: str, covered: bool):
+    assert (glob_pattern(glob).fullmatch(path) is not None) is covered

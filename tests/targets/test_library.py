@@ -330,6 +330,21 @@ def test_a_target_without_its_library_is_unavailable_and_says_how_to_install_it(
         make(HERE, provider, **settings)
 
 
+@every_vendor
+async def test_a_library_that_cannot_be_imported_is_to_be_installed_anew(
+    vendor: Vendor, monkeypatch: pytest.MonkeyPatch
+):
+    def broken(_: object) -> None:
+        raise ImportError("cannot import name 'x'")
+
+    async with VendorServer({}) as server, vendor.against(server) as provider:
+        monkeypatch.setattr("agentv.targets.providers.library.LibraryProvider._open", broken)
+        monkeypatch.setattr("agentv.targets.providers.bedrock.BedrockProvider._open", broken)
+        with pytest.raises(ProviderError, match="its library cannot be imported: cannot import name") as caught:
+            await provider.invoke(ask())
+    assert "pip install 'agentv[" in str(caught.value.next_step)
+
+
 @pytest.mark.parametrize(
     ("provider", "variable"), [("anthropic", "ANTHROPIC_API_KEY"), ("gemini", "GOOGLE_API_KEY"), ("openai", "OPENAI")]
 )

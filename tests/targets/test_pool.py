@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agentv.errors import TargetUnavailableError
 from agentv.targets.config import TargetsConfig, load_config
 from agentv.targets.environment import Environment
 from agentv.targets.pool import TargetPool
@@ -46,3 +47,15 @@ async def test_a_target_that_reads_other_values_is_another_target(config: Path):
     async with TargetPool(Secrets.of([one, other], [one.environment, other.environment])) as pool:
         ann = pool.gate(one.targets["keyed"], one.environment)
         assert pool.gate(other.targets["keyed"], other.environment) is not ann
+
+
+async def test_a_target_that_cannot_be_made_says_so_once(project: Project, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("agentv.targets.providers.library.find_spec", lambda _: None)
+    path = project.write(
+        "agentv.config.yaml", "targets: {claude: {provider: anthropic, model: m, api_key: key-key-key}}\n"
+    )
+    config = read(path)
+    async with TargetPool(Secrets.of([config], [config.environment])) as pool:
+        with pytest.raises(TargetUnavailableError) as caught:
+            pool.gate(config.targets["claude"], config.environment)
+    assert caught.value.reason == "its library is not installed; run: pip install 'agentv[anthropic]'"

@@ -17,10 +17,24 @@ def main() -> None:
 
         print(f"agentv {__version__}")
         return
+    _fill_standard_streams()
     gc.disable()  # until the command is imported: nothing of that is garbage
     from agentv.cli.program import run  # noqa: PLC0415 - click is not needed for the version
 
     _leave(run(sys.argv[1:]))
+
+
+def _fill_standard_streams() -> None:
+    """A standard stream that was closed goes nowhere. Else the first file opened would take its number, and output
+    meant for nobody would end up in it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", closefd=False))
 
 
 def _leave(code: int) -> NoReturn:

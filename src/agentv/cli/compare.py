@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from agentv.cli.numbers import FiniteRange
 from agentv.report.compare import Comparison, Decision, compare, decide
 from agentv.report.sides import read_side
 from agentv.report.source import find_rows
@@ -24,21 +25,19 @@ from agentv.report.terminal import Look, can_print_unicode, wants_color
 @click.option(
     "--threshold",
     "-t",
-    type=click.FloatRange(0, 1),
+    type=FiniteRange(0, 1),
     default=0.1,
     metavar="S",
     help="A case that changed by less is tied.  [0.1]",
 )
 @click.option(
     "--confidence",
-    type=click.FloatRange(0.5, 0.999),
+    type=FiniteRange(0.5, 0.999),
     default=0.95,
     metavar="C",
     help="How sure intervals are, and with them a regression.  [0.95]",
 )
-@click.option(
-    "--max-drop", type=click.FloatRange(0, 1), metavar="S", help="Exit with 1 when the mean score fell by more."
-)
+@click.option("--max-drop", type=FiniteRange(0, 1), metavar="S", help="Exit with 1 when the mean score fell by more.")
 @click.option("--allow-errors", is_flag=True, help="Cases that only B could not judge do not make it exit with 3.")
 @click.option(
     "--format",

@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from agentv.cli.numbers import FiniteRange
 from agentv.errors import UsageError
 from agentv.plan.build import build_plan
 from agentv.plan.options import RunOptions
@@ -38,13 +39,13 @@ _EXIT = {signal.SIGINT: 130, signal.SIGTERM: 143}
 @click.option("--case", "cases", multiple=True, metavar="GLOB", help="Only cases whose id matches; repeatable.")
 @click.option("--workers", type=click.IntRange(1), metavar="N", help="Cases in flight per target.")
 @click.option("--repeat", type=click.IntRange(1), default=1, metavar="N", help="Attempts per case.  [1]")
-@click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="S", help="Deadline of one target call.")
-@click.option("--threshold", type=click.FloatRange(0, 1), metavar="S", help="The pass line of cases.  [0.8]")
+@click.option("--timeout", type=FiniteRange(0, min_open=True), metavar="S", help="Deadline of one target call.")
+@click.option("--threshold", type=FiniteRange(0, 1), metavar="S", help="The pass line of cases.  [0.8]")
 @click.option("--outputs", metavar="FILE", help="Grade answers that exist already (JSON Lines) instead of calling.")
 @click.option("--out", metavar="FILE", help="Write rows to this file too, as they finish.")
 @click.option("--record-judge-io", is_flag=True, help="Keep prompts and replies of judge calls in judge_calls.jsonl.")
 @click.option("--cache", is_flag=True, help="Keep the replies of judges in .agentv/cache, and use those kept earlier.")
-@click.option("--max-cost", type=click.FloatRange(0, min_open=True), metavar="USD", help="Stop before spending more.")
+@click.option("--max-cost", type=FiniteRange(0, min_open=True), metavar="USD", help="Stop before spending more.")
 @click.option("--max-judge-calls", type=click.IntRange(0), metavar="N", help="Judge calls of the whole run.")
 @click.option("--run-dir", metavar="DIR", help="The directory of this run.  [.agentv/runs/<run-id>]")
 @click.option("--resume", metavar="RUN", help="Go on with a run: its id, or its directory.")

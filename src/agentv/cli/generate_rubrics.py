@@ -46,7 +46,7 @@ class Outcome:
         return {"id": self.id, "status": self.status, "reason": self.reason, "rubrics": list(self.rubrics)}
 
 
-@click.command()
+@click.command(short_help="Write rubrics for the cases of a suite, into its file.")
 @click.argument("file", metavar="FILE")
 @click.option("--target", "--judge-target", metavar="NAME", help="Who writes them, before every other setting.")
 @click.option("--config", metavar="FILE", help="The target configuration, instead of the one found near the suite.")
@@ -76,6 +76,8 @@ def command(file: str, target: str | None, config: str | None, cases: tuple[str,
         if found is None:
             raise no_config_error("`agentv generate rubrics` needs a model to ask", suite.directory)
         spec = _writer(found, suite, target)
+        if not flags["to_stdout"]:
+            text.refuse_read_only()
         outcomes = asyncio.run(_ask(outcomes, suite, spec, found))
         outcomes, new = _put_in(text, outcomes)
         if flags["to_stdout"]:

@@ -15,6 +15,7 @@ import click
 from agentv.cli.judge_observed import Observer
 from agentv.cli.judge_stop import until_stopped
 from agentv.cli.judge_view import TerminalView, ledger_line, look_at
+from agentv.cli.numbers import FiniteRange
 from agentv.errors import UsageError
 from agentv.judge.access import JudgeAccess
 from agentv.judge.ledger import DEFAULT_MAX_CALLS
@@ -42,7 +43,7 @@ EVALUATOR = "judge serve"
 @click.option(
     "--for",
     "minutes",
-    type=click.FloatRange(0, 24 * 60, min_open=True),
+    type=FiniteRange(0, 24 * 60, min_open=True),
     default=60.0,
     metavar="MINUTES",
     help="Close after this long.  [60]",

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from agentv.errors import UsageError
 from agentv.record.files import failure, replaced, write_all
 
 
@@ -15,10 +16,12 @@ def write_out(out: str | None, pieces: Iterable[str]) -> None:
     """Write text as UTF-8. A file has its old contents until the new ones are complete."""
     if out is None or out == "-":
         for piece in pieces:
-            sys.stdout.buffer.write(piece.encode("utf-8", "backslashreplace"))
-        sys.stdout.buffer.flush()
+            _print(piece.encode("utf-8", "backslashreplace"))
+        _print(b"")
         return
     path = Path(out)
+    if path.is_dir():
+        raise UsageError(f"--out {out} is a directory.", next_step="Name a file in it.")
     try:
         if _is_stream(path):
             with path.open("wb") as file:
@@ -29,6 +32,19 @@ def write_out(out: str | None, pieces: Iterable[str]) -> None:
                 write_all(descriptor, piece.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise failure("write", path, error, "Choose another --out.") from error
+
+
+def _print(data: bytes) -> None:
+    """To stdout; nothing flushes what is there."""
+    try:
+        if data:
+            sys.stdout.buffer.write(data)
+        else:
+            sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise failure("write", Path("stdout"), error) from error
 
 
 def _is_stream(path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
 import os
@@ -37,6 +38,8 @@ COMMANDS = {
 }
 """name -> (where the command is, one line of help). A new command is one file and one line here."""
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+"""What a stream says that cannot be written; a file has its own words for that."""
 BUG = "This is a bug in agentv, not in your suite. Please report it with the lines above."
 
 
@@ -99,11 +102,20 @@ def run(arguments: Sequence[str]) -> int:
         # Whoever read our output has left; writing more to them would only fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except Exception:
-        click.echo(clean_lines(traceback.format_exc()), err=True)
-        click.echo(BUG, err=True)
+    except OSError as error:
+        if error.errno not in FULL or error.filename is not None:
+            return _bug()
+        click.echo(f"agentv: the output cannot be written: {error.strerror}", err=True)
         return 3
+    except Exception:
+        return _bug()
     return result if isinstance(result, int) else 0
+
+
+def _bug() -> int:
+    click.echo(clean_lines(traceback.format_exc()), err=True)
+    click.echo(BUG, err=True)
+    return 3
 
 
 def show_error(error: AgentVError) -> None:

@@ -42,12 +42,10 @@ def _markdown(source: RowSource) -> Iterator[str]:
     for row in source.rows():
         builder.add(row)
     recorded: Any = source.manifest.get("summary") or {}
-    unfinished = source.unfinished
-    notes = [f"the run is not complete ({unfinished}): rows may be missing"] if unfinished else []
+    summary = builder.build(duration_s=recorded.get("duration_seconds"))
+    gap = source.gap(summary.total)
     yield render_markdown(
-        builder.build(duration_s=recorded.get("duration_seconds")),
-        name=str(source.manifest.get("run_id") or source.name),
-        notes=notes,
+        summary, name=str(source.manifest.get("run_id") or source.name), notes=[gap] if gap is not None else []
     )
 
 
@@ -57,13 +55,13 @@ def _junit(source: RowSource) -> Iterator[str]:
     properties = {"scripted": "true"} if source.scripted else {}
     if "run_id" in source.manifest:
         properties["run_id"] = str(source.manifest["run_id"])
-    yield from render_junit(source.rows(), properties, _places(source))
+    yield from render_junit(source.rows(), properties, _places(source), source.gap)
 
 
 def _github(source: RowSource) -> Iterator[str]:
     from agentv.report.annotations import render_annotations  # noqa: PLC0415 - only for this format
 
-    for line in render_annotations(source.rows(), _places(source)):
+    for line in render_annotations(source.rows(), _places(source), source.gap, scripted=source.scripted):
         yield f"{line}\n"
 
 

@@ -13,7 +13,7 @@ from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, Ma
 
 from agentv.suite.json_lines import parse_json
 from agentv.suite.loader import CASES
-from agentv.suite.yaml_events import YamlWalk
+from agentv.suite.yaml_events import YamlProblem, YamlWalk
 from agentv.suite.yaml_text import flow, yaml_lines
 
 Rubrics = Sequence[Mapping[str, Any]]
@@ -21,6 +21,9 @@ Rubrics = Sequence[Mapping[str, Any]]
 _LINE = re.compile(r"[^\r\n\x85\u2028\u2029]*(?:\r\n|[\r\n\x85\u2028\u2029]|\Z)")
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 OUTCOMES = ("expected_outcome", "outcome")
+
+
+BY_HAND = "the file is written in a way that rubrics cannot be put into; write them by hand"
 
 
 class NoPlaceError(ValueError):
@@ -34,6 +37,8 @@ class Place:
     offset: int
     column: int
     """How far the keys of the case are indented; -1 for flow style."""
+    quoted: bool = False
+    """Whether keys are in double quotes, as in JSON."""
 
 
 class SuiteText:
@@ -66,6 +71,8 @@ class SuiteText:
         return new
 
     def _written(self, rubrics: Rubrics, place: Place) -> str:
+        if place.column < 0 and place.quoted:
+            return f', "rubrics": {json.dumps(list(rubrics), ensure_ascii=False)}'
         if place.column < 0:
             return f", rubrics: {flow(list(rubrics))}"
         lines = yaml_lines({"rubrics": list(rubrics)}, place.column)
@@ -74,11 +81,15 @@ class SuiteText:
         return start + "".join(line + self.line_end for line in lines)
 
     def _check(self, new: str, additions: Mapping[int, Rubrics]) -> None:
-        wanted, got = YamlWalk(self.text).document(), YamlWalk(new).document()
+        wanted = YamlWalk(self.text).document()
+        try:
+            got = YamlWalk(new).document()
+        except YamlProblem:
+            raise NoPlaceError(BY_HAND) from None
         for index, rubrics in additions.items():
             wanted[CASES][index] = {**wanted[CASES][index], "rubrics": [dict(item) for item in rubrics]}
         if wanted != got:
-            raise NoPlaceError("the file is written in a way that rubrics cannot be put into; write them by hand")
+            raise NoPlaceError(BY_HAND)
 
     # -- events
 
@@ -111,6 +122,8 @@ class SuiteText:
             value = next(self._events)
             end = self._skip(value)
             keys.add(getattr(key, "value", None))
+            if self._is_explicit(key):
+                continue  # `? key` on a line of its own: what follows would need one, too
             if not isinstance(value, CollectionStartEvent) and isinstance(getattr(key, "value", None), str):
                 found[key.value] = self._after(key, value, end, flow_style=bool(case.flow_style))
         if case.anchor:
@@ -118,7 +131,11 @@ class SuiteText:
         if "rubrics" in keys:
             return NoPlaceError("it has a `rubrics:` with nothing in it; take that line out")
         place = next((found[key] for key in (*OUTCOMES, "id") if key in found), None)
-        return place or NoPlaceError("neither its outcome nor its id is written in the case itself")
+        return place or NoPlaceError("neither its outcome nor its id is written in the case itself, as `key: value`")
+
+    def _is_explicit(self, key: Any) -> bool:
+        start = self._starts[key.start_mark.line]
+        return self.text[start : start + key.start_mark.column].rstrip().endswith("?")
 
     def _skip(self, event: Any) -> Any:
         """Past a node; where it ends."""
@@ -132,7 +149,7 @@ class SuiteText:
 
     def _after(self, key: Any, value: Any, end: Any, *, flow_style: bool) -> Place:
         if flow_style:
-            return Place(self._starts[end.line] + end.column, -1)
+            return Place(self._starts[end.line] + end.column, -1, quoted=key.style == '"')
         column = key.start_mark.column
         if isinstance(value, AliasEvent) or value.style not in ("|", ">"):
             return Place(self._starts[min(end.line + 1, len(self._starts) - 1)], column)

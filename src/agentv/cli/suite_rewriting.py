@@ -62,19 +62,39 @@ class SuiteFile:
 
     def with_rubrics(self, added: Mapping[str, Rubrics]) -> tuple[str, dict[str, str]]:
         """The text with rubrics for these cases; and for which of them that was not possible, and why."""
-        by_number = {self._numbers[case_id]: rubrics for case_id, rubrics in added.items()}
-        if self._yaml is None:
-            return self._lines_with(by_number), {}
         try:
-            return self._yaml.with_rubrics(by_number), {}
+            return self._with(added), {}
+        except NoPlaceError:
+            pass
+        # They were paid for: one case that cannot take its rubrics does not lose those of the others.
+        problems: dict[str, str] = {}
+        for case_id, rubrics in added.items():
+            try:
+                self._with({case_id: rubrics})
+            except NoPlaceError as error:
+                problems[case_id] = str(error)
+        rest = {case_id: rubrics for case_id, rubrics in added.items() if case_id not in problems}
+        try:
+            return self._with(rest), problems
         except NoPlaceError as error:
             return self.text, dict.fromkeys(added, str(error))
+
+    def _with(self, added: Mapping[str, Rubrics]) -> str:
+        by_number = {self._numbers[case_id]: rubrics for case_id, rubrics in added.items()}
+        return self._lines_with(by_number) if self._yaml is None else self._yaml.with_rubrics(by_number)
 
     def _lines_with(self, by_number: Mapping[int, Rubrics]) -> str:
         lines = self.text.split("\n")
         for number, rubrics in by_number.items():
             lines[number] = json_line_with_rubrics(lines[number], rubrics)
         return "\n".join(lines)
+
+    def refuse_read_only(self) -> None:
+        """Before anybody is asked: a file that may not be written is not replaced, either."""
+        if not self.path.stat().st_mode & 0o222 or not os.access(self.path, os.W_OK):
+            raise UsageError(
+                f"{self.path} is read-only.", next_step="Make it writable, or use --stdout. Nobody was asked."
+            )
 
     def replace_with(self, new: str) -> None:
         """Put the new text in place of the old, at once. It is loaded first; a file that changed is left alone."""

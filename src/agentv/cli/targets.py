@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from agentv.cli.numbers import FiniteRange
 from agentv.errors import UsageError
 from agentv.plan.build import Loaded
 from agentv.report.terminal import Look, is_terminal, wants_color
@@ -21,9 +22,7 @@ from agentv.targets.config import NO_JUDGE, TargetsConfig, TargetSpec, no_config
 @click.option("--config", metavar="FILE", help="The target configuration, instead of the one found near PATH.")
 @click.option("--target", "names", multiple=True, metavar="NAME", help="Only this target; repeatable.")
 @click.option("--ping", is_flag=True, help="Ask each target one small question, and say what answered.")
-@click.option(
-    "--timeout", type=click.FloatRange(0, min_open=True), metavar="S", help="With --ping: how long to wait.  [30]"
-)
+@click.option("--timeout", type=FiniteRange(0, min_open=True), metavar="S", help="With --ping: how long to wait.  [30]")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def command(near: str, config: str | None, names: tuple[str, ...], as_json: bool, **asked: Any) -> int:
     """Show each target: provider, model, ready or which variable is missing, and who judges it.

@@ -136,10 +136,13 @@ def by_name(results: Sequence[EvaluatorResult]) -> dict[str, Any]:
 
 def _shown(result: EvaluatorResult) -> dict[str, Any]:
     data = result.to_dict()
-    return {
+    shown = {
         **{key: data[key] for key in ("type", "score", "verdict", "weight", "hits", "misses", "reasoning", "details")},
         "expectedAspectCount": len(result.hits) + len(result.misses),
     }
+    if result.evaluator_results:
+        shown["evaluatorResults"] = [{"name": member.name, **_shown(member)} for member in result.evaluator_results]
+    return shown
 
 
 def _told(score: float, results: Sequence[EvaluatorResult], reasoning: str) -> Score:

@@ -54,8 +54,8 @@ class Composite(Evaluator):
         options = dict(options)
         members = options.get("evaluators")
         if isinstance(members, list):
-            found = [read(entry, ("evaluators", index), None) for index, entry in enumerate(members)]
-            options["evaluators"] = _unique([one for one in found if one is not None], read)
+            found = [read(entry, ("evaluators", index), None) or _unread(entry) for index, entry in enumerate(members)]
+            options["evaluators"] = _unique(found, read)
         raw = options.pop("aggregator", None)
         aggregator = None if raw is None else _read_aggregator(raw, options.get("name", "composite"), read)
         if aggregator is not None:
@@ -70,7 +70,7 @@ class Composite(Evaluator):
             if name not in names:
                 raise ValueError(
                     f"`aggregator.weights` names '{name}', which is no member{did_you_mean(name, names)}; "
-                    f"there are {one_of(names)}"
+                    f"there are {one_of(list(dict.fromkeys(names)))}"
                 )
         return self
 
@@ -120,10 +120,22 @@ def _with_members(score: Score, results: Sequence[EvaluatorResult]) -> Score:
     )
 
 
+class _Unread(Evaluator):
+    """Stands for a member with mistakes, which are told already: its name counts. It is never run."""
+
+    async def evaluate(self, context: EvaluationContext) -> Score:
+        raise NotImplementedError
+
+
+def _unread(entry: Any) -> Evaluator:
+    name = entry.get("name") or entry.get("type") if isinstance(entry, Mapping) else None
+    return _Unread.model_construct(name=name if isinstance(name, str) else "", type="")
+
+
 def _unique(members: list[Evaluator], read: ReadPart) -> list[Evaluator]:
     seen: set[str] = set()
     for index, member in enumerate(members):
-        if member.name in seen:
+        if member.name and member.name in seen:
             read.complain(
                 ("evaluators", index),
                 f"the composite has two members named {show(member.name)}: give each its own `name`",
@@ -139,6 +151,9 @@ def _read_aggregator(raw: Any, composite: str, read: ReadPart) -> Evaluator | No
         near = did_you_mean(str(wanted), AGGREGATORS)
         known = one_of(list(AGGREGATORS))
         read.complain(("aggregator",), f"unknown aggregator {show(wanted)}{near}; `type` is {known}")
+        return None
+    if "weights" in raw and kind is not WeightedAverage:
+        read.complain(("aggregator", "weights"), "`weights` is an option of `type: weighted_average` alone")
         return None
     for key in _NOT_AN_AGGREGATORS:
         if key in raw:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from agentv.errors import EvaluatorError
-from agentv.evaluators.base import EvaluationContext
-from agentv.evaluators.judge_prompt import again
-from agentv.evaluators.judge_reply import ReplyError
+from agentv.evaluators.base import Candidate, EvaluationContext
+from agentv.evaluators.judge_object import ReplyError, refuse_copy
+from agentv.evaluators.judge_prompt import again, words_of
 
 if TYPE_CHECKING:
     from agentv.judge.session import JudgeCallError, JudgeSession
@@ -61,13 +61,13 @@ async def ask_judge(
     except EvaluatorError as error:
         raise EvaluatorError(error.message, next_step=HOW) from None
     try:
-        return await _ask(session, question, runtime.redactor, timeout_seconds)
+        return await _ask(session, question, context.candidate, runtime.redactor, timeout_seconds)
     finally:
         session.close()
 
 
 async def _ask(
-    session: JudgeSession, question: Question[T], redactor: Redactor, timeout: float
+    session: JudgeSession, question: Question[T], candidate: Candidate, redactor: Redactor, timeout: float
 ) -> tuple[T, dict[str, Any]]:
     from agentv.judge.session import JudgeCallError  # noqa: PLC0415 - only runs that ask a judge need it
     from agentv.wire.judge_requests import JudgeCall  # noqa: PLC0415
@@ -81,7 +81,9 @@ async def _ask(
             raise _no_reply(error, session, _kept(reply_text, redactor), timeout) from None
         reply_text = reply.text
         try:
-            return question.read(reply_text, reply.finish_reason), session.ledger.to_dict()
+            verdict = question.read(reply_text, reply.finish_reason)
+            refuse_copy(reply_text, words_of(candidate))
+            return verdict, session.ledger.to_dict()
         except ReplyError as error:
             session.forget(call)
             problem = redactor.text(str(error))

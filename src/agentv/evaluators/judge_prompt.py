@@ -247,6 +247,14 @@ def answer_text(candidate: Candidate) -> str:
     return _json(said[-1]) if said and said[-1] and not isinstance(said[-1], str) else ""
 
 
+def words_of(candidate: Candidate) -> str:
+    """Everything that the graded side wrote: the answer, and what it did on the way to it."""
+    steps = [message for message in candidate.output_messages if message.content != candidate.answer]
+    texts = [message.content if isinstance(message.content, str) else _json(message.content) for message in steps]
+    calls = [_json(call.to_dict()) for message in candidate.output_messages for call in message.tool_calls]
+    return "\n".join([answer_text(candidate), *texts, *calls])
+
+
 def conversation(case: EvalCase) -> str:
     """What was asked: one message as it is, several each under a line that names the speaker; files read in."""
     paths = iter(case.attachments)

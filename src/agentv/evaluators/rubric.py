@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
@@ -25,6 +25,9 @@ class RubricItem(RubricModel):
     weight: float = Field(1.0, ge=0, description="Share in the score.")
     required: bool = Field(False, description="When it is not satisfied, the score is 0.")
 
+
+SHOWN_UNKNOWN = 10
+"""Names of a judge's own making that a warning tells."""
 
 RubricList = list[Annotated[str, Field(min_length=1)] | RubricItem]
 
@@ -112,9 +115,7 @@ def score_of(rubrics: Sequence[Rubric], given: JudgeChecks, ledger: dict[str, An
     checks = {rubric.id: _verdict(rubric, given.checks) for rubric in rubrics}
     hits = tuple(rubric.description for rubric in rubrics if checks[rubric.id].satisfied)
     misses = tuple(_miss(rubric, checks[rubric.id]) for rubric in rubrics if not checks[rubric.id].satisfied)
-    total = math.fsum(rubric.weight for rubric in rubrics)
-    earned = math.fsum(rubric.weight for rubric in rubrics if checks[rubric.id].satisfied)
-    score = min(1.0, round(earned / total, 12)) if total > 0 and math.isfinite(total) else 0.0
+    score = _share(rubrics, {name for name, check in checks.items() if check.satisfied})
     failed = [rubric.id for rubric in rubrics if rubric.required and not checks[rubric.id].satisfied]
     reasoning = given.reasoning or f"{len(hits)} of {len(rubrics)} criteria are satisfied"
     if failed:
@@ -140,6 +141,15 @@ def score_of(rubrics: Sequence[Rubric], given: JudgeChecks, ledger: dict[str, An
     )
 
 
+def _share(rubrics: Sequence[Rubric], satisfied: Collection[str]) -> float:
+    """Earned weight of all weight; measured by the heaviest, because the sum of weights may be no number any more."""
+    heaviest = max(rubric.weight for rubric in rubrics)
+    if heaviest <= 0:
+        return 0.0
+    earned = math.fsum(rubric.weight / heaviest for rubric in rubrics if rubric.id in satisfied)
+    return min(1.0, round(earned / math.fsum(rubric.weight / heaviest for rubric in rubrics), 12))
+
+
 def _verdict(rubric: Rubric, checks: Sequence[Check]) -> Check:
     own = [check for check in checks if check.id == rubric.id]
     if not own:
@@ -157,6 +167,8 @@ def _miss(rubric: Rubric, check: Check) -> str:
 def _warnings(rubrics: Sequence[Rubric], checks: Sequence[Check]) -> list[str]:
     known, given = {rubric.id for rubric in rubrics}, [check.id for check in checks]
     unknown = list(dict.fromkeys(name[:60] for name in given if name not in known))
+    if len(unknown) > SHOWN_UNKNOWN:
+        unknown = [*unknown[:SHOWN_UNKNOWN], f"and {len(unknown) - SHOWN_UNKNOWN} more"]
     omitted = [rubric.id for rubric in rubrics if rubric.id not in given]
     twice = [rubric.id for rubric in rubrics if given.count(rubric.id) > 1]
     told = (

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentv.errors import InvalidFilesError, Problem
 from agentv.importing.asserts import AssertReader, NothingLeftError
 from agentv.importing.prompts import Prompt, read_prompts
 from agentv.importing.providers import ProviderReader, slug
@@ -88,13 +89,24 @@ class _Importer:
             raise UnreadableError("there is no provider that can be carried over")
         self._grader()
         tests = list(self._tests())
-        suites = {
+        made = {
             suffix: self._suite(prompt, tests, several=len(prompts) > 1)
             for suffix, prompt in zip(_suffixes(prompts), prompts, strict=True)
         }
+        suites = {suffix: suite for suffix, suite in made.items() if suite["evalcases"]}
+        if not suites:
+            raise self._nothing_left()
         defaults = {"target": targets[0]} | ({"judge_target": self.judge} if self.judge else {})
         return Imported(
             suites, {"targets": self.providers.targets, "defaults": defaults}, tuple(self.notes.found), targets
+        )
+
+    def _nothing_left(self) -> InvalidFilesError:
+        """Why no test could be carried over: everything that was left out."""
+        told = [Problem(note.path, note.line, 1, note.message) for note in self.notes.found if note.left_out]
+        return InvalidFilesError(
+            [*told, Problem(self.root.path, 1, 1, "there is no test that can be carried over")],
+            next_step="Nothing was written.",
         )
 
     # -- who grades
@@ -157,8 +169,6 @@ class _Importer:
                 cases += self._cases(prompt, test, number, {case["id"] for case in cases})
             else:
                 self.notes.left_out(test, "a test must be a mapping with `vars` and `assert`")
-        if not cases:
-            raise UnreadableError("there is no test that can be carried over")
         said = self.root.raw("description")
         about = f"{said} ({prompt.label})" if said and several and prompt.label else said
         return ({"description": str(about)} if about else {}) | {"evalcases": cases}

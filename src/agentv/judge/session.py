@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +95,6 @@ class JudgeSession:
         record_io: bool = False,
         budget: Budget | None = None,
     ) -> None:
-        self.token = secrets.token_urlsafe(TOKEN_BYTES)
         self.evaluator = evaluator
         self.targets = targets
         self.ledger = JudgeLedger(max_calls, target=targets.default)
@@ -113,13 +112,20 @@ class JudgeSession:
     def __repr__(self) -> str:
         return f"JudgeSession({self.evaluator!r}, {self.ledger.call_count} of {self.ledger.max_calls} calls)"
 
+    @cached_property
+    def token(self) -> str:
+        """What a script has to show. Evaluators inside the runtime need none, and none is made for them."""
+        return secrets.token_urlsafe(TOKEN_BYTES)
+
     @property
     def closed(self) -> bool:
         return self.ledger.closed
 
     def clean(self, text: str) -> str:
         """Text that may leave: no secret value and no token in it, and not too long."""
-        return self._redactor.head(text.replace(self.token, MASK), LONGEST_ERROR)
+        if "token" in self.__dict__:
+            text = text.replace(self.token, MASK)
+        return self._redactor.head(text, LONGEST_ERROR)
 
     def info(self) -> dict[str, Any]:
         """What `GET /info` tells. Costs no call."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from agentv.plan.options import RunOptions
@@ -14,6 +16,9 @@ from agentv.targets.answers import Answers
 from agentv.targets.config import TargetsConfig, TargetSpec
 from agentv.targets.environment import Environment
 from agentv.targets.secrets import Secrets
+
+OPEN_SUITES = 16
+"""Suites that a lane reads at once. Each holds its file open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +67,30 @@ class Lane:
     """With recorded answers: the targets asked for, or every target they name."""
 
     def items(self) -> Iterator[WorkItem]:
-        """The work in suite order, read from the suites as it is asked for."""
-        for planned, ids in self.work:
-            for case in planned.suite.cases():
-                if case.id in ids:
-                    for target, attempt in self._slots(case.id, planned.suite.name):
-                        yield WorkItem(case, planned, target, attempt)
+        """The work, read from the suites as it is asked for: a case of each in turn, so that none waits for the end of
+        another. A few suites are open at once; the next one begins when one of them ends."""
+        waiting = iter(self.work)
+        turns = deque(self._items_of(*work) for work in islice(waiting, OPEN_SUITES))
+        while turns:
+            suite = turns.popleft()
+            item = next(suite, None)
+            if item is not None:
+                yield item
+                turns.append(suite)
+            elif (work := next(waiting, None)) is not None:
+                turns.append(self._items_of(*work))
+
+    def items_of(self, planned: PlannedSuite) -> Iterator[WorkItem]:
+        """The work of one suite, in its order."""
+        for suite, ids in self.work:
+            if suite is planned:
+                yield from self._items_of(suite, ids)
+
+    def _items_of(self, planned: PlannedSuite, ids: frozenset[str]) -> Iterator[WorkItem]:
+        for case in planned.suite.cases():
+            if case.id in ids:
+                for target, attempt in self._slots(case.id, planned.suite.name):
+                    yield WorkItem(case, planned, target, attempt)
 
     def _slots(self, eval_id: str, suite: str) -> list[tuple[str, int]]:
         """For which targets and attempts a case runs. Without any recorded answer it still gets one row: an error."""
@@ -104,6 +127,11 @@ class RunPlan:
     @property
     def total(self) -> int:
         return sum(lane.total for lane in self.lanes)
+
+    def pays_for(self, target: str) -> bool:
+        """Whether answers of this target are asked for, and not looked up where they were recorded."""
+        replayed = (lane.target for lane in self.lanes if lane.spec is not None and lane.spec.provider == "replay")
+        return self.answers is None and target not in replayed
 
     @property
     def scripted(self) -> bool:

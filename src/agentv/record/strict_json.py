@@ -61,13 +61,13 @@ def _well_formed(value: Any, depth: int) -> bool:
         for key, item in value.items():
             if type(key) is not str:
                 return False
-            if isinstance(item, _NESTED) and not _well_formed(item, depth + 1):
+            if isinstance(item, _NESTED) and item and not _well_formed(item, depth + 1):
                 return False
     elif isinstance(value, list | tuple):
         if depth >= DEEPEST:
             return False
         for item in value:
-            if isinstance(item, _NESTED) and not _well_formed(item, depth + 1):
+            if isinstance(item, _NESTED) and item and not _well_formed(item, depth + 1):
                 return False
     return True
 

@@ -10,6 +10,7 @@ import asyncio
 import errno
 import os
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -46,11 +47,22 @@ class RowWriter:
     Holds the run's lock while open. After a failed write it takes no more; what was acknowledged is safe.
     """
 
-    def __init__(self, run: RunDirectory, *, redactor: Redactor = NO_SECRETS, out: Path | None = None) -> None:
+    def __init__(
+        self,
+        run: RunDirectory,
+        *,
+        redactor: Redactor = NO_SECRETS,
+        out: Path | None = None,
+        before: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`before` is called, in the writing thread, each time before rows are written."""
         self._run = run
+        self._before = before
         self._redactor = redactor
         self._out = out
-        self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
+        self._queue: SimpleQueue[list[_Waiting] | None] = SimpleQueue()
+        self._handed: list[_Waiting] = []
+        """Rows of this turn of the loop. Waking the thread for each would cost more than encoding it."""
         self._opened = ExitStack()
         self._descriptor = -1
         self._safe = 0
@@ -102,8 +114,15 @@ class RowWriter:
             raise self._refusal(self._failure)
         written = self._loop.create_future()
         recorded, line = record_row(row, self._redactor)
-        self._queue.put(_Waiting(line, written))
+        if not self._handed:
+            self._loop.call_soon(self._hand_over)
+        self._handed.append(_Waiting(line, written))
         return recorded, written
+
+    def _hand_over(self) -> None:
+        handed, self._handed = self._handed, []
+        if handed:
+            self._queue.put(handed)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -111,6 +130,7 @@ class RowWriter:
         thread, self._thread = self._thread, None
         if thread is None:
             return
+        self._hand_over()
         self._queue.put(None)
         try:
             await asyncio.to_thread(self._finish, thread)
@@ -146,11 +166,12 @@ class RowWriter:
                 item = self._queue.get(block=not group)
                 if item is None:
                     return group, False
-                group.append(item)
-                size += len(item.line)
+                group += item
+                size += sum(len(row.line) for row in item)
         return group, True
 
     def _commit(self, lines: bytes) -> None:
+        self._before()
         write_all(self._descriptor, lines)
         sync_data(self._descriptor)
         self._safe += len(lines)

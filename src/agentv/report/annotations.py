@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from agentv.report.accumulate import why
+from agentv.report.console import SCRIPTED
 from agentv.report.format import format_score, plural
 from agentv.report.terminal import clean
 from agentv.results import CaseResult, RowKey, Verdict
@@ -27,6 +28,15 @@ class Place(NamedTuple):
 
 Locate = Callable[[RowKey], Place | None]
 """Where the case of a row stands; None when nobody knows."""
+
+
+Gap = Callable[[int], str | None]
+"""What is missing of a run when these many rows are there; None when nothing is."""
+
+
+def no_gap(rows: int) -> str | None:  # noqa: ARG001 - one signature for all
+    """For rows of which nobody knows how many there should be."""
+    return None
 
 
 def nowhere(key: RowKey) -> Place | None:  # noqa: ARG001 - one signature for all
@@ -76,8 +86,13 @@ class _Few:
         del self.kept[MOST:]
 
 
-def render_annotations(rows: Iterable[CaseResult], locate: Locate = nowhere) -> Iterator[str]:
-    """A line per case that did not pass, the worst first, as many as GitHub shows; then how many there are."""
+def render_annotations(
+    rows: Iterable[CaseResult], locate: Locate = nowhere, gap: Gap = no_gap, *, scripted: bool = False
+) -> Iterator[str]:
+    """A line per case that did not pass, the worst first, as many as GitHub shows; then how many there are.
+
+    Before them, what is missing of a run that is not complete.
+    """
     failed, borderline, errors = _Few(), _Few(), _Few()
     total = 0
     for row in rows:
@@ -88,15 +103,22 @@ def render_annotations(rows: Iterable[CaseResult], locate: Locate = nowhere) -> 
             (borderline if row.verdict is Verdict.BORDERLINE else failed).add(row)
     room = MOST - min(len(errors.kept), max(MOST // 2, MOST - len(failed.kept)))
     as_errors = [*failed.kept[:room], *errors.kept[: MOST - min(room, len(failed.kept))]]
+    missing = gap(total)
+    if missing is not None:
+        yield command("warning", missing, title="agentv")
+        del borderline.kept[MOST - 1 :]
     for level, found in (("error", as_errors), ("warning", borderline.kept)):
         for each in found:
             yield command(level, each.message, title=each.title, place=locate(each.key))
-    yield command("notice", _closing(total, failed, borderline, errors), title="agentv")
+    closing = _closing(total, failed, borderline, errors)
+    yield command("notice", f"{closing} ({SCRIPTED})" if scripted else closing, title="agentv")
 
 
 def _closing(total: int, failed: _Few, borderline: _Few, errors: _Few) -> str:
     counts = [(failed.count, "failed"), (borderline.count, "borderline"), (errors.count, "could not be judged")]
     said = ", ".join(f"{count:,} {word}" for count, word in counts if count)
+    if not total:
+        return "no results"
     return f"{plural(total, 'result')}: {said}" if said else f"{plural(total, 'result')}, all passed"
 
 

@@ -264,7 +264,9 @@ def decide(comparison: Comparison, *, max_drop: float | None = None, allow_error
     elif not comparison.pairs:
         reasons.append((3, "no case was judged in both runs"))
     if max_drop is not None and exact(drop) > exact(max_drop):
-        reasons.append((1, f"the mean score fell by {format_delta(drop, sign=False)}, more than {max_drop:g} allowed"))
+        fell = format_delta(drop, sign=False)
+        fell = fell if float(fell) > max_drop else f"{exact(drop):.12g}"
+        reasons.append((1, f"the mean score fell by {fell}, more than {max_drop:g} allowed"))
     if comparison.conclusion is Conclusion.WORSE:
         reasons.append((1, "the mean score fell, and the interval of the difference excludes 0"))
     if reasons:

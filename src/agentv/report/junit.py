@@ -2,7 +2,8 @@
 
     testsuites > testsuite (one per suite and target) > testcase > failure or error
 
-A quality failure is a `failure`, borderline too; a row that could not be judged is an `error`. Rows are written to
+A quality failure is a `failure`, borderline too; a row that could not be judged is an `error`, and so is a run that is
+not complete: what is missing must not look like success. Rows are written to
 a temporary file as they come and put in order from there, so that a run of any length takes little memory.
 """
 
@@ -16,7 +17,7 @@ from typing import IO
 from xml.sax.saxutils import escape
 
 from agentv.report.accumulate import ExactSum, why
-from agentv.report.annotations import Locate, nowhere
+from agentv.report.annotations import Gap, Locate, no_gap, nowhere
 from agentv.report.format import format_score
 from agentv.report.terminal import clean
 from agentv.results import CaseResult, EvaluatorResult, Verdict
@@ -49,9 +50,12 @@ class _Group:
 
 
 def render_junit(
-    rows: Iterable[CaseResult], properties: Mapping[str, str] | None = None, locate: Locate = nowhere
+    rows: Iterable[CaseResult],
+    properties: Mapping[str, str] | None = None,
+    locate: Locate = nowhere,
+    gap: Gap = no_gap,
 ) -> Iterator[str]:
-    """The report in pieces. `properties` are told of every suite."""
+    """The report in pieces. `properties` are told of every suite, and the gap is a test case of its own."""
     groups: dict[tuple[str, str], _Group] = {}
     with tempfile.TemporaryFile() as spool:
         for row in rows:
@@ -63,7 +67,8 @@ def render_junit(
             split = spool.tell()
             spool.write(after)
             group.spans.append((start, split, spool.tell(), row.attempt))
-        yield from _document([groups[key] for key in sorted(groups)], properties or {}, spool)
+        missing = gap(sum(len(group.spans) for group in groups.values()))
+        yield from _document([groups[key] for key in sorted(groups)], properties or {}, spool, missing)
 
 
 def _count(group: _Group, row: CaseResult) -> None:
@@ -77,12 +82,15 @@ def _count(group: _Group, row: CaseResult) -> None:
         group.started = row.started_at
 
 
-def _document(groups: list[_Group], properties: Mapping[str, str], spool: IO[bytes]) -> Iterator[str]:
+def _document(
+    groups: list[_Group], properties: Mapping[str, str], spool: IO[bytes], missing: str | None
+) -> Iterator[str]:
+    incomplete = int(missing is not None)
     everything = {
         "name": "agentv",
-        "tests": str(sum(len(group.spans) for group in groups)),
+        "tests": str(sum(len(group.spans) for group in groups) + incomplete),
         "failures": str(sum(group.failures for group in groups)),
-        "errors": str(sum(group.errors for group in groups)),
+        "errors": str(sum(group.errors for group in groups) + incomplete),
         "skipped": "0",
         "time": f"{sum(group.seconds.total for group in groups):.3f}",
     }
@@ -90,7 +98,18 @@ def _document(groups: list[_Group], properties: Mapping[str, str], spool: IO[byt
     yield f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites{_attributes(everything)}>\n'
     for group in groups:
         yield from _suite(group, properties, spool, repeated)
+    if missing is not None:
+        yield _incomplete(missing)
     yield "</testsuites>\n"
+
+
+def _incomplete(missing: str) -> str:
+    counts = {"tests": "1", "failures": "0", "errors": "1", "skipped": "0", "time": "0.000"}
+    case = _attributes({"name": "the run is complete", "classname": "agentv", "time": "0.000"})
+    error = _element("error", missing, "run error", missing)
+    suite = _attributes({"name": "agentv", **counts})
+    told = _properties({"complete": "false"}, "      ")
+    return f"  <testsuite{suite}>\n    <testcase{case}>\n{told}{error}    </testcase>\n  </testsuite>\n"
 
 
 def _suite(group: _Group, properties: Mapping[str, str], spool: IO[bytes], repeated: bool) -> Iterator[str]:

@@ -35,6 +35,15 @@ class RowSource:
         status = self.manifest.get("status", "finished")
         return None if status == "finished" else str(status)
 
+    def gap(self, rows: int) -> str | None:
+        """What is missing of the run when these many rows are there; None when nothing is, or nobody can say."""
+        status, total = self.unfinished, self.manifest.get("total")
+        left = total - rows if isinstance(total, int) else 0
+        if status is None and left <= 0:
+            return None
+        missing = f"{left:,} of {total:,} results are missing" if left > 0 else "rows may be missing"
+        return f"the run is not complete ({status}): {missing}" if status else f"the run is not complete: {missing}"
+
     def rows(self) -> Iterator[CaseResult]:
         """Each row once, as it is read. RecordError for a line that is no row, and for a row that is there twice."""
         seen: dict[RowKey, int] = {}
@@ -67,9 +76,12 @@ class RowSource:
                 return None  # a run that is being written, or was killed, may end in the middle of a line
             row = None if self.manifest else _agentv_row(line)
             if row is None:
+                torn = "It is cut off: a run is writing it, or was killed. Give that run instead, or take the line out."
                 raise RecordError(
                     f"{self.path} line {number} is not a row: {error}",
-                    next_step="Give a run, or a results file as `agentv eval` writes it.",
+                    next_step="Give a run, or a results file as `agentv eval` writes it."
+                    if line.endswith(b"\n")
+                    else torn,
                 ) from None
             return row
 

@@ -42,7 +42,7 @@ class Batches:
         return look_up
 
     async def _ask(self, planned: PlannedSuite, attempt: int) -> Mapping[str, Reply]:
-        due = (item for item in self.lane.items() if item.planned is planned and item.attempt == attempt)
+        due = (item for item in self.lane.items_of(planned) if item.attempt == attempt)
         return await self.gate.invoke_batch(
             [build_request(item.case, attempt, planned.suite.files) for item in due if not self.is_done(item.key)]
         )

@@ -1,8 +1,9 @@
-"""The scheduler: a lane for each target, and two stages that never hold each other's slots.
+"""The scheduler: a lane for each target, and stages that never hold each other's slots.
 
 A lane keeps as many target calls in flight as its target allows. When an answer is there, its target slot is free at
-once, and the answer waits for a judging slot. How many answers may wait is bounded, so a slow evaluator slows the
-calls down before memory fills.
+once, and the answer is judged. What judging waits for has slots of its own: processes for scripts, places at a judge's
+target for evaluators that ask, and places in the run for all others; nobody waits in one line while holding a place of
+another. How many answers may wait is bounded, so a slow evaluator slows the calls down before memory fills.
 """
 
 from __future__ import annotations
@@ -55,11 +56,13 @@ class Execution:
     not_run: int = 0
     """Cases that the budget did not allow."""
     _judging: asyncio.Semaphore = field(init=False)
+    """Places for cases whose evaluators neither start scripts nor ask a judge."""
 
     async def run(self) -> None:
         """Every item of the plan that is not done yet. Cancelling stops the work in flight."""
         options = self.plan.options
-        self._judging = asyncio.Semaphore(max(32, 4 * (os.cpu_count() or 1), options.workers or 0))
+        places = max(32, 4 * (os.cpu_count() or 1), options.workers or 0)
+        self._judging = asyncio.Semaphore(places)
         pool = TargetPool(
             self.plan.secrets,
             workers=options.workers,
@@ -70,11 +73,12 @@ class Execution:
         try:
             async with (
                 pool,
-                script_services(self.plan.traits, own_process=self.own_process) as launcher,
+                script_services(self.plan.traits, own_process=self.own_process, on_note=self.on_note) as launcher,
                 judge_cache(self.plan, self.cwd, self.on_note) as cache,
                 asyncio.TaskGroup() as lanes,
             ):
-                services = Services(self.plan, pool, launcher, self.on_judge_call, cache)
+                slots = asyncio.Semaphore(places)
+                services = Services(self.plan, pool, launcher, self.on_judge_call, cache, slots)
                 for lane in self.plan.lanes:
                     lanes.create_task(self._run_lane(lane, services))
         except BaseExceptionGroup as group:
@@ -114,9 +118,12 @@ class Execution:
                 answered = await answer(item, ask if self.plan.answers is None else self._recorded(item))
             finally:
                 slots.release()
-            async with self._judging:
+            if runtime is not None and any(evaluator.traits for evaluator in item.case.evaluators):
                 row = await grade(item, answered, self.run_id, runtime)
-            self.budget.settle(*spend_of(row))
+            else:
+                async with self._judging:
+                    row = await grade(item, answered, self.run_id, runtime)
+            self.budget.settle(*spend_of(row, answer_paid=self.plan.pays_for(item.target)))
             await self.deliver(row)
         except BudgetExhaustedError:
             self.not_run += 1

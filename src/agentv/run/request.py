@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ def build_request(case: EvalCase, attempt: int, files: SuiteFiles) -> Request:
     attached = _Attached(iter(case.attachments), frozenset(case.guideline_files), files)
     messages = tuple(_with_files(message, attached) for message in case.input_messages)
     spoken = [message for message in messages if message.role != "system"]
-    system = "\n\n".join(message.text for message in messages if message.role == "system")
+    system = "\n\n".join(_said(message) for message in messages if message.role == "system")
     return Request(
         question=_as_one_text(spoken),
         system_prompt=system or None,
@@ -37,19 +38,23 @@ class _Attached(NamedTuple):
 
 
 def _with_files(message: Message, attached: _Attached) -> Message:
+    """The message with the texts of its files; parts of other kinds, like images, stay what they are."""
     if not isinstance(message.content, list):
         return message
-    text = "\n\n".join(text for part in message.content if (text := _part(part, attached)))
-    return Message(message.role, text, message.name, message.tool_calls, message.timestamp, message.metadata)
+    parts = [_part(part, attached) for part in message.content]
+    content: Any = [{"type": "text", "value": part} if isinstance(part, str) else part for part in parts if part]
+    if all(isinstance(part, str) for part in parts):
+        content = "\n\n".join(part for part in parts if part)
+    return Message(message.role, content, message.name, message.tool_calls, message.timestamp, message.metadata)
 
 
-def _part(part: Any, attached: _Attached) -> str:
+def _part(part: Any, attached: _Attached) -> Any:
     if isinstance(part, dict) and part.get("type") == "file":
         path = next(attached.paths)
         if path in attached.guidelines:
             return f"<Attached: {_shown(path, attached.files)}>"
         return _tagged(path, attached.files)
-    return part_text(part)
+    return part if isinstance(part, dict) and part.get("type", "text") != "text" else part_text(part)
 
 
 def _tagged(path: Path, files: SuiteFiles) -> str:
@@ -63,5 +68,15 @@ def _shown(path: Path, files: SuiteFiles) -> Path:
 def _as_one_text(messages: Sequence[Message]) -> str:
     """One message as it is; several turns each under a line that names the speaker."""
     if len(messages) == 1:
-        return messages[0].text
-    return "\n\n".join(f"@[{message.role.capitalize()}]:\n{message.text}" for message in messages)
+        return _said(messages[0])
+    return "\n\n".join(f"@[{message.role.capitalize()}]:\n{_said(message)}" for message in messages)
+
+
+def _said(message: Message) -> str:
+    """The message as text: what is none, parts of other kinds and tool calls, as JSON."""
+    if isinstance(message.content, list):
+        said = [part_text(part) or json.dumps(part, ensure_ascii=False) for part in message.content]
+    else:
+        said = [message.text] if message.text else []
+    calls = "\n".join(json.dumps(call.to_dict(), ensure_ascii=False) for call in message.tool_calls)
+    return "\n\n".join([*said, calls] if calls else said)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -25,7 +26,9 @@ OnNote = Callable[[str], None]
 
 
 @asynccontextmanager
-async def script_services(traits: frozenset[str], *, own_process: bool) -> AsyncIterator[Launcher | None]:
+async def script_services(
+    traits: frozenset[str], *, own_process: bool, on_note: OnNote | None = None
+) -> AsyncIterator[Launcher | None]:
     """A launcher while it lasts, when scripts are used; with judge access, the runtime closed to other processes."""
     if "scripts" not in traits:
         yield None
@@ -36,7 +39,7 @@ async def script_services(traits: frozenset[str], *, own_process: bool) -> Async
     async with AsyncExitStack() as stack:
         if "judge" in traits:
             stack.enter_context(protect_runtime())
-        yield await stack.enter_async_context(Launcher(adopt_orphans=own_process))
+        yield await stack.enter_async_context(Launcher(adopt_orphans=own_process, on_note=on_note))
 
 
 @asynccontextmanager
@@ -84,6 +87,8 @@ class Services:
     launcher: Launcher | None
     on_judge_call: OnJudgeCall | None = None
     cache: JudgeCache | None = None
+    script_slots: asyncio.Semaphore | None = None
+    """Places for scripts, shared by all lanes."""
     redactor: Redactor = field(init=False)
     _made: dict[tuple[int, int], Runtime] = field(default_factory=dict)
 
@@ -102,6 +107,7 @@ class Services:
                 environment=planned.environment,
                 secrets=self.plan.secrets,
                 redactor=self.redactor,
+                script_slots=self.script_slots,
             )
         return self._made[key]
 

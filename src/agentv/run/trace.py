@@ -14,9 +14,9 @@ def summarize_trace(
 ) -> dict[str, Any]:
     """Tool calls by name, model calls, and what the answer took."""
     made = [call for message in messages for call in message.tool_calls]
-    calls = Counter(call.tool for call in made)
+    calls: Counter[str] = Counter(call.tool for call in made)
     return {
-        "event_count": calls.total(),
+        "event_count": len(made),
         "tool_names": sorted(calls),
         "tool_calls_by_name": {name: calls[name] for name in sorted(calls)},
         "error_count": sum(map(_failed, made)),

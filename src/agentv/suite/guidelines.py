@@ -90,15 +90,13 @@ def glob_pattern(glob: str) -> re.Pattern[str]:
 
 def _translated(glob: str) -> Iterator[str]:
     at = 0
-    while at < len(glob):
-        if glob[at] == "{" and (chosen := _choices(glob, at)):
+    while part := _GLOB_PART.match(glob, at):
+        if part[0] == "{" and (chosen := _choices(glob, at)):
             yield f"(?:{'|'.join(''.join(_translated(item)) for item in chosen)})"
             at += sum(map(len, chosen)) + len(chosen) + 1
-            continue
-        part = _GLOB_PART.match(glob, at)
-        assert part is not None  # any character is a part
-        at = part.end()
-        yield _translated_part(part[0])
+        else:
+            yield _translated_part(part[0])
+            at = part.end()
 
 
 def _choices(glob: str, at: int) -> list[str]:

@@ -152,7 +152,7 @@ class MeteredProvider:
     async def invoke(self, request: Request) -> Reply:
         self._budget.check()
         reply = await self.provider.invoke(request)
-        self._budget.spend(getattr(reply, "cost_usd", None))
+        self._budget.spend(0.0 if getattr(reply, "recorded", False) else getattr(reply, "cost_usd", None))
         return reply
 
     def __getattr__(self, name: str) -> Any:

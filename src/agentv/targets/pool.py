@@ -70,6 +70,8 @@ class TargetPool:
                 return opened
         try:
             provider = kind(limited, scope)
+        except TargetUnavailableError:
+            raise
         except AgentVError as error:
             raise TargetUnavailableError(spec.name, str(error)) from error
         except Exception as error:

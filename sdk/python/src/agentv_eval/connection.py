@@ -4,53 +4,14 @@ from __future__ import annotations
 
 import socket
 from contextlib import suppress
-from http.client import HTTPConnection, HTTPException, RemoteDisconnected
 from os import getpid
 from threading import Lock
 from time import monotonic
 
 from . import __version__
 from .errors import JudgeNotAvailableError, JudgeProxyError
+from .http1 import CutOffError, NoAnswerError, NotHttpError, Stream
 from .wire import Access, Request, Response
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-MAX_REPLY_BYTES = 256 * 1024 * 1024
-
-
-class _Socket(socket.socket):
-    """A socket whose whole call has one deadline: a server that drips bytes cannot stretch it."""
-
-    deadline = 0.0
-    received = 0
-
-    def arm(self, deadline: float) -> None:
-        self.deadline = deadline
-        self.received = 0
-
-    def _settle(self) -> None:
-        left = self.deadline - monotonic()
-        if left <= 0:
-            raise socket.timeout("the deadline of the call has passed")
-        self.settimeout(left)
-
-    def connect(self, address: Any) -> None:
-        self._settle()
-        super().connect(address)
-
-    def sendall(self, data: Any, flags: int = 0) -> None:
-        self._settle()
-        super().sendall(data, flags)
-
-    def recv_into(self, *args: Any, **kwargs: Any) -> int:
-        self._settle()
-        count = super().recv_into(*args, **kwargs)
-        self.received += count
-        if self.received > MAX_REPLY_BYTES:
-            raise HTTPException(f"it is longer than {MAX_REPLY_BYTES} bytes")
-        return count
 
 
 class Connection:
@@ -58,8 +19,8 @@ class Connection:
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._http: HTTPConnection | None = None
-        self._socket: _Socket | None = None
+        self._socket: socket.socket | None = None
+        self._stream: Stream | None = None
         self._aborted = False
 
     def exchange(self, request: Request, timeout: float) -> Response:
@@ -74,7 +35,7 @@ class Connection:
                 "create_judge_proxy_client(timeout=...)",
                 code="client_timeout",
             ) from error
-        except (OSError, HTTPException) as error:
+        except (OSError, CutOffError, NotHttpError) as error:
             self.close()
             raise _lost(error) from error
         except BaseException:
@@ -87,10 +48,10 @@ class Connection:
             self._open(deadline)
         try:
             return self._send_and_read(request, deadline)
-        except RemoteDisconnected:
+        except NoAnswerError:
             # The server closed an idle connection while the request was on its way. On a new connection, or
             # after one byte of an answer, the call may have been made and paid for: never sent twice then.
-            if not reused or self._received() or self._aborted:
+            if not reused or self._aborted:
                 raise
         self._open(deadline)
         return self._send_and_read(request, deadline)
@@ -98,11 +59,11 @@ class Connection:
     def _open(self, deadline: float) -> None:
         self.close()
         host, port = self._access.host, self._access.port
-        sock = _Socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-        sock.arm(deadline)
+        sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        stream = Stream(sock)
+        stream.arm(deadline)
         try:
-            sock.connect((host, port))
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            stream.connect(host, port)
         except socket.timeout:
             sock.close()
             raise
@@ -113,31 +74,33 @@ class Connection:
                 "only while the script that agentv started is running; call it before that script ends",
                 code="unreachable",
             ) from error
-        self._socket = sock
-        self._http = HTTPConnection(host, port)
-        self._http.sock = sock
+        self._socket, self._stream = sock, stream
 
     def _send_and_read(self, request: Request, deadline: float) -> Response:
-        http, sock = self._http, self._socket
-        if http is None or sock is None or self._aborted:
+        stream = self._stream
+        if stream is None or self._aborted:
             raise ConnectionAbortedError("the call was cancelled")
-        sock.arm(deadline)
-        headers = {
-            "Authorization": f"Bearer {self._access.token}",
-            "Accept": "application/json",
-            "User-Agent": f"agentv-eval/{__version__}",
-        }
-        if request.body is not None:
-            headers["Content-Type"] = "application/json"
+        stream.arm(deadline)
         # A server may refuse a request (413, 401) and close before it has read all of it: its answer counts.
         with suppress(BrokenPipeError, ConnectionResetError):
-            http.request(request.method, request.path, request.body, headers)
-        answer = http.getresponse()
-        body = answer.read()
-        response = Response(answer.status, body, answer.getheader("Content-Encoding"))
-        if http.sock is None:
+            stream.send(self._written(request))
+        answer = stream.read_answer()
+        if not answer.reusable:
             self.close()
-        return response
+        return Response(answer.status, answer.body, answer.headers.get("content-encoding"))
+
+    def _written(self, request: Request) -> bytes:
+        lines = [
+            f"{request.method} {request.path} HTTP/1.1",
+            f"Host: {self._access.url[len('http://') :]}",
+            f"Authorization: Bearer {self._access.token}",
+            "Accept: application/json",
+            "Accept-Encoding: identity",
+            f"User-Agent: agentv-eval/{__version__}",
+        ]
+        if request.body is not None:
+            lines += ["Content-Type: application/json", f"Content-Length: {len(request.body)}"]
+        return "\r\n".join([*lines, "", ""]).encode("ascii") + (request.body or b"")
 
     def _is_open_and_quiet(self) -> bool:
         """Open, and with nothing to read: an end or stray bytes mean it must not carry another call."""
@@ -152,9 +115,6 @@ class Connection:
             pass
         return False
 
-    def _received(self) -> int:
-        return self._socket.received if self._socket is not None else 0
-
     @property
     def is_open(self) -> bool:
         return self._socket is not None
@@ -168,9 +128,7 @@ class Connection:
                 sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        http, self._http, sock, self._socket = self._http, None, self._socket, None
-        if http is not None:
-            http.close()
+        sock, self._socket, self._stream = self._socket, None, None
         if sock is not None:
             sock.close()
 
@@ -178,7 +136,7 @@ class Connection:
 def _lost(error: Exception) -> JudgeProxyError:
     if isinstance(error, OSError):
         what, code = "the judge proxy closed the connection before it answered", "connection_lost"
-    elif type(error).__name__ == "IncompleteRead":
+    elif isinstance(error, CutOffError):
         what, code = "the judge proxy closed the connection in the middle of its answer", "connection_lost"
     else:
         what, code = "the answer of the judge proxy is not HTTP", "invalid_reply"

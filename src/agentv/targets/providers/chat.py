@@ -119,6 +119,24 @@ def response_format(mode: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": wanted}
 
 
+class ResponseFormats:
+    """`response_format` as JSON text, made once for a schema: a run asks for few, and for each very often."""
+
+    MOST = 64
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[str, int], tuple[Mapping[str, Any], str]] = {}
+
+    def text(self, mode: str, schema: Mapping[str, Any]) -> str:
+        """The schema itself is kept with its text, so that no other can come to have its identity."""
+        key = (mode, id(schema))
+        if key not in self._made:
+            if len(self._made) >= self.MOST:
+                self._made.clear()
+            self._made[key] = (schema, json.dumps(response_format(mode, schema)))
+        return self._made[key][1]
+
+
 def _is_strict(schema: Any) -> bool:
     """Whether every object in it is closed and needs all its properties, as strict mode wants it."""
     if isinstance(schema, list):
@@ -150,6 +168,7 @@ def parse_completion(data: Any, pricer: Pricer, model: str) -> Reply:
     content = message.get("content")
     if content is None:
         content = message.get("refusal")
+        finish = "refusal" if content is not None else finish
     if not isinstance(content, str | list | None):
         raise ProviderError("the content of the reply is neither text nor a list of parts")
     if content is None and not calls:

@@ -1,4 +1,4 @@
-"""HTTP with the server of one target: one session, and every failure a `ProviderError` that says what to do."""
+"""HTTP with the server of one target: one pool, and every failure a `ProviderError` that says what to do."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agentv.errors import ProviderError
 from agentv.redact import Redactor
 from agentv.targets.provider import TargetScope, retryable_status
+from agentv.targets.providers.connections import Connections
 from agentv.targets.providers.http import (
     holds_half_characters,
     proxy_for,
@@ -17,12 +18,19 @@ from agentv.targets.providers.http import (
     server_message,
     without_secrets,
 )
+from agentv.targets.providers.http1 import (
+    BrokenOffError,
+    ConnectError,
+    HttpError,
+    ReplyTooLargeError,
+    Response,
+    TlsError,
+)
 
 if TYPE_CHECKING:
-    import aiohttp
+    from agentv.targets.providers.proxied import ProxiedConnections
 
 REPLY_CAP = 32 * 1024 * 1024
-CONNECT_SECONDS = 30.0
 SHOWN = 200
 
 _UNKNOWN_MODEL = re.compile(
@@ -36,7 +44,7 @@ _GOOGLE_DELAY = re.compile(r'"retryDelay":\s*"(\d+(?:\.\d+)?)s"')
 
 
 class Exchange:
-    """Posts to one server on a session that is opened at the first call."""
+    """Posts to one server, on connections that are opened when they are needed."""
 
     def __init__(
         self, scope: TargetScope, url: str, *, secrets: Iterable[str], key_from: str, model: str, limit: int = 0
@@ -44,63 +52,28 @@ class Exchange:
         self._scope, self._url, self._limit = scope, url, limit
         self._key_from, self._model = key_from, model
         self._own_secrets = Redactor(secrets)
-        self._session: aiohttp.ClientSession | None = None
-        self._proxy: str | None = None
+        self._connections: Connections | ProxiedConnections | None = None
 
-    async def post(
-        self, url: str, headers: Mapping[str, str], body: bytes, *, encoded: bool = False
-    ) -> tuple[int, Mapping[str, str], bytes]:
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes, *, encoded: bool = False) -> Response:
         """Status, headers and body of the answer. Redirects are not followed.
 
         An `encoded` address goes out as it is: one that was signed may not be spelled in another way.
         """
-        import aiohttp  # noqa: PLC0415 - a third of a second to import; only calls need it
-        from yarl import URL  # noqa: PLC0415 - comes with aiohttp
-
-        session = self._session or self._open()
+        connections = self._connections or self._open()
         try:
-            async with session.post(
-                URL(url, encoded=True) if encoded else url,
-                data=body,
-                headers=headers,
-                allow_redirects=False,
-                proxy=self._proxy,
-            ) as response:
-                return response.status, response.headers, await self._read_body(response)
-        except aiohttp.ClientSSLError as error:
-            raise self.error(f"the TLS connection failed: {error.os_error}") from error
-        except aiohttp.ClientConnectorError as error:
-            reason = error.os_error.strerror or str(error.os_error)
-            raise self._unreachable(f"could not connect to {without_secrets(url)}: {reason}") from error
-        except TimeoutError as error:
-            raise self._unreachable(f"could not connect to {without_secrets(url)}: no answer in time") from error
-        except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError) as error:
-            raise self.error(
-                f"{without_secrets(url)} broke off the connection before its reply was complete", retryable=True
-            ) from error
-        except (aiohttp.ClientError, ValueError) as error:
-            raise self.error(f"{without_secrets(url)} did not answer in HTTP ({type(error).__name__})") from error
+            return await connections.post(url, headers, body, encoded=encoded)
+        except (HttpError, ValueError) as error:
+            raise self._without_reply(without_secrets(url), error) from error
 
-    def _open(self) -> aiohttp.ClientSession:
-        import aiohttp  # noqa: PLC0415 - as above
+    def _open(self) -> Connections | ProxiedConnections:
+        proxy = proxy_for(self._url, self._scope.environment)
+        if proxy is None:
+            self._connections = Connections(limit=self._limit, cap=REPLY_CAP)
+        else:
+            from agentv.targets.providers.proxied import ProxiedConnections  # noqa: PLC0415 - aiohttp is slow to import
 
-        self._proxy = proxy_for(self._url, self._scope.environment)
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=self._limit),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
-            cookie_jar=aiohttp.DummyCookieJar(),
-        )
-        return self._session
-
-    async def _read_body(self, response: aiohttp.ClientResponse) -> bytes:
-        chunks: list[bytes] = []
-        size = 0
-        while chunk := await response.content.readany():
-            chunks.append(chunk)
-            size += len(chunk)
-            if size > REPLY_CAP:
-                raise self.error(f"the reply is larger than {REPLY_CAP // 2**20} MiB")
-        return b"".join(chunks)
+            self._connections = ProxiedConnections(proxy, limit=self._limit, cap=REPLY_CAP)
+        return self._connections
 
     async def post_for_library(
         self, url: str, headers: Mapping[str, str], body: bytes
@@ -114,9 +87,9 @@ class Exchange:
         return received, data
 
     async def aclose(self) -> None:
-        if self._session is not None:
-            session, self._session = self._session, None
-            await session.close()
+        if self._connections is not None:
+            connections, self._connections = self._connections, None
+            await connections.aclose()
 
     def read_json(self, url: str, headers: Mapping[str, str], text: str) -> Any:
         """The JSON value of a reply."""
@@ -167,8 +140,19 @@ class Exchange:
             return "Check `base_url` and `model` of the target: there is nothing at this address."
         return None
 
-    def _unreachable(self, what: str) -> ProviderError:
-        return self.error(what, retryable=True, next_step="Is the server running, and `base_url` right?")
+    def _without_reply(self, shown: str, error: HttpError | ValueError) -> ProviderError:
+        if isinstance(error, ConnectError):
+            hint = "Is the server running, and `base_url` right?"
+            return self.error(f"could not connect to {shown}: {error}", retryable=True, next_step=hint)
+        if isinstance(error, TlsError):
+            return self.error(f"the TLS connection failed: {error}")
+        if isinstance(error, BrokenOffError):
+            return self.error(f"{shown} broke off the connection before its reply was complete", retryable=True)
+        if isinstance(error, ReplyTooLargeError):
+            return self.error(f"the reply is larger than {REPLY_CAP // 2**20} MiB")
+        if isinstance(error, HttpError):
+            return self.error(f"{shown} did not answer in HTTP: {self.clean(str(error), SHOWN)}")
+        return self.error(f"the call to {shown} cannot be sent: {error}", next_step="Check `base_url` and `headers`.")
 
     def _unreadable(self, url: str, headers: Mapping[str, str], text: str) -> ProviderError:
         kind = headers.get("Content-Type", "no content type")

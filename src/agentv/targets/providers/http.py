@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -34,17 +33,17 @@ def without_secrets(url: str) -> str:
 
 def proxy_for(url: str, environment: Mapping[str, str]) -> str | None:
     """The proxy the environment asks for. Never one for loopback: no key leaves the machine for that."""
-    # Slow to import, and only wanted together with aiohttp.
-    from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # noqa: PLC0415
-
     parts = urlsplit(url)
     if LOOPBACK.fullmatch(parts.hostname or ""):
         return None
     names = {"no": "no_proxy", parts.scheme: f"{parts.scheme}_proxy"}
     proxies = {key: environment.get(name) or environment.get(name.upper(), "") for key, name in names.items()}
-    if not proxies[parts.scheme] or proxy_bypass_environment(parts.hostname or "", proxies):
+    if not proxies[parts.scheme]:
         return None
-    return proxies[parts.scheme]
+    # Slow to import, and few have a proxy.
+    from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # noqa: PLC0415
+
+    return None if proxy_bypass_environment(parts.hostname or "", proxies) else proxies[parts.scheme]
 
 
 def server_message(text: str) -> str:
@@ -77,6 +76,8 @@ def retry_after_of(headers: Mapping[str, str]) -> float | None:
         try:
             seconds = float(text) * unit
         except ValueError:
+            from email.utils import parsedate_to_datetime  # noqa: PLC0415 - few servers send a date
+
             try:
                 seconds = (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
             except (TypeError, ValueError):

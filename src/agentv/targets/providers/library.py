@@ -105,6 +105,11 @@ class LibraryProvider:
     def _explain(self, error: Exception) -> ProviderError:
         """An error of the library itself: nothing was sent, or the reply was not what it expects."""
         what = self._exchange.clean(str(error) or "no reason given", 500)
+        if isinstance(error, ImportError):
+            return self._exchange.error(
+                f"its library cannot be imported: {what}",
+                next_step=f"Install it anew: pip install 'agentv[{self.EXTRA}]'.",
+            )
         return self._exchange.error(
             f"the request could not be made or its reply not be read: {type(error).__name__}: {what}",
             next_step="Is `base_url` the address of this provider's API, and are the settings right for the model?",

@@ -14,7 +14,7 @@ from pydantic import Field
 from agentv.errors import ProviderError, TargetUnavailableError
 from agentv.targets.prices import Pricer
 from agentv.targets.provider import Reply, Request, TargetScope
-from agentv.targets.providers.chat import parse_completion, response_format, wire_messages
+from agentv.targets.providers.chat import ResponseFormats, parse_completion, wire_messages
 from agentv.targets.providers.exchange import Exchange
 from agentv.targets.providers.http import error_code, is_http
 from agentv.targets.providers.model_settings import ModelSettings
@@ -104,6 +104,7 @@ class OpenAICompatibleProvider:
         self._headers = {"Content-Type": "application/json", **self._credentials(key), **settings.headers}
         self._options = self._fixed_body()
         self._format = settings.structured_output
+        self._formats = ResponseFormats()
         self._pricer = Pricer(settings.prices, url=self._url)
         self._exchange = Exchange(
             scope,
@@ -146,8 +147,12 @@ class OpenAICompatibleProvider:
         await self._exchange.aclose()
         await self._pricer.aclose()
 
-    async def _ask(self, body: dict[str, Any]) -> Reply:
-        status, headers, data = await self._exchange.post(self._url, self._headers, json.dumps(body).encode())
+    async def _ask(self, body: dict[str, Any], response_format: str | None = None) -> Reply:
+        """`response_format` is JSON text already."""
+        sent = json.dumps(body)
+        if response_format is not None:
+            sent = f'{sent[:-1]}, "response_format": {response_format}}}'
+        status, headers, data = await self._exchange.post(self._url, self._headers, sent.encode())
         text = data.decode("utf-8", "replace")
         if status != 200:
             raise self._exchange.refused(self._url, status, headers, text)
@@ -165,7 +170,7 @@ class OpenAICompatibleProvider:
         """Structured output where the server has it. One that refuses is asked again in words alone."""
         asked = self._format
         try:
-            return await self._ask({**body, "response_format": response_format(asked, schema)})
+            return await self._ask(body, self._formats.text(asked, schema))
         except ProviderError as error:
             if error.status not in (400, 404, 422):
                 raise

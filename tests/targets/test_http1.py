@@ -1,0 +1,353 @@
+"""Replies as servers in the wild send them, and as broken ones do, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import shutil
+import ssl
+import subprocess
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from agentv.targets.providers import connections as module
+from agentv.targets.providers.connections import Connections
+from agentv.targets.providers.http1 import (
+    BadReplyError,
+    BrokenOffError,
+    ConnectError,
+    HttpError,
+    ReplyTooLargeError,
+    TlsError,
+)
+
+CAP = 1_000_000
+HEADERS = {"Content-Type": "application/json", "X-Own": "1"}
+
+
+@dataclass
+class Heard:
+    """What a server was told, and on which connection."""
+
+    requests: list[bytes] = field(default_factory=list)
+    connections: int = 0
+
+
+Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def server(*answers: bytes | Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[str, Heard]]:
+    """Answers each request with the next of `answers`, whichever connection it comes on; then hangs up."""
+    heard, left, serving = Heard(), list(answers), list[asyncio.Task[None] | None]()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.append(asyncio.current_task())
+        heard.connections += 1
+        try:
+            while left:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+                heard.requests.append(head + await reader.readexactly(int(length.split(b":")[1])))
+                answer = left.pop(0)
+                if isinstance(answer, bytes):
+                    writer.write(answer)
+                else:
+                    await answer(writer)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
+    async with listening:
+        port = listening.sockets[0].getsockname()[1]
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{port}/v1/x", heard
+    await asyncio.wait_for(asyncio.gather(*(task for task in serving if task is not None)), 20)
+
+
+@asynccontextmanager
+async def pool(**options: int) -> AsyncIterator[Connections]:
+    made = Connections(cap=CAP, **options)
+    try:
+        yield made
+    finally:
+        await made.aclose()
+
+
+def sized(body: bytes, *more: bytes) -> bytes:
+    lines = [b"HTTP/1.1 200 OK", b"Content-Length: %d" % len(body), *more]
+    return b"\r\n".join([*lines, b"", body])
+
+
+OK = sized(b"ok")
+
+
+async def body_of(*answer: bytes | Answer) -> bytes:
+    async with server(*answer) as (url, _), pool() as connections:
+        return (await asyncio.wait_for(connections.post(url, HEADERS, b"{}"), 20))[2]
+
+
+# -- what is understood
+
+
+@pytest.mark.parametrize(
+    ("answer", "body"),
+    [
+        (OK, b"ok"),
+        (sized(b""), b""),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + OK, b"ok"),
+        (b"HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nok", b"ok"),
+        (b"HTTP/1.1 200 OK\nContent-Length:2\n\nok", b"ok"),
+        (b"HTTP/1.0 200 OK\r\n\r\nuntil it is closed", b"until it is closed"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n", b"abcde"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n1\r\na\r\n0\r\nTrailer: t\r\n\r\n", b"a"),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
+        (sized(gzip.compress(b"packed"), b"Content-Encoding: gzip"), b"packed"),
+        (sized(zlib.compress(b"packed"), b"Content-Encoding: deflate"), b"packed"),
+        (sized(zlib.compress(b"packed", wbits=-15), b"Content-Encoding: deflate"), b"packed"),
+    ],
+)
+async def test_every_way_to_mark_the_end_of_a_reply_is_understood(answer: bytes, body: bytes) -> None:
+    assert await body_of(answer) == body
+
+
+async def test_a_reply_in_pieces_of_one_byte_is_the_same_reply() -> None:
+    async def drip(writer: asyncio.StreamWriter) -> None:
+        chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+        for byte in chunked:
+            writer.write(bytes([byte]))
+            await writer.drain()
+            await asyncio.sleep(0)
+
+    assert await body_of(drip) == b"abc"
+
+
+async def test_headers_are_found_in_any_case() -> None:
+    async with server(sized(b"x", b"retry-AFTER: 3", b"X-Two: a", b"x-two: b")) as (url, _), pool() as connections:
+        status, headers, _ = await connections.post(url, HEADERS, b"{}")
+    assert (status, headers["Retry-After"], headers.get("x-two"), headers.get("none")) == (200, "3", "a, b", None)
+
+
+# -- what is sent
+
+
+async def test_a_request_is_one_head_and_its_body() -> None:
+    async with server(OK) as (url, heard), pool() as connections:
+        await connections.post(f"{url} y/ä?k=a b%20c", HEADERS | {"user-agent": "mine"}, b"{}")
+        host = url.split("/")[2].encode()
+    head, _, body = heard.requests[0].partition(b"\r\n\r\n")
+    first, *lines = head.split(b"\r\n")
+    assert first == b"POST /v1/x%20y/%C3%A4?k=a%20b%20c HTTP/1.1"
+    sent = dict(line.split(b": ", 1) for line in lines)
+    assert sent == {
+        b"Host": host,
+        b"Accept": b"*/*",
+        b"Accept-Encoding": b"gzip, deflate",
+        b"user-agent": b"mine",
+        b"Content-Type": b"application/json",
+        b"X-Own": b"1",
+        b"Content-Length": b"2",
+    }
+    assert body == b"{}"
+
+
+async def test_an_encoded_address_goes_out_as_it_is() -> None:
+    async with server(OK) as (url, heard), pool() as connections:
+        await connections.post(f"{url}/a%2Fb%3A", HEADERS, b"{}", encoded=True)
+    assert heard.requests[0].startswith(b"POST /v1/x/a%2Fb%3A HTTP/1.1\r\n")
+
+
+async def test_a_name_and_a_password_in_the_address_become_a_header() -> None:
+    async with server(OK, OK) as (url, heard), pool() as connections:
+        with_user = url.replace("//", "//us%40er:pass@")
+        await connections.post(with_user, HEADERS, b"{}")
+        await connections.post(with_user, HEADERS | {"Authorization": "Bearer k"}, b"{}")
+    assert b"Authorization: Basic dXNAZXI6cGFzcw==\r\n" in heard.requests[0]
+    assert b"Authorization: Bearer k\r\n" in heard.requests[1]
+    assert b"Basic" not in heard.requests[1]
+
+
+@pytest.mark.parametrize("value", ["a\r\nX-Injected: 1", "a\nb", "a\0b"])
+async def test_a_header_that_would_be_two_is_not_sent(value: str) -> None:
+    async with server(OK) as (url, heard), pool() as connections:
+        with pytest.raises(ValueError, match="cannot be sent"):
+            await connections.post(url, {"X": value}, b"{}")
+    assert heard.requests == []
+
+
+# -- connections
+
+
+async def test_calls_one_after_the_other_share_a_connection_and_calls_at_once_do_not() -> None:
+    together = asyncio.Barrier(3)
+
+    async def wait_for_the_others(writer: asyncio.StreamWriter) -> None:
+        await together.wait()
+        writer.write(OK)
+
+    async with server(OK, OK, *[wait_for_the_others] * 3) as (url, heard), pool() as connections:
+        for _ in range(2):
+            await connections.post(url, HEADERS, b"{}")
+        assert heard.connections == 1
+        await asyncio.wait_for(asyncio.gather(*(connections.post(url, HEADERS, b"{}") for _ in range(3))), 20)
+        assert heard.connections == 3
+
+
+async def test_no_more_connections_than_the_limit() -> None:
+    async with server(*[OK] * 10) as (url, heard), pool(limit=2) as connections:
+        await asyncio.wait_for(asyncio.gather(*(connections.post(url, HEADERS, b"{}") for _ in range(10))), 20)
+    assert heard.connections <= 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        sized(b"ok", b"Connection: close"),
+        b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        OK + b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nstray",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\nstray",
+    ],
+)
+async def test_a_connection_in_doubt_carries_no_second_call(answer: bytes) -> None:
+    async with server(answer, sized(b"second")) as (url, heard), pool() as connections:
+        assert (await connections.post(url, HEADERS, b"1"))[2] == b"ok"
+        assert (await connections.post(url, HEADERS, b"2"))[2] == b"second"
+    assert heard.connections == 2
+
+
+async def test_a_connection_that_the_server_closed_while_idle_is_replaced() -> None:
+    async with server(OK) as (url, _), pool() as connections:
+        await connections.post(url, HEADERS, b"{}")
+        (first,) = connections._open
+        await asyncio.wait_for(first.lost, 20)
+        with pytest.raises(HttpError):
+            await asyncio.wait_for(connections.post(url, HEADERS, b"{}"), 20)
+        assert first not in connections._open
+
+
+async def test_a_connection_that_was_idle_for_long_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.0)
+    async with server(OK, OK) as (url, heard), pool() as connections:
+        for _ in range(2):
+            await connections.post(url, HEADERS, b"{}")
+    assert heard.connections == 2
+
+
+async def test_a_call_that_is_cancelled_closes_its_connection() -> None:
+    asked, gone = asyncio.Event(), asyncio.Event()
+
+    async def watch(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        while await reader.read(1000):
+            pass
+        writer.close()
+        gone.set()
+
+    listening = await asyncio.start_server(watch, "127.0.0.1", 0)
+    async with listening, pool() as connections:
+        port = listening.sockets[0].getsockname()[1]
+        call = asyncio.create_task(connections.post(f"http://127.0.0.1:{port}/", HEADERS, b"{}"))
+        await asyncio.wait_for(asked.wait(), 20)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await asyncio.wait_for(gone.wait(), 20)
+
+
+# -- what is refused
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (b"220 mail.example ESMTP\r\n", BadReplyError),
+        (b"HTTP/2 200 OK\r\n\r\n", BadReplyError),
+        (b"HTTP/1.1 999 OK\r\n\r\n", BadReplyError),
+        (b"HTTP/1.1 101 Switching\r\n\r\n", BadReplyError),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nokk", BadReplyError),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\nok", BadReplyError),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", BadReplyError),
+        (b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n", BadReplyError),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", BadReplyError),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n", BadReplyError),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1" * 5000, BadReplyError),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000, BadReplyError),
+        (sized(b"x", b"Content-Encoding: br"), BadReplyError),
+        (sized(b"not packed", b"Content-Encoding: gzip"), BadReplyError),
+        (sized(gzip.compress(b"x" * 100)[:-9], b"Content-Encoding: gzip"), BrokenOffError),
+        (sized(gzip.compress(bytes(CAP + 1)), b"Content-Encoding: gzip"), ReplyTooLargeError),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1000001\r\n\r\n", ReplyTooLargeError),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffff\r\n", ReplyTooLargeError),
+        (b"HTTP/1.0 200 OK\r\n\r\n" + bytes(CAP + 1), ReplyTooLargeError),
+        (b"", BrokenOffError),
+        (b"HTTP/1.1 2", BrokenOffError),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab", BrokenOffError),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab", BrokenOffError),
+    ],
+)
+async def test_what_is_no_whole_reply_is_refused(answer: bytes, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        await body_of(answer)
+
+
+async def test_nobody_at_the_address_is_said() -> None:
+    async with server() as (url, _):
+        pass
+    async with pool() as connections:
+        with pytest.raises(ConnectError, match=r"(?i:refused|connect)"):
+            await connections.post(url, HEADERS, b"{}")
+        with pytest.raises(ConnectError):
+            await connections.post("http://name.invalid/", HEADERS, b"{}")
+
+
+# -- TLS
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for 127.0.0.1 with its key, signed by itself."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("no openssl to make a certificate with")
+    path = tmp_path_factory.mktemp("tls") / "server.pem"
+    wanted = ["-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-days", "2"]
+    named = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    made = [openssl, "req", "-x509", *wanted, *named, "-keyout", str(path), "-out", f"{path}.crt"]
+    subprocess.run(made, check=True, capture_output=True, timeout=60)
+    return path
+
+
+async def test_tls_is_spoken_and_the_certificate_checked(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(f"{certificate}.crt", certificate)
+    async with server(OK, OK, tls=context) as (url, heard), pool() as connections:
+        with pytest.raises(TlsError, match="CERTIFICATE_VERIFY_FAILED"):
+            await connections.post(url, HEADERS, b"{}")
+        trusting = ssl.create_default_context(cafile=f"{certificate}.crt")
+        monkeypatch.setattr(module, "_tls", lambda: trusting)
+        for _ in range(2):
+            assert (await connections.post(url, HEADERS, b"{}"))[2] == b"ok"
+        assert len(heard.requests) == 2
+
+
+async def test_a_server_without_tls_is_said_to_have_none() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with listening, pool() as connections:
+        port = listening.sockets[0].getsockname()[1]
+        with pytest.raises(TlsError):
+            await asyncio.wait_for(connections.post(f"https://127.0.0.1:{port}/", HEADERS, b"{}"), 20)
