@@ -147,3 +147,21 @@ def test_a_drop_just_over_the_limit_is_shown_with_the_digits_that_tell_them_apar
     done = project.run("compare", *files(project, [row("a", 0.9)], [row("a", 0.79999)]), "--max-drop", "0.1")
     assert done.returncode == 1
     assert "the mean score fell by 0.10001, more than 0.1 allowed" in done.stdout
+
+
+def test_a_candidate_that_was_not_run_to_its_end_proves_nothing(project: Project) -> None:
+    project.write(
+        "agentv.config.yaml", "targets: {paid: {provider: mock, rules: [{match: x, response: x, cost_usd: 1}]}}\n"
+    )
+    project.write(
+        "suite.yaml",
+        "execution: {evaluators: [{type: contains, value: x}]}\nevalcases:\n"
+        + "".join(f"- {{id: case-{n}, input: x}}\n" for n in range(8)),
+    )
+    assert project.run("eval", "suite.yaml", "--run-dir", "whole").returncode == 0
+    assert project.run("eval", "suite.yaml", "--run-dir", "part", "--max-cost", "6").returncode == 3
+    done = project.run("compare", "whole", "part")
+    assert done.returncode == 3
+    assert "the candidate run is not complete (out of budget): it lacks 2 cases of the baseline" in done.stdout
+    assert project.run("compare", "whole", "part", "--allow-errors").returncode == 0
+    assert project.run("compare", "part", "whole").returncode == 0

@@ -285,3 +285,15 @@ def test_the_answer_of_a_target_that_failed_is_not_judged(project: Project) -> N
     write(project, "open('started', 'w')\ndone()", config={"targets": {"assistant": mock(error="down", max_retries=0)}})
     assert run(project).row["error"]["stage"] == "target"
     assert not (project.root / "started").exists()
+
+
+def test_a_working_directory_is_looked_for_above_the_suite_too(project: Project) -> None:
+    project.write("agentv.config.yaml", "targets: {scripted: {provider: mock, response: ok}}\n")
+    project.write("judges/here.py", "import json, os; print(json.dumps({'score': 1, 'reasoning': os.getcwd()}))\n")
+    project.write(
+        "evals/suite.yaml",
+        "evalcases: [{id: a, input: x, evaluators: [{type: code_judge, script: [python, here.py], cwd: judges}]}]\n",
+    )
+    done = project.run("eval", "evals/suite.yaml")
+    assert done.returncode == 0, done.stdout
+    assert project.rows()[0]["reasoning"].endswith("/judges")

@@ -25,6 +25,7 @@ from agentv.launcher.launcher import Launcher, Script
 from agentv.process import ProcessOutcome
 from agentv.process_start import ProcessStartError
 from agentv.results import Score
+from agentv.suite.files import repository_root, upward
 from agentv.text import edits_apart
 from agentv.wire.payload import encode_payload
 
@@ -77,7 +78,9 @@ class CodeJudge(Evaluator):
     script: list[str] = Field(
         description="The program: a list of words, or one string split like a POSIX shell would, without a shell."
     )
-    cwd: str | None = Field(None, description="Directory of the process, relative to the suite's.")
+    cwd: str | None = Field(
+        None, description="Directory of the process, relative to the suite's, else to those above it in the repository."
+    )
     timeout_seconds: float = Field(120.0, gt=0, description="Deadline of the whole execution.")
     judge: JudgeAccess | None = Field(None, description="Enables judge access: `true`, `{}` or options.")
     env: dict[str, str] | list[str] = Field(
@@ -128,7 +131,7 @@ class CodeJudge(Evaluator):
 
     def depends_on(self, directory: Path) -> list[Path]:
         """The files of the script itself: when they change, a run cannot simply go on."""
-        home = directory / self.cwd if self.cwd else directory
+        home = _home(directory, self.cwd)
         return [path for path in (home / word for word in self.script) if _is_file(path)]
 
     @property
@@ -219,7 +222,7 @@ class CodeJudge(Evaluator):
             environment = {**environment, PROTOCOL: "jsonl"}
         return Script(
             argv=with_own_python(self.script),
-            cwd=home / self.cwd if self.cwd else home,
+            cwd=_home(home, self.cwd),
             env=environment,
             stdin=payload,
             timeout=self.timeout_seconds,
@@ -228,6 +231,15 @@ class CodeJudge(Evaluator):
             lines=self.protocol == "jsonl",
             own_variables=frozenset(name for name in PROXY_VARIABLES if name in environment),
         )
+
+
+def _home(directory: Path, cwd: str | None) -> Path:
+    """The directory of the process: below the suite's, else below one above it up to the repository."""
+    if not cwd:
+        return directory
+    start = directory.resolve()
+    folders = (folder / cwd for folder in upward(start, repository_root(start) or start))
+    return next((folder for folder in folders if folder.is_dir()), directory / cwd)
 
 
 def _as_line(payload: bytes, access: Mapping[str, str] | None) -> bytes:

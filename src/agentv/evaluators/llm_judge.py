@@ -117,8 +117,8 @@ def _file(prompt: str, find_file: Callable[[str], Path]) -> Path | None:
         return None
     try:
         return find_file(line)
-    except ValueError:
-        if _looks_like_a_path(line):
+    except ValueError as error:
+        if _looks_like_a_path(line) or not str(error).startswith("there is no file"):
             raise
         return None
 

@@ -261,6 +261,10 @@ def decide(comparison: Comparison, *, max_drop: float | None = None, allow_error
     if lost and not allow_errors:
         could = f"{plural(len(lost), 'case')} that the baseline judged could not be judged in the candidate"
         reasons.append((3, f"{could} (--allow-errors leaves them out)"))
+    elif comparison.candidate.source.unfinished and comparison.only_baseline and not allow_errors:
+        missing = plural(len(comparison.only_baseline), "case")
+        status = comparison.candidate.source.unfinished
+        reasons.append((3, f"the candidate run is not complete ({status}): it lacks {missing} of the baseline"))
     elif not comparison.pairs:
         reasons.append((3, "no case was judged in both runs"))
     if max_drop is not None and exact(drop) > exact(max_drop):

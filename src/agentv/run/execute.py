@@ -77,12 +77,30 @@ class Execution:
                 judge_cache(self.plan, self.cwd, self.on_note) as cache,
                 asyncio.TaskGroup() as lanes,
             ):
+                self._refuse_when_nobody_answers(pool)
                 slots = asyncio.Semaphore(places)
                 services = Services(self.plan, pool, launcher, self.on_judge_call, cache, slots)
                 for lane in self.plan.lanes:
                     lanes.create_task(self._run_lane(lane, services))
         except BaseExceptionGroup as group:
             raise _first(group) from group
+
+    def _refuse_when_nobody_answers(self, pool: TargetPool) -> None:
+        """When no target of the run can be set up, nothing is run."""
+        if self.plan.answers is not None or not self.plan.lanes:
+            return
+        problem: TargetUnavailableError | None = None
+        for lane in self.plan.lanes:
+            if lane.spec is None:
+                return
+            try:
+                pool.gate(lane.spec, lane.environment)
+            except TargetUnavailableError as error:
+                problem = problem or error
+            else:
+                return
+        if problem is not None:
+            raise problem
 
     async def _run_lane(self, lane: Lane, services: Services) -> None:
         ask, batches = self._asker(lane, services.pool)
@@ -96,7 +114,9 @@ class Execution:
                     if skipped % 100 == 0:
                         await asyncio.sleep(0)
                     continue
-                if not await self.budget.admit():
+                if batches is not None:
+                    self.budget.enter()
+                elif not await self.budget.admit():
                     self.not_run += 1
                     continue
                 await backlog.acquire()

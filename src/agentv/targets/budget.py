@@ -64,6 +64,10 @@ class Budget:
         self._in_flight += 1
         return True
 
+    def enter(self) -> None:
+        """A case begins whose call is paid for already; to be settled like one that was admitted."""
+        self._in_flight += 1
+
     def settle(self, usd: float = 0.0, judge_calls: int = 0) -> None:
         """An admitted case has ended; what it cost is what the next ones are expected to cost at most."""
         self._in_flight -= 1
