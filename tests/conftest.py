@@ -13,6 +13,11 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# The same examples every time: nobody's change fails by chance. `AGENTV_HYPOTHESIS=default` looks for new ones.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile(os.environ.get("AGENTV_HYPOTHESIS", "repeatable"))
 
 AGENTV = (sys.executable, "-m", "agentv")
 

@@ -139,22 +139,20 @@ asyncio.run(main())
 
 async def test_nobody_survives_a_killed_runtime_whose_descriptors_live_on_in_a_fork_of_it():
     with marker() as mark:
-        runtime = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", FORKING_RUNTIME, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        assert runtime.stdin is not None
-        assert runtime.stdout is not None
-        runtime.stdin.write(f"{mark}\n".encode())
-        assert await until(lambda: len(marked(mark)) == 3)
-        runtime.stdin.write(b"go\n")
-        bystander = int(await runtime.stdout.readline())
-        try:
-            runtime.kill()
-            assert await until(lambda: marked(mark) == [], seconds=4)
-            os.kill(bystander, 0)
-        finally:
-            os.kill(bystander, signal.SIGKILL)
-            await runtime.wait()
+        command = [sys.executable, "-c", FORKING_RUNTIME]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as runtime:
+            assert runtime.stdin is not None
+            assert runtime.stdout is not None
+            runtime.stdin.write(f"{mark}\n".encode())
+            assert await until(lambda: len(marked(mark)) == 3)
+            runtime.stdin.write(b"go\n")
+            bystander = int(await asyncio.to_thread(runtime.stdout.readline))
+            try:
+                runtime.kill()
+                assert await until(lambda: marked(mark) == [])
+                os.kill(bystander, 0)
+            finally:
+                os.kill(bystander, signal.SIGKILL)
 
 
 async def test_a_stopped_supervisor_does_not_save_anybody(launcher):

@@ -39,7 +39,7 @@ def quoted(value: str) -> str:
 def flow(value: Any) -> str:
     """A value on one line, in flow style."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{scalar(str(key))}: {flow(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{flow(str(key))}: {flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(flow, value)) + "]"
     return quoted(value) if isinstance(value, str) and not value.isalnum() else scalar(value)
