@@ -1,0 +1,5 @@
+"""The workload `script` in promptfoo, which calls this function of a Python file."""
+
+
+def get_assert(output: str, _context: object) -> float:
+    return 1.0 if "Paris" in output else 0.0
