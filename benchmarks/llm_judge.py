@@ -27,7 +27,7 @@ def measure(options: Options) -> Report:
     ideal = 2 * cases * DELAY / limit
     with tempfile.TemporaryDirectory(prefix="agentv-bench-") as temporary, model_server(reply=REPLY) as url:
         directory = Path(temporary)
-        write_config(directory, base_url=url)
+        write_config(directory, base_url=url, limit=limit)  # the target judges itself: that is for both calls
         suite, one = (write_judged_suite(directory / f"suite-{size}.yaml", size) for size in (cases, 1))
         contestants = {
             "agentv": partial(evaluate, suite, cases, "--workers", str(limit)),

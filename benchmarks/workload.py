@@ -16,13 +16,13 @@ CONTEXT = (
 ) * 3
 
 
-def write_config(directory: Path, *, base_url: str | None = None, delay_ms: int = 0) -> None:
-    """One target: scripted, or the model server at `base_url`."""
+def write_config(directory: Path, *, base_url: str | None = None, delay_ms: int = 0, limit: int = 1000) -> None:
+    """One target: scripted, or the model server at `base_url` with at most `limit` calls in flight."""
     if base_url is None:
         target = f"{{provider: mock, response: {ANSWER}, delay_ms: {delay_ms}}}"
     else:
         server = f"{{provider: openai, model: fake, base_url: {base_url}, api_key: not-a-secret"
-        target = f"{server}, max_concurrency: 1000}}"
+        target = f"{server}, max_concurrency: {limit}}}"
     (directory / "agentv.config.yaml").write_text(f"targets:\n  assistant: {target}\n")
 
 
