@@ -339,3 +339,13 @@ def test_a_command_runs_in_the_suites_directory(project: Project) -> None:
     case = "{id: a, input: x, evaluators: [{type: ends_with, value: /evals}]}"
     project.write("evals/suite.yaml", f"evalcases: [{case}]\n")
     assert project.run("eval", "evals/suite.yaml").returncode == 0
+
+
+def test_a_run_whose_only_target_cannot_be_set_up_runs_nothing(project: Project) -> None:
+    project.write("agentv.config.yaml", "targets: {gpt: {provider: openai, model: x}}\n")
+    project.write("suite.yaml", "evalcases: [{id: a, input: x, evaluators: [{type: contains, value: x}]}]\n")
+    done = project.run("eval", "suite.yaml", "--run-dir", "run", env={"OPENAI_API_KEY": ""})
+    assert done.returncode == 2
+    assert "set `api_key` or OPENAI_API_KEY" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (project.root / "run" / "results.jsonl").read_text() == ""
