@@ -23,6 +23,7 @@ for line in sys.stdin:
     payload = json.loads(line)
     exec(payload.get("do", ""))
     print(json.dumps({"score": 1, "pid": os.getpid(), "count": count, "said": payload.get("say")}), flush=True)
+    exec(payload.get("then", ""))
 """
 
 
@@ -80,10 +81,25 @@ async def test_lines_that_are_no_objects_are_its_log(launcher: Launcher, tmp_pat
 
 
 async def test_a_process_that_says_more_than_asked_is_not_used_again(launcher: Launcher, tmp_path: Path) -> None:
-    first = await ask(launcher, tmp_path, do="sys.stdout.write(json.dumps({'score': 0, 'pid': os.getpid()}) + '\\n')")
+    more = "sys.stdout.write(json.dumps({'score': 0, 'pid': os.getpid()}) + '\\n')"
+    first = await ask(launcher, tmp_path, do=more, then="open('said', 'w')")
+    while not (tmp_path / "said").exists():
+        await asyncio.sleep(0.01)
     second = await ask(launcher, tmp_path, say="mine")
     assert second["said"] == "mine"
     assert second["pid"] != first["pid"]
+
+
+async def test_a_late_word_of_an_execution_before_is_not_read(launcher: Launcher, tmp_path: Path) -> None:
+    (tmp_path / "judge.py").write_text(
+        "import json, sys\n"
+        "for line in sys.stdin:\n"
+        "    payload = json.loads(line)\n"
+        "    print(json.dumps({'score': 0, 'execution_id': 'another'}))\n"
+        "    print(json.dumps({'score': 1, 'execution_id': payload['execution_id']}), flush=True)\n"
+    )
+    asked = script(tmp_path, {"execution_id": "mine"}, timeout=60.0, execution_id="mine")
+    assert json.loads((await launcher.run(asked)).stdout) == {"score": 1, "execution_id": "mine"}
 
 
 async def test_past_its_deadline_it_is_killed_with_everything_it_started(launcher: Launcher, tmp_path: Path) -> None:

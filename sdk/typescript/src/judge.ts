@@ -74,14 +74,17 @@ async function serve(handler: CodeJudgeHandler, write: (result: string) => Promi
 }
 
 async function served(handler: CodeJudgeHandler, line: string): Promise<string> {
+  let name: unknown;
+  const named = (result: object): string => JSON.stringify({ ...result, execution_id: name });
   try {
-    const { judge_proxy: access, ...payload } = JSON.parse(line) as Record<string, unknown>;
+    const { judge_proxy: access, execution_id: id, ...payload } = JSON.parse(line) as Record<string, unknown>;
+    name = id;
     const granted = isObject(access) ? access : {};
     setVariable(URL_VARIABLE, granted["url"]);
     setVariable(TOKEN_VARIABLE, granted["token"]);
-    return await answer(handler, payload);
+    return named(JSON.parse(await answer(handler, payload)) as object);
   } catch (error) {
-    return JSON.stringify({ error: told(error) });
+    return named({ error: told(error) });
   } finally {
     setVariable(URL_VARIABLE, undefined);
     setVariable(TOKEN_VARIABLE, undefined);

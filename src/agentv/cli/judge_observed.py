@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -103,7 +104,13 @@ class ObservedJudge(CodeJudge):
         return await super().evaluate(replace(context, runtime=replace(runtime, lend=lend)))
 
     def _script(
-        self, context: EvaluationContext, payload: bytes, environment: dict[str, str], *, isolate: bool
+        self,
+        context: EvaluationContext,
+        payload: bytes,
+        environment: dict[str, str],
+        *,
+        isolate: bool,
+        access: Mapping[str, str] | None = None,
     ) -> Script:
-        script = super()._script(context, payload, environment, isolate=isolate)
+        script = super()._script(context, payload, environment, isolate=isolate, access=access)
         return replace(script, on_stderr=self.observer.stderr)

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
@@ -151,8 +152,6 @@ class CodeJudge(Evaluator):
         if self.judge is None:
             environment = self._environment(runtime, runtime.environment.values)
             cold: list[str] = []
-            if self.protocol == "jsonl":
-                payload = _as_line(payload, None)
             script = self._script(context, payload, environment, isolate=False)
             async with runtime.script_slot():
                 outcome = await launcher.run(script, on_cold=cold.append)
@@ -181,9 +180,8 @@ class CodeJudge(Evaluator):
             environment = self._environment(runtime, runtime.secrets.scrub(runtime.environment.values))
             if self.protocol == "json":
                 environment |= dict(zip(PROXY_VARIABLES, (proxy.url, session.token) * 2, strict=True))
-            if self.protocol == "jsonl":
-                payload = _as_line(payload, {"url": proxy.url, "token": session.token})
-            script = self._script(context, payload, _past_proxies(environment), isolate=True)
+            access_line = {"url": proxy.url, "token": session.token}
+            script = self._script(context, payload, _past_proxies(environment), isolate=True, access=access_line)
             cold: list[str] = []
             try:
                 outcome = await launcher.run(script, on_exit=session.close, on_cold=cold.append)
@@ -215,11 +213,20 @@ class CodeJudge(Evaluator):
         return kept | passed
 
     def _script(
-        self, context: EvaluationContext, payload: bytes, environment: dict[str, str], *, isolate: bool
+        self,
+        context: EvaluationContext,
+        payload: bytes,
+        environment: dict[str, str],
+        *,
+        isolate: bool,
+        access: Mapping[str, str] | None = None,
     ) -> Script:
         home = context.directory or Path.cwd()
+        execution_id = ""
         if self.protocol == "jsonl":
+            execution_id = token_hex(8)
             environment = {**environment, PROTOCOL: "jsonl"}
+            payload = _as_line(payload, execution_id, access)
         return Script(
             argv=with_own_python(self.script),
             cwd=_home(home, self.cwd),
@@ -229,6 +236,7 @@ class CodeJudge(Evaluator):
             isolate=isolate,
             warm=self.warm,
             lines=self.protocol == "jsonl",
+            execution_id=execution_id,
             own_variables=frozenset(name for name in PROXY_VARIABLES if name in environment),
         )
 
@@ -242,9 +250,10 @@ def _home(directory: Path, cwd: str | None) -> Path:
     return next((folder for folder in folders if folder.is_dir()), directory / cwd)
 
 
-def _as_line(payload: bytes, access: Mapping[str, str] | None) -> bytes:
+def _as_line(payload: bytes, execution_id: str, access: Mapping[str, str] | None) -> bytes:
     """The payload on one line, with what it takes to ask the judge."""
-    return json.dumps({**json.loads(payload), "judge_proxy": access}).encode("ascii") + b"\n"
+    more = {"execution_id": execution_id, "judge_proxy": access}
+    return json.dumps({**json.loads(payload), **more}).encode("ascii") + b"\n"
 
 
 def _is_file(path: Path) -> bool:

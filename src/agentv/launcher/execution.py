@@ -43,6 +43,8 @@ class Script:
     """Fork it from a process that has imported its modules already, where that is possible."""
     lines: bool = False
     """It reads a payload a line and writes a result a line, and serves one execution after the other."""
+    execution_id: str = ""
+    """With `lines`: a result that names another one is a late word of an execution before, and not read."""
     own_variables: frozenset[str] = frozenset()
     """Names in `env` whose values belong to this execution alone, like a token."""
 

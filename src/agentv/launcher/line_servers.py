@@ -97,7 +97,7 @@ class LineServer:
         try:
             async with asyncio.timeout(None if deadline is None else deadline - time.monotonic()):
                 await self._send(script.stdin)
-                line = await self._result(script.stdout_cap)
+                line = await self._result(script.stdout_cap, script.execution_id)
         except TimeoutError:
             return await self._ended(script, started, timed_out=True)
         except BaseException:
@@ -137,13 +137,13 @@ class LineServer:
             except OSError:  # it reads no more; what it wrote, or how it ends, says why
                 return
 
-    async def _result(self, cap: int) -> bytes | None:
+    async def _result(self, cap: int, execution_id: str) -> bytes | None:
         """The line that is a JSON object; lines before it are its log. None when it ended or wrote too much first."""
         looked = 0
         while True:
             while (end := self._buffer.find(b"\n", looked)) >= 0:
                 line, looked = bytes(self._buffer[looked:end]), end + 1
-                if _is_object(line):
+                if _is_result(line, execution_id):
                     del self._buffer[:looked]
                     return line
             if len(self._buffer) > cap or self.task.done():
@@ -245,14 +245,16 @@ class LineServers:
             await asyncio.wait(left)
 
 
-def _is_object(line: bytes) -> bool:
+def _is_result(line: bytes, execution_id: str) -> bool:
+    """Whether it is an object that is not the result of another execution."""
     text = line.strip()
     if not text.startswith(b"{"):
         return False
     try:
-        return isinstance(json.loads(text), dict)
+        found = json.loads(text)
     except (ValueError, RecursionError):
         return False
+    return isinstance(found, dict) and found.get("execution_id", execution_id) == execution_id
 
 
 def _key(script: Script) -> object:

@@ -22,26 +22,31 @@ def serve(handler: Callable[..., Any]) -> None:
     descriptor = keep_stdout()
     for line in sys.stdin.buffer:
         if line.strip():
-            result = _result(handler, line, json.loads)
-            data = result if isinstance(result, bytes) else json.dumps({"error": result}).encode()
-            _write(descriptor, data.strip() + b"\n")
+            name: dict[str, Any] = {}
+            result = _result(handler, line, json.loads, name)
+            said = json.loads(result) if isinstance(result, bytes) else {"error": result}
+            _write(descriptor, json.dumps({**said, **name}).encode() + b"\n")
 
 
-def _result(handler: Callable[..., Any], line: bytes, loads: Callable[[bytes], Any]) -> bytes | str:
-    """The result as JSON, or why there is none."""
+def _result(
+    handler: Callable[..., Any], line: bytes, loads: Callable[[bytes], Any], name: dict[str, Any]
+) -> bytes | str:
+    """The result as JSON, or why there is none; `name` is filled with what tells whose it is."""
     try:
         payload = loads(line)
+        if "execution_id" in payload:
+            name["execution_id"] = payload.pop("execution_id")
         access = payload.pop("judge_proxy", None) or {}
-        for name, key in zip(VARIABLES, ("url", "token")):
-            _set(name, access.get(key))
+        for variable, key in zip(VARIABLES, ("url", "token")):
+            _set(variable, access.get(key))
         return answer(handler, payload)
     except Exception as error:  # the one edge where a judge's exception becomes its failure
         return told(error)
     except SystemExit as stop:
         return told_exit(stop)
     finally:
-        for name in VARIABLES:
-            _set(name, None)
+        for variable in VARIABLES:
+            _set(variable, None)
 
 
 def _set(name: str, value: str | None) -> None:
