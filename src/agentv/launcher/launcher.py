@@ -167,6 +167,8 @@ class Launcher:
         except NeverStartedError:
             if starter is helper:
                 await helper.death(SOON_SECONDS)
+            else:  # a zygote that takes no request is on its way out; until that is seen, it would be asked again
+                await asyncio.wait({starter.ended}, timeout=SOON_SECONDS)
             raise
         except (OSError, ValueError) as error:
             raise start_error(script.argv[0], Path(script.cwd), script.env, error) from error
