@@ -22,6 +22,11 @@ settings.load_profile(os.environ.get("AGENTV_HYPOTHESIS", "repeatable"))
 AGENTV = (sys.executable, "-m", "agentv")
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes are named by their argument: workers that collect in different seconds must see the same test names."""
+    return argname if isinstance(val, bytes) else None
+
+
 @dataclass
 class Project:
     """A directory with a suite and a configuration."""
