@@ -140,7 +140,7 @@ def test_the_suite_knows_what_its_evaluators_need_and_whom_they_name(tmp_path, b
     text = DEFAULTS + f"  - {{id: b, input: x, evaluators: {OWN}}}\n  - {{id: c, input: x}}\n{below}"
     suite = load_suite(write(tmp_path, text), as_type)
     assert suite.evaluator_traits == {"contains", "is_json", "regex"}
-    assert [(name, line) for name, _, line in suite.judge_names] == [
+    assert [(named.target, named.line) for named in suite.judge_names] == [
         ("judge-of-one", 6),
         ("judge-of-two", 6),
         ("judge-of-own", 8),

@@ -145,12 +145,16 @@ def _unique(members: list[Evaluator], read: ReadPart) -> list[Evaluator]:
 
 
 def _read_aggregator(raw: Any, composite: str, read: ReadPart) -> Evaluator | None:
-    kind = AGGREGATORS.get(raw.get("type", "weighted_average")) if isinstance(raw, Mapping) else None
+    known = one_of(list(AGGREGATORS))
+    if not isinstance(raw, Mapping):
+        wanted = f"an aggregator is a mapping like `{{type: weighted_average}}`, where `type` is {known}"
+        read.complain(("aggregator",), f"{wanted}; got {show(raw)}")
+        return None
+    named = raw.get("type", "weighted_average")
+    kind = AGGREGATORS.get(named) if isinstance(named, str) else None
     if kind is None:
-        wanted = raw.get("type") if isinstance(raw, Mapping) else raw
-        near = did_you_mean(str(wanted), AGGREGATORS)
-        known = one_of(list(AGGREGATORS))
-        read.complain(("aggregator",), f"unknown aggregator {show(wanted)}{near}; `type` is {known}")
+        near = did_you_mean(str(named), AGGREGATORS)
+        read.complain(("aggregator",), f"unknown aggregator {show(named)}{near}; `type` is {known}")
         return None
     if "weights" in raw and kind is not WeightedAverage:
         read.complain(("aggregator", "weights"), "`weights` is an option of `type: weighted_average` alone")

@@ -88,14 +88,15 @@ async def _ask(
             session.forget(call)
             problem = redactor.text(str(error))
             text = again(question.text, problem, redactor.head(reply_text, SHOWN_TO_THE_JUDGE))
-    target = session.targets.default
+    target, kept = session.targets.default, _kept(reply_text, redactor)
+    where = "Its reply is in `details.raw_reply` of this result, and --record-judge-io" if kept else "--record-judge-io"
     raise EvaluatorError(
         f"the judge '{target}' was asked {1 + ASKED_AGAIN} times and gave no verdict; its last reply could not be "
         f"used: {problem}",
-        next_step="Its reply is in `details.raw_reply` of this result, and --record-judge-io keeps all of them. Use a "
-        "judge that follows instructions better (`judge_target`), or give it more `max_output_tokens`.",
+        next_step=f"{where} keeps all of them. Use a judge that follows instructions better (`judge_target`), or give "
+        "it more `max_output_tokens`.",
         judge=session.ledger.to_dict(),
-        details=_kept(reply_text, redactor),
+        details=kept,
     )
 
 

@@ -230,15 +230,18 @@ def _check_judge_names(item: PlannedSuite, options: RunOptions) -> None:
         return
     if options.judge_target not in (None, NO_JUDGE):
         config.find(str(options.judge_target), asked_by="--judge-target")
-    problems = [
-        Problem(path, line, 1, f"an evaluator of this case names {_unknown(name, config)}")
-        for name, path, line in item.suite.judge_names
-        if name != NO_JUDGE and name not in config.targets
-    ]
+    problems: list[Problem] = []
+    for target, path, line, evaluator, index in item.suite.judge_names:
+        if target != NO_JUDGE and target not in config.targets:
+            message = f"the evaluator '{evaluator}' names {_unknown(target, config)}"
+            if index is None:
+                problems.append(Problem(path, line, 1, message))
+            else:
+                problems += _at(item.suite, ("execution", "evaluators", index), message)
     if named is not None and named != NO_JUDGE and named not in config.targets:
         problems += _at(item.suite, ("execution", "judge_target"), _unknown(named, config))
     if problems:
-        raise SuiteError(problems)
+        raise SuiteError(list(dict.fromkeys(problems)))
 
 
 def _unknown(name: str, config: TargetsConfig) -> str:
@@ -246,7 +249,7 @@ def _unknown(name: str, config: TargetsConfig) -> str:
     return f"the target '{name}', which {config.path} does not have{did_you_mean(name, known)}; it has {one_of(known)}"
 
 
-def _at(suite: EvalSuite, node: tuple[str, ...], message: str) -> list[Problem]:
+def _at(suite: EvalSuite, node: tuple[str | int, ...], message: str) -> list[Problem]:
     findings = Findings(suite.path)
     findings.add(node, message)
     return findings.problems()

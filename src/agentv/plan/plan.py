@@ -147,7 +147,7 @@ class RunPlan:
             own = lane.spec.judge_target if lane.spec else None
             names = (self.options.judge_target, planned.suite.judge_target, own, planned.config.defaults.judge_target)
             chosen = next((name for name in names if name is not None), None)
-            named = {name for name, _, _ in planned.suite.judge_names if self.options.judge_target is None}
+            named = {named.target for named in planned.suite.judge_names if self.options.judge_target is None}
             found += [spec for n in {chosen, *named} if n and (spec := planned.config.targets.get(n))]
         return found
 

@@ -16,7 +16,7 @@ from agentv.suite.validation import show, validate_partly
 from agentv.suite.yaml_events import Path as NodePath
 
 DEFAULT_EVALUATOR = "llm_judge"
-_NO_EXECUTION = CaseExecutionModel()
+_NO_EXECUTION = CaseExecutionModel.model_construct()  # not built: most suites never need it
 _INPUTS = ("input", "input_messages")
 
 
@@ -91,16 +91,16 @@ class CaseReader:
         own, added, node = _lists(model, at, findings)
         if own is None and added is None and not model.rubrics and self.defaults.are_listed:
             return self.defaults.listed
-        found: list[tuple[Any, NodePath]] = []
+        found: list[tuple[Any, NodePath, Any]] = []
         if model.rubrics:
             rubric = {"name": "rubric", "type": "rubric", "rubrics": raw["rubrics"]}
-            found.append((self.read_evaluator(rubric, findings, at, self.files), (*at, "rubrics")))
+            found.append((self.read_evaluator(rubric, findings, at, self.files), (*at, "rubrics"), rubric))
         if own is None:
-            found.extend((evaluator, at) for evaluator in self.defaults.listed)
+            found.extend((evaluator, at, None) for evaluator in self.defaults.listed)
         for name, entries in (("evaluators", own), ("evaluators+", added)):
             for index, item in enumerate(entries or ()):
                 place = (*node, name, index)
-                found.append((self.read_evaluator(item, findings, place, self.files), place))
+                found.append((self.read_evaluator(item, findings, place, self.files), place, item))
         if not found and not (own is None and self.defaults.are_listed):
             return self._fallback(model, at, findings)
         return unique(found, findings, "the case")
@@ -119,18 +119,21 @@ class CaseReader:
         return () if found is None else (found,)
 
 
-def unique(found: Iterable[tuple[Any, NodePath]], findings: Findings, whose: str) -> tuple[Any, ...]:
-    """The evaluators that could be read; two of one name are a mistake."""
+def unique(found: Iterable[tuple[Any, NodePath, Any]], findings: Findings, whose: str) -> tuple[Any, ...]:
+    """The evaluators that could be read; two of one name are a mistake, also when one of them has others."""
     evaluators: dict[str, Any] = {}
-    for evaluator, node in found:
-        if evaluator is None:
-            continue
-        if evaluator.name in evaluators:
-            findings.add(
-                (*node, "name"), f"{whose} has two evaluators named {show(evaluator.name)}: give each its own `name`"
-            )
-        evaluators[evaluator.name] = evaluator
-    return tuple(evaluators.values())
+    for evaluator, node, raw in found:
+        name = _name(raw) if evaluator is None else evaluator.name
+        if name and name in evaluators:
+            findings.add((*node, "name"), f"{whose} has two evaluators named {show(name)}: give each its own `name`")
+        evaluators[name] = evaluator
+    return tuple(evaluator for evaluator in evaluators.values() if evaluator is not None)
+
+
+def _name(raw: Any) -> str:
+    """What an entry with mistakes is called; empty when that is one of them."""
+    name = raw.get("name", raw.get("type")) if isinstance(raw, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 def _lists(model: CaseModel, at: NodePath, findings: Findings) -> tuple[list[Any] | None, list[Any] | None, NodePath]:

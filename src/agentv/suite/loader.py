@@ -18,7 +18,7 @@ from agentv.suite.findings import AllFindings, Findings, did_you_mean
 from agentv.suite.guidelines import find_guidelines
 from agentv.suite.json_lines import read_lines
 from agentv.suite.models import SuiteExecutionModel, SuiteModel
-from agentv.suite.suite import EvalSuite
+from agentv.suite.suite import EvalSuite, NamedTarget
 from agentv.suite.validation import label, show, validate_partly
 from agentv.suite.yaml_events import STREAM_BEGINS, StreamItem, YamlProblem, YamlWalk
 from agentv.suite.yaml_events import Path as NodePath
@@ -74,7 +74,7 @@ class _SuiteReader:
         self.head_keys: set[str] = set()
         self.defaults = Defaults(added, bool(added))
         self.case_targets: dict[str, tuple[str, Path, int]] = {}
-        self.judge_names: dict[tuple[str, Path, int], None] = {}
+        self.judge_names: dict[NamedTarget, None] = {}
         self.traits: set[str] = set()
         self.defaults_noted = False
 
@@ -155,7 +155,8 @@ class _SuiteReader:
         for evaluator in case.evaluators:
             self.traits |= evaluator.traits
             for name in evaluator.targets_named():
-                self.judge_names[name, path, case.line] = None
+                index = next((i for i, each in enumerate(self.defaults.listed) if each is evaluator), None)
+                self.judge_names[NamedTarget(name, path, case.line, evaluator.name, index)] = None
 
     def _run_cases(self) -> Iterator[EvalCase]:
         found = AllFindings()
@@ -216,8 +217,10 @@ class _SuiteReader:
     def _read_defaults(self, findings: Findings) -> Defaults:
         at: NodePath = ("execution", "evaluators")
         raw = self.execution.evaluators or []
-        found = [(self.read_evaluator(item, findings, (*at, i), self.files), (*at, i)) for i, item in enumerate(raw)]
-        found.extend((evaluator, at) for evaluator in self.added)
+        found: list[tuple[Any, NodePath, Any]] = []
+        for index, item in enumerate(raw):
+            found.append((self.read_evaluator(item, findings, (*at, index), self.files), (*at, index), item))
+        found.extend((evaluator, at, None) for evaluator in self.added)
         fallback = None
         if self.head.evaluator is not None:
             read = self.read_evaluator({"type": self.head.evaluator}, findings, ("evaluator",), self.files)

@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentv.suite.case import EvalCase
 from agentv.suite.files import SuiteFiles
+
+
+class NamedTarget(NamedTuple):
+    """A target that an evaluator names, and the case whose evaluator it is."""
+
+    target: str
+    path: Path
+    line: int
+    evaluator: str
+    number: int | None = None
+    """Its place among the suite's own evaluators; None when it is the case's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +41,8 @@ class EvalSuite:
     evaluators: tuple[Any, ...] = ()
     case_targets: Mapping[str, tuple[str, Path, int]] = field(default_factory=dict)
     """Cases that name their own target: id -> (target, file, line)."""
-    judge_names: tuple[tuple[str, Path, int], ...] = ()
-    """Targets that evaluators name: (target, file, line)."""
+    judge_names: tuple[NamedTarget, ...] = ()
+    """Targets that evaluators name."""
     evaluator_traits: frozenset[str] = frozenset()
     """What some evaluator of the suite needs of a run: `scripts`, `judge`."""
 

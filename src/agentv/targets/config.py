@@ -14,10 +14,10 @@ from agentv.suite.findings import Findings, did_you_mean, one_of
 from agentv.suite.validation import show, validate
 from agentv.suite.yaml_events import Path as NodePath
 from agentv.suite.yaml_events import YamlProblem, YamlWalk
-from agentv.targets.environment import Environment, search_folders
+from agentv.targets.environment import Environment, has_unreadable, interpolate, search_folders
 from agentv.targets.provider import TargetSettings
 from agentv.targets.registry import provider_class, provider_names
-from agentv.targets.settings import Reading, read_settings
+from agentv.targets.settings import UNREADABLE, Reading, read_settings
 
 FILE_NAMES = (
     "agentv.config.yaml",
@@ -132,19 +132,35 @@ def load_config(path: Path, environment: Environment) -> TargetsConfig:
             findings.add(node, f"the target '{name}' is configured twice; first at line {specs[name].line}")
         elif spec := _spec(name, raw, node, environment, findings, line_of=line_of):
             specs[name] = spec
-    defaults = _defaults(data.get("defaults") or {}, findings)
+    defaults = _defaults(data.get("defaults") or {}, environment, findings)
     _check_names(specs, defaults, data, findings)
     if findings:
         raise ConfigError(findings.problems())
     return TargetsConfig(path, specs, environment, defaults)
 
 
-def _defaults(raw: Any, findings: Findings) -> DefaultsModel:
+def _defaults(raw: Any, environment: Environment, findings: Findings) -> DefaultsModel:
     """As they are written; with mistakes in them, what can be read, so that its names are still checked."""
+    if isinstance(raw, dict):
+        raw = {key: value for key, value in raw.items() if _can_be_filled(key, value, environment, findings)}
+        raw = interpolate(raw, environment, [])
     if model := validate(DefaultsModel, raw, findings, ("defaults",)):
         return model
     named = raw if isinstance(raw, dict) else {}
     return DefaultsModel(**{key: named[key] for key in DefaultsModel.model_fields if isinstance(named.get(key), str)})
+
+
+def _can_be_filled(key: str, value: Any, environment: Environment, findings: Findings) -> bool:
+    """No target is behind the defaults that could be told apart as unavailable: what is missing here is a mistake."""
+    missing: list[str] = []
+    interpolate(value, environment, missing)
+    if missing:
+        findings.add(("defaults", key), f"`{key}` reads the environment variable {missing[0]}, which is not set")
+    elif has_unreadable(value):
+        findings.add(("defaults", key), f"`{key}`: {UNREADABLE}")
+    else:
+        return True
+    return False
 
 
 def _read(path: Path) -> tuple[dict[str, Any], Findings, LineOf]:
@@ -205,14 +221,18 @@ def _spec(
     *,
     line_of: LineOf,
 ) -> TargetSpec | None:
-    provider = raw.get("provider")
+    unset: list[str] = []
+    provider = interpolate(raw.get("provider"), environment, unset)
+    if unset:
+        reading = read_settings(_AnySettings, raw, environment, findings, node, line_of=line_of)
+        return TargetSpec(name, raw["provider"], findings.path, line_of(node), reading, reading.judge_target)
     if provider is None:
         findings.add(node, f"the target '{name}' does not say its `provider`: {one_of(provider_names())}")
         return None
     kind = provider_class(provider) if isinstance(provider, str) else None
     if kind is None and provider in AGENTS:
         # Its target cannot be used; the others of the file can.
-        reading = read_settings(_AgentSettings, raw, environment, findings, node, line_of=line_of)
+        reading = read_settings(_AnySettings, raw, environment, findings, node, line_of=line_of)
         reading = replace(reading, settings=None, unavailable=_instead_of_an_agent(provider))
         return TargetSpec(name, provider, findings.path, line_of(node), reading, reading.judge_target)
     if kind is None:
@@ -226,7 +246,7 @@ def _spec(
     return TargetSpec(name, provider, findings.path, line_of(node), reading, reading.judge_target)
 
 
-class _AgentSettings(TargetSettings):
+class _AnySettings(TargetSettings):
     model_config = ConfigDict(extra="allow")
 
 
@@ -242,7 +262,7 @@ def _check_names(
 ) -> None:
     raw = data.get("targets")
     listed = (
-        {entry.get("name"): i for i, entry in enumerate(raw) if isinstance(entry, dict)}
+        {entry.get("name"): i for i, entry in reversed(list(enumerate(raw))) if isinstance(entry, dict)}
         if isinstance(raw, list)
         else {}
     )

@@ -12,7 +12,9 @@ from typing import Any
 from agentv.errors import ConfigError, Problem
 from agentv.suite.files import search_root, upward
 
-_PLACEHOLDER = re.compile(r"\$\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?::-(.*?))?\s*\}\}", re.DOTALL)
+_PLACEHOLDER = re.compile(r"\$\{\{\s*([A-Za-z0-9_]+)\s*(?::-(.*?))?\s*\}\}", re.DOTALL)
+MARK = "\0"
+"""What no text of a configuration holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +89,17 @@ def variables_in(value: Any) -> set[str]:
     if isinstance(value, list):
         return {name for item in value for name in variables_in(item)}
     return set()
+
+
+def has_unreadable(value: Any) -> bool:
+    """Whether a value holds a `${{` that names no variable, or one inside the fallback of another."""
+    if isinstance(value, str):
+        return "${{" in _PLACEHOLDER.sub(lambda match: match.group(2) or "", value)
+    if isinstance(value, Mapping):
+        return any(map(has_unreadable, value.values()))
+    return isinstance(value, list) and any(map(has_unreadable, value))
+
+
+def marked(text: str) -> str:
+    """The text with every `${{ NAME }}` as NAME between two marks."""
+    return _PLACEHOLDER.sub(lambda match: f"{MARK}{match.group(1)}{MARK}", text)

@@ -157,11 +157,16 @@ def _secret_values(
         names |= {name for name in written["env"] if isinstance(name, str)}
     found = {environment.get(name) or "" for name in names if may_be_secret(name)}
     found.update(_texts(filled.get("api_key")))
-    for key, value in filled.items():
-        for text in _texts(value):
-            if "://" in text and variables_in(written.get(key)):
-                found.update(part for match in _URL_SECRET.finditer(text) for part in _url_parts(match))
+    for text in _texts(list(written.values())):
+        if variables_in(text) and "://" in (url := interpolate(text, environment, [])):
+            found.update(part for match in _URL_SECRET.finditer(url) for part in _url_parts(match))
+            found.update(environment.get(name) or "" for name in _variables_of_url(text) if may_be_secret(name))
     return frozenset(value for value in found if len(value) >= SHORTEST_SECRET)
+
+
+def _variables_of_url(text: str) -> set[str]:
+    """Those in its user-info and query. Their values may hold characters that end either."""
+    return {name for match in _URL_SECRET.finditer(marked(text)) for name in match[0].split(MARK)[1::2]}
 
 
 def _url_parts(match: re.Match[str]) -> list[str]:
@@ -183,6 +188,7 @@ def looks_secret(name: str) -> bool:
 def _texts(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
-    if isinstance(value, Mapping):
-        return [text for item in value.values() for text in _texts(item)]
+    if isinstance(value, Mapping | list):
+        items = value.values() if isinstance(value, Mapping) else value
+        return [text for item in items for text in _texts(item)]
     return []
