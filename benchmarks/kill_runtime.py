@@ -25,7 +25,7 @@ from pathlib import Path
 KINDS = ("plain", "setsid", "double-fork", "ignoring-signals", "without-pipes")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 READY_SECONDS = 60
-GONE_SECONDS = 15
+GONE_SECONDS = 30
 
 
 # -- what a script does

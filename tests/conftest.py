@@ -20,6 +20,8 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile(os.environ.get("AGENTV_HYPOTHESIS", "repeatable"))
 
 AGENTV = (sys.executable, "-m", "agentv")
+OF_CI = ("CI", "GITHUB_WORKSPACE", "FORCE_COLOR", "COLUMNS")
+"""Variables that change what is printed, set where the tests run and not by them."""
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
@@ -40,7 +42,7 @@ class Project:
         return path
 
     def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if name not in ("CI", "FORCE_COLOR", "COLUMNS")}
+        kept = {name: value for name, value in os.environ.items() if name not in OF_CI}
         return {**kept, "NO_COLOR": "1", **(extra or {})}
 
     def run(
@@ -56,7 +58,7 @@ class Project:
             env=self.environment(env),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=100,
             check=False,
             input=stdin if stdin is not None else "",
         )

@@ -171,3 +171,36 @@ def test_a_suite_edited_under_a_run_is_told_and_what_ran_is_kept(tmp_path: Path)
         agentv.evaluate(suite, target=edits, workers=1, run_dir=tmp_path / "run")
     assert caught.value.exit_code == 3
     assert (tmp_path / "run" / "results.jsonl").exists()
+
+
+@pytest.mark.parametrize("cases", [["text"], {"id": "a", "input": "Q"}])
+def test_cases_that_are_no_mappings_are_told(cases: Any) -> None:
+    with pytest.raises(UsageError, match="`cases` is a list of mappings"):
+        agentv.evaluate(cases=cases, target=paris)
+
+
+def test_results_come_suite_by_suite_also_when_suites_share_ids(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        cases = "".join(f"- {{id: {case_id}, input: Q}}\n" for case_id in ("b", "a"))
+        (tmp_path / f"{name}.yaml").write_text(
+            f"execution: {{evaluators: [{{type: contains, value: Paris}}]}}\nevalcases:\n{cases}"
+        )
+    run = agentv.evaluate([tmp_path / "first.yaml", tmp_path / "second.yaml"], target=paris)
+    assert [(row.suite, row.eval_id) for row in run] == [
+        *(("first", "b"), ("first", "a")),
+        *(("second", "b"), ("second", "a")),
+    ]
+
+
+def test_what_a_function_says_it_cost_is_paid_from_the_budget() -> None:
+    asked: list[str] = []
+
+    def dear(question: str) -> dict[str, Any]:
+        asked.append(question)
+        return {"text": "Paris", "cost_usd": 1.0}
+
+    cases = [{"id": str(n), "input": "Where?"} for n in range(10)]
+    run = agentv.evaluate(
+        cases=cases, evaluators=[{"type": "contains", "value": "Paris"}], target=dear, max_cost=3.0, workers=4
+    )
+    assert (len(asked), len(run), run.summary.not_run, run.exit_code) == (3, 3, 7, 3)

@@ -127,8 +127,10 @@ async def evaluate_async(
     outcome = await run.run(RunHooks(function=ask, on_row=keep))
     if outcome.interrupted:
         raise asyncio.CancelledError
-    order = {case_id: place for place, case_id in enumerate(i for p in plan.suites for i in p.suite.ids)}
-    results.sort(key=lambda row: (order[row.eval_id], row.target, row.attempt))
+    places = enumerate((p.suite.name, case_id) for p in plan.suites for case_id in p.suite.ids)
+    order = {named: place for place, named in places}
+    # A name that holds a secret is masked in its row, and has no place.
+    results.sort(key=lambda row: (order.get((row.suite, row.eval_id), -1), row.target, row.attempt))
     return EvaluationRun(run_id, outcome.directory.path, tuple(results), outcome.summary)
 
 
@@ -160,6 +162,11 @@ class _Asked:
             )
         target, case = options.get("target"), options.get("case", ())
         function = target if callable(target) else None
+        if function is not None and options.get("outputs") is not None:
+            raise UsageError(
+                "`outputs` are answers that exist already: `target` cannot be a function beside them.",
+                next_step="Leave one of the two out.",
+            )
         names = () if function or target is None else (target,) if isinstance(target, str) else tuple(target)  # type: ignore[arg-type]
         run_options = RunOptions(
             paths=_paths(suites, cases, written, options.get("name", "evaluate"), folder),
@@ -221,6 +228,8 @@ def _write_inline(
     cases: Sequence[Mapping[str, Any]], evaluators: list[dict[str, Any]], name: str, folder: Path
 ) -> Path:
     """Cases given in Python become files too: what was run stays on record, and mistakes have a place."""
+    if isinstance(cases, Mapping) or not all(isinstance(case, Mapping) for case in cases):
+        raise UsageError("`cases` is a list of mappings, each a case as in a suite.")
     try:
         lines = [json.dumps(dict(case), allow_nan=False) for case in cases]
         cases_file = str(folder / "cases.jsonl")

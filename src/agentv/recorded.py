@@ -13,22 +13,24 @@ from pathlib import Path
 from typing import Any
 
 from agentv import __version__
-from agentv.errors import RecordError, RunChangedError, SuiteError
+from agentv.errors import RecordError, RunChangedError, SuiteError, UsageError
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import RunPlan
 from agentv.record.judge_calls import JudgeCallLog
+from agentv.record.manifest import check_manifest, unusable
 from agentv.record.recovery import Recovery, recover
 from agentv.record.rows import recorded_key
-from agentv.record.run_dir import RunDirectory
+from agentv.record.run_dir import ANOTHER, RunDirectory, refuse_recorded
 from agentv.record.writer import RowWriter
-from agentv.redact import Redactor
+from agentv.redact import MASK, Redactor
 from agentv.report.progress import Progress, QuietProgress
 from agentv.report.summary import Summary, SummaryBuilder
-from agentv.results import CaseResult, spend_of
+from agentv.results import CaseResult, RowKey, spend_of
 from agentv.run.case import Ask
 from agentv.run.execute import Execution
 from agentv.suite.files import digest
 from agentv.targets.budget import Budget
+from agentv.targets.settings import holds_secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,7 @@ class RecordedRun:
                 budget.spent_before(*spend_of(row, answer_paid=self.plan.pays_for(row.target)))
 
             recovery = recover(self.directory, on_row=already)
+            self.manifest["total"] = self._total(recovery.done)
             budget.spent_at_least(self.manifest.get("budget") or {})
             return await self._run(hooks or RunHooks(), summary, recovery, (calls, budget))
 
@@ -120,7 +123,7 @@ class RecordedRun:
         interrupted, status = False, "failed"
         try:
             async with writer:
-                progress.start(self.plan.total, len(done))
+                progress.start(self.manifest["total"], len(done))
                 for note in _recovery_notes(recovery):
                     progress.note(note)
                 try:
@@ -145,9 +148,15 @@ class RecordedRun:
             self.manifest["run_id"], self.directory, built, interrupted, writer.mirror_error, budget.to_dict()
         )
 
+    def _total(self, done: set[RowKey]) -> int:
+        """Rows once all is done: a suite that changed may have lost cases whose rows are there."""
+        if not done:
+            return self.plan.total
+        keys = (recorded_key(key, self.redactor) for lane in self.plan.lanes for key in lane.row_keys())
+        return len(done) + sum(key not in done for key in keys)
+
     def _out(self) -> Path | None:
-        out = self.plan.options.out
-        return None if out is None else Path(out) if out == "-" else Path(self.manifest["cwd"]) / out
+        return _out_file(self.plan, Path(self.manifest["cwd"]))
 
     def _close_manifest(self, status: str, summary: Summary) -> None:
         self.manifest["status"] = status
@@ -158,27 +167,34 @@ class RecordedRun:
 
 def start_run(plan: RunPlan, run_id: str, directory: Path, cwd: Path) -> RecordedRun:
     """A new run, its directory made and its `run.json` written before anything is called."""
+    _refuse_to_overwrite(plan, cwd, directory)
     redactor = Redactor(plan.secrets.values)
     manifest = _manifest(plan, run_id, cwd)
     made = RunDirectory.create(directory, manifest, redactor=redactor)
     return RecordedRun(plan, made, manifest, redactor)
 
 
-def resumed_options(manifest: dict[str, Any]) -> tuple[RunOptions, Path]:
+def resumed_options(manifest: dict[str, Any], directory: RunDirectory) -> tuple[RunOptions, Path]:
     """The options of a recorded run, and the working directory its paths start from."""
+    check_manifest(manifest, directory.manifest)
     recorded = Path(manifest["cwd"])
-    return RunOptions.from_dict(manifest["options"]), recorded if recorded.is_dir() else Path.cwd()
+    try:
+        options = RunOptions.from_dict(manifest["options"])
+    except UsageError as error:
+        raise unusable(directory.manifest, f"in `options`, {error.message}") from None
+    return options, recorded if recorded.is_dir() else Path.cwd()
 
 
 def resume_run(plan: RunPlan, directory: RunDirectory, manifest: dict[str, Any], *, allow_changed: bool) -> RecordedRun:
     """A run to go on with: what is on disk counts as done, unless what it was made from has changed."""
-    changed = _changes(plan.digests(), manifest.get("digests", {}))
+    changed = _changes(plan.digests(), manifest.get("digests") or {})
     if changed and not allow_changed:
         raise RunChangedError(
             "the run cannot go on, because what it was made from has changed since:\n"
             + "\n".join(f"  {line}" for line in changed),
             next_step="Undo the change, start a new run, or mix old and new on purpose with --allow-changed.",
         )
+    _refuse_to_overwrite(plan, Path(manifest["cwd"]), directory.path)
     notes = [f"going on although it changed: {line}" for line in changed]
     notes += [f"{line}; rows already there were made with the older one" for line in _config_changes(plan, manifest)]
     manifest["status"] = "running"
@@ -186,6 +202,21 @@ def resume_run(plan: RunPlan, directory: RunDirectory, manifest: dict[str, Any],
     manifest["digests"] = dict(plan.digests())
     manifest["total"] = plan.total
     return RecordedRun(plan, directory, manifest, Redactor(plan.secrets.values), notes)
+
+
+def _out_file(plan: RunPlan, cwd: Path) -> Path | None:
+    out = plan.options.out
+    return None if out is None else Path(out) if out == "-" else cwd / out
+
+
+def _refuse_to_overwrite(plan: RunPlan, cwd: Path, directory: Path) -> None:
+    """`--out` replaces an older file; never one that the run reads, nor the record of a run."""
+    out = _out_file(plan, cwd)
+    if out is None:
+        return
+    refuse_recorded(out, directory)
+    if str(out.resolve()) in {*plan.digests(), *(str(path.resolve()) for path in plan.configs())}:
+        raise UsageError(f"--out {plan.options.out} would replace a file that the run reads.", next_step=ANOTHER)
 
 
 def _manifest(plan: RunPlan, run_id: str, cwd: Path) -> dict[str, Any]:
@@ -234,9 +265,19 @@ def _shown_config(config: Any) -> dict[str, Any]:
 def _without_secrets(shown: Any) -> dict[str, Any]:
     """The entry as written; a key that was written out instead of read from a variable is left out."""
     kept = dict(shown)
-    if isinstance(kept.get("api_key"), str) and "${{" not in kept["api_key"]:
-        kept["api_key"] = "[redacted]"
+    if _is_literal(kept.get("api_key")):
+        kept["api_key"] = MASK
+    for setting in ("headers", "env"):
+        if isinstance(kept.get(setting), Mapping):
+            kept[setting] = {
+                name: MASK if holds_secret(name) and _is_literal(value) else value
+                for name, value in kept[setting].items()
+            }
     return kept
+
+
+def _is_literal(value: Any) -> bool:
+    return value is not None and "${{" not in str(value)
 
 
 def _recovery_notes(recovery: Recovery) -> list[str]:
@@ -256,7 +297,7 @@ def _changes(now: Any, then: Any) -> list[str]:
 
 
 def _config_changes(plan: RunPlan, manifest: dict[str, Any]) -> list[str]:
-    then = manifest.get("configuration", {})
+    then = manifest.get("configuration") or {}
     now = {str(path.resolve()): digest(path) for path in plan.configs()}
     return [f"{path} has changed" for path, value in now.items() if then.get(path, {}).get("sha256") != value]
 

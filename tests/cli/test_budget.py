@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import pytest
 
+from tests.cli.test_resume import wait_until
 from tests.conftest import Project
 
 CONFIG = """\
@@ -113,3 +115,46 @@ def test_replayed_answers_cost_nothing(paid: Project) -> None:
     done = paid.run("eval", "suite.yaml", "--target", "old", "--run-dir", "run", "--max-cost", "1", "--json")
     assert (done.returncode, json.loads(done.stdout)["total"]) == (0, 8)
     assert paid.manifest(paid.root / "run")["budget"]["spent_usd"] == 0
+
+
+SLOW_JUDGE = """\
+import os, pathlib, sys, time
+if sys.argv[1] == "case-0":
+    print('{"score": 1, "hits": [], "misses": [], "reasoning": "fine"}')
+else:
+    pathlib.Path(f"begun-{os.getpid()}").touch()
+    time.sleep(600)
+"""
+ASKS_FIVE = """\
+from agentv_eval import create_judge_proxy_client, define_code_judge
+def judge(case):
+    create_judge_proxy_client().invoke_batch([{"question": str(n), "eval_case_id": "slow"} for n in range(5)])
+    return {"score": 1}
+define_code_judge(judge)
+"""
+
+
+@pytest.mark.parametrize(("suite", "made"), [("asked.yaml", 3), ("batch.yaml", 2)])
+def test_calls_that_still_wait_for_the_judge_when_the_run_is_stopped_were_never_made(
+    project: Project, suite: str, made: int
+) -> None:
+    project.write(
+        "agentv.config.yaml",
+        "targets:\n"
+        "  assistant: {provider: mock, response: Paris, judge_target: slow}\n"
+        '  slow: {provider: cli, command: [python, slow.py, "{EVAL_ID}"], max_concurrency: 2}\n',
+    )
+    project.write("slow.py", SLOW_JUDGE)
+    project.write("judge.py", ASKS_FIVE)
+    project.write("asked.yaml", "execution: {target: assistant}\n" + CASES)
+    project.write(
+        "batch.yaml",
+        f"execution: {{target: assistant, evaluators: [{JUDGE}]}}\nevalcases: [{{id: one, input: Where?}}]\n",
+    )
+    process = project.start("eval", suite, "--run-dir", "run", "--max-judge-calls", "50", "--quiet")
+    wait_until(lambda: len(list(project.root.glob("begun-*"))) == 2)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130, said
+    assert project.manifest(project.root / "run")["budget"]["judge_calls"] == made
+    assert "agentv eval --resume run" in said

@@ -49,6 +49,14 @@ def test_what_init_writes_passes_at_once_offline(project: Project) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_init_says_where_to_run_it_and_refuses_a_file(project: Project) -> None:
+    done = project.run("init", "--path", "my evals")
+    assert "cd 'my evals' && agentv eval evals/" in done.stdout
+    refused = project.run("init", "--path", "my evals/agentv.config.yaml")
+    assert refused.returncode == 2
+    assert "--path my evals/agentv.config.yaml is a file" in refused.stderr
+
+
 def test_init_does_not_overwrite_without_being_asked(project: Project) -> None:
     project.write("agentv.config.yaml", "mine\n")
     done = project.run("init")
@@ -144,6 +152,20 @@ def test_validate_refuses_exactly_what_eval_refuses(capitals: Project, text: str
 
 
 # -- schema
+
+
+def test_a_judge_that_there_is_not_is_told_where_an_evaluator_names_it(capitals: Project) -> None:
+    capitals.write(
+        "suite.yaml",
+        "execution:\n  evaluators:\n    - {type: is_json}\n    - {name: tone, type: llm_judge, judge_target: nobody}\n"
+        "evalcases:\n  - {id: a, input: x}\n  - {id: b, input: x}\n  - id: c\n    input: x\n    evaluators+:\n"
+        "      - {name: own, type: rubric, rubrics: [brief], judge_target: noone}\n",
+    )
+    told = capitals.run("validate", "suite.yaml").stderr
+    assert "suite.yaml:4:7: the evaluator 'tone' names the target 'nobody', which " in told
+    assert "suite.yaml:8:1: the evaluator 'own' names the target 'noone', which " in told
+    assert told.count("names the target") == 2
+    assert capitals.run("eval", "suite.yaml").stderr == told
 
 
 def test_the_schemas_accept_good_files_and_refuse_bad_ones(capitals: Project) -> None:

@@ -47,6 +47,18 @@ def test_the_suffix_of_out_says_what_is_wanted_and_a_run_is_taken_too(capitals: 
     assert (capitals.root / "rows.csv").read_text().startswith("run_id,suite,eval_id,target,attempt,score,verdict,")
 
 
+@pytest.mark.parametrize("name", ["rows.pdf", "rows.json", "rows"])
+def test_a_name_that_says_no_format_is_refused_unless_the_format_is_said(project: Project, name: str):
+    write_rows(project.root / "rows.jsonl", ROWS)
+    done = project.run("convert", "rows.jsonl", "-o", name)
+    assert done.returncode == 2
+    assert f"--out {name}: its name does not say the format" in done.stderr
+    assert ".yaml, .yml, .csv" in done.stderr
+    assert not (project.root / name).exists()
+    assert project.run("convert", "rows.jsonl", "-o", name, "--to", "csv").returncode == 0
+    assert (project.root / name).read_text().startswith("run_id,suite,")
+
+
 def test_a_file_that_exists_is_not_overwritten_without_force(project: Project):
     write_rows(project.root / "rows.jsonl", ROWS)
     project.write("rows.yaml", "mine\n")

@@ -350,7 +350,7 @@ def test_nothing_is_overwritten_without_force(project: Project) -> None:
         (
             "promptfooconfig.yaml",
             "prompts: [x]\nproviders: [echo]\ntests: file://none.csv\n",
-            "none.csv does not exist",
+            "promptfooconfig.yaml:3:1: none.csv does not exist",
         ),
         ("promptfooconfig.js", "module.exports = {}\n", "only YAML and JSON"),
     ],

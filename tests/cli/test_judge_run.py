@@ -319,6 +319,13 @@ def test_ctrl_c_ends_the_script_and_exits_with_130(judges: Project) -> None:
 # -- watching
 
 
+def saved(path: Path, text: str) -> None:
+    """As an editor does it: nobody sees half of the file, however slowly it is written."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text)
+    new.replace(path)
+
+
 def test_watching_runs_again_when_the_script_is_saved_and_asks_the_target_once(judges: Project) -> None:
     """The target is a program that counts its calls."""
     judges.write("evals/count.sh", "echo x >> calls\necho Paris\n")
@@ -328,13 +335,14 @@ def test_watching_runs_again_when_the_script_is_saved_and_asks_the_target_once(j
         first = read_until(process.stdout, "waiting for a change of")
         assert first.startswith("─── run 1, ")
         assert "judged: 0.25" in first
-        script.write_text("print('{\"score\": 1}')\n")
+        saved(script, "print('{\"score\": 1}')\n")
         second = read_until(process.stdout, "waiting for a change of")
         assert "─── run 2, " in second
         assert "evals/judges/plain.py saved" in second
         assert "judged: 1.00 pass" in second
         assert "Payload  the same as before" in second
-        judges.write("evals/suite.yaml", (judges.root / "evals/suite.yaml").read_text() + "# changed\n")
+        suite = judges.root / "evals/suite.yaml"
+        saved(suite, suite.read_text() + "# changed\n")
         assert "run 3, " in read_until(process.stdout, "waiting for a change of")
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
@@ -345,10 +353,10 @@ def test_watching_outlives_a_broken_suite(judges: Project) -> None:
     good = (judges.root / "evals/suite.yaml").read_text()
     with started(judges, "run", *CASE, "--evaluator", "plain", "--watch") as process:
         read_until(process.stdout, "waiting for a change of")
-        judges.write("evals/suite.yaml", "evalcases: [\n")
+        saved(judges.root / "evals/suite.yaml", "evalcases: [\n")
         assert "judged" not in read_until(process.stdout, "waiting for a change of")
         assert "not valid YAML" in read_until(process.stderr, "not valid YAML")
-        judges.write("evals/suite.yaml", good)
+        saved(judges.root / "evals/suite.yaml", good)
         assert "judged: 1.00 pass" in read_until(process.stdout, "waiting for a change of")
 
 
@@ -360,8 +368,8 @@ def test_saving_while_a_script_hangs_gives_that_run_up(judges: Project) -> None:
     judges.write("p.json", "{}")
     with started(judges, "run", "slow.py", "--payload", "p.json", "--watch") as process:
         read_until(process.stdout, "stderr   hanging")
-        script.write_text("print('{\"score\": 1}')\n")
+        saved(script, "print('{\"score\": 1}')\n")
         second = read_until(process.stdout, "judged:")
         assert "the run before it was given up" in second
-        judges.write("p.json", '{"candidate_answer": "x"}')
+        saved(judges.root / "p.json", '{"candidate_answer": "x"}')
         assert "p.json saved" in read_until(process.stdout, "judged:")

@@ -53,7 +53,9 @@ def test_it_prints_two_exports_answers_calls_and_stops_when_told_to(
         shown = read_until(process.stderr, "replied")
         assert "judge 1  strict" in shown
         assert "asked    Is it Paris? …" in shown
-        assert ask(exports, "Once more?")[0] == 429
+        status, refusal = ask(exports, "Once more?")
+        assert status == 429
+        assert "raise `--max-calls` of `agentv judge serve`" in refusal["error"]
         read_until(process.stderr, "refused")
         process.send_signal(number)
         assert process.wait(30) == code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -21,6 +22,7 @@ targets:
       - {match: hang, response: late, delay_ms: 600000}
     response: ok
 """
+OK = "evaluators: [{type: equals, value: ok}]"
 QUICK = "targets: {scripted: {provider: mock, response: ok}}\n"
 FIVE_DONE_FIVE_HANGING = "evalcases:\n" + "".join(
     f"  - {{id: case-{n}, input: {'hang' if n >= 5 else 'go'} {n}, evaluators: [{{type: equals, value: ok}}]}}\n"
@@ -165,3 +167,101 @@ def test_an_unknown_run_lists_the_latest(capitals: Project) -> None:
     done = capitals.run("eval", "--resume", "nope")
     assert done.returncode == 2
     assert capitals.run_dirs()[-1].name in done.stderr
+
+
+def test_answers_that_changed_since_are_refused_like_a_suite_that_did(project: Project) -> None:
+    project.write("suite.yaml", FIVE_DONE_FIVE_HANGING)
+    line = '{{"eval_id": "case-{}", "candidate_answer": "ok"}}\n'
+    answers = project.write("answers.jsonl", "".join(line.format(n) for n in range(10)))
+    assert project.run("eval", "suite.yaml", "--outputs", "answers.jsonl", "--run-dir", "run").returncode == 0
+    results = project.root / "run" / "results.jsonl"
+    results.write_bytes(b"".join(results.read_bytes().splitlines(keepends=True)[:5]))
+    before = answers.read_text()
+    answers.write_text(before.replace("ok", "other"))
+    refused = project.run("eval", "--resume", "run")
+    assert refused.returncode == 2
+    assert f"{answers} has changed" in refused.stderr
+    answers.write_text(before)
+    assert project.run("eval", "--resume", "run").returncode == 0
+    assert len(project.rows(project.root / "run")) == 10
+
+
+def test_rows_of_cases_that_are_gone_are_counted_beside_what_is_left(project: Project) -> None:
+    project.write("agentv.config.yaml", QUICK)
+    project.write("suite.yaml", "evalcases:\n" + "".join(f"- {{id: c{n}, input: Q, {OK}}}\n" for n in range(3)))
+    assert project.run("eval", "suite.yaml", "--run-dir", "run").returncode == 0
+    project.write("suite.yaml", "evalcases:\n" + "".join(f"- {{id: c{n}, input: Q, {OK}}}\n" for n in range(2, 5)))
+    done = project.run("eval", "--resume", "run", "--allow-changed")
+    assert done.returncode == 0
+    assert "3 rows of 5 recorded earlier, 2 to run" in done.stderr
+    assert "[5/5]" in done.stderr
+    assert project.manifest(project.root / "run")["total"] == 5
+    results = project.root / "run" / "results.jsonl"
+    results.write_bytes(b"".join(results.read_bytes().splitlines(keepends=True)[:4]))
+    assert "1 of 5 results are missing" in project.run("report", "run").stdout
+    again = project.run("eval", "--resume", "run", "--json")
+    assert (again.returncode, json.loads(again.stdout)["total"]) == (0, 5)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_before_anything_runs_has_the_same_exit_code(
+    stuck: Project, number: signal.Signals, code: int
+) -> None:
+    waiting = stuck.root / "answers"
+    os.mkfifo(waiting)
+    process = stuck.start("eval", "suite.yaml", "--outputs", "answers")
+    with waiting.open("wb"):  # opens when the other end does: it is reading its files
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("option", ["--quiet", "--json"])
+def test_how_to_resume_is_said_without_a_summary_too(stuck: Project, option: str) -> None:
+    process, out, err = stop_when_half_done(stuck, signal.SIGINT, option)
+    assert process.returncode == 130
+    assert "agentv eval --resume run" in err
+    if option == "--json":
+        assert json.loads(out)["interrupted"] is True
+    else:
+        assert out == ""
+
+
+def test_a_copy_that_could_not_be_written_is_told_also_when_quiet(project: Project) -> None:
+    project.write("agentv.config.yaml", QUICK)
+    project.write("suite.yaml", f"evalcases: [{{id: one, input: Q, {OK}}}]\n")
+    done = project.run("eval", "suite.yaml", "--quiet", "--out", "/dev/full")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "could not write --out /dev/full: ENOSPC" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"cwd": None}, "`cwd` is missing, or is not text"),
+        ({"run_id": 5}, "`run_id` is missing, or is not text"),
+        ({"options": []}, "`options` is missing, or is not an object"),
+        ({"scripted": None}, "`scripted` is missing, or is not true or false"),
+        ({"options": {"paths": 5}}, "in `options`, `paths` is a list of texts, not 5."),
+        (
+            {"options": {"paths": ["suite.yaml"], "repeat": 0}},
+            "in `options`, `repeat` is a whole number from 1, not 0.",
+        ),
+        ({"options": {"paths": ["suite.yaml"], "out": 3}}, "in `options`, `out` is text, not 3."),
+        ({"digests": []}, "`digests` is not an object"),
+        ({"configuration": {"a": 1}}, "`configuration` holds something that is not an object"),
+        ({"budget": "much"}, "`budget` is not an object"),
+        ({"budget": {"spent_usd": -1}}, "`budget.spent_usd` is not a number from 0"),
+        ({"budget": {"judge_calls": "2"}}, "`budget.judge_calls` is not a number from 0"),
+    ],
+)
+def test_a_run_json_that_no_run_can_go_on_from_is_told_with_its_field(
+    project: Project, changes: dict[str, object], said: str
+) -> None:
+    run_json = {"run_id": "r", "cwd": str(project.root), "options": {"paths": ["suite.yaml"]}, "scripted": True}
+    project.write("run/run.json", json.dumps({**run_json, **changes}))
+    done = project.run("eval", "--resume", "run")
+    assert done.returncode == 2
+    assert f"the run cannot go on from {project.root / 'run' / 'run.json'}: {said}" in done.stderr
+    assert "Restore it, or start a new run." in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import subprocess
 from typing import Any
 
@@ -76,10 +77,11 @@ async def test_what_is_wrong_is_said_with_the_setting_to_look_at(
 
 
 async def test_a_server_that_is_not_there_is_told_from_one_that_refuses(project: Project) -> None:
-    async with FakeModelServer() as server:
-        url = server.url
-    project.write("agentv.config.yaml", "targets:\n" + chat("real", url))
-    code, rows = await pinged(project)
+    with socket.socket() as taken:  # nobody else can have the port, and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        project.write("agentv.config.yaml", "targets:\n" + chat("real", url))
+        code, rows = await pinged(project)
     assert code == 3
     assert "could not connect" in rows["real"]["ping"]["error"]
 

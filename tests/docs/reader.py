@@ -27,7 +27,7 @@ PARTS = ".parts"
 """Where YAML goes that has no file of its own."""
 
 _RUN_ID = re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{6,9}\b")
-_SECONDS = re.compile(r"\b\d+\.\d s\b")
+_SECONDS = re.compile(r"\b\d+\.\d s\b|(?<=   )(?:\d\d|\d+ min \d\d) s$", re.MULTILINE)
 _KEPT = ("PATH", "LANG", "TMPDIR", "SYSTEMROOT")
 PR_CAPBSET_DROP = 24
 NOT_RUN = ("text", "diff", "ini")
@@ -161,7 +161,7 @@ class Reader:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=60,
+            timeout=100,
             check=False,
         )
         assert done.returncode == exit_code, f"{place}: {argv[-1]}\nexited with {done.returncode}:\n{done.stdout}"

@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
+from agentv.evaluators.aggregators import LlmAggregator
+from agentv.evaluators.base import Evaluator
+from agentv.evaluators.composite import Composite
+from agentv.evaluators.text import Contains
 from tests.conftest import Project
+from tests.evaluators.judge_support import Judge, a_case, verdict
 
 CONFIG = """\
 targets:
@@ -173,6 +178,12 @@ def test_a_judge_can_aggregate_by_a_prompt_or_without_one(composed: Project) -> 
         ("evaluators: [{type: contain, value: x}]", "did you mean `contains`?"),
         ("evaluators: [{type: contains}]", "`value` is missing"),
         (f"evaluators: [{RIGHT}], aggregator: {{type: median}}", "unknown aggregator 'median'"),
+        (f"evaluators: [{RIGHT}], aggregator: {{type: [median]}}", "unknown aggregator a list"),
+        (
+            f"evaluators: [{RIGHT}], aggregator: weighted_average",
+            "an aggregator is a mapping like `{type: weighted_average}`, where `type` is `weighted_average`, "
+            "`code_judge` or `llm_judge`; got 'weighted_average'",
+        ),
         (f"evaluators: [{RIGHT}], aggregator: {{weights: {{rigth: 1}}}}", "did you mean `right`?"),
         (f"evaluators: [{RIGHT}], aggregator: {{weights: {{right: -1}}}}", "weights"),
         (f"evaluators: [{RIGHT}], aggregator: {{weight: {{right: 1}}}}", "belongs to the composite"),
@@ -227,3 +238,24 @@ def test_a_script_that_aggregates_sees_the_members_of_a_member(composed: Project
         "aggregator: {type: code_judge, script: [python, aggregate.py]}",
     )
     assert (found["error"], found["details"]) == (None, {"right": 1.0, "wrong": 0.0})
+
+
+@pytest.mark.parametrize(
+    ("prompt", "set_apart"),
+    [
+        (None, True),
+        ("Weigh what the members say.", True),
+        ("The members said {{ EVALUATOR_RESULTS_JSON }}", False),
+        ("The answer is {{ candidate_answer }}", False),
+    ],
+)
+async def test_a_judge_that_aggregates_is_told_how_the_material_is_shown(prompt: str | None, set_apart: bool) -> None:
+    asked = Judge(verdict(0.5))
+    members: list[Evaluator] = [Contains(name="right", value="Paris")]
+    aggregator = LlmAggregator(name="all", prompt=prompt)
+    result = await asked.judged(Composite(name="all", evaluators=members, aggregator=aggregator), a_case())
+    assert result.score == 0.5
+    (request,) = asked.requests
+    assert ("Each part stands between a line" in (request.system_prompt or "")) is set_apart
+    assert ("quotes the material" in (request.system_prompt or "")) is not set_apart
+    assert "contains 'Paris'" in request.question

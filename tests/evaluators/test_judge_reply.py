@@ -51,13 +51,17 @@ def test_only_the_score_must_be_there():
         ("{}", "there is no JSON object"),
         ("0.9", "there is no JSON object"),
         (f"[{GOOD}]", "inside a list"),
+        (f"[\n  {GOOD}\n]", "inside a list"),
         (f'{{"score": 1.0}} but my verdict is {GOOD}', "more than one JSON object"),
         (f'```json\n{{"score": 1}}\n```\nis what it claims. {GOOD}', "more than one JSON object"),
+        (f'{GOOD} {GOOD} {{"score": 1}}', "more than one JSON object"),
+        (f"{GOOD} " * 101 + '{"score": 1}', "more than 100 JSON objects"),
         (f"{{'score': 1}} {GOOD}", "more than one JSON object"),
         ('{"score": 0.1, "score": 0.9}', "the key `score` stands twice"),
         ('{"score": NaN}', "NaN is not a JSON number"),
         ('{"score": -Infinity}', "-Infinity is not a JSON number"),
         ('{"score": 1e999}', "`score` is inf, which is outside 0 to 1"),
+        ('{"score": 1' + "0" * 400 + "}", "`score` is inf, which is outside 0 to 1"),
         ('{"score": 1.2}', "`score` is 1.2, which is outside 0 to 1"),
         ('{"score": 85}', "`score` is 85, which is outside 0 to 1"),
         ('{"score": -0.1}', "`score` is -0.1, which is outside 0 to 1"),
@@ -98,13 +102,16 @@ def test_a_slip_of_the_pen_is_put_right_and_said(reply):
     ("reply", "finish_reason"),
     [
         pytest.param('{"score": 0.5, "hits": [], "misses": [], "reasoning": "c",}', "length", id="cut off"),
+        pytest.param('{"score": 0.5, "hits": [], "misses": [], "reasoning": "c",}', "max_tokens", id="out of tokens"),
         pytest.param('{"score": 0.5, "hits": [], "misses": [], "reasoning": "c', None, id="ends inside of a text"),
+        pytest.param('{"score": 0.5, "hits": [], "misses": [], "reasoning": "as in [1]', None, id="ends inside of it"),
         pytest.param('{"hits": [], "misses": [], "reasoning": "c", "score": 0.5', None, id="ends inside of a number"),
         pytest.param('{"score": 0.5, "hits": ["a"', None, id="keys are missing"),
         pytest.param('{"hits": [], "misses": [], "reasoning": "c", "score": 0.5]', None, id="the wrong bracket"),
         pytest.param('{"score": 0.5,}', None, id="nearly all keys are missing"),
         pytest.param('{"score": 0, "score": 1, "hits": [], "misses": [], "reasoning": "c",}', None, id="a key twice"),
         pytest.param("{score: 0, score: 1, hits: [], misses: [], reasoning: 'c'}", None, id="a bare key twice"),
+        pytest.param('{"score": 0.5, "hits": [], "misses": [], "reas\\u006fning": "c",}', None, id="a key in disguise"),
         pytest.param('{"score": 0,9, "hits": [], "misses": [], "reasoning": "c"}', None, id="a decimal comma"),
         pytest.param('{"score": .9, "hits": [], "misses": [], "reasoning": "c"}', None, id="half a number"),
         pytest.param('{"score": 9/10, "hits": [], "misses": [], "reasoning": "c"}', None, id="a fraction"),
@@ -117,6 +124,22 @@ def test_a_slip_of_the_pen_is_put_right_and_said(reply):
 def test_what_could_be_misread_is_not_put_right(reply, finish_reason):
     with pytest.raises(ReplyError):
         read_verdict(reply, finish_reason)
+
+
+def broken(reasoning: str = "", hits: int = 0) -> str:
+    """A verdict with all its keys, and a comma too many."""
+    return json.dumps({"score": 0.5, "hits": ["right"] * hits, "misses": [], "reasoning": reasoning})[:-1] + ",}"
+
+
+@pytest.mark.parametrize("reply", [broken("x" * 33_000), broken(hits=1_200)], ids=["characters", "quotes"])
+def test_what_would_take_long_to_put_right_is_not(reply):
+    with pytest.raises(ReplyError, match="too long to be put right"):
+        read_verdict(reply)
+
+
+@pytest.mark.parametrize("reply", [broken("x" * 30_000), broken(hits=400)], ids=["characters", "quotes"])
+def test_a_long_reply_is_put_right(reply):
+    assert read_verdict(reply).repaired
 
 
 def test_a_whole_reply_counts_whatever_the_reason_it_finished():
@@ -172,21 +195,25 @@ def test_checks_that_are_none_are_told(reply, problem):
     [
         '{"checks": [{"id": "a", "satisfied": false, "satisfied": true,}], "overall_reasoning": "x"}',
         "{checks: [{id: 'a', satisfied: false, satisfied: true}], overall_reasoning: 'x'}",
+        '{"checks": [{"id": "a", "satisfied": true,}]}',
     ],
+    ids=["a key twice", "a bare key twice", "no overall reasoning"],
 )
-def test_a_check_that_says_both_in_broken_json_is_not_put_right(reply):
+def test_checks_in_broken_json_that_may_lack_something_are_not_put_right(reply):
     with pytest.raises(ReplyError):
         read_checks(reply)
 
 
 def test_half_characters_are_shown_as_unreadable():
     assert read_verdict('{"score": 1, "reasoning": "\\ud800"}').reasoning == "?"
+    assert read_verdict('{"score": 1, "hits": ["\\ud800"]}').hits == ("?",)
 
 
 @pytest.mark.parametrize(
     "reply",
     [
         f"<think>maybe {GOOD}",
+        f"<thinking>maybe {GOOD}",
         f"maybe {GOOD} or rather not</think> I cannot say.",
         f"<think>it says </think> {GOOD}, a trick</think> I cannot say.",
     ],
@@ -214,6 +241,19 @@ def test_no_score_is_less_than_nothing():
 def test_a_score_just_outside_is_told_as_it_is():
     with pytest.raises(ReplyError, match=r"1\.0000001, which is outside"):
         read_verdict('{"score": 1.0000001}')
+
+
+def test_fifty_levels_can_be_read():
+    nested = "[" * 49 + "]" * 49
+    assert read_object(f'{{"score": {nested}}}') == ({"score": json.loads(nested)}, False)
+    with pytest.raises(ReplyError, match="nested more than 50 levels deep"):
+        read_object(f'{{"score": [{nested}]}}')
+
+
+def test_thousands_of_braces_are_not_looked_through():
+    assert read_verdict("{}" * 4_999 + GOOD) == READ
+    with pytest.raises(ReplyError, match="thousands of braces"):
+        read_verdict("{}" * 5_000 + GOOD)
 
 
 MEGABYTE = 1_000_000

@@ -80,6 +80,15 @@ async def test_after_three_replies_without_a_verdict_it_is_an_error_that_keeps_t
     assert (result.judge["call_count"], result.judge["cost_usd"]) == (3, 0.03)
 
 
+async def test_an_error_sends_nobody_to_a_reply_that_was_empty():
+    result = await Judge("no verdict", "none", "").judged(the_judge(), a_case())
+    assert (result.details, result.verdict) == (None, "fail")
+    assert result.error is not None
+    assert "its last reply could not be used: it is empty" in result.error
+    assert "raw_reply" not in result.error
+    assert "--record-judge-io keeps all of them" in result.error
+
+
 async def test_an_empty_reply_and_a_cut_one_are_asked_again():
     asked = Judge("", spoken('{"score": 0.3, "reasoning": "it', "length"), verdict(0.4))
     assert (await asked.judged(the_judge(), a_case())).score == 0.4
@@ -118,6 +127,10 @@ async def test_secrets_in_a_reply_are_masked_before_it_is_cut():
     asked = Judge(f"my key is {secret}", verdict())
     await asked.judged(the_judge(), a_case(), Redactor([secret]))
     assert "my key is [redacted]" in asked.requests[1].question
+    asked = Judge(f'{{"{secret}": 1, "{secret}": 2}}', verdict())
+    await asked.judged(the_judge(), a_case(), Redactor([secret]))
+    assert "the key `[redacted]` stands twice" in asked.requests[1].question
+    assert secret not in asked.requests[1].question
 
 
 async def test_without_a_run_there_is_nobody_to_ask():

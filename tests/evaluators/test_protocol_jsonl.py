@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 
 from tests.conftest import Project
 
+CASES = max(32, 4 * (os.cpu_count() or 1)) + 8
+"""More than run at once, so that a process has to serve twice."""
 TYPESCRIPT = Path(__file__).parents[2] / "sdk" / "typescript" / "dist" / "index.js"
 CONFIG = """\
 targets:
@@ -58,7 +61,7 @@ done
 """
 
 
-def evaluate(project: Project, script: str, access: str = "judge: true", cases: int = 40) -> list[dict[str, Any]]:
+def evaluate(project: Project, script: str, access: str = "judge: true", cases: int = CASES) -> list[dict[str, Any]]:
     project.write("agentv.config.yaml", CONFIG)
     project.write(
         "suite.yaml",
@@ -75,8 +78,8 @@ def check(results: list[dict[str, Any]]) -> None:
     failed = results.pop(2)
     assert (failed["score"], failed["verdict"]) == (0, "fail")
     assert "cannot judge this one" in failed["error"]
-    assert [result["score"] for result in results] == [1] * 39
-    assert len({result["details"]["pid"] for result in results}) < 39
+    assert [result["score"] for result in results] == [1] * (CASES - 1)
+    assert len({result["details"]["pid"] for result in results}) < CASES - 1
 
 
 def test_a_judge_of_the_python_sdk_serves_without_a_change(project: Project) -> None:

@@ -57,6 +57,10 @@ async def test_criteria_that_there_are_not_are_ignored_with_a_warning():
     result = await judged(checks(("city", True), ("rubric-2", True), ("bonus", True)))
     assert result.score == 1
     assert result.warnings == ("the judge named criteria that there are not, which are ignored: bonus",)
+    many = [(f"x{number}", True) for number in range(12)]
+    result = await judged(checks(("city", True), ("rubric-2", True), *many))
+    named = ", ".join(f"x{number}" for number in range(10))
+    assert result.warnings == (f"the judge named criteria that there are not, which are ignored: {named}, and 2 more",)
 
 
 async def test_a_required_criterion_that_is_not_satisfied_makes_the_score_zero():

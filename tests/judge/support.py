@@ -31,7 +31,7 @@ class Judge:
         self._free.set()
 
     async def has_calls(self, count: int) -> None:
-        async with asyncio.timeout(10), self._arrived:
+        async with asyncio.timeout(30), self._arrived:
             await self._arrived.wait_for(lambda: self.calls >= count)
 
     async def invoke(self, request: Request) -> Reply:
@@ -109,7 +109,7 @@ class Wire:
         self.writer.write(data)
 
     async def response(self, *, body: bool = True) -> Response:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             head = await self.reader.readuntil(b"\r\n\r\n")
             first, *lines = head.decode("latin-1").split("\r\n")[:-2]
             headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -120,7 +120,7 @@ class Wire:
 
     async def rest(self) -> bytes:
         """Everything until the other side closes."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             try:
                 return await self.reader.read()
             except ConnectionResetError:

@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import stat
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -399,7 +399,8 @@ async def test_a_file_that_is_no_cache_is_set_aside_and_a_new_one_begun(director
     assert aside.name in note
     assert aside.read_bytes().startswith(b"this is no database")
     await use_anyway(directory, [])
-    assert len(sqlite3.connect(directory / FILE).execute("SELECT * FROM replies").fetchall()) == 2
+    with closing(sqlite3.connect(directory / FILE)) as database:
+        assert len(database.execute("SELECT * FROM replies").fetchall()) == 2
 
 
 async def test_a_file_of_another_layout_is_set_aside(directory: Path) -> None:
@@ -479,3 +480,59 @@ async def test_two_runs_at_once_use_one_file(directory: Path) -> None:
         replies = [await front.invoke(Request(f"{name}{n}")) for n in range(50) for name in "ab"]
     assert all(reply.cache_hit for reply in replies)
     assert judge.calls == 100
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "[" * 100_000,
+        "[1]",
+        '{"output_messages": [{"role": "assistant", "content": 5}], "finish_reason": null}',
+        '{"output_messages": [{"role": "assistant", "content": "yes"}], "finish_reason": 3}',
+        '{"output_messages": "yes", "finish_reason": null}',
+        b"\xff",
+    ],
+    ids=["deep", "list", "content", "reason", "messages", "bytes"],
+)
+async def test_an_entry_that_is_no_reply_is_asked_for_again(directory: Path, kept: str | bytes) -> None:
+    async with open_cache(directory) as cache:
+        await CachedJudge(gate(Judge()), "f", cache).invoke(Request("q"))
+    with closing(sqlite3.connect(directory / FILE)) as file:
+        file.execute("UPDATE replies SET reply = ?", (kept,))
+        file.commit()
+    async with open_cache(directory) as cache:
+        reply = await CachedJudge(gate(Judge("again")), "f", cache).invoke(Request("q"))
+    assert (reply.text, reply.cache_hit) == ("again", False)
+
+
+async def test_a_reply_of_no_use_is_forgotten_and_the_next_one_takes_its_place(directory: Path) -> None:
+    for answer, forgotten in (("useless", True), ("useful", False)):
+        async with open_cache(directory) as cache:
+            front = CachedJudge(gate(Judge(answer)), "f", cache)
+            assert (await front.invoke(Request("q"))).text == answer
+        async with open_cache(directory) as cache:
+            front = CachedJudge(gate(Judge("asked again")), "f", cache)
+            if forgotten:
+                front.forget(Request("q"))
+    async with open_cache(directory) as cache:
+        reply = await CachedJudge(gate(Judge("asked again")), "f", cache).invoke(Request("q"))
+    assert (reply.text, reply.cache_hit) == ("useful", True)
+
+
+async def test_a_new_file_that_another_run_has_begun_is_left_alone(directory: Path) -> None:
+    async with open_cache(directory) as cache:
+        front = CachedJudge(gate(Judge("x" * 3000)), "f", cache)
+        for n in range(40):
+            await front.invoke(Request(f"q{n}"))
+    notes: list[str] = []
+    async with open_cache(directory, notes) as cache:
+        with (directory / FILE).open("r+b") as file:
+            file.seek(4096)
+            file.write(b"\xff" * ((directory / FILE).stat().st_size - 4096))
+        for n in range(10):
+            await CachedJudge(gate(Judge()), "f", cache).invoke(Request(f"q{n}"))
+        (note,) = notes
+        assert "no longer used" in note
+        (directory / FILE).rename(directory / "moved")
+        (directory / FILE).write_bytes(b"begun by another run")
+    assert (directory / FILE).read_bytes() == b"begun by another run"

@@ -290,6 +290,7 @@ async def test_a_caller_that_goes_away_cancels_its_call_and_it_counts_as_failed(
     assert (judge.cancelled, session.ledger.failed_calls, session.ledger.call_count) == (1, 1, 1)
 
 
+@pytest.mark.timeout(600)
 async def test_the_limit_is_never_passed_by_200_concurrent_calls_in_1000_rounds() -> None:
     class Counting:
         calls = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import secrets
 import signal
@@ -28,7 +29,7 @@ def python(code: str, *args: str, cwd: Path | str = "/", **options: Any) -> Scri
     return Script([*PYTHON, "-c", code, *args], **{"cwd": cwd, "env": ENV, "timeout": 60.0, **options})
 
 
-async def until(condition: Callable[[], bool], seconds: float = 15) -> bool:
+async def until(condition: Callable[[], bool], seconds: float = 30) -> bool:
     for _ in range(int(seconds / 0.005)):
         if condition():
             return True
@@ -49,6 +50,7 @@ def marker() -> Iterator[str]:
 
 
 def open_files(pid: int | str = "self") -> int:
+    gc.collect()  # what other tests left must not go between two counts
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 

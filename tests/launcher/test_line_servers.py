@@ -14,6 +14,8 @@ import pytest
 
 from agentv.launcher.launcher import Launcher, Script
 from agentv.process import ProcessOutcome
+from agentv.process_start import ProcessStartError
+from tests.patience import patiently
 
 ECHO = """\
 import json, os, sys
@@ -108,10 +110,15 @@ async def test_past_its_deadline_it_is_killed_with_everything_it_started(launche
         "import subprocess; child = subprocess.Popen(['sleep', '600'], start_new_session=True); "
         "open('child', 'w').write(str(child.pid)); import time; time.sleep(600)"
     )
-    outcome = await launcher.run(script(tmp_path, {"do": do}, timeout=3.0))
+    child = tmp_path / "child"
+
+    async def ended(seconds: float) -> ProcessOutcome:
+        return await launcher.run(script(tmp_path, {"do": do}, timeout=seconds))
+
+    outcome = await patiently(ended, lambda _: child.exists() and child.read_text() != "")
     assert outcome.timed_out
     assert not alive(first["pid"])
-    assert not alive(int((tmp_path / "child").read_text()))
+    assert not alive(int(child.read_text()))
     assert (await ask(launcher, tmp_path))["count"] == 1
 
 
@@ -193,3 +200,71 @@ async def test_where_nothing_can_be_supervised_it_is_started_for_each_execution(
     async with Launcher(supervise=False) as launcher:
         outcomes: list[ProcessOutcome] = [await launcher.run(script(tmp_path, {})) for _ in range(2)]
     assert [json.loads(outcome.stdout)["count"] for outcome in outcomes] == [1, 1]
+
+
+async def test_a_process_that_stopped_its_supervisor_is_ended_all_the_same(launcher: Launcher, tmp_path: Path) -> None:
+    stop = "open('stopped', 'w').write(str(os.getpid())); os.kill(os.getppid(), 19); import time; time.sleep(600)"
+    stopped = tmp_path / "stopped"
+
+    async def ended(seconds: float) -> ProcessOutcome:
+        return await asyncio.wait_for(launcher.run(script(tmp_path, {"do": stop}, timeout=seconds)), 60)
+
+    outcome = await patiently(ended, lambda _: stopped.exists() and stopped.read_text() != "")
+    assert outcome.timed_out
+    assert not alive(int(stopped.read_text()))
+    assert (await ask(launcher, tmp_path))["count"] == 1
+
+
+async def test_one_that_stopped_its_supervisor_while_nobody_asked_ends_with_the_launcher(tmp_path: Path) -> None:
+    async with asyncio.timeout(60), Launcher() as launcher:
+        said = await ask(launcher, tmp_path, do="os.kill(os.getppid(), 19)")
+    assert not alive(said["pid"])
+
+
+async def test_one_that_ends_without_reading_leaves_the_execution_to_another(
+    launcher: Launcher, tmp_path: Path
+) -> None:
+    leave = "import select; select.select([0], [], []); os._exit(3)"  # something is there to read, and it does not
+    first = await ask(launcher, tmp_path, then=leave)
+    second = await ask(launcher, tmp_path, say="mine")
+    assert (second["said"], second["count"]) == ("mine", 1)
+    assert second["pid"] != first["pid"]
+
+
+async def test_one_that_closes_its_stdout_and_lives_on_runs_out_of_time(launcher: Launcher, tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+
+    async def ended(seconds: float) -> ProcessOutcome:
+        do = "os.close(1); open('closed', 'w'); import time; time.sleep(600)"
+        return await launcher.run(script(tmp_path, {"do": do}, timeout=seconds))
+
+    assert (await patiently(ended, lambda _: closed.exists())).timed_out
+
+
+async def test_one_that_closes_its_stdout_ends_with_its_own_exit_code(launcher: Launcher, tmp_path: Path) -> None:
+    outcome = await launcher.run(script(tmp_path, {"do": "os.close(1); import time; time.sleep(0.2); os._exit(3)"}))
+    assert (outcome.returncode, outcome.signal) == (3, None)
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        b'\xef\xbb\xbf{"score": 1}',
+        b'{"score": 1, "reasoning": "caf\xe9"}',
+        b'{"score": ' + b"9" * 5000 + b"}",
+        b'{"score": 1}{"score": 0}',
+        b'{"score": 1, "score": 0}',
+    ],
+)
+async def test_whatever_would_be_read_as_a_result_or_its_mistake_is_not_taken_for_a_log(
+    launcher: Launcher, tmp_path: Path, printed: bytes
+) -> None:
+    do = f"os.write(1, {printed + bytes([10])!r}); import time; time.sleep(600)"
+    outcome = await launcher.run(script(tmp_path, {"do": do}, timeout=60.0))
+    assert (outcome.stdout, outcome.timed_out) == (printed, False)
+
+
+async def test_variables_that_cannot_be_passed_are_told(launcher: Launcher, tmp_path: Path) -> None:
+    for env in ({"A=B": "x"}, {"A": "x\0"}):
+        with pytest.raises(ProcessStartError, match="cannot be passed"):
+            await launcher.run(Script([sys.executable, "-V"], tmp_path, env, b"{}\n", lines=True))

@@ -15,6 +15,7 @@ from agentv.launcher.helper import MOST_IDLE
 from agentv.launcher.launcher import Launcher, Script
 from agentv.process import Pipes
 from agentv.process_start import ProcessStartError
+from tests.patience import patiently
 
 from .support import ENV, children, helper_pid, marker, open_files, python, sh, until, zombies_of
 
@@ -60,7 +61,10 @@ async def test_after_a_flood_of_stderr_stdout_still_counts(launcher):
 
 
 async def test_a_script_that_closes_its_pipes_and_lives_meets_the_deadline(launcher):
-    outcome = await launcher.run(sh("echo bye; exec 1>&- 2>&-; exec sleep 60", timeout=2))
+    code = "echo bye; exec 1>&- 2>&-; exec sleep 60"
+    outcome = await patiently(
+        lambda seconds: launcher.run(sh(code, timeout=seconds)), lambda outcome: outcome.stdout != b""
+    )
     assert (outcome.timed_out, outcome.stdout, outcome.signal) == (True, b"bye\n", "SIGKILL")
 
 

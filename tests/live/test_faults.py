@@ -122,10 +122,8 @@ async def test_what_stays_is_an_error_that_says_what_happened_and_what_to_do(
 @pytest.mark.parametrize("fault", [silence, silence_after_head, drip(0.2)], ids=["silence", "only a head", "drip"])
 async def test_a_server_that_does_not_finish_is_left_when_the_time_is_over(server: LiveServer, fault: Fault):
     with FaultProxy(server.url, always=fault) as proxy:
-        async with gate(proxy, timeout_seconds=0.5) as target:
-            with pytest.raises(
-                ProviderTimeoutError, match=r"'t' did not answer within 0.5 s.\nRaise `timeout_seconds`"
-            ):
+        async with gate(proxy, timeout_seconds=2.0) as target:
+            with pytest.raises(ProviderTimeoutError, match=r"'t' did not answer within 2 s.\nRaise `timeout_seconds`"):
                 await target.invoke(ask(QUESTION))
     assert proxy.calls == 1
 

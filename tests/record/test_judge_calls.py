@@ -84,3 +84,22 @@ async def test_a_log_that_cannot_be_written_says_so_at_the_end(tmp_path: Path) -
     log = JudgeCallLog(tmp_path / "nowhere" / "calls.jsonl")
     with pytest.raises(RecordError, match="The rows are safe"), log:
         log.append({"index": 1})
+
+
+def test_a_line_that_a_kill_had_torn_is_cut_before_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    path.write_text('{"index":1}\n{"ind')
+    with JudgeCallLog(path) as log:
+        log.append({"index": 2})
+    assert lines_of(path) == [{"index": 1}, {"index": 2}]
+
+
+def test_a_log_that_could_not_be_written_once_stops_there(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "calls.jsonl"
+    log = JudgeCallLog(path)
+    log.append({"index": 1})
+    path.parent.mkdir()
+    log.append({"index": 2})
+    assert not path.exists()
+    with pytest.raises(RecordError, match="ENOENT"):
+        log.__exit__(None)

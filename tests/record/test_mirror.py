@@ -96,7 +96,7 @@ async def test_a_fifo_gets_the_new_rows_and_only_those(run: RunDirectory, tmp_pa
         await writer.append(make_row("before anybody reads", "x" * 300_000))
         reader.start()
         await writer.append(make_row("after"))
-    reader.join(10)
+    reader.join(30)
     assert writer.mirror_error is None
     assert got == [encode_row(make_row("before anybody reads", "x" * 300_000)) + encode_row(make_row("after"))]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
@@ -66,12 +67,12 @@ async def test_rows_that_arrive_during_a_sync_share_the_next_one(run: RunDirecto
     def slow_sync(descriptor: int) -> None:
         syncs.append(run.results.read_bytes().count(b"\n"))
         first_started.set()
-        assert go_on.wait(10)
+        assert go_on.wait(30)
 
     async with RowWriter(run) as writer:
         monkeypatch.setattr("agentv.record.writer.sync_data", slow_sync)
         first = asyncio.create_task(writer.append(make_row("first")))
-        await asyncio.to_thread(first_started.wait, 10)
+        await asyncio.to_thread(first_started.wait, 30)
         others = [asyncio.create_task(writer.append(make_row(f"case-{n}"))) for n in range(30)]
         await asyncio.sleep(0)
         assert not first.done()
@@ -174,18 +175,18 @@ async def test_closing_writes_what_waits_even_when_it_is_cancelled(run: RunDirec
 
     def slow_sync(descriptor: int) -> None:
         syncing.set()
-        assert go_on.wait(10)
+        assert go_on.wait(30)
         files.sync_data(descriptor)
 
     async def use() -> None:
         async with RowWriter(run) as writer:
             monkeypatch.setattr("agentv.record.writer.sync_data", slow_sync)
             task = asyncio.create_task(writer.append(make_row()))
-            await asyncio.to_thread(syncing.wait, 10)
+            await asyncio.to_thread(syncing.wait, 30)
             task.cancel()
 
     using = asyncio.create_task(use())
-    await asyncio.to_thread(syncing.wait, 10)
+    await asyncio.to_thread(syncing.wait, 30)
     await asyncio.sleep(0.05)
     using.cancel()
     threading.Timer(0.05, go_on.set).start()
@@ -221,6 +222,7 @@ async def test_writers_leave_no_descriptors_and_no_threads_behind(run: RunDirect
             await writer.append(make_row())
 
     await once()
+    gc.collect()  # what other tests left must not go while we count
     before = len(list(Path("/proc/self/fd").iterdir())), {t.name for t in threading.enumerate()}
     for _ in range(20):
         await once()

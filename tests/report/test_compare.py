@@ -291,6 +291,72 @@ def test_the_worst_regressions_come_with_reasons_of_the_candidate_and_wins_with_
     assert re.search(r"0\.10 → 0\.90 +\+0\.800  up\n +· was: wrong then", text)
 
 
+def test_only_a_case_that_changed_sides_is_newly_passed_or_failed(tmp_path: Path):
+    found = compared(tmp_path, scored([0.9, 0.9, 0.1, 0.1, 0.1]), scored([0.9, 0.1, 0.9, 0.9, 0.1]))
+    summary = found.to_dict()["summary"]
+    assert (found.passed, found.flips) == ((2, 3), (2, 1))
+    assert (summary["newly_passed"], summary["newly_failed"], summary["mcnemar_p"]) == (2, 1, 1.0)
+
+
+def test_a_drop_just_over_the_limit_does_not_look_like_the_limit(tmp_path: Path):
+    found = compared(tmp_path, scored([0.5] * 3), scored([0.3996] * 3))
+    assert decide(found, max_drop=0.1).reasons[0] == "the mean score fell by 0.1004, more than 0.1 allowed"
+    found = compared(tmp_path, scored([0.5] * 3), scored([0.25] * 3))
+    assert decide(found, max_drop=0.1).reasons[0] == "the mean score fell by 0.250, more than 0.1 allowed"
+
+
+def test_how_attempts_count_is_said_from_two_on(tmp_path: Path):
+    twice = [row("a", 0.5, attempt=number) for number in (1, 2)]
+    assert any("a case counts once" in note for note in compared(tmp_path, twice, twice).notes())
+    assert compared(tmp_path, twice[:1], twice[:1]).notes() == []
+    failed = [row("a", 0.5), error_row("a", "down", attempt=2)]
+    assert any("2 attempts and 1" in note for note in compared(tmp_path, failed, twice[:1]).notes())
+
+
+def test_of_several_attempts_the_first_error_and_the_first_of_the_worst_are_told(tmp_path: Path):
+    said = ("fine", "wrong first", "wrong later")
+    tries = [row("a", 0.9 if said == "fine" else 0.2, attempt=n, misses=(said,)) for n, said in enumerate(said, 1)]
+    found = compared(tmp_path, [row("a")], [*tries, error_row("a", "down", attempt=4), error_row("a", "up", attempt=5)])
+    assert "wrong first" in found.pairs[0].reason
+    assert found.unjudged[0].candidate_error == "down"
+    perfect = row("a", 1.0, misses=("a trifle",))
+    assert compared(tmp_path, [perfect], [perfect]).pairs[0].reason == ""
+
+
+@pytest.mark.parametrize(("count", "said"), [(5, "t0, t1, t2, t3, t4)"), (6, "t0, t1, t2, t3, t4 and 1 more)")])
+def test_of_many_targets_five_are_named(tmp_path: Path, count: int, said: str):
+    one = [row("a", target=f"t{number}") for number in range(count)]
+    with pytest.raises(UsageError) as error:
+        compared(tmp_path, one, [row("a", target="other")])
+    assert f"--target-a ({said}" in str(error.value)
+
+
+def test_a_tie_comes_with_the_reason_of_the_candidate(tmp_path: Path):
+    found = compared(tmp_path, [row("a", 0.5, misses=("wrong then",))], [row("a", 0.5, misses=("wrong now",))])
+    assert "wrong now" in found.pairs[0].reason
+
+
+def test_small_changes_are_listed_only_where_there_are_no_larger_ones(tmp_path: Path):
+    found = compared(tmp_path, scored([0.5] * 5), scored([0.3, 0.1, 0.45, 0.55, 0.9]))
+    assert [pair.delta for pair in found.worst(5)] == [-0.4, -0.2]
+    assert [pair.delta for pair in found.best(5)] == [0.4]
+    small = compared(tmp_path, scored([0.5] * 4), scored([0.45, 0.44, 0.56, 0.55]))
+    assert [pair.delta for pair in small.worst(1)] == [-0.06]
+    assert [pair.delta for pair in small.best(5)] == [0.06, 0.05]
+
+
+@pytest.mark.parametrize(("judged", "allow_errors", "code"), [(7, False, 3), (7, True, 0), (8, False, 0)])
+def test_an_unfinished_candidate_is_an_error_where_it_lacks_cases(
+    tmp_path: Path, judged: int, allow_errors: bool, code: int
+):
+    one = write_run(tmp_path / "one", scored([0.5] * 8))
+    two = write_run(tmp_path / "two", scored([0.5] * judged), status="interrupted")
+    found = compare(read_side(source_of(one)), read_side(source_of(two)))
+    decision = decide(found, allow_errors=allow_errors)
+    assert decision.exit_code == code
+    assert ("lacks 1 case of the baseline" in decision.reasons[0]) is (code == 3)
+
+
 def test_scripted_and_unfinished_runs_are_labelled(tmp_path: Path):
     one = write_run(tmp_path / "one", scored([0.5] * 3), scripted=True)
     two = write_run(tmp_path / "two", scored([0.5] * 3), status="interrupted")
@@ -302,5 +368,6 @@ def test_scripted_and_unfinished_runs_are_labelled(tmp_path: Path):
 
 def test_a_small_difference_never_looks_like_none():
     assert format_delta(-0.0004) == "-0.0004"
+    assert format_delta(0.0006) == "+0.001"
     assert format_delta(0.0) == "0.000"
     assert format_delta(0.12) == "+0.120"

@@ -13,6 +13,7 @@ from scipy import stats  # type: ignore[import-untyped]
 from agentv.report.statistics import (
     Interval,
     _binomial,
+    _quantile,
     bootstrap_tail,
     exact,
     fewest_to_tell,
@@ -63,7 +64,9 @@ def test_students_t_is_scipys(freedom: int, share: float):
     assert student_t_quantile(share, freedom) == pytest.approx(stats.t.ppf(share, freedom), rel=1e-6, abs=1e-9)
 
 
-@pytest.mark.parametrize(("trials", "chance"), [(20, 0.1), (50, 0.5), (1000, 0.003), (1000, 0.3), (9999, 0.97)])
+@pytest.mark.parametrize(
+    ("trials", "chance"), [(20, 0.1), (11, 0.95), (50, 0.5), (1000, 0.003), (1000, 0.3), (9999, 0.97)]
+)
 def test_binomial_draws_are_binomial(trials: int, chance: float):
     random = Random(7)
     drawn = [_binomial(trials, chance, random) for _ in range(20_000)]
@@ -126,6 +129,18 @@ def test_a_large_sample_is_grouped_without_changing_the_interval(kind: str):
     ).confidence_interval
     spread = stats.tstd(deltas) / math.sqrt(len(deltas))
     assert paired_bootstrap(deltas) == pytest.approx((known.low, known.high), abs=0.15 * spread + 1e-9)
+
+
+def test_what_values_differ_by_within_a_group_is_part_of_the_interval():
+    random, spread = Random(1), 0.001
+    deltas = [-128 * spread, 128 * spread, *(random.gauss(0, spread) for _ in range(99_998))]
+    reach = stats.norm.ppf(0.975) * stats.tstd(deltas) / math.sqrt(len(deltas))
+    low, high = paired_bootstrap(deltas)
+    assert high - low == pytest.approx(2 * reach, rel=0.05)
+
+
+def test_a_quantile_between_two_values_lies_between_them():
+    assert [_quantile([0.0, 1.0, 3.0], share) for share in (0, 0.25, 0.5, 0.75, 1)] == [0, 0.5, 1, 2, 3]
 
 
 def test_false_alarms_stay_near_what_was_asked_for_in_small_samples():

@@ -60,7 +60,7 @@ def test_a_connection_the_server_closed_while_idle_is_replaced_and_each_call_sen
     answers = in_turn(Answer(reply("a").data, "close"), reply("b"))
     with Server(answers) as server, client_for(server) as judge:
         assert judge.invoke(question="1").raw_text == "a"
-        assert server.closed.acquire(timeout=10)
+        assert server.closed.acquire(timeout=30)
         assert judge.invoke(question="2").raw_text == "b"
     assert [(seen.connection, seen.body) for seen in server.seen] == [
         (1, b'{"question":"1"}'),
@@ -124,11 +124,12 @@ def test_after_an_error_of_the_proxy_the_connection_is_still_good():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nobody_listening_is_a_judge_that_is_not_available(kind):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    environ = {"AGENTV_JUDGE_PROXY_URL": url, "AGENTV_JUDGE_PROXY_TOKEN": TOKEN}
-    with pytest.raises(JudgeNotAvailableError, match="refused") as caught:
-        ask(kind, environ, "invoke", {"question": "q"})
+    with socket.socket() as taken:  # nobody else can have the port, and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        environ = {"AGENTV_JUDGE_PROXY_URL": url, "AGENTV_JUDGE_PROXY_TOKEN": TOKEN}
+        with pytest.raises(JudgeNotAvailableError, match="refused") as caught:
+            ask(kind, environ, "invoke", {"question": "q"})
     assert (caught.value.status, caught.value.code) == (None, "unreachable")
 
 
@@ -190,7 +191,7 @@ def test_an_answer_nobody_asked_for_is_not_taken_for_the_next_one():
         with first:
             first.recv(65536)
             first.sendall(reply("a").data)
-            asked.wait(10)
+            asked.wait(30)
             first.sendall(reply("forged").data)
             sent.set()
             second, _ = listener.accept()
@@ -199,17 +200,17 @@ def test_an_answer_nobody_asked_for_is_not_taken_for_the_next_one():
                 second.sendall(reply("b").data)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(10)
+        listener.settimeout(30)
         thread = threading.Thread(target=serve, args=[listener], daemon=True)
         thread.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         environ = {"AGENTV_JUDGE_PROXY_URL": url, "AGENTV_JUDGE_PROXY_TOKEN": TOKEN}
-        judge = create_judge_proxy_client(timeout=10, environ=environ)
+        judge = create_judge_proxy_client(timeout=30, environ=environ)
         assert judge is not None
         with judge:
             assert judge.invoke(question="1").raw_text == "a"
             asked.set()
-            assert sent.wait(10)
+            assert sent.wait(30)
             assert judge.invoke(question="2").raw_text == "b"
         thread.join(10)
 
@@ -264,11 +265,11 @@ async def test_cancelling_a_call_closes_its_connection_at_once():
     with Server(answer) as server:
         async with async_client_for(server) as judge:
             call = asyncio.create_task(judge.invoke(question="q"))
-            assert await asyncio.to_thread(asked.wait, 10)
+            assert await asyncio.to_thread(asked.wait, 30)
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
-            assert await asyncio.to_thread(server.closed.acquire, timeout=10)
+            assert await asyncio.to_thread(server.closed.acquire, timeout=30)
     assert len(server.seen) == 1
 
 
@@ -277,7 +278,7 @@ def test_a_closed_client_refuses_calls_and_closes_its_connections():
         judge = client_for(server)
         with judge:
             judge.invoke(question="q")
-        assert server.closed.acquire(timeout=10)
+        assert server.closed.acquire(timeout=30)
         with pytest.raises(JudgeNotAvailableError, match="closed") as caught:
             judge.get_info()
         assert caught.value.code == "closed"

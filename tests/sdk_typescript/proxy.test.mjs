@@ -105,7 +105,7 @@ test("however many calls run at once, none is made twice and none passes the lim
 });
 
 test("a judge that fails or takes too long is a JudgeFailedError", async (t) => {
-  const { judge, end } = await openProxy(t, { timeout: 0.3 });
+  const { judge, end } = await openProxy(t, { timeout: 2 });
   const failed = await failure(() => judge.invoke({ question: '{"fail": "no model today"}' }));
   assert.ok(failed instanceof JudgeFailedError);
   assert.deepEqual([failed.status, failed.code], [502, "judge_failed"]);

@@ -85,7 +85,7 @@ describe("an answer becomes exactly this value or error", MANY, () => {
         return { data: http(vector.status, vector.body, vector.headers), then: "close" };
       };
       const server = await serve(t, answer);
-      const judge = clientFor(t, server, silent ? 300 : 20_000);
+      const judge = clientFor(t, server, silent ? 2_000 : 20_000);
       const given = { question: "q", requests: Array(vector.questions ?? 0).fill({ question: "q" }) };
       const ask = () => call(judge, vector.call, vector.call === "invoke" ? { question: "q" } : given);
       if (vector.error) {

@@ -98,6 +98,20 @@ def test_names_are_unique_within_a_case(tmp_path, fields, expected):
     assert the_mistake(tmp_path, DEFAULTS + fields) == expected
 
 
+def test_a_name_that_stands_twice_is_told_beside_the_other_mistakes_of_its_first_owner(tmp_path):
+    entries = "{name: a, type: is_json, weight: -1}, {name: a, type: is_json}, 5, {type: is_jsn}, {type: 1}, {type: 1}"
+    found = mistakes(tmp_path, DEFAULTS + f"    evaluators: [{entries}]\n")
+    assert [line for line in found if "two evaluators" in line] == [
+        "8:63: the case has two evaluators named 'a': give each its own `name`"
+    ]
+    assert found[0] == "8:51: `weight`: expected a number >= 0, got -1"
+    text = DEFAULTS.replace("name: one, type: contains, value: x", "name: two, type: contains")
+    assert mistakes(tmp_path, text) == [
+        "3:7: `value` is missing",
+        "4:14: the suite has two evaluators named 'two': give each its own `name`",
+    ]
+
+
 def test_names_are_unique_in_the_suites_list_and_that_is_told_once(tmp_path):
     text = DEFAULTS.replace("name: two", "name: one") + "  - {id: b, input: x}\n"
     assert the_mistake(tmp_path, text) == "4:14: the suite has two evaluators named 'one': give each its own `name`"

@@ -97,7 +97,13 @@ def test_the_project_file_is_part_of_what_a_run_was_made_from(reviewed: Project)
 
 @pytest.mark.parametrize(
     ("text", "place"),
-    [("guideline_patterns: nope\n", "1:21"), ("x: 1\nguideline_patterns: [1]\n", "2:21"), ("- a\n", "1:1")],
+    [
+        ("guideline_patterns: nope\n", "1:21"),
+        ("x: 1\nguideline_patterns: [1]\n", "2:21"),
+        ("- a\n", "1:1"),
+        ("x: 1\nguidelines_pattern: [a]\n", "2:1"),
+        ("guideline_patterns: [a]\nguideline_patterns: [b]\n", "2:1"),
+    ],
 )
 def test_a_project_file_that_cannot_be_understood_is_told_with_its_place(
     reviewed: Project, text: str, place: str

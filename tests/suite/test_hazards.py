@@ -72,7 +72,7 @@ def test_an_alias_bomb_is_refused_in_words_quickly_and_in_little_memory(tmp_path
     said, seconds, memory = measured(write(tmp_path, text))
     assert "aliases stand for more than" in said
     assert "write values out or use fewer aliases" in said
-    assert seconds < 10
+    assert seconds < 20
     assert memory < 200
 
 
@@ -180,7 +180,7 @@ def test_odd_bytes_and_broken_yaml_are_told_at_their_place(tmp_path, data, expec
 def test_a_line_of_ten_megabytes_is_no_trouble(tmp_path, text):
     said, seconds, memory = measured(write(tmp_path, text))
     assert len(said.split("\n")[0]) < 500
-    assert seconds < 10
+    assert seconds < 20
     assert memory < 200
 
 
@@ -268,7 +268,7 @@ def test_a_sparse_suite_of_a_gigabyte_costs_nothing(tmp_path):
     os.truncate(path, 2**30)
     said, seconds, memory = measured(path)
     assert "the character #x00 is not allowed" in said
-    assert seconds < 10
+    assert seconds < 20
     assert memory < 200
 
 

@@ -67,6 +67,20 @@ def test_all_mistakes_of_a_file_are_told_at_once_each_at_its_place(tmp_path):
     ]
 
 
+def test_a_wrong_message_does_not_hide_that_another_says_nothing(tmp_path):
+    text = f"""{EVALUATORS}evalcases:
+  - id: a
+    input_messages:
+      - {{role: usr, content: x}}
+      - {{role: user}}
+      - {{role: assistant, tool_calls: [{{tool: search}}]}}
+"""
+    assert [line.split("; ")[0] for line in mistakes(tmp_path, text)] == [
+        "5:16: `role`: expected `system`, `user`, `assistant` or `tool`, got 'usr' (did you mean `user`?)",
+        "6:9: `content` is missing: a message has text, or an assistant's `tool_calls`",
+    ]
+
+
 def test_a_wrong_field_does_not_hide_the_other_mistakes_of_its_case(tmp_path):
     text = f"""{EVALUATORS}evalcases:
   - id: a

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -125,3 +126,65 @@ def test_what_an_earlier_part_spent_counts():
     budget.spent_before(0.25, 2)
     budget.spent_at_least({"spent_usd": 0.5, "judge_calls": 1})
     assert (budget.spent_usd, budget.judge_calls) == (0.5, 2)
+
+
+async def test_a_limit_that_is_spent_to_the_cent_refuses_the_next_call():
+    budget = Budget(max_cost=0.5)
+    metered = MeteredProvider(Priced(0.5, 0.0), budget)
+    await metered.invoke(Request("a"))
+    with pytest.raises(BudgetExhaustedError):
+        await metered.invoke(Request("b"))
+
+
+async def test_the_costliest_case_sets_the_price_not_the_last_one():
+    budget = Budget(max_cost=10, max_judge_calls=10)
+    for usd, calls in ((4.0, 4), (0.0, 0)):
+        assert await budget.admit()
+        budget.spend(usd)
+        budget.take_judge_calls(calls)
+        budget.settle(usd, calls)
+    assert await budget.admit()  # 6 are left, and it may need 4 of them
+    waiting = asyncio.ensure_future(budget.admit())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    budget.give_up()
+    assert await waiting
+
+
+async def test_when_every_dollar_is_spent_not_even_a_free_case_begins():
+    budget = Budget(max_cost=0.5)
+    budget.spent_before(0.5, 0)
+    assert not await budget.admit()
+    assert budget.exhausted == "$0.5 of --max-cost 0.5 is spent"
+
+
+async def test_the_first_reason_is_the_one_that_is_told():
+    budget = Budget(max_cost=0.5, max_judge_calls=1)
+    with pytest.raises(BudgetExhaustedError, match="2 more judge calls would pass --max-judge-calls 1"):
+        budget.take_judge_calls(2)
+    budget.spend(0.5)
+    with pytest.raises(BudgetExhaustedError, match="of --max-cost"):
+        budget.check()
+    assert budget.exhausted == "2 more judge calls would pass --max-judge-calls 1 (0 made in this run)"
+
+
+async def test_every_answer_of_a_batch_is_paid_for():
+    class Batching(Priced):
+        async def invoke_batch(self, requests: Sequence[Request]) -> dict[str, Reply]:
+            return {request.eval_id: await self.invoke(request) for request in requests}
+
+    budget = Budget(max_cost=1)
+    metered = MeteredProvider(Batching(0.5, 0.25, None, 0.5), budget)
+    await metered.invoke_batch([Request("q", eval_id=name) for name in "abc"])
+    assert (budget.spent_usd, budget.unpriced_calls) == (0.75, 1)
+    await metered.invoke_batch([Request("q", eval_id="d")])
+    with pytest.raises(BudgetExhaustedError):
+        await metered.invoke_batch([Request("q", eval_id="e")])
+
+
+def test_calls_that_were_never_begun_can_be_made_by_others():
+    budget = Budget(max_judge_calls=5)
+    budget.take_judge_calls(5)
+    budget.give_back_judge_calls(3)
+    budget.take_judge_calls(3)
+    assert budget.judge_calls == 5

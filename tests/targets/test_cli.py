@@ -15,6 +15,7 @@ from agentv.errors import ProviderError, ProviderTimeoutError
 from agentv.messages import Message, TokenUsage, ToolCall
 from agentv.redact import Redactor
 from agentv.testing.model_server import Failure, FakeModelServer
+from tests.patience import patiently
 from tests.targets.support import ask, make
 
 SHOW_ARGV = "import json, sys; print(json.dumps(sys.argv[1:]))"
@@ -141,6 +142,7 @@ async def test_python_is_the_interpreter_that_runs_agentv(tmp_path):
         ('{"text": "cut', '{"text": "cut'),
         ('{"text": "structured"}\n', "structured"),
         ('\n {"text": "line\\nbreak"}', "line\nbreak"),
+        ('\ufeff{"text": "after a byte order mark"}', "after a byte order mark"),
     ],
 )
 async def test_plain_text_is_the_answer_and_an_object_with_text_is_structured(tmp_path, printed, text):
@@ -246,11 +248,14 @@ async def test_a_killed_command_names_the_signal(tmp_path):
 
 
 async def test_a_command_past_its_deadline_is_killed_and_its_last_words_are_kept(tmp_path):
-    provider = cli(tmp_path, ["sh", "-c", "echo stuck here >&2; exec sleep 60"], timeout_seconds=2)
-    error = await failure(provider)
-    assert isinstance(error, ProviderTimeoutError)
-    assert "did not end within 2 s" in error.message
-    assert "stuck here" in error.message
+    async def ended(seconds: float) -> ProviderError:
+        command = ["sh", "-c", "echo stuck here >&2; exec sleep 60"]
+        error = await failure(cli(tmp_path, command, timeout_seconds=seconds))
+        assert isinstance(error, ProviderTimeoutError)
+        assert f"did not end within {seconds:g} s" in error.message
+        return error
+
+    assert "stuck here" in (await patiently(ended, lambda error: "stuck here" in error.message)).message
 
 
 async def test_a_flood_is_an_error(tmp_path):

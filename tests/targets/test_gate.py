@@ -223,12 +223,19 @@ async def test_a_call_past_its_deadline_is_cancelled_and_not_tried_again():
     assert provider.calls == 1
 
 
-async def test_waiting_for_a_slot_does_not_count_against_the_deadline():
+async def test_waiting_for_a_slot_does_not_count_against_the_deadline(monkeypatch):
+    """Each of three takes 50 of the 60 seconds it has, and the last waits for 100; the loop's clock is moved on."""
+    loop, skipped = asyncio.get_running_loop(), 0.0
+    real = loop.time
+    monkeypatch.setattr(loop, "time", lambda: real() + skipped)
+
     async def slow() -> str:
-        await asyncio.sleep(0.5)
+        nonlocal skipped
+        skipped += 50
+        await asyncio.sleep(0.001)
         return "ok"
 
-    narrow = gate(Scripted(slow), max_concurrency=1, timeout_seconds=1.4)
+    narrow = gate(Scripted(slow), max_concurrency=1, timeout_seconds=60)
     replies = await asyncio.gather(*(narrow.invoke(ask()) for _ in range(3)))
     assert [reply.text for reply in replies] == ["ok"] * 3
 

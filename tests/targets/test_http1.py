@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import shutil
+import socket
 import ssl
 import subprocess
 import zlib
@@ -300,12 +301,19 @@ async def test_what_is_no_whole_reply_is_refused(answer: bytes, error: type[Exce
         await body_of(answer)
 
 
-async def test_nobody_at_the_address_is_said() -> None:
-    async with server() as (url, _):
-        pass
+async def test_nobody_at_the_address_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:  # nobody else can have the port, and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1/x"
+        async with pool() as connections:
+            with pytest.raises(ConnectError, match=r"(?i:refused|connect)"):
+                await connections.post(url, HEADERS, b"{}")
+
+    def nobody(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", nobody)  # what a resolver says of such a name, without asking one
     async with pool() as connections:
-        with pytest.raises(ConnectError, match=r"(?i:refused|connect)"):
-            await connections.post(url, HEADERS, b"{}")
         with pytest.raises(ConnectError):
             await connections.post("http://name.invalid/", HEADERS, b"{}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -476,11 +477,13 @@ async def test_a_connection_that_is_reset_can_be_tried_again(vendor: Vendor):
 
 @every_vendor
 async def test_a_server_that_is_not_there_is_named(vendor: Vendor):
-    async with VendorServer({}) as server:
-        pass
-    async with vendor.against(server) as provider:
-        with pytest.raises(ProviderError, match=f"could not connect to {server.url}") as caught:
-            await provider.invoke(ask())
+    server = VendorServer({})
+    with socket.socket() as taken:  # nobody else can have the port, and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        server.url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        async with vendor.against(server) as provider:
+            with pytest.raises(ProviderError, match=f"could not connect to {server.url}") as caught:
+                await provider.invoke(ask())
     assert caught.value.retryable
     assert "Is the server running" in str(caught.value)
 

@@ -158,11 +158,21 @@ async def test_a_conversation_is_sent_with_its_roles_tools_and_files(tmp_path):
 
 
 async def test_two_hundred_calls_share_one_session():
-    async with FakeModelServer(lambda body: body["messages"][0]["content"], delay=0.05) as server:
+    class Together(FakeModelServer):
+        """Answers nobody before more than a hundred have asked."""
+
+        many = asyncio.Event()
+
+        async def _answer(self, *arguments: Any) -> Any:
+            if self.in_flight > 100:
+                self.many.set()
+            await self.many.wait()
+            return await super()._answer(*arguments)
+
+    async with Together(lambda body: body["messages"][0]["content"]) as server, asyncio.timeout(60):
         async with client(server) as provider:
             replies = await asyncio.gather(*(provider.invoke(ask(str(n))) for n in range(200)))
         assert [reply.text for reply in replies] == [str(n) for n in range(200)]
-        assert server.most_in_flight > 100
 
 
 # -- Azure
@@ -304,7 +314,7 @@ async def test_retry_after_may_be_a_date():
     async with FakeModelServer(Failure(429, headers={"Retry-After": when})) as server:
         retry_after = (await failure(server)).retry_after
     assert retry_after is not None
-    assert 50 < retry_after <= 60
+    assert 20 < retry_after <= 60
 
 
 async def test_the_gate_waits_as_long_as_the_server_asked():
@@ -438,7 +448,7 @@ async def test_a_hanging_server_is_left_at_the_deadline_and_the_session_closes()
         gate = TargetGate(provider, TargetSettings(provider="x", timeout_seconds=0.2), name="t")
         with pytest.raises(ProviderError, match=r"within 0\.2 s"):
             await gate.invoke(ask())
-        for _ in range(200):
+        for _ in range(3000):
             if not server.in_flight:
                 break
             await asyncio.sleep(0.01)

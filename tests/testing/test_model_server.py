@@ -81,6 +81,6 @@ async def test_it_serves_from_the_command_line_until_it_is_stopped():
         url = (await asyncio.to_thread(server.stdout.readline)).strip()
         status, data = await post(url, "k")
         os.kill(server.pid, signal.SIGTERM)
-        assert await asyncio.to_thread(server.wait, 10) == 0
+        assert await asyncio.to_thread(server.wait, 30) == 0
     assert status == 200
     assert "hello" in str(data)

@@ -64,6 +64,9 @@ class Watch:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look)
 
+    def saw(self, word: str) -> bool:
+        return any(word in line for line in set(self.seen))
+
     def _look(self) -> None:
         while not self._stop.wait(0.005):
             self.seen.update(processes().values())

@@ -9,7 +9,9 @@ import os
 import subprocess
 import sys
 import tempfile
+import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -82,17 +84,23 @@ async def test_a_key_that_stands_only_in_the_env_file_is_not_passed_on(project: 
 
 async def test_neither_key_nor_token_is_ever_in_a_command_line(project: Project) -> None:
     """"""
-    script = "import time\nopen('token', 'w').write(TOKEN)\ninvoke()\ntime.sleep(0.2)\ndone()"
+    target, judge = (f"{who}-{uuid.uuid4().hex}" for who in ("target", "judge"))
+    wait = "import os, time\nwhile not os.path.exists({!r}): time.sleep(0.01)\n"
+    script = "open('token', 'w').write(TOKEN)\ninvoke()\n" + wait.format("judge-seen") + "done()"
     async with fake_model() as server:
         config = models(server)
         config["targets"]["assistant"] = {
             "provider": "cli",
-            "command": [sys.executable, "-c", "import time; time.sleep(0.2); print('Paris')", "{PROMPT}"],
+            "command": [sys.executable, "-c", wait.format("target-seen") + "print('Paris')", target, "{PROMPT}"],
             "env": {"OWN": "${{ MODEL_KEY }}"},
         }
-        write(project, script, ACCESS, config=config)
+        write(project, script, {**ACCESS, "script": ["python", "judge.py", judge]}, config=config)
         with Watch() as watch:
-            ran = await judged(project)
+            running = asyncio.create_task(judged(project))
+            for word, seen in ((target, "target-seen"), (judge, "judge-seen")):
+                await asyncio.to_thread(wait_for, partial(watch.saw, word))
+                (project.root / seen).touch()
+            ran = await running
     assert ran.result["score"] == 1
     lines = "\n".join(watch.seen)
     assert "judge.py" in lines
@@ -269,7 +277,7 @@ for base in (root, "/proc"):
                 refused.append(path)
 answers = []
 for port in ports:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     connection.request("GET", "/info")
     answers.append(connection.getresponse().status)
 print(json.dumps({"read": read, "refused": refused, "answers": answers}))

@@ -69,7 +69,7 @@ def test_output_made_to_be_slow_is_read_in_bounded_time(line: bytes) -> None:
     started = time.process_time()
     with pytest.raises(OutputError):
         parse_output(line * (4 * 2**20 // len(line)))
-    assert time.process_time() - started < 10
+    assert time.process_time() - started < 20
 
 
 @given(st.binary(max_size=300))

@@ -5,9 +5,13 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import signal
 import sys
 from contextlib import suppress
 from typing import NoReturn
+
+INTERRUPTED, TERMINATED = 130, 143
+"""Exit codes, as a shell has them for SIGINT and SIGTERM."""
 
 
 def main() -> None:
@@ -18,10 +22,16 @@ def main() -> None:
         print(f"agentv {__version__}")
         return
     _fill_standard_streams()
+    # Until a command listens itself: nothing has been run yet that would have to end in order.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(TERMINATED))
     gc.disable()  # until the command is imported: nothing of that is garbage
-    from agentv.cli.program import run  # noqa: PLC0415 - click is not needed for the version
+    try:
+        from agentv.cli.program import run  # noqa: PLC0415 - click is not needed for the version
 
-    _leave(run(sys.argv[1:]))
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:
+        os._exit(INTERRUPTED)
+    _leave(code)
 
 
 def _fill_standard_streams() -> None:

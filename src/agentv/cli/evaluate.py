@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ import click
 from agentv.cli.numbers import FiniteRange
 from agentv.errors import UsageError
 from agentv.plan.build import build_plan
-from agentv.plan.options import RunOptions
+from agentv.plan.options import RunOptions, refuse_empty
 from agentv.record.run_dir import RUNS, find_run, new_run_id
 from agentv.recorded import RecordedRun, RunHooks, RunOutcome, resume_run, resumed_options, start_run
 from agentv.report.console import render_summary
@@ -62,17 +64,21 @@ def command(**given: Any) -> int:
                130 interrupted          143 terminated
     """
     quiet, as_json, verbose = given.pop("quiet"), given.pop("as_json"), given.pop("verbose")
+    refuse_empty(given)
     run = _resumed(given) if given["resume"] else _new(given)
     say = _speaker(quiet)
     gaps = protection_gaps(run.plan.traits)
     for note in (*run.plan.notes, *run.notes, *gaps, *(_details(run) if verbose else ())):
         say(note)
     progress = QuietProgress() if quiet else choose_progress(sys.stderr, quiet, os.environ)
-    outcome, received = asyncio.run(_run(run, progress))
+    with _target_log(progress):
+        outcome, received = asyncio.run(_run(run, progress))
     code = _EXIT[received] if received is not None else outcome.summary.exit_code
     if outcome.out_error is not None:
-        say(str(outcome.out_error))
+        click.echo(str(outcome.out_error), err=True)
         code = code or 3
+    if outcome.interrupted and (quiet or as_json):
+        click.echo(f"interrupted; go on with: {_resume_hint(outcome)}", err=True)
     if as_json:
         click.echo(json.dumps(_report(outcome, code), indent=2))
     elif not quiet:
@@ -113,7 +119,7 @@ def _resumed(given: dict[str, Any]) -> RecordedRun:
         )
     directory = find_run(given["resume"], Path.cwd())
     manifest = directory.read_manifest()
-    options, cwd = resumed_options(manifest)
+    options, cwd = resumed_options(manifest, directory)
     options = replace(options, **{name: given[name] for name in _RAISED if given[name] is not None})
     return resume_run(build_plan(options, cwd), directory, manifest, allow_changed=given["allow_changed"])
 
@@ -134,6 +140,21 @@ async def _run(run: RecordedRun, progress: Progress) -> tuple[RunOutcome, signal
         loop.add_signal_handler(number, stop, number)
     outcome = await task
     return outcome, received[0] if received and outcome.interrupted else None
+
+
+@contextmanager
+def _target_log(progress: Progress) -> Iterator[None]:
+    """What targets log because their settings ask for it (`verbose`, `keep_temp_files`) is told with the progress."""
+    log, handler = logging.getLogger("agentv"), logging.Handler(logging.INFO)
+    handler.emit = lambda record: progress.note(record.getMessage())  # type: ignore[method-assign]
+    before = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before)
 
 
 def _speaker(quiet: bool) -> Callable[[str], None]:

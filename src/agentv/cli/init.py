@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping
 from importlib.resources import files
@@ -25,8 +26,10 @@ TEMPLATES = {
 @click.option("--force", is_flag=True, help="Overwrite without asking.")
 def command(folder: str, force: bool) -> int:
     """Write two small suites, a judge script and a configuration. They use scripted models: no key, no network."""
+    if Path(folder).exists() and not Path(folder).is_dir():
+        raise UsageError(f"--path {folder} is a file.", next_step="Name a directory; it is made if there is none.")
     write_files(Path(folder), {name: template(source) for name, source in TEMPLATES.items()}, force=force)
-    where = "" if folder == "." else f"cd {folder} && "
+    where = "" if folder == "." else f"cd {shlex.quote(folder)} && "
     click.echo(f"\nRun it:  {where}agentv eval evals/")
     return 0
 

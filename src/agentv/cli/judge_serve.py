@@ -116,6 +116,7 @@ async def _serve(
                 raise UsageError(f"There is no judge to ask: {why}.", next_step=HOW)
             session = lender.lend(access, EVALUATOR, Asker("serve", 1, directory))
             session.on_refused = observer.refused
+            session.limit_setting = "`--max-calls` of `agentv judge serve`"
             why = "it was stopped"
             async with JudgeProxy(session) as proxy:
                 _announce(view, proxy, minutes)

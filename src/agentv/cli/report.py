@@ -10,6 +10,8 @@ import click
 
 from agentv.cli.output import write_out
 from agentv.cli.places import CasePlaces, repository_root
+from agentv.errors import UsageError
+from agentv.record.run_dir import ANOTHER, refuse_recorded
 from agentv.report.source import RowSource, find_rows
 
 
@@ -30,6 +32,10 @@ def command(run: str, shape: str, out: str | None) -> int:
     The exit code is 0 when the report was written, whatever is in it, else 2.
     """
     source = find_rows(run, Path.cwd())
+    if out is not None:
+        refuse_recorded(Path(out))
+        if Path(out).exists() and Path(out).samefile(source.path):
+            raise UsageError(f"--out {out} is the file to report on.", next_step=ANOTHER)
     write_out(out, _SHAPES[shape](source))
     return 0
 

@@ -15,6 +15,7 @@ from agentv.evaluators.base import Complain, EvaluationContext, Evaluator
 from agentv.evaluators.code_judge import CodeJudge
 from agentv.evaluators.judge_asking import Question, ask_judge
 from agentv.evaluators.judge_prompt import (
+    RESULTS,
     VARIABLES,
     VERDICT_SCHEMA,
     fill,
@@ -28,8 +29,6 @@ from agentv.evaluators.llm_judge import prompt_text
 from agentv.evaluators.rubric import AsksJudge
 from agentv.results import EvaluatorResult, Score
 
-RESULTS = "EVALUATOR_RESULTS_JSON"
-"""The variable of a prompt that stands for the members' results."""
 TASK = """\
 Several evaluators have graded one answer. Read what the members of this group say, and grade the answer as a whole: \
 weigh what matters to the person who asked, and do not simply take the mean."""
@@ -111,7 +110,9 @@ class LlmAggregator(AsksJudge, Aggregator):
     async def combine(self, results: Sequence[EvaluatorResult], context: EvaluationContext) -> Score:
         said, ledger = await ask_judge(
             self.name,
-            Question(self._asked(results, context), system_prompt(prompt=TASK), VERDICT_SCHEMA, read_verdict),
+            Question(
+                self._asked(results, context), system_prompt(prompt=self.prompt or TASK), VERDICT_SCHEMA, read_verdict
+            ),
             context,
             judge_target=self.judge_target,
             timeout_seconds=self.timeout_seconds,

@@ -114,6 +114,16 @@ class CodeJudge(Evaluator):
             raise ValueError("must not contain NUL characters")
         return script
 
+    @field_validator("env")
+    @classmethod
+    def _can_be_passed(cls, env: dict[str, str] | list[str]) -> dict[str, str] | list[str]:
+        values = env.values() if isinstance(env, dict) else ()
+        if any(not name or "=" in name for name in env):
+            raise ValueError("must name variables: a name is not empty, and has no `=` in it")
+        if any("\0" in text for text in (*env, *values)):
+            raise ValueError("must not contain NUL characters")
+        return env
+
     @classmethod
     def spelled(cls, raw: Mapping[str, Any], complain: Complain) -> dict[str, Any]:
         """The options as the model knows them: one spelling of judge access, every other key under `config`."""
@@ -185,10 +195,14 @@ class CodeJudge(Evaluator):
             cold: list[str] = []
             try:
                 outcome = await launcher.run(script, on_exit=session.close, on_cold=cold.append)
+            except asyncio.CancelledError:
+                session.give_back()
+                raise
             except ProcessStartError as error:
                 ledger = session.ledger.to_dict()
                 raise EvaluatorError(error.message, next_step=error.next_step, judge_proxy=ledger) from error
         if session.out_of_budget is not None:
+            session.give_back()
             raise session.out_of_budget
         return self._with_note(await self._score(outcome, runtime, session), cold)
 
@@ -200,7 +214,7 @@ class CodeJudge(Evaluator):
         return replace(score, warnings=(*score.warnings, *notes)) if notes else score
 
     async def _score(self, outcome: ProcessOutcome, runtime: Runtime, session: JudgeSession | None = None) -> Score:
-        given = (outcome, (self.name, self.timeout_seconds), runtime.redactor, session)
+        given = (outcome, (self.name, self.timeout_seconds), runtime.redactor, session, self.protocol == "jsonl")
         if len(outcome.stdout) < MUCH_OUTPUT:
             return score_of(*given)
         return await asyncio.to_thread(score_of, *given)

@@ -16,16 +16,27 @@ if TYPE_CHECKING:
 
 STDERR_SHOWN = 4000
 OUTPUT_SHOWN = 500
+NO_LINE = (
+    "It printed something, but no result: with `protocol: jsonl` that is one JSON object on one line, with a line "
+    "break at its end, and flushed."
+)
 STDERR_HEADING = "\nThe end of its stderr:\n"
 
 
 def score_of(
-    outcome: ProcessOutcome, limits: tuple[str, float], redactor: Redactor, session: JudgeSession | None = None
+    outcome: ProcessOutcome,
+    limits: tuple[str, float],
+    redactor: Redactor,
+    session: JudgeSession | None = None,
+    lines: bool = False,
 ) -> Score:
-    """The script's score. Anything else is an EvaluatorError that keeps the ledger and the end of stderr, no more."""
+    """The script's score. Anything else is an EvaluatorError that keeps the ledger and the end of stderr, no more.
+
+    With `lines` its result had to be one line.
+    """
     name, timeout = limits
     ledger = session.ledger.to_dict() if session is not None else None
-    message = _failure(outcome, name, timeout)
+    message = _failure(outcome, name, timeout, lines=lines)
     if session is not None and session.ledger.breached:
         message = _over_the_limit(session, name)
     if message is None:
@@ -36,12 +47,13 @@ def score_of(
     raise EvaluatorError(message + _last_words(outcome, redactor), judge_proxy=ledger)
 
 
-def _failure(outcome: ProcessOutcome, name: str, timeout: float) -> str | None:
+def _failure(outcome: ProcessOutcome, name: str, timeout: float, *, lines: bool) -> str | None:
     if outcome.timed_out:
+        no_line = lines and outcome.stdout.strip()
         return (
             f"the script did not finish within {timeout:g} s and was killed with everything it started. "
             f"Raise `timeout_seconds` of the evaluator '{name}', or make it faster."
-        )
+        ) + (f" {NO_LINE}" if no_line else "")
     if outcome.stdout_overflow:
         return (
             f"the script printed more than {STDOUT_CAP // 2**20} MiB and was killed. "

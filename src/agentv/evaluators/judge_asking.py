@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from agentv.errors import EvaluatorError
+from agentv.errors import BudgetExhaustedError, EvaluatorError
 from agentv.evaluators.base import Candidate, EvaluationContext
 from agentv.evaluators.judge_object import ReplyError, refuse_copy
 from agentv.evaluators.judge_prompt import again, words_of
@@ -62,6 +63,9 @@ async def ask_judge(
         raise EvaluatorError(error.message, next_step=HOW) from None
     try:
         return await _ask(session, question, context.candidate, runtime.redactor, timeout_seconds)
+    except (asyncio.CancelledError, BudgetExhaustedError):
+        session.give_back()
+        raise
     finally:
         session.close()
 

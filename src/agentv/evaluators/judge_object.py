@@ -60,7 +60,7 @@ def read_object(text: str, finish_reason: str | None = None) -> tuple[dict[str, 
         if span.in_list:
             raise ReplyError("its JSON object is inside a list")
         if len(whole) + len(broken) > MOST_OBJECTS:
-            break
+            raise ReplyError(f"it holds more than {MOST_OBJECTS} JSON objects, too many for a verdict")
     if not whole and not broken:
         raise ReplyError("there is no JSON object in it")
     if whole and not broken and all(value == whole[0] for value in whole):

@@ -32,7 +32,9 @@ VARIABLES = (
     "rubrics",
 )
 """What a prompt may name as `{{ name }}`."""
-SHOW_THE_ANSWER = ("candidate_answer", "output_messages")
+RESULTS = "EVALUATOR_RESULTS_JSON"
+"""The variable of an aggregator's prompt that stands for the members' results."""
+SHOW_THE_ANSWER = ("candidate_answer", "output_messages", RESULTS)
 MARK_LENGTH = 12
 
 _VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")

@@ -61,7 +61,7 @@ def import_promptfoo(path: Path, out: Path) -> Imported:
         root = read_document(path)
         return _Importer(root, out).run()
     except UnreadableError as error:
-        raise unreadable(path, str(error)) from None
+        raise unreadable(path, str(error), error.line) from None
 
 
 class _Importer:
@@ -157,8 +157,11 @@ class _Importer:
                     node, f"tests of {path.name} are not carried over; write them as YAML, JSONL or CSV"
                 )
                 continue
-            for test in read_tests(path):
-                yield row_as_test(test, self.notes) if path.suffix == ".csv" else test
+            try:
+                for test in read_tests(path):
+                    yield row_as_test(test, self.notes) if path.suffix == ".csv" else test
+            except UnreadableError as error:
+                raise UnreadableError(str(error), node.line) from None
 
     # -- suites
 

@@ -47,7 +47,11 @@ class Notes:
 
 
 class UnreadableError(ValueError):
-    """A file that another file names and that cannot be used; the message is complete."""
+    """A file that another file names and that cannot be used; the message is complete. `line` names the file."""
+
+    def __init__(self, message: str, line: int = 1) -> None:
+        super().__init__(message)
+        self.line = line
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +162,6 @@ def named_files(reference: str, directory: Path) -> list[Path]:
     return [directory / name]
 
 
-def unreadable(path: Path, message: str) -> InvalidFilesError:
+def unreadable(path: Path, message: str, line: int = 1) -> InvalidFilesError:
     """The file to be imported cannot be read at all."""
-    return InvalidFilesError([Problem(path, 1, 1, message)])
+    return InvalidFilesError([Problem(path, line, 1, message)])

@@ -7,6 +7,7 @@ encoding. `answer` reads the body and asks the session, which checks the target 
 from __future__ import annotations
 
 import hmac
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,7 @@ _REASONS = {
 }
 _NOT_ANSWERED_ON = (401, 403, 408, 421, 503)
 """After these the connection is closed, body or not."""
+_TOKENS = re.compile(rb"^authorization:[ \t]*bearer +([\x21-\x7e]+)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 _COMMON = b"Content-Type: application/json\r\nCache-Control: no-store\r\n"
 
 
@@ -75,12 +77,7 @@ class JudgeApp:
         """How to read the body (None: there is none), or the answer when the request is refused as it stands."""
         headers = head.headers
         if not self._authorized(head):
-            return self._error(
-                401,
-                "unauthorized",
-                "send `Authorization: Bearer <token>` with the token from AGENTV_JUDGE_PROXY_TOKEN",
-                b"WWW-Authenticate: Bearer\r\n",
-            )
+            return self._unauthorized()
         if headers.get(b"host", b"").lower() not in self._hosts or b"host" in head.repeated:
             return self._error(
                 421, "misdirected", "the Host header must name this proxy; use AGENTV_JUDGE_PROXY_URL as it is"
@@ -104,8 +101,13 @@ class JudgeApp:
         except JudgeCallError as error:
             return self._error(error.status, error.code, error.message)
 
+    def unreadable(self, block: bytes | bytearray, error: BadRequestError) -> Answer:
+        """The answer to bytes that are no request. Only who shows the token there is told what is wrong with them."""
+        shown = [hmac.compare_digest(given, self._token) for given in _TOKENS.findall(block)]
+        return self.refused(error) if any(shown) else self._unauthorized()
+
     def refused(self, error: Exception) -> Answer:
-        """The answer to bytes that are no request, or whose body turned out to be none."""
+        """The answer to a request whose framing is wrong, or whose body turned out to be none."""
         if isinstance(error, BodyTooLargeError):
             limit = MAX_BODY // 2**20
             return self._error(413, "payload_too_large", f"the body is over {limit} MiB; ask with less text")
@@ -125,6 +127,10 @@ class JudgeApp:
         if path == b"/invokeBatch":
             return {"responses": await self._session.invoke_batch(parse_batch(body))}
         return self._session.info()
+
+    def _unauthorized(self) -> Answer:
+        message = "send `Authorization: Bearer <token>` with the token from AGENTV_JUDGE_PROXY_TOKEN"
+        return self._error(401, "unauthorized", message, b"WWW-Authenticate: Bearer\r\n")
 
     def _authorized(self, head: Head) -> bool:
         given = head.headers.get(b"authorization", b"")

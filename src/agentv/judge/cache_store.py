@@ -18,9 +18,9 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Self
 
-from agentv.messages import Message
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.targets.provider import Reply
+from agentv.targets.structured import parse_messages
 
 CACHE = Path(".agentv") / "cache"
 FILE = "judge.sqlite"
@@ -91,7 +91,7 @@ class ReplyStore:
         text = self._unwritten.get(key) or self._read(key)
         if text is None:
             return None
-        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return decoded(text)
         return None
 
@@ -212,8 +212,10 @@ def encoded(reply: Reply) -> str | None:
 def decoded(text: str) -> Reply:
     """A kept reply as it is given out: it costs nothing, whatever it cost when it was kept."""
     data: dict[str, Any] = json.loads(text)
-    messages = tuple(Message.from_dict(message) for message in data["output_messages"])
-    return free(Reply(messages, finish_reason=data["finish_reason"]))
+    messages, reason = parse_messages(data["output_messages"]), data["finish_reason"]
+    if not isinstance(reason, str | None):
+        raise TypeError("a finish reason is text")
+    return free(Reply(messages, finish_reason=reason))
 
 
 def free(reply: Reply) -> Reply:

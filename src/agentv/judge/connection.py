@@ -45,12 +45,17 @@ class Connection(asyncio.Protocol):
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self.trusted = False
-        """Has sent the token: not closed to make room for others."""
+        """Has sent the token: the last to be closed to make room for others."""
 
     @property
     def task(self) -> asyncio.Task[None] | None:
         """The call in flight, if there is one."""
         return self._task
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing has come yet of a next request."""
+        return self._task is None and self._head is None and not self._buffer
 
     def abort(self) -> None:
         """Close now, whatever is under way."""
@@ -77,11 +82,11 @@ class Connection(asyncio.Protocol):
         if self._lingering:
             return
         self._buffer += data
-        if self._task is None:
-            self._advance()
-        elif len(self._buffer) > READ_AHEAD and not self._reading_paused:
+        if len(self._buffer) > READ_AHEAD and not self._reading_paused:
             self._reading_paused = True
             self._transport.pause_reading()
+        if self._task is None:
+            self._advance()
 
     def pause_writing(self) -> None:
         self._writing_paused = True
@@ -108,6 +113,7 @@ class Connection(asyncio.Protocol):
                 self._refuse(self._app.refused(error))
                 return
         if body is None:
+            self._read_on()
             if fresh:
                 self._await_body(head)
             return
@@ -123,15 +129,18 @@ class Connection(asyncio.Protocol):
         end = buffer.find(b"\r\n\r\n", 0, MAX_HEAD)
         if end < 0:
             if len(buffer) >= MAX_HEAD or is_hopeless(buffer):
-                self._refuse(self._app.refused(BadRequestError("the request's head is too long or no HTTP/1.1")))
-            elif buffer and self._idle:
+                error = BadRequestError("the request's head is too long or no HTTP/1.1")
+                self._refuse(self._app.unreadable(buffer[:MAX_HEAD], error))
+                return None
+            if buffer and self._idle:
                 self._idle = False
                 self._allow(HEAD_SECONDS)
+            self._read_on()
             return None
         try:
             head = parse_head(buffer[: end + 4])
         except BadRequestError as error:
-            self._refuse(self._app.refused(error))
+            self._refuse(self._app.unreadable(buffer[: end + 4], error))
             return None
         del buffer[: end + 4]
         found = self._app.screen(head)
@@ -153,11 +162,10 @@ class Connection(asyncio.Protocol):
         """Wait for the next request, which may be there already."""
         self._idle = True
         self._allow(IDLE_SECONDS)
-        if self._reading_paused:
-            self._reading_paused = False
-            self._transport.resume_reading()
         if self._buffer:
             self._loop.call_soon(self._next)
+        else:
+            self._read_on()
 
     async def _serve(self, head: Head, body: bytes) -> None:
         try:
@@ -205,12 +213,16 @@ class Connection(asyncio.Protocol):
         self._lingering = True
         self._buffer.clear()
         transport = self._transport
-        if self._reading_paused:
-            self._reading_paused = False
-            transport.resume_reading()
+        self._read_on()
         if transport.can_write_eof():
             transport.write_eof()
         self._allow(LINGER_SECONDS)
+
+    def _read_on(self) -> None:
+        """What is there is not enough for a request. While it is, nothing more is read: it would pile up."""
+        if self._reading_paused:
+            self._reading_paused = False
+            self._transport.resume_reading()
 
     def _allow(self, seconds: float) -> None:
         """So much time from now for what comes next. One timer serves many deadlines: it is set again when it fires."""

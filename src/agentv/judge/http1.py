@@ -12,6 +12,8 @@ from typing import Protocol
 MAX_HEAD = 16 * 1024
 MAX_HEADERS = 100
 MAX_BODY = 8 * 1024 * 1024
+LONGEST_LENGTH = 15
+"""Digits of a Content-Length that are worth reading: Python refuses to read thousands of them."""
 MAX_CHUNK_LINE = 256
 MAX_FRAMING = 256 * 1024
 """Bytes of chunk sizes and extensions in one body: millions of tiny chunks are no way to send one."""
@@ -20,7 +22,7 @@ _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]"
 _REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb"{1,32}) ([\x21-\x7e]{1,8192}) HTTP/1\.([01])\r\n")
 _HEADER = re.compile(rb"(" + _TOKEN + rb"{1,256}):([\t\x20-\x7e\x80-\xff]*)\r\n")
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,8})(?:;[\t\x20-\x7e\x80-\xff]*)?")
-_LENGTH = re.compile(rb"[0-9]{1,15}")
+_LENGTH = re.compile(rb"0*([0-9]+)")
 
 
 class BadRequestError(Exception):
@@ -106,11 +108,12 @@ def body_of(head: Head) -> Body | None:
         return ChunkedBody()
     if length is None:
         return None
-    if b"content-length" in repeated or not _LENGTH.fullmatch(length):
+    digits = _LENGTH.fullmatch(length)
+    if b"content-length" in repeated or digits is None:
         raise BadRequestError("Content-Length must be given once, as a whole number")
-    size = int(length)
-    if size > MAX_BODY:
+    if len(digits[1]) > LONGEST_LENGTH or int(digits[1]) > MAX_BODY:
         raise BodyTooLargeError
+    size = int(digits[1])
     return SizedBody(size) if size else None
 
 

@@ -67,13 +67,17 @@ class JudgeProxy:
             await asyncio.sleep(0)  # sockets are closed in the loop's next turn
 
     def opened(self, connection: Connection) -> None:
-        """Keep a connection. When there are too many, the oldest that never sent the token makes room."""
+        """Keep a connection. When there are too many, the oldest that never sent the token makes room, or else the
+        oldest that waits for its next request; calls in flight are counted, and so never too many."""
         self._connections[connection] = None
         if self._listener is None:
             connection.abort()
         elif len(self._connections) > MAX_CONNECTIONS:
-            untrusted = (one for one in self._connections if not one.trusted)
-            next(untrusted, connection).abort()
+            others = [one for one in self._connections if one is not connection]
+            strangers = (one for one in others if not one.trusted)
+            resting = next(strangers, None) or next((one for one in others if one.is_idle), None)
+            if resting is not None:
+                resting.abort()
 
     def closed(self, connection: Connection) -> None:
         self._connections.pop(connection, None)

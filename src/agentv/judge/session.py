@@ -51,6 +51,8 @@ class _Running:
     started_at: float
     task: asyncio.Task[Any] | None = None
     retries: int = 0
+    begun: bool = False
+    """The judge was asked: the call waits for a place at its target no longer."""
     closed: bool = False
     """The session was closed under it: it is settled already."""
 
@@ -106,6 +108,9 @@ class JudgeSession:
         self.out_of_budget: BudgetExhaustedError | None = None
         """Why a call was not made although the execution may make it: the case it judges then counts as not run."""
         self._running: set[_Running] = set()
+        self._not_begun = 0
+        self.limit_setting = "`max_calls` under `judge` of this evaluator in the suite"
+        """What raises the limit, for who is refused."""
         self.on_refused: Callable[[JudgeCallError], None] | None = None
         """Hears of calls that are refused: over the limit, or for a target that may not be asked."""
 
@@ -176,6 +181,13 @@ class JudgeSession:
                 running.task.cancel()
         self.ledger.close()
 
+    def give_back(self) -> None:
+        """The case has no result, and counts as not run: calls that had not begun were never made. Closes, too."""
+        self.close()
+        if self._budget is not None:
+            self._budget.give_back_judge_calls(self._not_begun)
+        self._not_begun = 0
+
     def _refuse_when_closed(self) -> None:
         if self.closed:
             raise _shutting_down()
@@ -228,7 +240,7 @@ class JudgeSession:
         return (
             f"{asked} would pass the limit of {ledger.max_calls} judge calls of evaluator '{self.evaluator}' "
             f"({ledger.call_count} made); nothing was run and the evaluator fails. Make fewer calls, or raise "
-            "`max_calls` under `judge` of this evaluator in the suite."
+            f"{self.limit_setting}."
         )
 
     async def _ask_item(self, running: _Running) -> dict[str, Any]:
@@ -281,11 +293,13 @@ class JudgeSession:
                 running.retries += 1
 
             def begin() -> None:
+                running.begun = True
                 # The deadline is the judge's: waiting for a free place at its target does not count.
                 if self._timeout is not None:
                     deadline.reschedule(asyncio.get_running_loop().time() + self._timeout)
 
             more = {"on_retry": count, "on_start": begin}
+        running.begun = not more
         try:
             async with asyncio.timeout(None if more else self._timeout) as deadline:
                 reply = await asking(request, **more)
@@ -337,6 +351,7 @@ class JudgeSession:
         if running not in self._running:
             return
         self._running.discard(running)
+        self._not_begun += status == "cancelled" and not running.begun
         retries = max(running.retries, reply.retries if reply else 0)
         usage, cost = (reply.token_usage, reply.cost_usd) if reply else (None, None)
         cache_hit = reply is not None and reply.cache_hit

@@ -96,6 +96,7 @@ class Execution:
         self._sent = self._clean = False
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._settled: asyncio.Future[None] = self._loop.create_future()
+        self._killed: asyncio.Future[None] = self._loop.create_future()
         self.supervisor: int | None = None
 
     async def run(self, helper: Starter) -> ProcessOutcome:
@@ -147,18 +148,22 @@ class Execution:
         return self._over.done() and self.supervisor is None and self._problem is None
 
     async def _wait(self, helper: Starter) -> bool:
-        """Until the script ended or wrote too much; False when the time was up first."""
+        """Until the script ended, wrote too much or was killed by us; False when the time was up first."""
         over = {self._over, self._pipes.overflowed}
         death = helper.ended if self.supervisor is None else self._over
         deadline = None if self._script.timeout is None else self._started + self._script.timeout
         while not any(future.done() for future in over):
             timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
-            done, _ = await asyncio.wait({*over, death}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            ends = {*over, death, self._killed}
+            done, _ = await asyncio.wait(ends, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             if not done:
                 return False
             if death.done() and death is not self._over:
                 death = self._over
                 self._withdraw()
+            if self._killed.done():  # the supervisor says when that is done, unless somebody stopped it
+                await asyncio.wait(over, timeout=WAKE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                break
         if self._never_started:
             raise NeverStartedError
         return True
@@ -220,6 +225,7 @@ class Execution:
     # -- the end
 
     def kill(self) -> None:
+        resolve(self._killed)
         with contextlib.suppress(OSError):
             self._lifeline.shutdown(socket.SHUT_WR)
 

@@ -113,7 +113,7 @@ class Launcher:
             refuse_unstartable(script.argv)
 
             def say_cold(why: str) -> None:
-                name = script_file(script.argv) or script.argv[0]
+                name = script_file(script.argv) or " ".join(script.argv[:2])
                 self._on_note(f"`{name}` cannot be kept warm, and starts anew each time: {why}")
                 (on_cold or _nobody)(why)
 
@@ -183,7 +183,7 @@ class Launcher:
         except NeverStartedError:
             await self._live_helper().death(SOON_SECONDS)
             raise
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise start_error(script.argv[0], Path(script.cwd), script.env, error) from error
         finally:
             if self._adopt and self._helper is not None and self._helper.dead:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
+import fcntl
 import os
+import sys
+import termios
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from agentv.launcher.execution import Execution, Script
 from agentv.process import CHUNK, ProcessOutcome, resolve
+from agentv.wire.output import is_result_line
 
 if TYPE_CHECKING:
     from agentv.launcher.helper_process import HelperProcess
@@ -26,6 +29,10 @@ MOST_IDLE = 2 * (os.cpu_count() or 1) + 4
 """Processes kept for later executions; the one that was used longest ago makes room."""
 
 Stamp = tuple[int, int, int] | None
+
+
+class NotReadError(Exception):
+    """A process that had served before ended, and had not begun to read what it was sent."""
 
 
 class LineExecution(Execution):
@@ -58,6 +65,9 @@ class LineServer:
         self._outcome: ProcessOutcome | None = None
         self.problem: Exception | None = None
         self.usable = True
+        self._asked = False
+        self._served = 0
+        self._sent = self._unread = 0
         self._loop.add_reader(self._execution.out_of, self._read)
         self.task = self._loop.create_task(self._live(helper))
 
@@ -80,6 +90,7 @@ class LineServer:
             self.problem = error
         finally:
             self.usable = False
+            self._unread = _waiting(self._execution.into)
             for descriptor in (self._execution.into, self._execution.out_of):
                 self._loop.remove_reader(descriptor)
                 self._loop.remove_writer(descriptor)
@@ -88,44 +99,53 @@ class LineServer:
             resolve(self._changed)
 
     async def ask(self, script: Script) -> ProcessOutcome:
-        """One execution: its outcome as if the process had been started for it. Raises what starting it raised."""
+        """One execution: its outcome as if the process had been started for it. Raises what starting it raised, and
+        `NotReadError` when another process may be asked instead."""
         started = time.monotonic()
         deadline = None if script.timeout is None else started + script.timeout
         self._execution.last_words()
         self._buffer.clear()
+        self._asked, self._sent = True, 0
         line: bytes | None = None
         try:
             async with asyncio.timeout(None if deadline is None else deadline - time.monotonic()):
                 await self._send(script.stdin)
                 line = await self._result(script.stdout_cap, script.execution_id)
         except TimeoutError:
-            return await self._ended(script, started, timed_out=True)
+            return await self._ended(started, timed_out=True)
         except BaseException:
             self.stop()
             raise
+        finally:
+            self._asked = False
         if line is None:
-            return await self._ended(script, started, overflow=len(self._buffer) > script.stdout_cap)
+            return await self._ended(started, overflow=len(self._buffer) > script.stdout_cap)
+        self._served += 1
+        if not self.usable:  # it closed its stdout after that
+            self.stop()
         return ProcessOutcome(0, None, line, self._execution.last_words(), duration_ms=_since(started))
 
-    async def _ended(
-        self, script: Script, started: float, *, timed_out: bool = False, overflow: bool = False
-    ) -> ProcessOutcome:
+    async def _ended(self, started: float, *, timed_out: bool = False, overflow: bool = False) -> ProcessOutcome:
         self.stop()
         await asyncio.wait({self.task})
         if self.problem is not None:
             raise self.problem
         outcome = self._outcome
         assert outcome is not None  # noqa: S101 - it ended, and not with a problem
-        if outcome.returncode == 0 and not (timed_out or overflow):
-            # It read its line, and left without a result: what it wrote instead is told by whoever reads results.
-            outcome = replace(outcome, stdout=bytes(self._buffer[: script.stdout_cap]))
+        if self._served and not (timed_out or overflow) and self._unread == self._sent:
+            raise NotReadError
+        if not overflow:
+            # There was no result: what it wrote instead is told by whoever reads results.
+            outcome = replace(outcome, stdout=bytes(self._buffer))
         return replace(outcome, timed_out=timed_out, stdout_overflow=overflow, duration_ms=_since(started))
 
     async def _send(self, data: bytes) -> None:
         unsent = memoryview(data)
         while unsent and self._execution.into >= 0:
             try:
-                unsent = unsent[os.write(self._execution.into, unsent[:CHUNK]) :]
+                written = os.write(self._execution.into, unsent[:CHUNK])
+                self._sent += written
+                unsent = unsent[written:]
             except BlockingIOError:
                 writable: asyncio.Future[None] = self._loop.create_future()
                 self._loop.add_writer(self._execution.into, resolve, writable)
@@ -143,7 +163,7 @@ class LineServer:
         while True:
             while (end := self._buffer.find(b"\n", looked)) >= 0:
                 line, looked = bytes(self._buffer[looked:end]), end + 1
-                if _is_result(line, execution_id):
+                if is_result_line(line, execution_id):
                     del self._buffer[:looked]
                     return line
             if len(self._buffer) > cap or self.task.done():
@@ -163,7 +183,9 @@ class LineServer:
         self._buffer += chunk
         if not chunk:
             self._loop.remove_reader(self._execution.out_of)
-            self.stop()
+            self.usable = False
+            if not self._asked:  # else its end, or the deadline, says how this execution went
+                self.stop()
         resolve(self._changed)
 
     def stop(self) -> None:
@@ -198,14 +220,20 @@ class LineServers:
     async def run(self, script: Script) -> ProcessOutcome:
         """One execution, by a process that is there already or a new one."""
         key = _key(script)
-        server = self._take(key) or self._new(script)
-        try:
-            return await server.ask(script)
-        finally:
-            if server.usable:
-                self._keep(server, key)
-            elif server.task.done():
-                self._all.discard(server)
+        started = time.monotonic()
+        left = script
+        while True:
+            server = self._take(key) or self._new(script)
+            try:
+                return await server.ask(left)
+            except NotReadError:
+                if script.timeout is not None:
+                    left = replace(script, timeout=max(0.0, started + script.timeout - time.monotonic()))
+            finally:
+                if server.usable:
+                    self._keep(server, key)
+                elif server.task.done():
+                    self._all.discard(server)
 
     def _new(self, script: Script) -> LineServer:
         server = self._start(script)
@@ -245,16 +273,9 @@ class LineServers:
             await asyncio.wait(left)
 
 
-def _is_result(line: bytes, execution_id: str) -> bool:
-    """Whether it is an object that is not the result of another execution."""
-    text = line.strip()
-    if not text.startswith(b"{"):
-        return False
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and found.get("execution_id", execution_id) == execution_id
+def _waiting(pipe: int) -> int:
+    """How many bytes in a pipe nobody has read."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def _key(script: Script) -> object:

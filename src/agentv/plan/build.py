@@ -12,15 +12,15 @@ from typing import Any
 from agentv.errors import Problem, SuiteError, UsageError
 from agentv.evaluators.reading import read_evaluator
 from agentv.plan.discovery import find_suites
+from agentv.plan.names import check_names, refuse_without_a_judge
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import Lane, PlannedSuite, RunPlan
 from agentv.results import DEFAULT_THRESHOLD
-from agentv.suite.findings import Findings, did_you_mean, one_of
+from agentv.suite.findings import did_you_mean, one_of
 from agentv.suite.loader import load_suite
 from agentv.suite.suite import EvalSuite
 from agentv.targets.answers import Answers, load_answers
 from agentv.targets.config import (
-    NO_JUDGE,
     TargetsConfig,
     TargetSpec,
     find_config,
@@ -107,11 +107,12 @@ def build_plan(
         for suite in suites
         if selected[suite.path]
     ]
-    for item in planned:
-        _check_judge_names(item, options)
+    by_name = options.outputs is None and function_target is None and not options.targets
+    check_names(planned, options, targets_too=by_name)
     answers = load_answers(cwd / options.outputs) if options.outputs else None
     notes: list[str] = []
     if answers is not None:
+        refuse_without_a_judge(planned, options)
         lanes = _answer_lanes(planned, answers, options, notes)
     elif function_target is not None:
         lanes = [_function_lane(planned, function_target, options)]
@@ -192,67 +193,27 @@ def _targets_of(item: PlannedSuite, options: RunOptions) -> dict[str, frozenset[
         for name in options.targets:
             config.find(name, asked_by="--target")
         return dict.fromkeys(options.targets, item.selected)
-    problems: list[Problem] = []
     by_target: dict[str, set[str]] = {}
     own = item.suite.case_targets
-    for case_id, (name, path, line) in own.items():
+    for case_id, (name, _, _) in own.items():
         if case_id in item.selected:
-            if name not in config.targets:
-                problems.append(Problem(path, line, 1, f"the case '{case_id}' names {_unknown(name, config)}"))
             by_target.setdefault(name, set()).add(case_id)
     targets = {name: frozenset(ids) for name, ids in by_target.items()}
     rest = item.selected - own.keys() if own else item.selected
     if rest:
-        name = _suite_target(item.suite, config, problems)
+        name = _suite_target(item.suite, config)
         targets[name] = targets[name] | rest if name in targets else rest
-    if problems:
-        raise SuiteError(problems)
     return targets
 
 
-def _suite_target(suite: EvalSuite, config: TargetsConfig, problems: list[Problem]) -> str:
-    name = suite.target
+def _suite_target(suite: EvalSuite, config: TargetsConfig) -> str:
+    name = suite.target or config.default_target()
     if name is None:
-        name = config.default_target()
-        if name is None:
-            raise UsageError(
-                f"{suite.path} does not say which target to run, and {config.path} has several.",
-                next_step=f"Use --target, `execution.target` or `defaults.target`: {one_of(sorted(config.targets))}.",
-            )
-    elif name not in config.targets:
-        problems.extend(_at(suite, ("execution", "target"), _unknown(name, config)))
+        raise UsageError(
+            f"{suite.path} does not say which target to run, and {config.path} has several.",
+            next_step=f"Use --target, `execution.target` or `defaults.target`: {one_of(sorted(config.targets))}.",
+        )
     return name
-
-
-def _check_judge_names(item: PlannedSuite, options: RunOptions) -> None:
-    config, named = item.config, item.suite.judge_target
-    if config is None:
-        return
-    if options.judge_target not in (None, NO_JUDGE):
-        config.find(str(options.judge_target), asked_by="--judge-target")
-    problems: list[Problem] = []
-    for target, path, line, evaluator, index in item.suite.judge_names:
-        if target != NO_JUDGE and target not in config.targets:
-            message = f"the evaluator '{evaluator}' names {_unknown(target, config)}"
-            if index is None:
-                problems.append(Problem(path, line, 1, message))
-            else:
-                problems += _at(item.suite, ("execution", "evaluators", index), message)
-    if named is not None and named != NO_JUDGE and named not in config.targets:
-        problems += _at(item.suite, ("execution", "judge_target"), _unknown(named, config))
-    if problems:
-        raise SuiteError(list(dict.fromkeys(problems)))
-
-
-def _unknown(name: str, config: TargetsConfig) -> str:
-    known = sorted(config.targets)
-    return f"the target '{name}', which {config.path} does not have{did_you_mean(name, known)}; it has {one_of(known)}"
-
-
-def _at(suite: EvalSuite, node: tuple[str | int, ...], message: str) -> list[Problem]:
-    findings = Findings(suite.path)
-    findings.add(node, message)
-    return findings.problems()
 
 
 def _workers(spec: TargetSpec, options: RunOptions) -> int:
@@ -292,7 +253,8 @@ def _answer_lanes(
             next_step="Each line needs the `eval_id` of a case and `candidate_answer` or `output_messages`.",
         )
     if strangers:
-        notes.append(f"{options.outputs} answers {len(strangers)} ids that are not in the suites; they are not graded")
+        ids = "an id that is" if len(strangers) == 1 else f"{len(strangers)} ids that are"
+        notes.append(f"{options.outputs} answers {ids} not in the suites, and not graded")
     label = options.targets[0] if options.targets else ANSWERS_TARGET
     work = tuple((item, item.selected) for item in planned)
     return [

@@ -11,6 +11,7 @@ from pathlib import Path
 from agentv.plan.options import RunOptions
 from agentv.results import DEFAULT_THRESHOLD, RowKey
 from agentv.suite.case import EvalCase
+from agentv.suite.files import digest
 from agentv.suite.suite import EvalSuite
 from agentv.targets.answers import Answers
 from agentv.targets.config import TargetsConfig, TargetSpec
@@ -105,6 +106,13 @@ class Lane:
         }
         return sorted(found) or [(self.target, 1)]
 
+    def row_keys(self) -> Iterator[RowKey]:
+        """The rows this lane is for, without reading its suites."""
+        for planned, ids in self.work:
+            for eval_id in ids:
+                for target, attempt in self._slots(eval_id, planned.suite.name):
+                    yield RowKey(planned.suite.name, eval_id, target, attempt)
+
     @property
     def total(self) -> int:
         if self.answers is None:
@@ -158,11 +166,14 @@ class RunPlan:
 
     def digests(self) -> Mapping[str, str]:
         """SHA-256 of every file the run depends on."""
-        return {
-            str(Path(path).resolve()): digest
+        found = {
+            str(Path(path).resolve()): sha256
             for planned in self.suites
-            for path, digest in planned.suite.digests.items()
+            for path, sha256 in planned.suite.digests.items()
         }
+        if self.answers is not None and self.answers.path.is_file():
+            found[str(self.answers.path.resolve())] = digest(self.answers.path)
+        return found
 
     def configs(self) -> dict[Path, TargetsConfig]:
         return {planned.config.path: planned.config for planned in self.suites if planned.config is not None}

@@ -9,11 +9,12 @@ from pydantic import BaseModel
 
 from agentv.evaluators.registry import evaluator_class, evaluator_types
 from agentv.suite.models import CaseModel, SuiteModel
-from agentv.targets.config import DefaultsModel
-from agentv.targets.registry import provider_class, provider_names
+from agentv.targets.config import AGENTS, DefaultsModel
+from agentv.targets.registry import ALIASES, provider_class, provider_names
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _TEXT = ["string", "number", "boolean"]
+_VARIABLE = {"type": "string", "pattern": r"\$\{\{.*\}\}"}
 
 
 def suite_schema() -> dict[str, Any]:
@@ -61,15 +62,16 @@ def config_schema() -> dict[str, Any]:
             continue
         definitions[name] = _loose(_inline(kind.Settings, definitions), kind.Settings.ALIASES)
         branches.append(_when("provider", name))
+    branches += [_when("provider", other, name) for other, name in ALIASES.items()]
     target = {
         "type": "object",
         "required": ["provider"],
-        "properties": {"provider": {"enum": provider_names()}},
+        "properties": {"provider": {"anyOf": [{"enum": [*provider_names(), *ALIASES, *AGENTS]}, _VARIABLE]}},
         "allOf": branches,
     }
     definitions["Target"] = target
     named = {"allOf": [{"$ref": "#/$defs/Target"}], "required": ["name", "provider"]}
-    return {
+    schema = {
         "$schema": _DRAFT,
         "title": "agentv target configuration",
         "type": "object",
@@ -92,6 +94,8 @@ def config_schema() -> dict[str, Any]:
         "additionalProperties": False,
         "$defs": definitions,
     }
+    _let_text_be_scalars(schema)
+    return schema
 
 
 def _let_text_be_scalars(node: Any) -> None:
@@ -132,25 +136,36 @@ def _evaluators(definitions: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _when(key: str, value: str) -> dict[str, Any]:
-    """If the key has this value, the definition of that name applies."""
+def _when(key: str, value: str, definition: str | None = None) -> dict[str, Any]:
+    """If the key has this value, the definition of that name applies, or the one given."""
     return {
         "if": {"properties": {key: {"const": value}}, "required": [key]},
-        "then": {"$ref": f"#/$defs/{value}"},
+        "then": {"$ref": f"#/$defs/{definition or value}"},
     }
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
 
 
 def _loose(schema: dict[str, Any], aliases: Mapping[str, str]) -> dict[str, Any]:
     """Any setting may be a `${{ VARIABLE }}`, and entries of a list carry their `name`."""
-    reads = {"type": "string", "pattern": r"\$\{\{.*\}\}"}
+    names = {"type": "array", "items": {"type": "string"}}
     schema["properties"] = {
         name: setting
         if name == "provider"
-        else {"anyOf": [setting, reads], "description": setting.get("description", "")}
+        else {
+            "anyOf": [setting, _VARIABLE, *([names] if name == "env" else [])],
+            "description": setting.get("description", ""),
+        }
         for name, setting in schema["properties"].items()
     }
     schema["properties"]["name"] = {"type": "string"}
-    for other, setting in aliases.items():
+    camel = {_camel(name): name for name in schema["properties"]}
+    for other, setting in {**camel, **aliases}.items():
+        if other == setting:
+            continue
         schema["properties"].setdefault(other, schema["properties"][setting])
         schema["required"] = [name for name in schema.get("required", []) if name != setting]
     return schema

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from agentv.errors import RecordError
 from agentv.record.files import failure, open_private, write_all
+from agentv.record.run_dir import ANOTHER
 
 _COPY_BYTES = 1 << 20
 _STREAM_BYTES = select.PIPE_BUF
@@ -76,14 +77,11 @@ class Mirror:
                 self._fifo = stat.S_ISFIFO(self._out.stat().st_mode)
                 return (-1 if self._fifo else os.open(self._out, os.O_WRONLY | os.O_CLOEXEC)), True
             if self._out.exists() and self._out.samefile(source):
-                raise RecordError(
-                    f"--out {self._out} is the run's own results file",
-                    next_step="Name another file for --out.",
-                )
+                raise RecordError(f"--out {self._out} is the run's own results file", next_step=ANOTHER)
             self._out.parent.mkdir(parents=True, exist_ok=True)
             return open_private(self._out, os.O_WRONLY | os.O_TRUNC), False
         except OSError as error:
-            raise failure("write --out", self._out, error, "Name another file for --out.") from error
+            raise failure("write --out", self._out, error, ANOTHER) from error
 
     def _work(self) -> None:
         try:

@@ -33,6 +33,9 @@ CORRUPT = "results.corrupt.jsonl"
 JUDGE_CALLS = "judge_calls.jsonl"
 LOCK = "run.lock"
 
+ANOTHER = "Name another file for --out."
+
+_RECORD = {MANIFEST, RESULTS, CORRUPT, JUDGE_CALLS, LOCK}
 _LEFT_BY_A_KILLED_START = {LOCK, f".{MANIFEST}.tmp"}
 _SECONDS_FOR_THE_DEAD = 5.0
 _SHOWN_RUNS = 5
@@ -167,6 +170,13 @@ def find_run(run: str, root: Path) -> RunDirectory:
     else:
         hint = f"The latest runs in {runs}: {', '.join(known[:_SHOWN_RUNS])}."
     raise RecordError(f"there is no run '{run}'", next_step=hint)
+
+
+def refuse_recorded(out: Path, own: Path | None = None) -> None:
+    """RecordError when a file to be written is part of the record of a run: of `own`, or of any that exists."""
+    home = out.resolve().parent
+    if out.resolve().name in _RECORD and ((home / MANIFEST).is_file() or (own is not None and home == own.resolve())):
+        raise RecordError(f"--out {out} belongs to the record of a run, which nothing replaces", next_step=ANOTHER)
 
 
 def make_private(path: Path) -> None:

@@ -13,6 +13,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from agentv.errors import BudgetExhaustedError, ProviderError, TargetUnavailableError
@@ -153,7 +154,8 @@ class Execution:
 
     def _asker(self, lane: Lane, pool: TargetPool) -> tuple[Ask, Batches | None]:
         if lane.spec is None:
-            return self.function or _nobody, None
+            asked = self.function or _nobody
+            return partial(self.budget.pay, asked) if self.budget.limited else asked, None
         try:
             gate = pool.gate(lane.spec, lane.environment)
         except TargetUnavailableError as error:

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentv.suite.files import FileUnusableError, open_regular, upward
+from agentv.suite.findings import did_you_mean
 from agentv.suite.yaml_events import YamlProblem, YamlWalk
 
 FILE_NAMES = (".agentv/config.yaml", ".agentv/config.yml")
+PATTERNS = "guideline_patterns"
 _GLOB_PART = re.compile(r"\*\*/|\*\*|\*|\?|\[[!^]?[^\]/]+\]|.", re.DOTALL)
 
 
@@ -58,13 +60,13 @@ def read_guidelines(path: Path) -> Guidelines:
         return Guidelines(path, problem=(problem.line, problem.column, problem.message))
     if data is None:
         return Guidelines(path)
-    listed = data.get("guideline_patterns") if isinstance(data, dict) else None
+    listed = data.get(PATTERNS) if isinstance(data, dict) else None
     if not isinstance(data, dict):
         return Guidelines(
             path, problem=(1, 1, "expected a mapping like `guideline_patterns: ['**/*.instructions.md']`")
         )
-    if listed is None:
-        return Guidelines(path)
+    if listed is None or walk.duplicates:
+        return Guidelines(path, problem=_problem_of_keys(walk, data))
     if not isinstance(listed, list) or not all(isinstance(item, str) and item.strip() for item in listed):
         mark = walk.marks.get(("guideline_patterns",))
         place = (mark.line, mark.column) if mark is not None else (1, 1)
@@ -78,6 +80,17 @@ def read_guidelines(path: Path) -> Guidelines:
             place = (mark.line, mark.column) if mark is not None else (1, 1)
             return Guidelines(path, problem=(*place, f"`guideline_patterns`: {error}"))
     return Guidelines(path, tuple(patterns))
+
+
+def _problem_of_keys(walk: YamlWalk, data: dict[str, object]) -> tuple[int, int, str] | None:
+    """A key that is here twice, or that was meant to be the one that is read."""
+    for key, line, column, first in walk.duplicates:
+        return line, column, f"the key `{key[:60]}` is here twice; first at line {first}"
+    for key in data:
+        if key != PATTERNS and (meant := did_you_mean(key, [PATTERNS])):
+            mark = walk.marks[key,]
+            return mark.key_line, mark.key_column, f"unknown key `{key}`{meant}"
+    return None
 
 
 def glob_pattern(glob: str) -> re.Pattern[str]:

@@ -14,6 +14,8 @@ from agentv.suite.models import MessageModel
 from agentv.suite.validation import show
 from agentv.suite.yaml_events import Path as NodePath
 
+NOTHING_SAID = "`content` is missing: a message has text, or an assistant's `tool_calls`"
+
 
 class MessageReader:
     """Reads the messages of one case, telling mistakes; `files` are those its parts refer to, in order."""
@@ -29,15 +31,19 @@ class MessageReader:
     def check_parts(self, raw: Any, at: NodePath) -> None:
         """What can be checked of messages that are wrong in other ways: the parts of their content."""
         for index, message in enumerate(raw if isinstance(raw, list) else ()):
-            if isinstance(message, dict) and isinstance(message.get("content"), list):
+            if not isinstance(message, dict):
+                continue
+            if isinstance(message.get("content"), list):
                 self._parts(message["content"], (*at, index, "content"))
+            elif _says_nothing(message) and message.keys() <= MessageModel.model_fields.keys():
+                self.findings.add((*at, index), NOTHING_SAID)
 
     def _message(self, model: MessageModel, at: NodePath) -> Message:
         content = model.content
         calls = tuple(ToolCall(c.tool, c.input, c.output, c.id, c.timestamp) for c in model.tool_calls or ())
         if content is None:
             if not calls:
-                self.findings.add(at, "`content` is missing: a message has text, or an assistant's `tool_calls`")
+                self.findings.add(at, NOTHING_SAID)
         elif isinstance(content, list):
             content = self._parts(content, (*at, "content"))
         elif not isinstance(content, str | dict):
@@ -73,6 +79,10 @@ class MessageReader:
             self.findings.add(at, str(error))
         else:
             self.files.append(path)
+
+
+def _says_nothing(message: dict[str, Any]) -> bool:
+    return message.get("content") is None and not message.get("tool_calls")
 
 
 def question_of(messages: Sequence[Message]) -> str:

@@ -49,7 +49,7 @@ class RubricModel(FileModel):
 class CaseExecutionModel(FileModel):
     """How this case runs, where it differs from the suite."""
 
-    target: str | None = Field(None, description="The target of this case; `--target` wins over it.")
+    target: str | None = Field(None, min_length=1, description="The target of this case; `--target` wins over it.")
     evaluators: list[Any] | None = Field(None, description="Replaces the suite's evaluators.")
     evaluators_add: list[Any] | None = Field(None, alias="evaluators+", description="Adds to the suite's evaluators.")
     threshold: float | None = Field(None, ge=0, le=1)
@@ -83,8 +83,8 @@ class CaseModel(FileModel):
 class SuiteExecutionModel(FileModel):
     """How the cases run."""
 
-    target: str | None = Field(None, description="The target; `--target` and a case's own win over it.")
-    judge_target: str | None = Field(None, description="Who judges, or `none`.")
+    target: str | None = Field(None, min_length=1, description="The target; `--target` and a case's own win over it.")
+    judge_target: str | None = Field(None, min_length=1, description="Who judges, or `none`.")
     evaluators: list[Any] | None = Field(None, description="The evaluators of every case without its own list.")
     threshold: float | None = Field(None, ge=0, le=1, description="The pass line of cases. Default 0.8.")
     allow_outside_files: bool = Field(False, description="Lets file references leave the suite's repository.")
@@ -98,5 +98,5 @@ class SuiteModel(FileModel):
     description: str | None = None
     dataset: str | None = Field(None, min_length=1, description="The suite's name in rows; default: the file's name.")
     execution: SuiteExecutionModel | None = None
-    target: str | None = Field(None, description="Another spelling of `execution.target`.")
+    target: str | None = Field(None, min_length=1, description="Another spelling of `execution.target`.")
     evaluator: str | None = Field(None, description="The type of evaluator for cases without any.")

@@ -135,7 +135,7 @@ def _explain(
             if not did_you_mean(name, unknown):  # else the unknown key says it
                 findings.add(in_file(node[:-1]), f"`{name}` is missing")
         elif "extra_forbidden" in kinds:
-            findings.add(place, _unknown_key(name, known_keys(model, node[:-1])), at_key=True)
+            findings.add(place, _unknown_key(name, known_keys(model, node[:-1], data)), at_key=True)
         else:
             findings.add(place, _sentence(items, label(place[len(place) - len(node) :]), _get(data, node)))
     return set(by_node)
@@ -153,10 +153,16 @@ def _sentence(items: list[ErrorDetails], prefix: str, value: Any) -> str:
     if kind in _KINDS:
         expected = " or ".join(dict.fromkeys(_KINDS[each["type"]] for each in items if each["type"] in _KINDS))
     elif kind == "literal_error":
-        choices = [word.strip().strip("'") for word in str(context["expected"]).replace(" or ", ", ").split(",")]
-        expected = one_of([word for word in choices if word])
+        choices = _quoted(context["expected"])
+        expected = one_of(choices)
         if isinstance(value, str):
             return f"{prefix}expected {expected}, got {show(value)}{did_you_mean(value, choices)}"
+    elif kind == "union_tag_invalid":
+        choices, tag = _quoted(context["expected_tags"]), str(context["tag"])
+        kinds = f"expected {one_of(choices)}, got {show(tag)}{did_you_mean(tag, choices)}"
+        return f"{prefix}`{_quoted(context['discriminator'])[0]}`: {kinds}"
+    elif kind == "union_tag_not_found":
+        return f"{prefix}`{_quoted(context['discriminator'])[0]}` is missing"
     elif kind in _BOUNDS:
         bound = next(context[name] for name in ("ge", "gt", "le", "lt") if name in context)
         expected = f"a number {_BOUNDS[kind]} {int(bound) if bound == int(bound) else bound}"
@@ -171,6 +177,12 @@ def _sentence(items: list[ErrorDetails], prefix: str, value: Any) -> str:
     if kind == "bool_type" and isinstance(value, str) and value.lower() in _YAML_BOOLEANS:
         hint = f"; write `{_YAML_BOOLEANS[value.lower()]}`"
     return f"{prefix}expected {expected}, got {show(value)}{hint}"
+
+
+def _quoted(words: Any) -> list[str]:
+    """The words of a list as pydantic writes it: `'a', 'b' or 'c'`."""
+    listed = (word.strip().strip("'") for word in str(words).replace(" or ", ", ").split(","))
+    return [word for word in listed if word]
 
 
 def label(node: NodePath) -> str:
@@ -219,16 +231,17 @@ def _without(data: Any, node: NodePath) -> Any:
     return _with(data, tuple(parents), {key: value for key, value in holder.items() if key != last})
 
 
-def known_keys(model: type[BaseModel], node: NodePath) -> list[str]:
-    """The keys allowed at a node: those of the model that describes it."""
+def known_keys(model: type[BaseModel], node: NodePath, data: Any = None) -> list[str]:
+    """The keys allowed at a node: those of the model that describes it, of several the one its `type` means."""
     current: Any = model
-    for step in node:
+    for index, step in enumerate(node):
         if isinstance(step, int):
             continue
         field = _field(current, step)
-        current = _model_inside(field.annotation) if field is not None else None
-        if current is None:
+        inside = _models_inside(field.annotation) if field is not None else []
+        if not inside:
             return []
+        current = next((each for each in inside if _is_meant(each, _get(data, node[: index + 1]))), inside[0])
     return [*(field.alias or name for name, field in current.model_fields.items()), *getattr(current, "ALIASES", ())]
 
 
@@ -239,10 +252,13 @@ def _field(model: type[BaseModel], key: str) -> Any:
     return None
 
 
-def _model_inside(annotation: Any) -> type[BaseModel] | None:
+def _models_inside(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for argument in getattr(annotation, "__args__", ()):
-        if found := _model_inside(argument):
-            return found
-    return None
+        return [annotation]
+    return [found for argument in getattr(annotation, "__args__", ()) for found in _models_inside(argument)]
+
+
+def _is_meant(model: type[BaseModel], value: Any) -> bool:
+    kind = model.model_fields.get("type")
+    given = value.get("type") if isinstance(value, Mapping) else None
+    return kind is not None and given is not None and given in getattr(kind.annotation, "__args__", ())

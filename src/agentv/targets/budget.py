@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from agentv.errors import BudgetExhaustedError
@@ -92,6 +92,13 @@ class Budget:
         else:
             self.spent_usd += usd
 
+    async def pay(self, ask: Callable[[Request], Awaitable[Reply]], request: Request) -> Reply:
+        """Make a call, and count what it cost."""
+        self.check()
+        reply = await ask(request)
+        self.spend(0.0 if getattr(reply, "recorded", False) else getattr(reply, "cost_usd", None))
+        return reply
+
     def take_judge_calls(self, calls: int) -> None:
         """Count judge calls that are about to be made, all or none."""
         if self.max_judge_calls is not None and self.judge_calls + calls > self.max_judge_calls:
@@ -100,6 +107,10 @@ class Budget:
                 f"{asked} would pass --max-judge-calls {self.max_judge_calls} ({self.judge_calls} made in this run)"
             )
         self.judge_calls += calls
+
+    def give_back_judge_calls(self, calls: int) -> None:
+        """Calls that were counted and never begun, of a case that counts as not run."""
+        self.judge_calls -= calls
 
     def to_dict(self) -> dict[str, float | int | str | None]:
         return {
@@ -154,10 +165,7 @@ class MeteredProvider:
         self._budget = budget
 
     async def invoke(self, request: Request) -> Reply:
-        self._budget.check()
-        reply = await self.provider.invoke(request)
-        self._budget.spend(0.0 if getattr(reply, "recorded", False) else getattr(reply, "cost_usd", None))
-        return reply
+        return await self._budget.pay(self.provider.invoke, request)
 
     def __getattr__(self, name: str) -> Any:
         if name == "invoke_batch":

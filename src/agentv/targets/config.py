@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agentv.errors import AgentVError, ConfigError, Problem, UsageError
 from agentv.suite.findings import Findings, did_you_mean, one_of
+from agentv.suite.scalars import as_written
 from agentv.suite.validation import show, validate
 from agentv.suite.yaml_events import Path as NodePath
 from agentv.suite.yaml_events import YamlProblem, YamlWalk
@@ -128,6 +129,8 @@ def load_config(path: Path, environment: Environment) -> TargetsConfig:
     for name, node, raw in _entries(data, findings):
         if name == NO_JUDGE:
             findings.add(node, f"no target may be called `{NO_JUDGE}`: that word means that nobody judges", at_key=True)
+        elif not name.strip():
+            findings.add(node, "a target needs a name that is not blank", at_key=True)
         elif name in specs:
             findings.add(node, f"the target '{name}' is configured twice; first at line {specs[name].line}")
         elif spec := _spec(name, raw, node, environment, findings, line_of=line_of):
@@ -203,10 +206,11 @@ def _entries(data: dict[str, Any], findings: Findings) -> list[tuple[str, NodePa
     elif isinstance(raw, list):
         for index, settings in enumerate(raw):
             node: NodePath = ("targets", index)
-            if not isinstance(settings, dict) or not isinstance(settings.get("name"), str) or not settings["name"]:
+            name = as_written(settings.get("name")) if isinstance(settings, dict) else None
+            if not isinstance(name, str):
                 findings.add(node, "a target in a list is a mapping with `name` and `provider`")
             else:
-                entries.append((settings["name"], node, {k: v for k, v in settings.items() if k != "name"}))
+                entries.append((name, node, {k: v for k, v in settings.items() if k != "name"}))
     elif raw:
         findings.add(("targets",), f"`targets`: expected a mapping of names to settings, or a list, got {show(raw)}")
     return entries
@@ -262,7 +266,7 @@ def _check_names(
 ) -> None:
     raw = data.get("targets")
     listed = (
-        {entry.get("name"): i for i, entry in reversed(list(enumerate(raw))) if isinstance(entry, dict)}
+        {as_written(entry.get("name")): i for i, entry in reversed(list(enumerate(raw))) if isinstance(entry, dict)}
         if isinstance(raw, list)
         else {}
     )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from agentv.errors import ConfigError, Problem
 from agentv.suite.files import search_root, upward
 
 _PLACEHOLDER = re.compile(r"\$\{\{\s*([A-Za-z0-9_]+)\s*(?::-(.*?))?\s*\}\}", re.DOTALL)
+_log = logging.getLogger(__name__)
 MARK = "\0"
 """What no text of a configuration holds."""
 
@@ -50,12 +54,25 @@ def search_folders(start: Path, working_directory: Path) -> list[Path]:
 
 def _read_dotenv(path: Path) -> dict[str, str]:
     from dotenv import dotenv_values  # noqa: PLC0415 - only projects with a .env pay for it
+    from dotenv.parser import parse_stream  # noqa: PLC0415
 
     try:
-        return {name: value for name, value in dotenv_values(path).items() if value is not None}
+        statements = list(parse_stream(io.StringIO(path.read_text("utf-8-sig"))))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise ConfigError([Problem(path, 1, 1, f"the .env file cannot be read: {reason}")]) from None
+    for statement in statements:
+        if statement.error:
+            _left_out(path, statement.original.line)
+    readable = "".join(statement.original.string for statement in statements if not statement.error)
+    values = dotenv_values(stream=io.StringIO(readable))
+    return {name: value for name, value in values.items() if value is not None}
+
+
+@cache
+def _left_out(path: Path, line: int) -> None:
+    """Told once, however often the file is read. What the line says stays unsaid: it may be a secret."""
+    _log.warning("%s:%d: this is no `NAME=value`, so the line is left out; take it away or put # before it", path, line)
 
 
 def interpolate(value: Any, environment: Environment, missing: list[str]) -> Any:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
+from agentv.redact import Redactor
 from agentv.targets.config import TargetsConfig, TargetSpec
 from agentv.targets.environment import Environment
 from agentv.targets.settings import SHORTEST_SECRET, looks_secret, may_be_secret
@@ -34,14 +36,18 @@ class Secrets:
         return cls(frozenset(filter(may_be_secret, names)), frozenset(values))
 
     def scrub(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """The environment without secret names and without variables whose value contains a secret value."""
-        return {
-            name: value
-            for name, value in environment.items()
-            if name not in self.names and not any(secret in value for secret in self.values)
-        }
+        """The environment without secret names and without variables whose value contains a secret value, however it
+        is spelled there: also the encoded copy of a key opens doors."""
+        return dict(_scrubbed(self, tuple(environment.items())))
 
     def scrub_for(self, spec: TargetSpec, environment: Environment) -> dict[str, str]:
         """What the process of one target may see: everything but secrets, plus what its own entry reads."""
         own = {name: environment.values[name] for name in spec.reading.reads if name in environment.values}
         return {**self.scrub(environment.values), **own}
+
+
+@lru_cache(maxsize=16)
+def _scrubbed(secrets: Secrets, environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """Made once: every script of a run starts from the same environment."""
+    redactor = Redactor(secrets.values)
+    return {name: value for name, value in environment if name not in secrets.names and not redactor.finds(value)}

@@ -10,14 +10,18 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from agentv.suite.findings import Findings
+from agentv.suite.scalars import as_written
 from agentv.suite.validation import validate
 from agentv.suite.yaml_events import Path as NodePath
 from agentv.suite.yaml_events import resolve_plain
-from agentv.targets.environment import Environment, interpolate, variables_in
+from agentv.targets.environment import MARK, Environment, has_unreadable, interpolate, marked, variables_in
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 _SECRET_SETTINGS = ("api_key", "headers", "env")
+_SCRIPTED = frozenset({"response", "rules", "output_messages", "error"})
+"""What a scripted model says: any text, also one about `${{ }}` of other tools."""
+UNREADABLE = "`${{ }}` takes the name of an environment variable: `${{ NAME }}` or `${{ NAME:-fallback }}`"
 _URL_SECRET = re.compile(r"://([^/@\s]+)@|\?([^#\s]+)")
 SHORTEST_SECRET = 8
 NEVER_SECRET = frozenset({"PATH", "HOME", "USER", "SHELL", "LANG", "TERM", "TZ", "TMPDIR", "PWD"})
@@ -50,11 +54,14 @@ def read_settings(
 ) -> Reading:
     """Check one entry against its provider's settings. Mistakes go to `findings`; a missing variable does not."""
     written: dict[str, Any] = {}
+    spelled: dict[str, str] = {}
     for key, value in raw.items():
         name = _known_name(key, model)
         if name in written:
             findings.add((*at, key), f"`{name}` is set twice, under two spellings: keep one", at_key=True)
-        written[name] = value
+        written[name], spelled[name] = value, key
+        if name not in _SCRIPTED and has_unreadable(value):
+            findings.add((*at, key), f"`{key}`: {UNREADABLE}")
     missing: list[str] = []
     filled = {key: interpolate(value, environment, missing) for key, value in written.items()}
     own = tuple(getattr(model, "READS", ()))
@@ -62,21 +69,35 @@ def read_settings(
         filled = {**filled, **_own_key(own, environment)}
     filled, passed_on = _with_env_names(filled, environment)
     reads = frozenset(variables_in(written) | passed_on | set(own))
-    unavailable = _missing_reason(missing, written, findings, lambda key: line_of((*at, key))) if missing else None
+    unavailable = None
+    if missing:
+        unavailable = _missing_reason(missing, written, findings, spelled, lambda key: line_of((*at, key)))
     settings = None
     if unavailable is None:
-        settings = validate(model, _typed(model, filled, written), findings, at)
+        settings = validate(model, _typed(model, filled, written), findings, at, spelled)
     else:
-        _check_what_can_be(model, filled, written, findings, at)
+        _check_what_can_be(model, filled, written, findings, at, spelled=spelled)
     return Reading(
         settings=settings,
         unavailable=unavailable,
         missing=tuple(dict.fromkeys(missing)),
         reads=reads,
         secret_values=_secret_values(written, filled, reads, environment),
-        judge_target=filled.get("judge_target") if isinstance(filled.get("judge_target"), str) else None,
+        judge_target=_judge_target(settings, filled, written, missing),
         shown=written,
     )
+
+
+def _judge_target(
+    settings: BaseModel | None, filled: Mapping[str, Any], written: Mapping[str, Any], missing: list[str]
+) -> str | None:
+    """As the settings have it; of an entry without settings what can be read, so that the name is still checked."""
+    if settings is not None:
+        name = getattr(settings, "judge_target", None)
+    else:
+        name = None if variables_in(written.get("judge_target")) & set(missing) else filled.get("judge_target")
+    name = as_written(name)
+    return name if isinstance(name, str) else None
 
 
 def _known_name(key: str, model: type[BaseModel]) -> str:
@@ -106,10 +127,14 @@ def _with_env_names(filled: dict[str, Any], environment: Environment) -> tuple[d
 
 
 def _missing_reason(
-    missing: list[str], written: Mapping[str, Any], findings: Findings, line_of: Callable[[str], int]
+    missing: list[str],
+    written: Mapping[str, Any],
+    findings: Findings,
+    spelled: Mapping[str, str],
+    line_of: Callable[[str], int],
 ) -> str:
     name = missing[0]
-    key = next(key for key, value in written.items() if name in variables_in(value))
+    key = spelled[next(key for key, value in written.items() if name in variables_in(value))]
     more = f" (also missing: {', '.join(sorted(set(missing) - {name}))})" if len(set(missing)) > 1 else ""
     return (
         f"the environment variable {name} is not set; `{key}` at {findings.path}:{line_of(key)} reads it{more}. "
@@ -137,11 +162,13 @@ def _check_what_can_be(
     written: Mapping[str, Any],
     findings: Findings,
     at: NodePath,
+    *,
+    spelled: Mapping[str, str],
 ) -> None:
     """Mistakes that do not depend on the missing variables are still told."""
     scratch = Findings(findings.path)
-    validate(model, filled, scratch, at)
-    unfilled = {(*at, key) for key, value in written.items() if variables_in(value)}
+    validate(model, filled, scratch, at, spelled)
+    unfilled = {(*at, spelled[key]) for key, value in written.items() if variables_in(value)}
     for node, message, at_key in scratch.by_node():
         if not any(node[: len(path)] == path for path in unfilled) and "is missing" not in message:
             findings.add(node, message, at_key=at_key)
@@ -183,6 +210,11 @@ def may_be_secret(name: str) -> bool:
 def looks_secret(name: str) -> bool:
     """Whether a variable's name says that its value is a secret."""
     return any(word in name.upper() for word in _SECRET_WORDS)
+
+
+def holds_secret(name: str) -> bool:
+    """Whether a header or variable of this name is there to hold a secret."""
+    return looks_secret(name) or name.lower() in ("authorization", "proxy-authorization", "cookie")
 
 
 def _texts(value: Any) -> list[str]:

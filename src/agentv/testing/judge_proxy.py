@@ -91,6 +91,7 @@ class ScriptedJudge:
         self._session = JudgeSession(
             self._targets, evaluator=evaluator, max_calls=self._max_calls, eval_id=eval_id, attempt=attempt
         )
+        self._session.limit_setting = "`max_calls` of the scripted judge"
         return self._session
 
     def __enter__(self) -> Self:

@@ -73,8 +73,11 @@ def _decode(body: bytes) -> Any:
         ) from None
     except RecursionError:
         raise InvalidRequestError("the body is nested too deep; send a JSON object of plain values") from None
-    except ValueError as error:
-        raise InvalidRequestError(f"the body is not JSON: {error}; send a JSON object") from None
+    except InvalidRequestError:
+        raise
+    except ValueError:
+        message = "the body is not JSON that can be read: a number has thousands of digits; send a smaller one"
+        raise InvalidRequestError(message) from None
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -92,7 +95,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a JSON value")
+    raise InvalidRequestError(f"the body is not JSON: {name} is not a JSON value; send a JSON object")
 
 
 _decoder = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_refuse_constant)

@@ -14,6 +14,7 @@ SHOWN = 200
 
 _LINE_WITH_OBJECT = re.compile(r"""^[ \t]*(?=\{\s*["}])""", re.MULTILINE)
 _REST_OF_LINE = re.compile(r"[^\S\n]*(?:\n|\Z)")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _FAILED_TRIES = 20_000
 """Lines that begin like an object and are none, before the output is refused: a bound on the work, not on logs."""
 _FAILED_CHARACTERS = 32 * 2**20
@@ -38,7 +39,7 @@ def parse_output(stdout: bytes) -> Score:
 
     OutputError says what is wrong and what to print instead.
     """
-    text = stdout.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+    text = _text_of(stdout)
     found = _objects(text)
     if len(found) > 1:
         raise OutputError(
@@ -50,12 +51,24 @@ def parse_output(stdout: bytes) -> Score:
     return _result(found[0])
 
 
+def is_result_line(line: bytes, execution_id: str) -> bool:
+    """Whether a line of a script that serves many executions is a result, right or wrong, and not another's."""
+    try:
+        found = _objects(_text_of(line))
+    except OutputError:
+        return True
+    return bool(found) and (len(found) > 1 or found[0].get("execution_id", execution_id) == execution_id)
+
+
+def _text_of(stdout: bytes) -> str:
+    return stdout.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+
+
 def _nothing_found(text: str) -> str:
     shown = " ".join(text.split())
     if not shown:
         return f"the script printed nothing. {EXAMPLE}"
-    shown = shown.encode("utf-8", "replace").decode("utf-8")
-    return f"{EXAMPLE} The script printed no object on a line of its own, but: {shown}"
+    return f"{EXAMPLE} The script printed no object on a line of its own, but: {_clean(shown)}"
 
 
 def _objects(text: str) -> list[dict[str, Any]]:
@@ -158,8 +171,11 @@ def _texts(data: dict[str, Any], key: str) -> tuple[str, ...]:
     value = data.get(key)
     if value is None:
         return ()
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+    if not isinstance(value, list):
         raise OutputError("invalid_type", f"`{key}` must be a list of texts, not {_kind(value)}.")
+    for at, item in enumerate(value):
+        if not isinstance(item, str):
+            raise OutputError("invalid_type", f"`{key}` must be a list of texts, but `{key}[{at}]` is {_kind(item)}.")
     return tuple(_clean(item) for item in value)
 
 
@@ -174,7 +190,7 @@ def _text(data: dict[str, Any], key: str) -> str:
 
 def _clean(text: str) -> str:
     """Bytes that were not UTF-8, and halves of surrogate pairs, shown as what they are: unreadable."""
-    return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def _check_details(details: Any) -> None:
@@ -203,8 +219,6 @@ def _kind(value: Any) -> str:
         return "a list"
     if isinstance(value, dict):
         return "an object"
-    return (
-        {None: "null", True: "true", False: "false"}.get(value, f"{value!r}")
-        if not isinstance(value, float)
-        else str(value)
-    )
+    if value is None:
+        return "null"
+    return f"{value!r}".lower() if isinstance(value, bool) else f"{value!r}"

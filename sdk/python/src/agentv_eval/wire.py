@@ -115,7 +115,7 @@ def invoke_request(fields: Mapping[str, Any]) -> Request:
 
 def batch_request(items: Iterable[Mapping[str, Any]]) -> tuple[Request, int]:
     """The request, and how many replies it must get."""
-    if isinstance(items, (str, bytes, Mapping)):
+    if isinstance(items, (str, bytes, Mapping)) or not isinstance(items, Iterable):
         refuse(f"invoke_batch takes a list of mappings, got {_a(items)}; for one question call invoke")
     questions = [_question(item, f"requests[{index}]: ") for index, item in enumerate(items)]
     return Request("POST", "/invokeBatch", _encode({"requests": questions})), len(questions)

@@ -15,7 +15,7 @@ def parse_output(data: bytes) -> Reply:
     Raises `ShapeError` for what means to be structured but is malformed, and for what is not UTF-8.
     """
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ShapeError(f"it is not UTF-8 text (byte {error.start})") from None
     if _is_structured(text):

@@ -1,0 +1,91 @@
+"""Targets that suites name: configured every one, before anything is called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agentv.errors import Problem, SuiteError
+from agentv.plan.options import RunOptions
+from agentv.plan.plan import PlannedSuite
+from agentv.suite.findings import Findings, did_you_mean, one_of
+from agentv.suite.places import yaml_places
+from agentv.suite.suite import EvalSuite
+from agentv.targets.config import NO_JUDGE, TargetsConfig, no_config_error
+
+_JUDGED = ("judge", "asks")
+"""Traits of evaluators that need a judge."""
+
+
+def check_names(planned: Sequence[PlannedSuite], options: RunOptions, *, targets_too: bool) -> None:
+    """Every target that a suite names is configured, or all that are not are told."""
+    problems: list[Problem] = []
+    for item in planned:
+        if item.config is None:
+            if options.judge_target not in (None, NO_JUDGE):
+                raise no_config_error(f"--judge-target {options.judge_target} names a target", item.suite.directory)
+            continue
+        problems += _judge_name_problems(item, item.config, options)
+        if targets_too:
+            problems += _target_name_problems(item, item.config)
+    if problems:
+        raise SuiteError(list(dict.fromkeys(problems)))
+
+
+def _target_name_problems(item: PlannedSuite, config: TargetsConfig) -> list[Problem]:
+    suite = item.suite
+    problems = [
+        Problem(path, line, 1, f"the case '{case_id}' names {_unknown(name, config)}")
+        for case_id, (name, path, line) in suite.case_targets.items()
+        if case_id in item.selected and name not in config.targets
+    ]
+    if suite.target is not None and suite.target not in config.targets and item.selected - suite.case_targets.keys():
+        node: tuple[str, ...] = ("execution", "target")
+        node = node if yaml_places(suite.path, [node])(node)[1] else ("target",)
+        problems += _at(suite, node, f"`{'.'.join(node)}` names {_unknown(suite.target, config)}")
+    return problems
+
+
+def _judge_name_problems(item: PlannedSuite, config: TargetsConfig, options: RunOptions) -> list[Problem]:
+    named = item.suite.judge_target
+    if options.judge_target not in (None, NO_JUDGE):
+        config.find(str(options.judge_target), asked_by="--judge-target")
+    problems: list[Problem] = []
+    for target, path, line, evaluator, index in item.suite.judge_names:
+        if target != NO_JUDGE and target not in config.targets:
+            message = f"the evaluator '{evaluator}' names {_unknown(target, config)}"
+            if index is None:
+                problems.append(Problem(path, line, 1, message))
+            else:
+                problems += _at(item.suite, ("execution", "evaluators", index), message)
+    if named is not None and named != NO_JUDGE and named not in config.targets:
+        node = ("execution", "judge_target")
+        problems += _at(item.suite, node, f"`{'.'.join(node)}` names {_unknown(named, config)}")
+    return problems
+
+
+def refuse_without_a_judge(planned: Sequence[PlannedSuite], options: RunOptions) -> None:
+    """Answers that exist need no target; when they need a judge, one must be configured."""
+    for item in planned:
+        suite = item.suite
+        if item.config is not None or options.judge_target == NO_JUDGE or suite.evaluator_traits.isdisjoint(_JUDGED):
+            continue
+        evaluators = (each for case in suite.cases() if case.id in item.selected for each in case.evaluators)
+        if any(_needs_judge(evaluator, suite.judge_target) for evaluator in evaluators):
+            raise no_config_error(f"The evaluators of {suite.path} need a judge", suite.directory)
+
+
+def _needs_judge(evaluator: Any, of_suite: str | None) -> bool:
+    named = [*evaluator.targets_named(), of_suite]
+    return not evaluator.traits.isdisjoint(_JUDGED) and named[0] != NO_JUDGE
+
+
+def _unknown(name: str, config: TargetsConfig) -> str:
+    known = sorted(config.targets)
+    return f"the target '{name}', which {config.path} does not have{did_you_mean(name, known)}; it has {one_of(known)}"
+
+
+def _at(suite: EvalSuite, node: tuple[str | int, ...], message: str) -> list[Problem]:
+    findings = Findings(suite.path)
+    findings.add(node, message)
+    return findings.problems()

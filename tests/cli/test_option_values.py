@@ -1,0 +1,77 @@
+"""What an option may hold: an empty value is a mistake, and so is a number that says nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import agentv
+from agentv.errors import UsageError
+from tests.conftest import Project
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("capitals.yaml", "--outputs", ""),
+        ("capitals.yaml", "--config", ""),
+        ("capitals.yaml", "--out", ""),
+        ("capitals.yaml", "--run-dir", ""),
+        ("capitals.yaml", "--resume", ""),
+        ("capitals.yaml", "--judge-target", ""),
+        ("capitals.yaml", "--target", ""),
+        ("capitals.yaml", "--case", ""),
+        ("",),
+        ("capitals.yaml", ""),
+    ],
+)
+def test_an_empty_value_runs_nothing_and_nothing_else_is_taken_for_it(
+    capitals: Project, arguments: tuple[str, ...]
+) -> None:
+    done = capitals.run("eval", *arguments)
+    assert done.returncode == 2
+    assert " is empty." in done.stderr
+    assert "leave it out" in done.stderr
+    assert not (capitals.root / ".agentv").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"repeat": 0}, "`repeat` is a whole number from 1, not 0."),
+        ({"repeat": "2"}, "`repeat` is a whole number from 1, not '2'."),
+        ({"repeat": True}, "`repeat` is a whole number from 1, not True."),
+        ({"workers": 0}, "`workers` is a whole number from 1, not 0."),
+        ({"max_judge_calls": -1}, "`max_judge_calls` is a whole number from 0, not -1."),
+        ({"timeout": 0}, "`timeout` is a finite number above 0, not 0."),
+        ({"max_cost": float("nan")}, "`max_cost` is a finite number above 0, not nan."),
+        ({"threshold": 1.5}, "`threshold` is a finite number from 0 to 1, not 1.5."),
+        ({"threshold": float("nan")}, "`threshold` is a finite number from 0 to 1, not nan."),
+        ({"config": ""}, "`config` is empty."),
+        ({"outputs": "answers.jsonl"}, "`target` cannot be a function"),
+    ],
+)
+def test_the_python_door_takes_what_the_command_line_takes(
+    options: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError) as raised:
+        agentv.evaluate(cases=[{"id": "a", "input": "Q"}], target=lambda question: question, **options)
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("options", [{"threshold": 0}, {"threshold": 1}, {"max_judge_calls": 0}, {"workers": 1}])
+def test_limits_are_allowed_themselves(
+    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = agentv.evaluate(
+        cases=[{"id": "a", "input": "Q"}],
+        target=lambda question: question,
+        evaluators=[{"type": "equals", "value": "Q"}],
+        **options,
+    )
+    assert len(run) == 1
+    assert run.passed
