@@ -11,3 +11,10 @@ def edits_apart(one: str, other: str) -> int:
         for j, wanted in enumerate(other, 1):
             before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (letter != wanted))
     return row[-1]
+
+
+def is_typo(word: str, known: str) -> bool:
+    """Within two edits of a known word, one for words of five letters or fewer; a plural is no typo."""
+    if word in (f"{known}s", f"{known}es") or abs(len(word) - len(known)) > 2:
+        return False
+    return edits_apart(word, known) <= (1 if len(word) <= 5 else 2)

@@ -54,6 +54,20 @@ async def test_a_reply_that_was_put_right_says_so():
     assert (result.judge["repaired"], len(asked.requests)) == (True, 1)
 
 
+async def test_what_only_looks_like_a_variable_reaches_the_judge_as_it_is_written_and_is_told():
+    for options in ({}, {"rubrics": ["names Paris"]}):
+        reply = json.dumps({"checks": [{"id": "rubric-1", "satisfied": True}]}) if options else verdict(1)
+        asked = Judge(reply)
+        prompt = "Grade {{ candidate_answer }} by {{ house_style }}, {{house_style}}, {{ questions }}, {{ 7*7 }}."
+        result = await asked.judged(the_judge(prompt=prompt, **options), a_case())
+        assert " by {{ house_style }}, {{house_style}}, {{ questions }}, {{ 7*7 }}." in asked.requests[0].question
+        assert result.error is None
+        assert [warning.split(",")[0] for warning in result.warnings] == [
+            "the prompt has `{{ house_style }}`",
+            "the prompt has `{{ questions }}`",
+        ]
+
+
 async def test_a_reply_that_is_no_verdict_is_asked_again_with_what_was_wrong():
     asked = Judge('{"score": 8}', verdict(0.8))
     result = await asked.judged(the_judge(), a_case())

@@ -160,7 +160,7 @@ def test_a_path_without_a_file_is_a_mistake_and_never_a_prompt(tmp_path, path):
     ("prompt", "said"),
     [
         ("'{{ candidate_anwser }}'", "no variable `candidate_anwser` (did you mean `candidate_answer`?)"),
-        ("'{{ candidate_answer }} {{ zzz }}'", "there is no variable `zzz`; a prompt may use `question`"),
+        ("'{{ candidate_answer }} {{ rubric }}'", "there is no variable `rubric` (did you mean `rubrics`?)"),
         ("'{{ candidate_answer | upper }}'", "there is no variable `candidate_answer | upper`"),
         ("'  '", "an empty prompt asks nothing"),
         ("empty.md", "is empty"),

@@ -12,7 +12,7 @@ from typing import Any
 import click
 import yaml
 
-from agentv.cli.output import write_out
+from agentv.cli.output import refuse_directory, write_out
 from agentv.errors import RecordError, UsageError
 from agentv.record import strict_json
 from agentv.record.files import failure
@@ -43,6 +43,7 @@ def command(results: str, out: str | None, to: str | None, force: bool) -> int:
     source = find_rows(results, Path.cwd())
     if source.path.suffix != ".jsonl":
         raise UsageError(f"{results} is not a .jsonl file", next_step="Give a results file, or a run.")
+    refuse_directory(out)
     to = to or _format_of(out)
     out = out or str(source.path.with_suffix(f".{to}"))
     if out != "-" and not force and Path(out).is_file():

@@ -12,6 +12,12 @@ from agentv.errors import UsageError
 from agentv.record.files import failure, replaced, write_all
 
 
+def refuse_directory(out: str | None) -> None:
+    """UsageError for an `--out` that no file can be written to."""
+    if out is not None and Path(out).is_dir():
+        raise UsageError(f"--out {out} is a directory.", next_step="Name a file in it.")
+
+
 def write_out(out: str | None, pieces: Iterable[str]) -> None:
     """Write text as UTF-8. A file has its old contents until the new ones are complete."""
     if out is None or out == "-":
@@ -19,9 +25,8 @@ def write_out(out: str | None, pieces: Iterable[str]) -> None:
             _print(piece.encode("utf-8", "backslashreplace"))
         _print(b"")
         return
+    refuse_directory(out)
     path = Path(out)
-    if path.is_dir():
-        raise UsageError(f"--out {out} is a directory.", next_step="Name a file in it.")
     try:
         if _is_stream(path):
             with path.open("wb") as file:

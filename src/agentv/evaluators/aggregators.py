@@ -18,6 +18,7 @@ from agentv.evaluators.judge_prompt import (
     RESULTS,
     VARIABLES,
     VERDICT_SCHEMA,
+    doubts,
     fill,
     material,
     set_apart,
@@ -32,6 +33,8 @@ from agentv.results import EvaluatorResult, Score
 TASK = """\
 Several evaluators have graded one answer. Read what the members of this group say, and grade the answer as a whole: \
 weigh what matters to the person who asked, and do not simply take the mean."""
+
+_VARIABLES = (*VARIABLES, RESULTS)
 
 
 class Aggregator(Evaluator):
@@ -105,7 +108,7 @@ class LlmAggregator(AsksJudge, Aggregator):
     def anchored(self, find_file: Callable[[str], Path]) -> LlmAggregator:
         if self.prompt is None:
             return self
-        return self.model_copy(update={"prompt": prompt_text(self.prompt, find_file, (*VARIABLES, RESULTS))})
+        return self.model_copy(update={"prompt": prompt_text(self.prompt, find_file, _VARIABLES)})
 
     async def combine(self, results: Sequence[EvaluatorResult], context: EvaluationContext) -> Score:
         said, ledger = await ask_judge(
@@ -118,7 +121,8 @@ class LlmAggregator(AsksJudge, Aggregator):
             timeout_seconds=self.timeout_seconds,
         )
         judge = {**ledger, "repaired": said.repaired}
-        return Score(said.score, said.hits, said.misses, said.reasoning, judge=judge)
+        unclear = doubts(self.prompt, _VARIABLES)
+        return Score(said.score, said.hits, said.misses, said.reasoning, warnings=unclear, judge=judge)
 
     def _asked(self, results: Sequence[EvaluatorResult], context: EvaluationContext) -> str:
         shown = json.dumps(by_name(results), indent=2, ensure_ascii=False)

@@ -27,7 +27,7 @@ from agentv.process import ProcessOutcome
 from agentv.process_start import ProcessStartError
 from agentv.results import Score
 from agentv.suite.files import repository_root, upward
-from agentv.text import edits_apart
+from agentv.text import is_typo
 from agentv.wire.payload import encode_payload
 
 if TYPE_CHECKING:
@@ -282,7 +282,7 @@ def _gather_config(options: dict[str, Any], complain: Complain) -> None:
     config = options.get("config")
     for key in [key for key in options if key not in _OPTIONS and key not in _COMMON]:
         value = options.pop(key)
-        near = next((option for option in (*_OPTIONS, *_COMMON) if _is_typo(key, option)), None)
+        near = next((option for option in (*_OPTIONS, *_COMMON) if is_typo(key, option)), None)
         if near is not None:
             complain(key, f"unknown key `{key}` (did you mean `{near}`?); or put it under `config:` for the script")
         elif isinstance(config, dict) and key in config:
@@ -290,13 +290,6 @@ def _gather_config(options: dict[str, Any], complain: Complain) -> None:
         elif config is None or isinstance(config, dict):
             config = {**(config or {}), key: value}
             options["config"] = config
-
-
-def _is_typo(key: str, option: str) -> bool:
-    """Within two edits of an option, one for words of five letters or fewer; a plural is no typo."""
-    if key in (f"{option}s", f"{option}es"):
-        return False
-    return edits_apart(key, option) <= (1 if len(key) <= 5 else 2)
 
 
 def _past_proxies(environment: dict[str, str]) -> dict[str, str]:

@@ -19,6 +19,7 @@ from agentv.messages import Message, part_text
 from agentv.suite.case import EvalCase, Rubric
 from agentv.suite.files import MAX_FILE_BYTES
 from agentv.suite.findings import did_you_mean, one_of
+from agentv.text import is_typo
 
 VARIABLES = (
     "question",
@@ -38,6 +39,7 @@ SHOW_THE_ANSWER = ("candidate_answer", "output_messages", RESULTS)
 MARK_LENGTH = 12
 
 _VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+_FIRST_WORD = re.compile(r"\w+")
 _EXPRESSION = re.compile(r"\{\{\s*([A-Za-z_][^{}]*?)\s*\}\}")
 
 _ROLE = """\
@@ -210,11 +212,26 @@ def mark_for(texts: Sequence[str]) -> str:
 
 
 def check_prompt(prompt: str, variables: Sequence[str] = VARIABLES) -> None:
-    """ValueError says what is wrong with a prompt of a suite."""
-    for expression in _EXPRESSION.findall(prompt):
-        if expression not in variables:
+    """ValueError says what is wrong with a prompt of a suite: a variable that is misspelled, or that has a filter."""
+    for expression in _unknown(prompt, variables):
+        name = _FIRST_WORD.match(expression)
+        if any(is_typo(expression, known) or (name and name[0] == known) for known in variables):
             near = did_you_mean(expression, variables)
             raise ValueError(f"there is no variable `{expression[:60]}`{near}; a prompt may use {one_of(variables)}")
+
+
+def doubts(prompt: str | None, variables: Sequence[str] = VARIABLES) -> tuple[str, ...]:
+    """What of a prompt looks like a variable and is none: text that reaches the judge as it is written."""
+    unknown = dict.fromkeys(_unknown(prompt or "", variables))
+    return tuple(
+        f"the prompt has `{{{{ {name[:60]} }}}}`, which is no variable and reaches the judge as it is written; "
+        f"a prompt may use {one_of(variables)}"
+        for name in unknown
+    )
+
+
+def _unknown(prompt: str, variables: Sequence[str]) -> list[str]:
+    return [expression for expression in _EXPRESSION.findall(prompt) if expression not in variables]
 
 
 def fill(prompt: str, values: Mapping[str, str]) -> str:

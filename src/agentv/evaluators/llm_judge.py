@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +17,7 @@ from agentv.evaluators.judge_prompt import (
     VARIABLES,
     VERDICT_SCHEMA,
     check_prompt,
+    doubts,
     question_for,
     system_prompt,
 )
@@ -68,7 +70,8 @@ class LlmJudge(AsksJudge):
     async def evaluate(self, context: EvaluationContext) -> Score:
         prompt = self._checked_prompt()
         if self.rubrics is not None:
-            return await judge_by_rubrics(self, named(self.rubrics), context, prompt)
+            score = await judge_by_rubrics(self, named(self.rubrics), context, prompt)
+            return replace(score, warnings=(*score.warnings, *doubts(prompt)))
         question: Question[JudgeVerdict] = Question(
             question_for(context, prompt),
             system_prompt(prompt=prompt),
@@ -79,7 +82,7 @@ class LlmJudge(AsksJudge):
             self.name, question, context, judge_target=self.judge_target, timeout_seconds=self.timeout_seconds
         )
         judge = {**ledger, "repaired": said.repaired}
-        return Score(said.score, said.hits, said.misses, said.reasoning, judge=judge)
+        return Score(said.score, said.hits, said.misses, said.reasoning, warnings=doubts(prompt), judge=judge)
 
     def _checked_prompt(self) -> str | None:
         if self.prompt is None or self._ready is not None:

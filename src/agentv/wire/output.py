@@ -14,7 +14,6 @@ SHOWN = 200
 
 _LINE_WITH_OBJECT = re.compile(r"""^[ \t]*(?=\{\s*["}])""", re.MULTILINE)
 _REST_OF_LINE = re.compile(r"[^\S\n]*(?:\n|\Z)")
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _FAILED_TRIES = 20_000
 """Lines that begin like an object and are none, before the output is refused: a bound on the work, not on logs."""
 _FAILED_CHARACTERS = 32 * 2**20
@@ -190,7 +189,7 @@ def _text(data: dict[str, Any], key: str) -> str:
 
 def _clean(text: str) -> str:
     """Bytes that were not UTF-8, and halves of surrogate pairs, shown as what they are: unreadable."""
-    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+    return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
 
 
 def _check_details(details: Any) -> None:
