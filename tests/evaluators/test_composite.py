@@ -189,7 +189,10 @@ def test_a_judge_can_aggregate_by_a_prompt_or_without_one(composed: Project) -> 
         (f"evaluators: [{RIGHT}], aggregator: {{weight: {{right: 1}}}}", "belongs to the composite"),
         (f"evaluators: [{RIGHT}], aggregator: {{type: code_judge}}", "`script` is missing"),
         (f"evaluators: [{RIGHT}], aggregator: {{type: llm_judge, prompt: './no.md'}}", "no.md"),
-        (f"evaluators: [{RIGHT}], aggregator: {{type: llm_judge, prompt: '{{{{ RESULTS }}}} x'}}", "RESULTS"),
+        (
+            f"evaluators: [{RIGHT}], aggregator: {{type: llm_judge, prompt: '{{{{ EVALUATOR_RESULT_JSON }}}} x'}}",
+            "EVALUATOR_RESULTS_JSON",
+        ),
     ],
 )
 def test_mistakes_are_told_where_they_are(composed: Project, composite: str, said: str) -> None:
