@@ -1,10 +1,11 @@
 """Kill a runtime while its scripts and their descendants run, and count the processes that survive it.
 
-    python -m benchmarks.kill_runtime --rounds 300 [--seed S]
+    python -m benchmarks.kill_runtime --rounds 300 [--seed S] [--mode cold|warm|lines]
 
 Each round starts a runtime with one script for every kind of descendant, waits until all of them run (or, every third
-round, for a random moment only), and kills the runtime with SIGINT, SIGTERM or SIGKILL. Exits 1 unless nobody was
-left after any round.
+round, for a random moment only), and kills the runtime with SIGINT, SIGTERM or SIGKILL. Scripts are started anew,
+forked from a process that has imported their modules (warm), or stay for more executions (lines), each in turn unless
+one is named. Exits 1 unless nobody was left after any round.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pathlib import Path
 
 KINDS = ("plain", "setsid", "double-fork", "ignoring-signals", "without-pipes")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+MODES = ("cold", "warm", "lines")
 READY_SECONDS = 60
 GONE_SECONDS = 30
 
@@ -66,17 +68,20 @@ def _descendant(kind: str, writer: int) -> None:
 # -- the runtime that is killed
 
 
-def play_runtime(marker: str, ready: str) -> None:
+def play_runtime(marker: str, ready: str, mode: str) -> None:
     import asyncio  # noqa: PLC0415  the scripts are this file too, and need none of it
 
     from agentv.launcher.launcher import Launcher, Script  # noqa: PLC0415
 
-    def argv(kind: str) -> list[str]:
-        return [sys.executable, "-I", "-S", __file__, "--script", kind, ready, marker]
+    options = [] if mode == "warm" else ["-I", "-S"]
+
+    def script(kind: str) -> Script:
+        argv = [sys.executable, *options, __file__, "--script", kind, ready, marker]
+        return Script(argv, cwd="/", env={}, stdin=b"{}\n", warm=mode == "warm", lines=mode == "lines")
 
     async def run() -> None:
         async with Launcher() as launcher:
-            await asyncio.gather(*(launcher.run(Script(argv(kind), cwd="/", env={})) for kind in KINDS))
+            await asyncio.gather(*(launcher.run(script(kind)) for kind in KINDS))
 
     _say_ready(ready)
     with contextlib.suppress(KeyboardInterrupt):
@@ -86,14 +91,14 @@ def play_runtime(marker: str, ready: str) -> None:
 # -- the round
 
 
-def one_round(number: signal.Signals, moment: float | None = None) -> list[str]:
+def one_round(number: signal.Signals, moment: float | None = None, *, mode: str = "cold") -> list[str]:
     """Kill a runtime once everything runs, or `moment` seconds after it began; the command lines of the survivors."""
     marker = f"marker-{secrets.token_hex(8)}"
     with tempfile.TemporaryDirectory(prefix="agentv-kill-") as folder:
         ready = f"{folder}/ready"
         os.mkfifo(ready)
         reader = os.open(ready, os.O_RDONLY | os.O_NONBLOCK)
-        command = [sys.executable, __file__, "--runtime", marker, ready]
+        command = [sys.executable, __file__, "--runtime", marker, ready, mode]
         runtime = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
         helpers: list[int] = []
         try:
@@ -178,13 +183,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kill_runtime", description=__doc__)
     parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--mode", choices=MODES, default=None)
     given = parser.parse_args()
     dice = random.Random(given.seed)
     left: list[str] = []
     for at in range(given.rounds):
         number = SIGNALS[at % len(SIGNALS)]
-        survivors = one_round(number, dice.uniform(0, 0.15) if at // len(SIGNALS) % 3 == 2 else None)
-        left += [f"round {at + 1}, {number.name}: {command}" for command in survivors]
+        mode = given.mode or MODES[at // len(SIGNALS) % len(MODES)]
+        cycle = at // len(SIGNALS) // (1 if given.mode else len(MODES))
+        survivors = one_round(number, dice.uniform(0, 0.15) if cycle % 3 == 2 else None, mode=mode)
+        left += [f"round {at + 1}, {mode}, {number.name}: {command}" for command in survivors]
         if sys.stderr.isatty():
             print(f"\r\x1b[K{at + 1} of {given.rounds}, {len(left)} left", end="", file=sys.stderr, flush=True)
     print(f"{given.rounds} rounds, {len(KINDS)} kinds of descendants: {len(left)} processes left")
@@ -198,6 +206,6 @@ if __name__ == "__main__":
     elif sys.argv[1:2] == ["--runtime"]:
         # Whoever was started in the background of a shell has it ignored.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        play_runtime(*sys.argv[2:4])
+        play_runtime(*sys.argv[2:5])
     else:
         sys.exit(main())

@@ -25,7 +25,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentv.messages import TokenUsage
 
 
 class AgentVError(Exception):
@@ -116,12 +119,17 @@ class ProviderError(AgentVError):
         status: int | None = None,
         retryable: bool = False,
         retry_after: float | None = None,
+        token_usage: TokenUsage | None = None,
+        cost_usd: float | None = None,
         next_step: str | None = None,
     ) -> None:
         super().__init__(message, next_step=next_step)
         self.status = status
         self.retryable = retryable
         self.retry_after = retry_after
+        self.token_usage = token_usage
+        """What a reply that cannot be used has cost all the same."""
+        self.cost_usd = cost_usd
 
 
 class ProviderTimeoutError(ProviderError):

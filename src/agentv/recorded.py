@@ -131,9 +131,13 @@ class RecordedRun:
                     status = "out of budget" if execution.not_run else "finished"
                 except asyncio.CancelledError:
                     interrupted, status = True, "interrupted"
+                    writer.hurry()
                 except SuiteError as error:
                     error.exit_code = 3  # a suite that changed under the run: some of it has run, so it is not 2
                     raise
+        except asyncio.CancelledError:  # it came when the work was over, and the record was being closed
+            if status == "failed":
+                raise
         finally:
             for recorded, written in unseen:
                 if written.done() and written.exception() is None:
@@ -177,17 +181,20 @@ def start_run(plan: RunPlan, run_id: str, directory: Path, cwd: Path) -> Recorde
 def resumed_options(manifest: dict[str, Any], directory: RunDirectory) -> tuple[RunOptions, Path]:
     """The options of a recorded run, and the working directory its paths start from."""
     check_manifest(manifest, directory.manifest)
-    recorded = Path(manifest["cwd"])
+    if not (recorded := Path(manifest["cwd"])).is_dir():  # moved since, or masked because it holds a secret's value
+        manifest["cwd"] = str(recorded := Path.cwd())
     try:
         options = RunOptions.from_dict(manifest["options"])
     except UsageError as error:
         raise unusable(directory.manifest, f"in `options`, {error.message}") from None
-    return options, recorded if recorded.is_dir() else Path.cwd()
+    return options, recorded
 
 
 def resume_run(plan: RunPlan, directory: RunDirectory, manifest: dict[str, Any], *, allow_changed: bool) -> RecordedRun:
     """A run to go on with: what is on disk counts as done, unless what it was made from has changed."""
-    changed = _changes(plan.digests(), manifest.get("digests") or {})
+    redactor = Redactor(plan.secrets.values)
+    # A path that holds the value of a secret is masked in run.json.
+    changed = _changes(redactor.value(dict(plan.digests())), manifest.get("digests") or {})
     if changed and not allow_changed:
         raise RunChangedError(
             "the run cannot go on, because what it was made from has changed since:\n"
@@ -196,12 +203,14 @@ def resume_run(plan: RunPlan, directory: RunDirectory, manifest: dict[str, Any],
         )
     _refuse_to_overwrite(plan, Path(manifest["cwd"]), directory.path)
     notes = [f"going on although it changed: {line}" for line in changed]
-    notes += [f"{line}; rows already there were made with the older one" for line in _config_changes(plan, manifest)]
+    notes += [
+        f"{line}; rows already there were made with the older one" for line in _config_changes(plan, manifest, redactor)
+    ]
     manifest["status"] = "running"
     manifest["options"] = plan.options.to_dict()
     manifest["digests"] = dict(plan.digests())
     manifest["total"] = plan.total
-    return RecordedRun(plan, directory, manifest, Redactor(plan.secrets.values), notes)
+    return RecordedRun(plan, directory, manifest, redactor, notes)
 
 
 def _out_file(plan: RunPlan, cwd: Path) -> Path | None:
@@ -296,9 +305,9 @@ def _changes(now: Any, then: Any) -> list[str]:
     return lines
 
 
-def _config_changes(plan: RunPlan, manifest: dict[str, Any]) -> list[str]:
+def _config_changes(plan: RunPlan, manifest: dict[str, Any], redactor: Redactor) -> list[str]:
     then = manifest.get("configuration") or {}
-    now = {str(path.resolve()): digest(path) for path in plan.configs()}
+    now = {redactor.text(str(path.resolve())): digest(path) for path in plan.configs()}
     return [f"{path} has changed" for path, value in now.items() if then.get(path, {}).get("sha256") != value]
 
 

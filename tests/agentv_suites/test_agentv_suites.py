@@ -57,6 +57,14 @@ EXPECTED = {
     "command_line": Expected({"with-a-file": 1.0}),
     "guidelines": Expected({"follows-the-rules": 1.0}),
     "batching": Expected({"one": 1.0, "two": 1.0}),
+    # What an expected file holds is there for scripts, and in what the judge compares with.
+    "expected_files": Expected({"letter": 1.0}),
+    # Everything runs beside the suite; `cwd` is found above it too, and below the repository.
+    "directories": Expected({"beside-the-suite": 1.0}),
+    "two_target_files": Expected({"which": 1.0}),
+    # A command that gets the files does not get their texts in its prompt.
+    "attachments": Expected({"conversation": 1.0}),
+    "languages": Expected({"shell-and-python": 1.0}),
 }
 
 
@@ -146,6 +154,23 @@ def test_a_missing_file_is_a_mistake_and_not_dropped(project: Project) -> None:
     done = project.run("eval", "evals")
     assert done.returncode == 2
     assert "there is no file 'notes/wishes.md'" in done.stderr
+
+
+def test_a_command_that_gets_the_files_starts_however_long_they_are(project: Project) -> None:
+    unpack("attachments", project)
+    (project.root / "evals" / "long.txt").write_text("one line\n" * 500_000)
+    done = project.run("eval", "evals")
+    assert done.returncode == 0, done.stderr
+
+
+def test_all_kinds_of_files_of_a_project_can_be_validated_by_name(project: Project) -> None:
+    unpack("attachments", project)
+    done = project.run("validate", ".agentv/config.yaml", ".agentv/targets.yaml", "evals/link.yaml")
+    assert (done.returncode, done.stdout) == (0, "ok: 1 suite, 1 case, 2 configurations, no mistakes\n")
+    project.write(".agentv/config.yaml", "$schema: agentv-config-v2\nguideline_patterns: docs/**\n")
+    done = project.run("validate", ".agentv/config.yaml")
+    assert done.returncode == 2
+    assert ".agentv/config.yaml:2:21: `guideline_patterns`: expected a list of patterns" in done.stderr
 
 
 @contextmanager

@@ -104,3 +104,33 @@ def test_cases_and_answers_can_be_files(batched: Project) -> None:
     config = "{provider: cli, command_template: 'python files.py {PROMPT_FILE} {OUTPUT_FILE}', provider_batching: true}"
     batched.write("agentv.config.yaml", f"targets: {{batch: {config}}}\n")
     assert batched.run("eval", "suite.yaml").returncode == 0
+
+
+def test_the_prompt_of_a_batch_is_empty_and_each_case_names_its_files(batched: Project) -> None:
+    batched.write("notes.txt", "long notes")
+    batched.write(
+        "answer.py",
+        """\
+        import json, sys
+        prompt, cases, *files = sys.argv[1:]
+        for line in open(cases):
+            case = json.loads(line)
+            seen = [prompt, case["prompt"], case["files"] == files]
+            print(json.dumps({"id": case["id"], "text": json.dumps(seen)}))
+        """,
+    )
+    words = "[python, answer.py, '{PROMPT}', '{PROMPT_FILE}', '{FILES}']"
+    batched.write(
+        "agentv.config.yaml", f"targets: {{batch: {{provider: cli, command: {words}, provider_batching: true}}}}\n"
+    )
+    batched.write(
+        "suite.yaml",
+        """\
+        execution: {evaluators: [{type: is_json}]}
+        evalcases:
+        - {id: one, input: [{role: user, content: [{type: text, value: Read}, {type: file, value: notes.txt}]}]}
+        """,
+    )
+    assert batched.run("eval", "suite.yaml").returncode == 0
+    (row,) = batched.rows()
+    assert json.loads(row["candidate_answer"]) == ["", 'Read\n\n<file path="notes.txt"/>', True]

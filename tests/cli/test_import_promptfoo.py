@@ -435,3 +435,20 @@ def test_when_nothing_is_left_every_reason_is_told(project: Project):
     assert done.returncode == 2
     assert "promptfooconfig.yaml:1:1: the prompt uses {{x | upper}}" in done.stderr
     assert "there is no test that can be carried over" in done.stderr
+
+
+def test_a_variable_inside_of_a_choice_is_told(project: Project):
+    project.write(
+        "promptfooconfig.yaml",
+        """\
+        prompts: ["About {{topic}}"]
+        providers: [echo]
+        tests:
+          - vars: {topic: [figs, "{{other}}"]}
+            assert: [{type: contains, value: About}]
+        """,
+    )
+    done = project.run("import", "promptfoo", "promptfooconfig.yaml")
+    assert done.returncode == 1
+    assert "promptfooconfig.yaml:4: variables inside of a variable are not filled in" in done.stderr
+    assert "1 left out" in done.stdout

@@ -182,3 +182,13 @@ def test_without_ping_nothing_is_asked(project: Project) -> None:
     assert done.returncode == 0
     assert "ping" not in json.loads(done.stdout)[0]
     assert not (project.root / "ran").exists()
+
+
+async def test_the_deadline_that_ended_a_ping_is_the_one_that_is_told(project: Project) -> None:
+    async with FakeModelServer(Failure(hang=True)) as server:
+        settings = chat("slow", server.url).replace("max_retries: 0", "max_retries: 0, total_timeout_seconds: 0.5")
+        project.write("agentv.config.yaml", "targets:\n" + settings)
+        _, rows = await pinged(project, "--timeout", "60")
+    result = rows["slow"]["ping"]
+    assert result["error"] == "no answer within 0.5 s"
+    assert "`total_timeout_seconds`" in result["next_step"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import resource
 import socket
@@ -294,3 +295,16 @@ async def test_running_out_of_descriptors_only_delays_who_waits(monkeypatch: pyt
                 resource.setrlimit(resource.RLIMIT_NOFILE, limits)
             waiting.sendall(request(proxy, "GET", "/info"))
             assert (await asyncio.to_thread(waiting.recv, 12)) == b"HTTP/1.1 200"
+
+
+async def test_a_client_that_is_gone_when_its_answer_comes_leaves_no_error_behind() -> None:
+    told: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    async with JudgeProxy(make_session()) as proxy:
+        for _ in range(3):
+            with socket.create_connection(("127.0.0.1", port_of(proxy))) as client:
+                client.sendall(request(proxy, "GET", "/info", headers={"Connection": "close"}))
+        assert (await ask(proxy)).status == 200  # by then those before have had their answer
+    gc.collect()
+    await asyncio.sleep(0)
+    assert told == []

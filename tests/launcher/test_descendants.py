@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from benchmarks.kill_runtime import KINDS, SIGNALS, marked, one_round
+from benchmarks.kill_runtime import KINDS, MODES, SIGNALS, marked, one_round
 
 from agentv.process import ProcessOutcome
 from tests.patience import patiently
@@ -116,15 +116,17 @@ async def test_scripts_of_others_live_on_when_one_ends(launcher, tmp_path):
 
 
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
-def test_nobody_survives_a_killed_runtime(number):
-    for _ in range(10):
-        assert one_round(number) == []
+@pytest.mark.parametrize("mode", MODES)
+def test_nobody_survives_a_killed_runtime(number, mode):
+    for _ in range(10 if mode == "cold" else 3):
+        assert one_round(number, mode=mode) == []
 
 
-def test_nobody_survives_a_runtime_killed_while_it_starts_scripts():
+@pytest.mark.parametrize("mode", MODES)
+def test_nobody_survives_a_runtime_killed_while_it_starts_scripts(mode):
     for moment in (0, 0.01, 0.02, 0.03, 0.04, 0.06, 0.09):
         for number in SIGNALS:
-            assert one_round(number, moment) == []
+            assert one_round(number, moment, mode=mode) == []
 
 
 FORKING_RUNTIME = """

@@ -57,8 +57,26 @@ def test_lines_fit_the_width(width: int):
     whole = ("  Target  ", "  Judge   ", "  Run     ")
     lines = [line for line in text.splitlines() if not line.startswith(whole)]
     assert len(lines) > 10
-    counts = lines[2]
-    assert max(len(line) for line in lines if line is not counts) <= width
+    assert max(map(len, lines)) <= width
+
+
+def test_on_40_columns_no_word_is_torn():
+    rows = [
+        row("a"),
+        *(row(name, 0.1, target=name) for name in ("b" * 60, "c")),
+        error_row("d", "the server fell over"),
+    ]
+    lines = render(summarize(rows, scripted=True), width=40, run_dir="r").splitlines()
+    assert max(map(len, lines)) <= 40
+    assert lines[:2] == ["✗ 2 of 4 results did not pass, 1 could", "  not be judged"]
+    assert lines[3:5] == ["  1 passed   2 failed   1 error", "  mean score 0.40   3.2 s"]
+
+
+def test_a_worst_case_names_its_target_and_attempt_where_there_is_room():
+    long = "a-target-with-a-rather-long-name"
+    rows = [row("a", 0.1, target=long, attempt=2), row("a", target="other")]
+    assert f"  a  ({long}, attempt 2)" in render(summarize(rows), width=120)
+    assert f"  a  ({long}, attempt 2)" in render(summarize(rows), width=80)
 
 
 def test_a_terminal_that_says_it_has_no_width_is_still_readable():

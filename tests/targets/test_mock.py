@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -91,6 +92,19 @@ async def test_a_rule_does_not_inherit_failure_but_inherits_delay_usage_and_cost
     assert (own.token_usage, own.cost_usd) == (TokenUsage(1, 0), 0.0)
     with pytest.raises(ProviderError, match="HTTP 500"):
         await mock.invoke(ask("else"))
+
+
+async def test_two_ends_of_a_delay_are_one_wait_the_same_for_every_call():
+    written: tuple[dict[str, Any], ...] = ({"delay_min_ms": 20, "delay_max_ms": 40}, {"delay_max_ms": 30})
+    for ends in written:
+        mock = make(HERE, "mock", response="fine", **ends)
+        for _ in range(2):
+            started = time.monotonic()
+            await mock.invoke(ask())
+            assert time.monotonic() - started >= 0.029
+    started = time.monotonic()
+    await make(HERE, "mock", response="fine", delay_ms=0, delay_min_ms=60_000).invoke(ask())
+    assert time.monotonic() - started < 30
 
 
 async def test_a_rule_may_fail_on_its_own():

@@ -468,6 +468,10 @@ async def test_a_hanging_server_is_left_at_the_deadline_and_the_session_closes()
         ("http://localhost:9/v1", {"HTTP_PROXY": "http://p:1"}, None),
         ("http://[::1]:9/v1", {"HTTP_PROXY": "http://p:1"}, None),
         ("http://host:9/v1", {"HTTP_PROXY": "http://p:1"}, "http://p:1"),
+        ("http://host:9/v1", {"HTTP_PROXY": "p:1"}, "http://p:1"),
+        ("http://host:9/v1", {"HTTP_PROXY": "http://p:1", "NO_PROXY": "host:9"}, None),
+        ("http://host:9/v1", {"HTTP_PROXY": "http://p:1", "NO_PROXY": "host:8"}, "http://p:1"),
+        ("http://[fe80::1]:9/v1", {"HTTP_PROXY": "http://p:1", "NO_PROXY": "fe80::1"}, None),
     ],
 )
 def test_proxies_of_the_environment_are_used_but_never_for_loopback(url, environment, proxy):

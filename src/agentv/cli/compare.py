@@ -67,8 +67,10 @@ def command(
     targets, by target.
 
     \b
-    Exit code: 0 no regression          1 a regression that stands out from chance, or a drop over --max-drop
-               2 nothing was compared   3 B could not judge cases that A judged
+    Exit code: 0 no regression
+               1 a regression beyond chance, or a drop over --max-drop
+               2 nothing was compared
+               3 B could not judge cases that A judged
     """
     cwd = Path.cwd()
     sides = read_side(find_rows(baseline, cwd), target_a), read_side(find_rows(candidate, cwd), target_b)

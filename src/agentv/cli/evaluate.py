@@ -24,13 +24,14 @@ from agentv.plan.options import RunOptions, refuse_empty
 from agentv.record.run_dir import RUNS, find_run, new_run_id
 from agentv.recorded import RecordedRun, RunHooks, RunOutcome, resume_run, resumed_options, start_run
 from agentv.report.console import render_summary
+from agentv.report.format import plural
 from agentv.report.progress import Progress, QuietProgress, choose_progress
 from agentv.report.terminal import can_print_unicode, wants_color
 from agentv.run.services import protection_gaps
 
 _RAISED = ("max_cost", "max_judge_calls")
 """Limits that may be set anew when a run goes on."""
-_EXIT = {signal.SIGINT: 130, signal.SIGTERM: 143}
+_EXIT = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 
 @click.command(name="eval")
@@ -59,9 +60,10 @@ def command(**given: Any) -> int:
     """Run eval suites: files, directories or globs.
 
     \b
-    Exit code: 0 every case passed      1 some case is borderline or failed
-               2 nothing was run        3 some case could not be judged, or the budget is gone
-               130 interrupted          143 terminated
+    Exit code: 0 every case passed    1 some case is borderline or failed
+               2 nothing was run      3 some case could not be judged,
+               130 interrupted          or the budget is gone
+               143 terminated
     """
     quiet, as_json, verbose = given.pop("quiet"), given.pop("as_json"), given.pop("verbose")
     refuse_empty(given)
@@ -137,7 +139,9 @@ async def _run(run: RecordedRun, progress: Progress) -> tuple[RunOutcome, signal
         task.cancel()
 
     for number in _EXIT:
-        loop.add_signal_handler(number, stop, number)
+        # Ignored by whoever wants the run to outlive the terminal (nohup).
+        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, stop, number)
     outcome = await task
     return outcome, received[0] if received and outcome.interrupted else None
 
@@ -169,7 +173,7 @@ def _details(run: RecordedRun) -> list[str]:
     plan = run.plan
     lines = [f"suite {item.suite.path}: {len(item.selected)} of {len(item.suite.ids)} cases" for item in plan.suites]
     lines += [f"configuration {path}" for path in plan.configs()]
-    lines += [f"target {lane.target}: {lane.total} rows, {lane.workers} at a time" for lane in plan.lanes]
+    lines += [f"target {lane.target}: {plural(lane.total, 'row')}, {lane.workers} at a time" for lane in plan.lanes]
     return [*lines, f"run {run.directory.path}"]
 
 

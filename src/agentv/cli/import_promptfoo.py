@@ -32,7 +32,8 @@ def command(file: str, out: str, force: bool) -> int:
     Several prompts give a suite each. What is not carried over is listed with its place, and in the suite too.
 
     \b
-    Exit code: 0 all was carried over    1 something was left out    2 FILE cannot be read, nothing was written
+    Exit code: 0 all was carried over    1 something was left out
+               2 FILE cannot be read, nothing was written
     """
     source, target = Path(file), Path(out)
     if target.suffix not in (".yaml", ".yml") or target.name == CONFIG:

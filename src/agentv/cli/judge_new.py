@@ -19,6 +19,11 @@ FILES = {
 }
 """Language -> what is written -> which template it is."""
 TESTS = {"python": "python -m pytest", "typescript": "node --test", "bash": "bash"}
+NEEDS = {
+    "python": "pytest, for the test",
+    "typescript": "@agentv/eval, and Node 22.18 or newer",
+    "bash": "jq, and curl to ask the judge",
+}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -38,7 +43,8 @@ def command(name: str, lang: str, folder: str, force: bool) -> int:
     texts = {file.replace("NAME", name): template(source).replace("NAME", name) for file, source in FILES[lang].items()}
     write_files(root, texts, force=force)
     script, test = (shlex.quote(str(root / file)) for file in texts)
-    click.echo(f"\nTest it:  {TESTS[lang]} {test}")
+    click.echo(f"\nNeeds:    {NEEDS[lang]}")
+    click.echo(f"Test it:  {TESTS[lang]} {test}")
     case = '{"question": "What is the capital of France?", "candidate_answer": "Paris."}'
     click.echo(f"Run it:   echo '{case}' |\n            agentv judge run {script} --payload -")
     return 0

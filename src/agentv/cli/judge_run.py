@@ -44,7 +44,7 @@ COULD_NOT_JUDGE = 3
 @click.option("--config", metavar="FILE", help="The target configuration, instead of the one found near the suite.")
 @click.option("--save-payload", metavar="FILE", help="Write what the script got on stdin to this file.")
 @click.option("--full", is_flag=True, help="Show payload, log, questions and replies without shortening them.")
-@click.option("--watch", is_flag=True, help="Run again whenever the script, the suite or the payload is saved.")
+@click.option("--watch", is_flag=True, help="Run again whenever a file that it reads is saved.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else, on stdout.")
 def command(*, save_payload: str | None, full: bool, watch: bool, as_json: bool, **given: Any) -> int:
     """Run a judge script on one case, with a live judge proxy, and show everything it does.
@@ -227,7 +227,8 @@ def _head(view: TerminalView, subject: Subject, cwd: Path, *, kept: bool) -> Non
     spec = subject.plan.lanes[0].spec
     asking = "" if subject.plan.answers is not None or spec is None else f", asking {item.target}"
     asking = f", {item.target}'s answer of an earlier run" if kept else asking
-    title = f"{item.planned.suite.name}: {item.case.id}{asking}"
+    names = dict.fromkeys((item.planned.suite.name, item.case.id))  # a payload may say neither
+    title = f"{': '.join(names)}{asking}"
     view.say(look.style(look.cut(look.text(title), look.width), "bold"))
     words = " ".join(_shown(word, subject.home) for word in subject.evaluator.script)
     where = "" if subject.home == cwd else f"  (in {subject.home})"

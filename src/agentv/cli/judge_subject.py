@@ -23,7 +23,7 @@ from agentv.plan.options import RunOptions
 from agentv.plan.plan import Lane, PlannedSuite, RunPlan, WorkItem
 from agentv.suite.case import EvalCase
 from agentv.suite.files import SuiteFiles
-from agentv.suite.findings import did_you_mean, one_of
+from agentv.suite.findings import all_of, did_you_mean, one_of
 from agentv.suite.suite import EvalSuite
 from agentv.targets.answers import Answer, AnswerKey, Answers
 from agentv.targets.secrets import Secrets
@@ -195,7 +195,7 @@ def _evaluator_of(asked: Asked, case: EvalCase, observer: Observer, cwd: Path) -
         kind = next((evaluator.type for evaluator in case.evaluators if evaluator.name == name), None)
         near = did_you_mean(name, judges)
         why = f"'{name}' is a `{kind}` and no code_judge" if kind else f"it has no evaluator of this name{near}"
-        there = f"Its scripts: {one_of(sorted(judges))}." if judges else "It has none; name a script to run on it."
+        there = f"Its scripts: {all_of(sorted(judges))}." if judges else "It has none; name a script to run on it."
         raise UsageError(f"--evaluator {name}: the case is '{case.id}', and {why}.", next_step=there)
     changes: dict[str, Any] = {"observer": observer, "given": None}
     if asked.script:

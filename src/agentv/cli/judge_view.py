@@ -182,8 +182,10 @@ class TerminalView:
         first, *others = [line for line in text.splitlines() if line.strip()] or [""]
         if self.full and others:
             return ("\n" + " " * (len(INDENT) * 2 + 9)).join(map(self._safe, [first, *others]))
-        more = self.look.mark(" …", " ...") if others else ""
-        return self.look.cut(self.look.text(first), width - len(more)) + self.look.style(more, "dim")
+        text, more = self.look.text(first), self.look.mark(" …", " ...")
+        if others and columns(text) <= width - len(more):
+            return text + self.look.style(more, "dim")
+        return self.look.cut(text, width)
 
 
 @dataclass(slots=True)

@@ -30,7 +30,8 @@ def command(near: str, config: str | None, names: tuple[str, ...], as_json: bool
     PATH is a suite or a directory; the configuration is found from there as for `agentv eval`.
 
     \b
-    Exit code of --ping: 0 every target answered    3 some did not    2 none could be asked
+    Exit code of --ping: 0 every target answered    2 none could be asked
+                         3 some did not answer
     """
     cwd = Path.cwd()
     start = (cwd / near).resolve()

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import importlib
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +20,6 @@ from agentv.targets.secrets import Secrets
 PROMPT = "Reply with the word: pong"
 DEFAULT_TIMEOUT = 30.0
 LONGEST_ERROR = 500
-HTTP = "agentv.targets.providers.openai_compatible"
 NOT_ASKED = "replay"
 """Answers by case: opening it is all that can be tried."""
 
@@ -83,8 +79,6 @@ async def ping_all(
     secrets = Secrets.of([config], [config.environment])
     async with TargetPool(secrets, timeout=timeout) as pool:
         pinger = _Pinger(pool, config, Request(PROMPT, directory=directory), timeout, Redactor(secrets.values))
-        for spec in specs:
-            pinger.load(spec)
         return await asyncio.gather(*(pinger.ping(spec) for spec in specs))
 
 
@@ -96,36 +90,32 @@ class _Pinger:
     timeout: float
     redactor: Redactor
 
-    def load(self, spec: TargetSpec) -> None:
-        """Open it and import what its calls need, so that neither counts as the time of an answer."""
-        with contextlib.suppress(TargetUnavailableError):
-            self.pool.gate(spec, self.config.environment)
-            if HTTP in sys.modules:
-                importlib.import_module("aiohttp")
-
     async def ping(self, spec: TargetSpec) -> Ping:
         retries: list[object] = []
         try:
             gate = self.pool.gate(spec, self.config.environment)
             if spec.provider == NOT_ASKED:
                 return Ping(ok=True)
+            await gate.prepare()
             started = time.perf_counter()
             async with asyncio.timeout(self.timeout):
                 reply = await gate.invoke(self.request, on_retry=retries.append)
         except TargetUnavailableError as error:
             return Ping(ok=False, tried=False, error=self.redactor.head(error.reason, LONGEST_ERROR))
         except (TimeoutError, ProviderTimeoutError):
-            return self._late(len(retries))
+            return self._late(spec, len(retries))
         except AgentVError as error:
             return _failed(spec, error, len(retries), self.redactor)
         return _answered(reply, (time.perf_counter() - started) * 1000, len(retries))
 
-    def _late(self, retries: int) -> Ping:
+    def _late(self, spec: TargetSpec, retries: int) -> Ping:
         after = f", in {retries + 1} tries" if retries else ""
+        total = getattr(spec.reading.settings, "total_timeout_seconds", None) or self.timeout
+        longer = "--timeout" if self.timeout <= total else "`total_timeout_seconds`"
         return Ping(
             ok=False,
-            error=f"no answer within {self.timeout:g} s{after}",
-            next_step="Check the settings of the target, or give it longer with --timeout.",
+            error=f"no answer within {min(self.timeout, total):g} s{after}",
+            next_step=f"Check the settings of the target, or give it longer with {longer}.",
             retries=retries,
         )
 

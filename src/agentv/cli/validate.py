@@ -10,9 +10,11 @@ from agentv.errors import ConfigError, InvalidFilesError, Problem, SuiteError, U
 from agentv.plan.build import Loaded, build_plan
 from agentv.plan.discovery import find_suites
 from agentv.plan.options import RunOptions
+from agentv.suite import guidelines
 from agentv.targets.config import FILE_NAMES, load_config
 
 _CONFIGS = {Path(name).name for name in FILE_NAMES}
+_PROJECTS = {Path(name).name for name in guidelines.FILE_NAMES}
 
 
 @click.command()
@@ -25,17 +27,20 @@ def command(paths: tuple[str, ...], config: str | None, quiet: bool) -> int:
     Prints every mistake as file:line:column on stderr. Exit code 0 when there is none, else 2.
     """
     cwd = Path.cwd()
-    configs = [path for path in paths if Path(path).name in _CONFIGS]
+    configs = [path for path in paths if Path(path).name in _CONFIGS or _is_project(cwd / path)]
     suites = [path for path in paths if path not in configs]
     problems: list[Problem] = []
     cases = 0
     loaded = Loaded(cwd)
     for path in configs:
+        if Path(path).name in _PROJECTS:
+            problems.extend(_mistakes_in_project(cwd / path))
+            continue
         try:
             load_config(cwd / path, loaded.environment((cwd / path).resolve().parent))
         except ConfigError as error:
             problems.extend(error.problems)
-    files = find_suites(suites, cwd) if suites or not configs else []
+    files = find_suites(suites, cwd, command="validate") if suites or not configs else []
     for file in files:
         try:
             plan = build_plan(RunOptions(paths=(str(file),), config=config), cwd, only_check=True)
@@ -51,6 +56,16 @@ def command(paths: tuple[str, ...], config: str | None, quiet: bool) -> int:
     if not quiet:
         click.echo(_all_well(len(files), cases, len(configs)))
     return 0
+
+
+def _is_project(path: Path) -> bool:
+    """Whether it is the file that lists guidelines: a suite may have the same name, elsewhere."""
+    return path.name in _PROJECTS and path.resolve().parent.name == ".agentv"
+
+
+def _mistakes_in_project(path: Path) -> list[Problem]:
+    found = guidelines.read_guidelines(path)
+    return [] if found.problem is None else [Problem(path, *found.problem)]
 
 
 def _all_well(suites: int, cases: int, configs: int) -> str:

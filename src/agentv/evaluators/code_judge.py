@@ -260,7 +260,9 @@ def _home(directory: Path, cwd: str | None) -> Path:
     if not cwd:
         return directory
     start = directory.resolve()
-    folders = (folder / cwd for folder in upward(start, repository_root(start) or start))
+    above = tuple(upward(start, repository_root(start) or start))
+    # `/judges` is that directory of the machine, and where there is none, that of the repository.
+    folders = [folder / given for given in (cwd, cwd.lstrip("/")) for folder in above]
     return next((folder for folder in folders if folder.is_dir()), directory / cwd)
 
 

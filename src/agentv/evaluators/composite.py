@@ -17,7 +17,7 @@ from agentv.evaluators.aggregators import AGGREGATORS, Aggregator, WeightedAvera
 from agentv.evaluators.base import EvaluationContext, Evaluator, ReadPart
 from agentv.evaluators.judging import judge_all
 from agentv.results import EvaluatorResult, Score
-from agentv.suite.findings import did_you_mean, one_of
+from agentv.suite.findings import all_of, did_you_mean, one_of
 from agentv.suite.validation import show
 
 _NOT_AN_AGGREGATORS = ("name", "weight", "required", "threshold", "negate")
@@ -70,7 +70,7 @@ class Composite(Evaluator):
             if name not in names:
                 raise ValueError(
                     f"`aggregator.weights` names '{name}', which is no member{did_you_mean(name, names)}; "
-                    f"there are {one_of(list(dict.fromkeys(names)))}"
+                    f"there are {all_of(list(dict.fromkeys(names)))}"
                 )
         return self
 

@@ -8,7 +8,7 @@ from typing import Any
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.registry import evaluator_class, evaluator_types
 from agentv.suite.files import SuiteFiles
-from agentv.suite.findings import Findings, did_you_mean, one_of
+from agentv.suite.findings import Findings, all_of, did_you_mean, one_of
 from agentv.suite.validation import show, validate_partly
 from agentv.suite.yaml_events import Path as NodePath
 
@@ -89,5 +89,5 @@ def _kind(raw: dict[str, Any], findings: Findings, at: NodePath) -> type[Evaluat
         findings.add(at, f"`type` is missing{hint}: say which evaluator this is: {one_of(types)}")
     else:
         near_type = did_you_mean(str(wanted), types)
-        findings.add((*at, "type"), f"unknown evaluator type {show(wanted)}{near_type}; there are {one_of(types)}")
+        findings.add((*at, "type"), f"unknown evaluator type {show(wanted)}{near_type}; there are {all_of(types)}")
     return None

@@ -250,7 +250,8 @@ class _Importer:
             except UnreadableError as error:
                 self.notes.left_out(node, f"variable: {error}")
                 return ""
-        if isinstance(value, str) and "{{" in value:
+        choices = value if isinstance(value, list) else [value]
+        if any(isinstance(choice, str) and "{{" in choice for choice in choices):
             self.notes.left_out(node, "variables inside of a variable are not filled in")
         return value
 

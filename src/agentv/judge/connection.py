@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Protocol, cast
 
 from agentv.judge.app import Answer, JudgeApp
@@ -215,7 +216,8 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         self._read_on()
         if transport.can_write_eof():
-            transport.write_eof()
+            with contextlib.suppress(OSError):  # whoever asked is gone, as scripts are that were killed
+                transport.write_eof()
         self._allow(LINGER_SECONDS)
 
     def _read_on(self) -> None:

@@ -30,7 +30,8 @@ class Script:
     cwd: Path | str
     env: Mapping[str, str]
     """All of it; nothing is inherited."""
-    stdin: bytes = b""
+    stdin: bytes | None = b""
+    """None for the null device."""
     timeout: float | None = None
     stdout_cap: int = STDOUT_CAP
     stderr_keep: int = STDERR_KEEP

@@ -109,7 +109,7 @@ class LineServer:
         line: bytes | None = None
         try:
             async with asyncio.timeout(None if deadline is None else deadline - time.monotonic()):
-                await self._send(script.stdin)
+                await self._send(script.stdin or b"")
                 line = await self._result(script.stdout_cap, script.execution_id)
         except TimeoutError:
             return await self._ended(started, timed_out=True)

@@ -137,8 +137,9 @@ def _select(suites: Sequence[EvalSuite], globs: Sequence[str]) -> dict[Path, fro
     every = [case_id for suite in suites for case_id in suite.ids]
     for glob in globs:
         if not any(fnmatchcase(case_id, glob) for case_id in every):
+            none = "does not match the only case" if len(every) == 1 else f"matches none of the {len(every):,} cases"
             raise UsageError(
-                f"--case '{glob}' matches none of the {len(every)} cases{did_you_mean(glob, every)}.",
+                f"--case '{glob}' {none}{did_you_mean(glob, every)}.",
                 next_step="It is matched against whole ids; `*` stands for anything.",
             )
     return {

@@ -13,11 +13,11 @@ SUFFIXES = (".yaml", ".yml")
 _CONFIGS = {Path(name).name for name in FILE_NAMES}
 
 
-def find_suites(paths: Sequence[str], cwd: Path) -> list[Path]:
+def find_suites(paths: Sequence[str], cwd: Path, *, command: str = "eval") -> list[Path]:
     """Files as they are, directories searched for suites, globs expanded; each suite once, in the order given."""
     if not paths:
         raise UsageError(
-            "No suite was given.", next_step="Name a suite file, a directory or a glob: agentv eval evals/"
+            "No suite was given.", next_step=f"Name a suite file, a directory or a glob: agentv {command} evals/"
         )
     found: dict[Path, None] = {}
     for given in paths:

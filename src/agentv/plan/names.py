@@ -8,7 +8,7 @@ from typing import Any
 from agentv.errors import Problem, SuiteError
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import PlannedSuite
-from agentv.suite.findings import Findings, did_you_mean, one_of
+from agentv.suite.findings import Findings, all_of, did_you_mean
 from agentv.suite.places import yaml_places
 from agentv.suite.suite import EvalSuite
 from agentv.targets.config import NO_JUDGE, TargetsConfig, no_config_error
@@ -82,7 +82,7 @@ def _needs_judge(evaluator: Any, of_suite: str | None) -> bool:
 
 def _unknown(name: str, config: TargetsConfig) -> str:
     known = sorted(config.targets)
-    return f"the target '{name}', which {config.path} does not have{did_you_mean(name, known)}; it has {one_of(known)}"
+    return f"the target '{name}', which {config.path} does not have{did_you_mean(name, known)}; it has {all_of(known)}"
 
 
 def _at(suite: EvalSuite, node: tuple[str | int, ...], message: str) -> list[Problem]:

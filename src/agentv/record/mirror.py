@@ -25,6 +25,8 @@ _COPY_BYTES = 1 << 20
 _STREAM_BYTES = select.PIPE_BUF
 """What a pipe that reports itself writable takes without blocking."""
 _STALLED_SECONDS = 10.0
+_HURRIED_SECONDS = 1.0
+"""The same for a run that was told to stop."""
 _STANDARD_STREAMS = {"-": 1, "/dev/stdout": 1, "/dev/stderr": 2}
 _DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 
@@ -39,6 +41,7 @@ class Mirror:
         self._changed = threading.Condition()
         self._safe = safe
         self._closing_since: float | None = None
+        self._patience = _STALLED_SECONDS
         self._descriptor, self._stream = self._open(source)
         self._source = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         self._copied = safe if self._stream else 0
@@ -58,6 +61,10 @@ class Mirror:
                 self._closing_since = time.monotonic()
             self._changed.notify()
         self._thread.join()
+
+    def hurry(self) -> None:
+        """Wait no longer than a moment for a reader that has stopped reading."""
+        self._patience = _HURRIED_SECONDS
 
     def close(self) -> None:
         self.finish()
@@ -138,5 +145,5 @@ class Mirror:
 
     def _give_up_if_stalled(self, since: float) -> None:
         closing = self._closing_since
-        if closing is not None and time.monotonic() - max(closing, since) > _STALLED_SECONDS:
+        if closing is not None and time.monotonic() - max(closing, since) > self._patience:
             raise TimeoutError(errno.ETIMEDOUT, "nobody reads it")

@@ -132,12 +132,22 @@ class RowWriter:
             return
         self._hand_over()
         self._queue.put(None)
+        closing = asyncio.ensure_future(asyncio.to_thread(self._finish, thread))
         try:
-            await asyncio.to_thread(self._finish, thread)
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            self.hurry()
+            await closing
+            raise
         finally:
             # Also when cancelled while waiting: the rows come first.
             self._finish(thread)
             self._opened.close()
+
+    def hurry(self) -> None:
+        """The run was told to stop: do not wait for somebody who does not read `out`."""
+        if self._mirror is not None:
+            self._mirror.hurry()
 
     def _finish(self, thread: threading.Thread) -> None:
         thread.join()

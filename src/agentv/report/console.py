@@ -13,7 +13,7 @@ from agentv.results import Verdict
 
 INDENT = "  "
 GROUPS_SHOWN = 12
-LEAST_WIDTH = 52
+LEAST_WIDTH = 40
 
 VERDICT_STYLE = {Verdict.PASS: "green", Verdict.BORDERLINE: "yellow", Verdict.FAIL: "red"}
 ERROR_STYLE = "magenta"
@@ -36,7 +36,7 @@ def render_summary(
     """Everything worth reading at the end of a run, without a newline at its end."""
     look = Look(color=color, width=max(width, LEAST_WIDTH), unicode=unicode)
     sections = [
-        [_headline(summary, interrupted, look)],
+        _headline(summary, interrupted, look),
         _totals(summary, look),
         _breakdown("Targets", summary.by_target, look),
         _breakdown("Suites", summary.by_suite, look),
@@ -48,7 +48,7 @@ def render_summary(
     return "\n\n".join("\n".join(section) for section in sections if section)
 
 
-def _headline(summary: Summary, interrupted: bool, look: Look) -> str:
+def _headline(summary: Summary, interrupted: bool, look: Look) -> list[str]:
     # A case sent to several targets, or several times, is several results.
     noun = "case" if len(summary.by_target) < 2 and summary.attempts == 1 else "result"
     warn, cross, tick = "!", look.mark("✗", "x"), look.mark("✓", "+")
@@ -64,15 +64,20 @@ def _headline(summary: Summary, interrupted: bool, look: Look) -> str:
     if interrupted:
         tail = ", ".join(parts).replace(f" of {everything}", "")
         stopped = f"{warn} interrupted after {everything}" + (f": {tail}" if tail else "")
-        return look.style(stopped, "bold", "yellow")
+        return _bold(stopped, "yellow", look)
     if missed:
-        return look.style(f"{cross} {', '.join(parts)}", "bold", "red")
+        return _bold(f"{cross} {', '.join(parts)}", "red", look)
     if parts:
-        return look.style(f"{warn} {', '.join(parts)}", "bold", ERROR_STYLE)
+        return _bold(f"{warn} {', '.join(parts)}", ERROR_STYLE, look)
     if not summary.total:
-        return look.style(f"{warn} no case was run", "bold", "yellow")
+        return _bold(f"{warn} no case was run", "yellow", look)
     every = "" if summary.total == 1 else "all "
-    return look.style(f"{tick} {every}{everything} passed", "bold", "green")
+    return _bold(f"{tick} {every}{everything} passed", "green", look)
+
+
+def _bold(text: str, style: str, look: Look) -> list[str]:
+    first, *others = look.wrap(text, look.width - len(INDENT), most=4)
+    return [look.style(line, "bold", style) for line in (first, *(INDENT + other for other in others))]
 
 
 def _totals(summary: Summary, look: Look) -> list[str]:
@@ -83,12 +88,12 @@ def _totals(summary: Summary, look: Look) -> list[str]:
         (summary.errors, "error" if summary.errors == 1 else "errors", ERROR_STYLE),
         (summary.not_run, "not run", "yellow"),
     ]
-    shown = [look.style(f"{count:,} {word}", style) for count, word, style in counts if count]
+    shown = [("", f"{count:,} {word}", style) for count, word, style in counts if count]
     if summary.mean_score is not None:
-        shown.append(f"mean score {look.style(format_score(summary.mean_score), 'bold')}")
+        shown.append(("mean score ", format_score(summary.mean_score), "bold"))
     if shown and summary.duration_s is not None:
-        shown.append(look.style(format_duration(summary.duration_s), "dim"))
-    lines = [INDENT + "   ".join(shown)] if shown else []
+        shown.append(("", format_duration(summary.duration_s), "dim"))
+    lines = _side_by_side(shown, look)
     if summary.why_not_run:
         lines += [
             INDENT + line for line in look.wrap(f"budget: {summary.why_not_run}", look.width - len(INDENT), most=2)
@@ -98,6 +103,21 @@ def _totals(summary: Summary, look: Look) -> list[str]:
         parts = [SCRIPTED] if columns(SCRIPTED) <= room else SCRIPTED.replace(", ", ",\n").split("\n")
         wrapped = [line for part in parts for line in look.wrap(part, room, most=2)]
         lines.extend(INDENT + look.style(line, "yellow") for line in wrapped)
+    return lines
+
+
+def _side_by_side(parts: Sequence[tuple[str, str, str]], look: Look) -> list[str]:
+    """Each part a label and a styled text, as many on a line as the terminal has room for."""
+    lines: list[str] = []
+    left = 0
+    for label, text, style in parts:
+        taken, shown = columns(label + text), label + look.style(text, style)
+        if taken + 3 <= left:
+            lines[-1] += "   " + shown
+            left -= taken + 3
+        else:
+            lines.append(INDENT + shown)
+            left = look.width - len(INDENT) - taken
     return lines
 
 
@@ -180,8 +200,9 @@ def _worst(summary: Summary, look: Look) -> list[str]:
         style = VERDICT_STYLE[case.verdict]
         label = look.style(f"{format_score(case.score)}  {case.verdict.value:<10}", style)
         room = look.width - len(INDENT) - len("0.00  borderline  ")
-        where = look.cut(_where(case, summary, look), room // 2)
-        name = look.cut(look.text(case.eval_id), room - columns(where))
+        name, where = look.text(case.eval_id), _where(case, summary, look)
+        where = look.cut(where, max(room // 2, room - columns(name)))
+        name = look.cut(name, room - columns(where))
         lines.append(f"{INDENT}{label}  {name}{look.style(where, 'dim')}")
         lines.append(f"{INDENT}      {look.style(_reason(case, summary, look), 'dim')}")
     left = summary.borderline + summary.failed - len(summary.worst)

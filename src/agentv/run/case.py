@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from agentv.errors import AgentVError, BudgetExhaustedError
+from agentv.errors import AgentVError, BudgetExhaustedError, ProviderError
 from agentv.evaluators.base import Candidate, EvaluationContext
 from agentv.evaluators.judging import combine, judge_all
 from agentv.evaluators.runtime import Runtime
+from agentv.messages import TokenUsage
 from agentv.plan.plan import WorkItem
 from agentv.results import CaseError, CaseResult, Verdict
 from agentv.run.request import build_request
@@ -27,6 +28,9 @@ class Answered:
     started_at: str
     candidate: Candidate | None
     error: CaseError | None = None
+    token_usage: TokenUsage | None = None
+    """Of a reply that is no candidate, but has to be paid for."""
+    cost_usd: float | None = None
 
 
 async def answer(item: WorkItem, ask: Ask) -> Answered:
@@ -37,6 +41,8 @@ async def answer(item: WorkItem, ask: Ask) -> Answered:
         reply = await ask(request)
     except BudgetExhaustedError:
         raise
+    except ProviderError as error:
+        return Answered(started_at, None, CaseError("target", str(error)), error.token_usage, error.cost_usd)
     except AgentVError as error:
         return Answered(started_at, None, CaseError("target", str(error)))
     except Exception as error:
@@ -69,6 +75,8 @@ async def grade(item: WorkItem, answered: Answered, run_id: str, runtime: Runtim
         score=0.0,
         verdict=Verdict.FAIL,
         error=answered.error,
+        token_usage=answered.token_usage,
+        cost_usd=answered.cost_usd,
         started_at=answered.started_at,
         metadata=item.case.metadata,
         conversation_id=item.case.conversation_id,

@@ -10,15 +10,12 @@ from typing import Any, NamedTuple
 from agentv.messages import Message, part_text
 from agentv.suite.case import EvalCase
 from agentv.suite.files import SuiteFiles
-from agentv.targets.provider import Request
+from agentv.targets.provider import Asked, Request
 
 
 def build_request(case: EvalCase, attempt: int, files: SuiteFiles) -> Request:
     """The conversation with its files read in, and the same as one text for targets that take one."""
-    attached = _Attached(iter(case.attachments), frozenset(case.guideline_files), files)
-    messages = tuple(_with_files(message, attached) for message in case.input_messages)
-    spoken = [message for message in messages if message.role != "system"]
-    system = "\n\n".join(_said(message) for message in messages if message.role == "system")
+    spoken, system = _conversation(case, files)
     return Request(
         question=_as_one_text(spoken),
         system_prompt=system or None,
@@ -28,13 +25,30 @@ def build_request(case: EvalCase, attempt: int, files: SuiteFiles) -> Request:
         files=case.input_files,
         directory=files.directory,
         guidelines="\n\n".join(_tagged(path, files) for path in case.guideline_files),
+        naming_files=_naming_files(case, files),
     )
+
+
+def _naming_files(case: EvalCase, files: SuiteFiles) -> Asked | None:
+    if not case.input_files:
+        return None
+    spoken, system = _conversation(case, files, named=True)
+    return Asked(_as_one_text(spoken), system or None)
+
+
+def _conversation(case: EvalCase, files: SuiteFiles, *, named: bool = False) -> tuple[list[Message], str]:
+    """What is said, and the system prompt; files read in, or only named."""
+    attached = _Attached(iter(case.attachments), frozenset(case.guideline_files), files, named)
+    messages = [_with_files(message, attached) for message in case.input_messages]
+    system = "\n\n".join(_said(message) for message in messages if message.role == "system")
+    return [message for message in messages if message.role != "system"], system
 
 
 class _Attached(NamedTuple):
     paths: Iterator[Path]
     guidelines: frozenset[Path]
     files: SuiteFiles
+    named: bool
 
 
 def _with_files(message: Message, attached: _Attached) -> Message:
@@ -53,6 +67,8 @@ def _part(part: Any, attached: _Attached) -> Any:
         path = next(attached.paths)
         if path in attached.guidelines:
             return f"<Attached: {_shown(path, attached.files)}>"
+        if attached.named:
+            return f'<file path="{_shown(path, attached.files)}"/>'
         return _tagged(path, attached.files)
     return part if isinstance(part, dict) and part.get("type", "text") != "text" else part_text(part)
 

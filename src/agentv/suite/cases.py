@@ -62,10 +62,10 @@ class CaseReader:
         _refuse_both(raw, _INPUTS, at, findings)
         reader = MessageReader(self.files, findings)
         messages = _input(model, raw, wrong, at, reader)
-        attachments = tuple(reader.files)
-        expected = reader.read(model.expected_messages or (), (*at, "expected_messages"))
+        comparing = MessageReader(self.files, findings, with_texts=True)
+        expected = comparing.read(model.expected_messages or (), (*at, "expected_messages"))
         if "expected_messages" in wrong:
-            reader.check_parts(raw.get("expected_messages"), (*at, "expected_messages"))
+            comparing.check_parts(raw.get("expected_messages"), (*at, "expected_messages"))
         execution = model.execution or _NO_EXECUTION
         return EvalCase(
             id="" if "id" in wrong else model.id,
@@ -80,8 +80,8 @@ class CaseReader:
             threshold=model.threshold if model.threshold is not None else execution.threshold,
             metadata=model.metadata or {},
             conversation_id=model.conversation_id,
-            attachments=attachments,
-            guideline_files=self.files.guidelines_among(attachments),
+            attachments=tuple(reader.files),
+            guideline_files=self.files.guidelines_among(reader.files),
             line=line,
         )
 

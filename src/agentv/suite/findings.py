@@ -104,6 +104,15 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def one_of(words: Sequence[str]) -> str:
-    """`a`, `b` or `c`."""
+    """What may be chosen: `a`, `b` or `c`."""
+    return _listed(words, "or")
+
+
+def all_of(words: Sequence[str]) -> str:
+    """What there is: `a`, `b` and `c`."""
+    return _listed(words, "and")
+
+
+def _listed(words: Sequence[str], last: str) -> str:
     quoted = [f"`{word}`" for word in words]
-    return " or ".join([", ".join(quoted[:-1]), quoted[-1]]) if len(quoted) > 1 else "".join(quoted)
+    return f" {last} ".join([", ".join(quoted[:-1]), quoted[-1]]) if len(quoted) > 1 else "".join(quoted)

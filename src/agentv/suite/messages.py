@@ -18,10 +18,14 @@ NOTHING_SAID = "`content` is missing: a message has text, or an assistant's `too
 
 
 class MessageReader:
-    """Reads the messages of one case, telling mistakes; `files` are those its parts refer to, in order."""
+    """Reads the messages of one case, telling mistakes; `files` are those its parts refer to, in order.
 
-    def __init__(self, suite_files: SuiteFiles, findings: Findings) -> None:
+    `with_texts` puts the text of each file beside the reference to it, for whoever compares with it.
+    """
+
+    def __init__(self, suite_files: SuiteFiles, findings: Findings, *, with_texts: bool = False) -> None:
         self.files: list[Path] = []
+        self._with_texts = with_texts
         self._suite_files = suite_files
         self.findings = findings
 
@@ -68,21 +72,31 @@ class MessageReader:
         elif not isinstance(value, str):
             self.findings.add((*at, key), f"`{key}` of a {part['type']} part: expected text, got {show(value)}")
         elif part["type"] == "file":
-            self._file(value, (*at, key))
+            found = self._file(value, (*at, key))
+            if found is not None and self._with_texts and key == "value":
+                return {**part, key: value, "path": value, "text": found[1], "resolved_path": str(found[0])}
         return {**part, key: value} if part.get(key) is not value else part
 
-    def _file(self, reference: str, at: NodePath) -> None:
+    def _file(self, reference: str, at: NodePath) -> tuple[Path, str] | None:
         try:
             path = self._suite_files.find(reference)
-            self._suite_files.read_text(path)
+            text = self._suite_files.read_text(path)
         except FileReferenceError as error:
             self.findings.add(at, str(error))
-        else:
-            self.files.append(path)
+            return None
+        self.files.append(path)
+        return path, text
 
 
 def _says_nothing(message: dict[str, Any]) -> bool:
     return message.get("content") is None and not message.get("tool_calls")
+
+
+def _without_paths(part: Any) -> Any:
+    """A file by what the suite calls it and what it holds: where it lies is no part of an answer."""
+    if not isinstance(part, dict) or part.get("type") != "file":
+        return part
+    return {key: value for key, value in part.items() if key not in ("path", "resolved_path")}
 
 
 def question_of(messages: Sequence[Message]) -> str:
@@ -104,4 +118,6 @@ def answer_of(messages: Sequence[Message]) -> str | None:
     if isinstance(last.content, str):
         return last.content
     content = last.content if last.content is not None else [call.to_dict() for call in last.tool_calls]
+    if isinstance(content, list):
+        content = [_without_paths(part) for part in content]
     return json.dumps(content, indent=2, ensure_ascii=False)

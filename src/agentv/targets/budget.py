@@ -12,7 +12,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from agentv.errors import BudgetExhaustedError
+from agentv.errors import BudgetExhaustedError, ProviderError
 from agentv.targets.provider import Provider, Reply, Request
 
 HOW = "Go on with --resume and a larger limit."
@@ -95,7 +95,11 @@ class Budget:
     async def pay(self, ask: Callable[[Request], Awaitable[Reply]], request: Request) -> Reply:
         """Make a call, and count what it cost."""
         self.check()
-        reply = await ask(request)
+        try:
+            reply = await ask(request)
+        except ProviderError as error:
+            self.spend(error.cost_usd or 0.0)  # a reply that cannot be used is paid for like any other
+            raise
         self.spend(0.0 if getattr(reply, "recorded", False) else getattr(reply, "cost_usd", None))
         return reply
 
@@ -170,6 +174,8 @@ class MeteredProvider:
     def __getattr__(self, name: str) -> Any:
         if name == "invoke_batch":
             return self._metered_batch(getattr(self.provider, name))
+        if name == "prepare":
+            return getattr(self.provider, name)
         raise AttributeError(name)
 
     def _metered_batch(self, invoke_batch: Any) -> Any:

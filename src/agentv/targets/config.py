@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentv.errors import AgentVError, ConfigError, Problem, UsageError
-from agentv.suite.findings import Findings, did_you_mean, one_of
+from agentv.suite.findings import Findings, all_of, did_you_mean, one_of
 from agentv.suite.scalars import as_written
 from agentv.suite.validation import show, validate
 from agentv.suite.yaml_events import Path as NodePath
@@ -23,10 +23,10 @@ from agentv.targets.settings import UNREADABLE, Reading, read_settings
 FILE_NAMES = (
     "agentv.config.yaml",
     "agentv.config.yml",
-    ".agentv/targets.yaml",
-    ".agentv/targets.yml",
     "targets.yaml",
     "targets.yml",
+    ".agentv/targets.yaml",
+    ".agentv/targets.yml",
 )
 LineOf = Callable[[NodePath], int]
 NO_JUDGE = "none"
@@ -90,7 +90,7 @@ class TargetsConfig:
             raise UsageError(
                 f"{asked_by} names the target '{name}', which {self.path} does not have"
                 f"{did_you_mean(name, self.targets)}.",
-                next_step=f"It has {one_of(sorted(self.targets))}.",
+                next_step=f"It has {all_of(sorted(self.targets))}.",
             )
         return self.targets[name]
 
@@ -243,7 +243,7 @@ def _spec(
         names = provider_names()
         findings.add(
             (*node, "provider"),
-            f"unknown provider {show(provider)}{did_you_mean(str(provider), names)}; there are {one_of(names)}",
+            f"unknown provider {show(provider)}{did_you_mean(str(provider), names)}; there are {all_of(names)}",
         )
         return None
     reading = read_settings(kind.Settings, raw, environment, findings, node, line_of=line_of)
@@ -282,7 +282,7 @@ def _check_names(
 
 
 def _unknown_target(name: str, known: Any) -> str:
-    return f"unknown target '{name}'{did_you_mean(name, known)}; there are {one_of(sorted(known))}"
+    return f"unknown target '{name}'{did_you_mean(name, known)}; there are {all_of(sorted(known))}"
 
 
 def no_config_error(what_for: str, start: Path) -> AgentVError:

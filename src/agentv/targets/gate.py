@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agentv.errors import AgentVError, ProviderError, ProviderTimeoutError
-from agentv.targets.provider import Provider, Reply, Request, TargetSettings
+from agentv.targets.provider import Provider, Reply, Request, TargetSettings, another_request
 from agentv.targets.turnstile import Turnstile
 
 DEFAULT_CONCURRENCY = 16
@@ -56,6 +56,7 @@ class TargetGate:
         interval = 60.0 / settings.requests_per_minute if settings.requests_per_minute else 0.0
         self._turnstile = Turnstile(limit, interval=interval, sleep=sleep, clock=clock)
         self._deadline = None if getattr(provider, "keeps_deadline", False) else settings.timeout_seconds
+        self._prepare: Callable[[], Awaitable[None]] | None = getattr(provider, "prepare", None)
         self._closed = False
 
     async def invoke(
@@ -70,6 +71,7 @@ class TargetGate:
             tries, well = tries + 1, False
             try:
                 if tries == 1:
+                    await self.prepare()
                     ends_at = None if total is None else self._clock() + total
                     if on_start is not None:
                         on_start()
@@ -86,6 +88,11 @@ class TargetGate:
                     listener(retry)
             await self._sleep(retry.delay)
             entered = await self._reenter(ticket, retry, ends_at)
+
+    async def prepare(self) -> None:
+        """Let the provider load what its calls need. That is no part of the time a call may take."""
+        if self._prepare is not None:
+            await self._prepare()
 
     @property
     def batches(self) -> bool:
@@ -116,6 +123,7 @@ class TargetGate:
         if ends_at is not None:
             left = max(0.0, ends_at - self._clock())
             seconds = left if seconds is None else min(left, seconds)
+        another_request.set(self._turnstile.start_another if self._turnstile.keeps_time else None)
         try:
             async with asyncio.timeout(seconds) as deadline:
                 reply = await self.provider.invoke(request)

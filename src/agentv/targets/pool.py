@@ -8,6 +8,7 @@ from typing import Self
 from agentv.errors import AgentVError, TargetUnavailableError
 from agentv.redact import Redactor
 from agentv.targets.budget import Budget, MeteredProvider
+from agentv.targets.commands import Commands
 from agentv.targets.config import TargetSpec
 from agentv.targets.environment import Environment
 from agentv.targets.gate import DEFAULT_CONCURRENCY, OnRetry, TargetGate
@@ -36,7 +37,9 @@ class TargetPool:
         self.budget = budget
         self._gates: dict[tuple[int, str], TargetGate] = {}
         self._opened: list[tuple[TargetScope, TargetSettings, TargetGate]] = []
+        self._commands = Commands()
         self._closing = AsyncExitStack()
+        self._closing.push_async_callback(self._commands.aclose)
 
     async def __aenter__(self) -> Self:
         return self
@@ -62,6 +65,7 @@ class TargetPool:
             directory=spec.path.resolve().parent,
             environment=self._secrets.scrub_for(spec, environment),
             redactor=self._redactor,
+            run_command=self._commands.run,
         )
         limited = self._limits(settings)
         for opened_scope, opened_settings, opened in self._opened:

@@ -1,25 +1,35 @@
 """The provider seam: one request in, one reply out.
 
 A provider is a class with a `Settings` model (what a target may say in the configuration), a constructor that
-takes those settings and a `TargetScope`, and `async invoke(request) -> Reply`. It may have `async aclose()`.
+takes those settings and a `TargetScope`, and `async invoke(request) -> Reply`. It may have `async aclose()`, and
+`async prepare()` for what takes a while and is no part of a call, like importing a library.
 Raise `ProviderError` when the call failed; retries, limits and deadlines are the gate's business, not the
 provider's. One that ends its calls at `timeout_seconds` by itself says so with `keeps_deadline = True`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from agentv.messages import Message, TokenUsage, final_text
 from agentv.redact import NO_SECRETS, Redactor
+from agentv.targets.commands import RunCommand
 
 GUIDELINES = "[[ ## Guidelines ## ]]"
 """The line above the guidelines of a case."""
+
+
+class Asked(NamedTuple):
+    """The texts of a request."""
+
+    question: str
+    system_prompt: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +46,8 @@ class Request:
     """The suite's directory: where commands run when their target names no other."""
     guidelines: str = ""
     """Guideline text of the case, for commands that take it apart from the question."""
+    naming_files: Asked | None = None
+    """The same texts with files only named, for commands that get the files themselves; None without files."""
     schema: Mapping[str, Any] | None = None
     """JSON Schema of an object that the answer should be. A provider with structured output asks for it that way."""
 
@@ -69,6 +81,10 @@ class Reply:
     @classmethod
     def of_text(cls, text: str, *, token_usage: TokenUsage | None = None, cost_usd: float | None = None) -> Reply:
         return cls((Message("assistant", text),), token_usage=token_usage, cost_usd=cost_usd)
+
+
+another_request: ContextVar[Callable[[], Awaitable[None]] | None] = ContextVar("another request", default=None)
+"""What a provider awaits before it sends a second request for one call, so that the rate of its target holds."""
 
 
 @runtime_checkable
@@ -156,6 +172,8 @@ class TargetScope:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The environment a child process of this target may see, already without other targets' secrets."""
     redactor: Redactor = NO_SECRETS
+    run_command: RunCommand | None = field(default=None, compare=False, repr=False)
+    """Runs a command so that nothing of it outlives the pool; None to start it directly."""
     """Masks secret values in what a server or a command said, before it is cut to length."""
 
 

@@ -71,6 +71,19 @@ class Turnstile:
                 return self._round
             self._give_back()  # a pause began between the nod and the step
 
+    @property
+    def keeps_time(self) -> bool:
+        """Whether calls start at a given rate."""
+        return self._interval > 0
+
+    async def start_another(self) -> None:
+        """Wait until who is inside may send a second request. Its beat is taken at once: nobody else starts on it."""
+        now = self._clock()
+        start = max(now, self._next_start, self._paused_until)
+        self._next_start = start + self._interval
+        if start > now:
+            await self._sleep(start - now)
+
     def leave(self, entered: int, *, well: bool) -> None:
         """Give the place back. `well` is whether the target answered."""
         if well and self.window < self.places and entered == self._round:

@@ -9,7 +9,8 @@
 //         judge: {max_calls: 5}            # may ask the judge target; leave it out for a script that asks nobody
 //         config: {max_words: 50}          # passed on as input.config
 //
-// Needs `npm install @agentv/eval`, and Node 22.18 or newer, which runs TypeScript as it is (also Bun and Deno).
+// Needs @agentv/eval (its README, in sdk/typescript of agentv, says how to install it), and Node 22.18 or newer, which
+// runs TypeScript as it is (also Bun and Deno); with an older Node compile it with `tsc` first.
 // While you write it:  agentv judge run NAME.ts --suite SUITE --case ID --watch
 
 import { createJudgeProxyClient, defineCodeJudge } from "@agentv/eval";

@@ -19,7 +19,12 @@ ROOM_TO_ANSWER = 4096
 class AnthropicSettings(LibrarySettings):
     """Settings of an `anthropic` target."""
 
-    READS: ClassVar[tuple[str, ...]] = ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS")
+    READS: ClassVar[tuple[str, ...]] = (
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_BASE_URL",
+        "ANTHROPIC_CUSTOM_HEADERS",
+        "ANTHROPIC_AUTH_TOKEN",
+    )
     ALIASES: ClassVar[Mapping[str, str]] = {
         **LibrarySettings.ALIASES,
         "deployment": "model",
@@ -40,6 +45,7 @@ class AnthropicProvider(LibraryProvider):
     EXTRA, LIBRARY, PRICED_AS = "anthropic", "anthropic", "anthropic"
     BASE_URL = "https://api.anthropic.com"
     DECLARES_TOOLS = True
+    ASSUMED: ClassVar[Mapping[str, Any]] = {"usage": {"input_tokens": 0, "output_tokens": 0}}
 
     def _build(self) -> Model[Any]:
         from anthropic import AsyncAnthropic  # noqa: PLC0415 - see library.py

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -73,6 +73,7 @@ class BedrockProvider(LibraryProvider):
     Settings: ClassVar[type[ModelSettings]] = BedrockSettings
     EXTRA, LIBRARY, PRICED_AS = "bedrock", "boto3", "bedrock"
     DECLARES_TOOLS = True
+    ASSUMED: ClassVar[Mapping[str, Any]] = {"usage": {"inputTokens": 0, "outputTokens": 0, "totalTokens": 0}}
 
     def _own_key(self) -> str | None:
         return self._scope.environment.get("AWS_BEARER_TOKEN_BEDROCK")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
-from typing import Any, TypeGuard
+from typing import Any
 
 from agentv.errors import ProviderError
 from agentv.messages import Message, TokenUsage, ToolCall, part_text
@@ -164,22 +165,24 @@ def parse_completion(data: Any, pricer: Pricer, model: str) -> Reply:
     if not isinstance(message, dict):
         raise ProviderError("the reply's first choice holds no message")
     finish = choice.get("finish_reason")
-    calls = tuple(_received_call(call) for call in message.get("tool_calls") or ())
+    calls = tuple(_received_call(call) for call in _received_calls(message))
     content = message.get("content")
-    if content is None:
-        content = message.get("refusal")
-        finish = "refusal" if content is not None else finish
+    if not content and message.get("refusal"):
+        content, finish = message["refusal"], "refusal"
     if not isinstance(content, str | list | None):
         raise ProviderError("the content of the reply is neither text nor a list of parts")
-    if content is None and not calls:
-        raise ProviderError(
-            f"the reply holds neither text nor tool calls (finish_reason: {finish})",
-            next_step="When the reason is `length`, raise `max_output_tokens`.",
-        )
     usage = _usage(data.get("usage"))
     cost = _cost(data.get("usage"))
     if cost is None and usage is not None:
         cost = pricer.cost(usage, (data.get("model"), model))
+    # An empty text is an answer, unless the model had no room left to write one.
+    if not calls and (content is None or (not content and finish == "length")):
+        raise ProviderError(
+            f"the reply holds neither text nor tool calls (finish_reason: {finish})",
+            token_usage=usage,
+            cost_usd=cost,
+            next_step="When the reason is `length`, raise `max_output_tokens`.",
+        )
     return Reply(
         (Message("assistant", content, tool_calls=calls),),
         token_usage=usage,
@@ -188,12 +191,29 @@ def parse_completion(data: Any, pricer: Pricer, model: str) -> Reply:
     )
 
 
+def choice_error(data: Any) -> Any:
+    """What went wrong upstream after the reply had begun, as gateways tell it inside the first choice."""
+    choices = data.get("choices") if isinstance(data, dict) else None
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    return choice.get("error") if isinstance(choice, dict) else None
+
+
+def _received_calls(message: Mapping[str, Any]) -> list[Any]:
+    """The tool calls, also the single one of older servers."""
+    calls, older = message.get("tool_calls"), message.get("function_call")
+    if not calls:
+        return [{"function": older}] if older else []
+    if not isinstance(calls, list):
+        raise ProviderError("the tool calls of the reply are no list")
+    return calls
+
+
 def _received_call(call: Any) -> ToolCall:
-    function = call.get("function") if isinstance(call, dict) else None
+    function = call.get("function") or call.get("custom") if isinstance(call, dict) else None
     name = function.get("name") if isinstance(function, dict) else None
     if not isinstance(name, str) or not isinstance(function, dict):
         raise ProviderError("a tool call of the reply has no name")
-    arguments = function.get("arguments")
+    arguments = function["input"] if "input" in function else function.get("arguments")
     identity = call.get("id")
     return ToolCall(name, received_arguments(arguments), id=identity if isinstance(identity, str) else None)
 
@@ -211,17 +231,23 @@ def _usage(usage: Any) -> TokenUsage | None:
     if not isinstance(usage, dict):
         return None
     details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens", 0)
-    if not _is_count(prompt) or not _is_count(completion):
+    cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
+    prompt, completion = _count(usage.get("prompt_tokens")), usage.get("completion_tokens")
+    completion = 0 if completion is None else _count(completion)
+    if prompt is None or completion is None:
         return None
-    if not _is_count(cached) or cached > prompt:
+    if cached is None or cached > prompt:
         return TokenUsage(prompt, completion)
     return TokenUsage(prompt - cached, completion, cached)
 
 
-def _is_count(value: Any) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def _count(value: Any) -> int | None:
+    """A number of tokens; some servers write it as text or with a point."""
+    if isinstance(value, str) and re.fullmatch("[0-9]{1,15}", value):
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        return None
+    return int(value) if value == int(value) else None
 
 
 def _cost(usage: Any) -> float | None:

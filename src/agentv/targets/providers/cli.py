@@ -18,6 +18,7 @@ from typing import ClassVar
 
 from agentv.errors import ProviderError, ProviderTimeoutError
 from agentv.process import STDERR_KEEP, STDOUT_CAP, ProcessOutcome, ProcessStartError, run_process
+from agentv.targets.commands import RunCommand
 from agentv.targets.provider import Reply, Request, TargetScope
 from agentv.targets.providers.cli_output import parse_batch, parse_output
 from agentv.targets.providers.cli_settings import CliSettings, CommandCheck, HttpCheck, command_template
@@ -41,10 +42,11 @@ class CliProvider:
         self._settings, self._scope = settings, scope
         self._template = command_template(settings)
         self._environment = {**scope.environment, **settings.env}
+        self._run_command: RunCommand = scope.run_command or run_process
         self._check: asyncio.Task[str | None] | None = None
 
     async def invoke(self, request: Request) -> Reply:
-        await self._healthy()
+        await self._healthy(request.directory)
         with _temporary_files(self._template, request, keep=self._settings.keep_temp_files) as values:
             outcome = await self._run(
                 self._template, request, values, self._settings.cwd, self._settings.timeout_seconds
@@ -61,13 +63,14 @@ class CliProvider:
 
     async def invoke_batch(self, requests: Sequence[Request]) -> Mapping[str, Reply]:
         """One command for all: it reads the cases as JSON Lines where a prompt would be, and writes JSON Lines."""
-        await self._healthy()
         first = requests[0]
+        await self._healthy(first.directory)
         whole = replace(
             first,
             question="",
             eval_id="batch",
             system_prompt=None,
+            naming_files=None,
             guidelines="",
             files=tuple(dict.fromkeys(path for request in requests for path in request.files)),
         )
@@ -111,7 +114,7 @@ class CliProvider:
             _log.info("target '%s': %s", self._scope.name, self._scope.redactor.text(shlex.join(argv)))
         by_stdin = template.names.isdisjoint(("PROMPT", "PROMPT_FILE"))
         try:
-            return await run_process(
+            return await self._run_command(
                 argv,
                 stdin=_encoded(values["PROMPT"] if stdin is None else stdin) if by_stdin else None,
                 cwd=self._folder(cwd, request),
@@ -168,22 +171,23 @@ class CliProvider:
 
     # -- healthcheck
 
-    async def _healthy(self) -> None:
+    async def _healthy(self, directory: Path | None) -> None:
         if self._settings.healthcheck is None:
             return
         if self._check is None:
-            self._check = asyncio.create_task(self._problem(self._settings.healthcheck))
+            self._check = asyncio.create_task(self._problem(self._settings.healthcheck, directory))
         problem = await asyncio.shield(self._check)
         if problem is not None:
             raise self._failed(
                 f"its healthcheck failed: {problem}", next_step="Start what the target needs, then run again."
             )
 
-    async def _problem(self, check: HttpCheck | CommandCheck) -> str | None:
+    async def _problem(self, check: HttpCheck | CommandCheck, directory: Path | None) -> str | None:
         try:
             if isinstance(check, HttpCheck):
                 return await _http_problem(check)
-            template, request = command_template(check), Request("", eval_id="healthcheck")
+            template = command_template(check)
+            request = Request("", eval_id="healthcheck", directory=directory)
             with _temporary_files(template, request, keep=False) as values:
                 outcome = await self._run(template, request, values, check.cwd, check.timeout_seconds)
         except ProviderError as error:
@@ -214,6 +218,9 @@ async def _http_problem(check: HttpCheck) -> str | None:
 
 
 def _prompt(request: Request, template: CommandTemplate) -> str:
+    if "FILES" in template.names and request.naming_files is not None:
+        # The command reads the files itself; together with their texts an argument may be too long to start it.
+        request = replace(request, **request.naming_files._asdict())
     said = request.system_prompt if "GUIDELINES" in template.names else request.instructions
     return f"{said}\n\n{request.question}" if said else request.question
 

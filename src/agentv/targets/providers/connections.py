@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -16,6 +17,7 @@ from agentv.targets.providers.http1 import BrokenOffError, ConnectError, Connect
 if TYPE_CHECKING:
     import ssl
 
+USER_AGENT = f"agentv/{__version__}"
 CONNECT_SECONDS = 30.0
 IDLE_SECONDS = 15.0
 """Servers close connections that nobody uses; one that was idle for longer is not tried."""
@@ -101,7 +103,7 @@ class Connections:
                 raise TlsError(str(error)) from error
             if secure and isinstance(error, ConnectionResetError):
                 raise BrokenOffError("the connection was broken off") from error
-            raise ConnectError(getattr(error, "strerror", None) or str(error)) from error
+            raise ConnectError(os_reason(error)) from error
         self._open.add(connection)
         connection.lost.add_done_callback(lambda _: self._open.discard(connection))
         return connection
@@ -131,7 +133,7 @@ def _written_head(url: str, headers: Mapping[str, str], *, encoded: bool) -> tup
         "Host": shown if port == (443 if secure else 80) else f"{shown}:{port}",
         "Accept": "*/*",
         "Accept-Encoding": "gzip, deflate",
-        "User-Agent": f"agentv/{__version__}",
+        "User-Agent": USER_AGENT,
     }
     if parts.username is not None:
         credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
@@ -145,6 +147,13 @@ def _written_head(url: str, headers: Mapping[str, str], *, encoded: bool) -> tup
     if any(map(_UNSENDABLE.search, lines)) or " " in f"{path}{query}" or any(" " in name for name in sent):
         raise ValueError("the address or a header holds characters that cannot be sent")
     return (secure, named, port), "\r\n".join([*lines, "Content-Length: "]).encode()
+
+
+def os_reason(error: Exception) -> str:
+    """Why there is no connection, in the words of the system: asyncio puts the address in their place."""
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _is_about_tls(error: Exception) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -12,7 +13,10 @@ from agentv.redact import Redactor
 from agentv.targets.provider import TargetScope, retryable_status
 from agentv.targets.providers.connections import Connections
 from agentv.targets.providers.http import (
+    GOOD,
+    error_code,
     holds_half_characters,
+    merged_headers,
     proxy_for,
     retry_after_of,
     server_message,
@@ -22,6 +26,7 @@ from agentv.targets.providers.http1 import (
     BrokenOffError,
     ConnectError,
     HttpError,
+    ProxyError,
     ReplyTooLargeError,
     Response,
     TlsError,
@@ -47,9 +52,22 @@ class Exchange:
     """Posts to one server, on connections that are opened when they are needed."""
 
     def __init__(
-        self, scope: TargetScope, url: str, *, secrets: Iterable[str], key_from: str, model: str, limit: int = 0
+        self,
+        scope: TargetScope,
+        url: str,
+        *,
+        secrets: Iterable[str],
+        key_from: str,
+        model: str,
+        limit: int = 0,
+        headers: Mapping[str, str] | None = None,
+        assumed: Mapping[str, Any] | None = None,
     ) -> None:
         self._scope, self._url, self._limit = scope, url, limit
+        self._headers = headers or {}
+        """Those of the target, which win over a library's."""
+        self._assumed = assumed or {}
+        """What a library cannot do without, and servers that imitate its vendor's leave out of their replies."""
         self._key_from, self._model = key_from, model
         self._own_secrets = Redactor(secrets)
         self._connections: Connections | ProxiedConnections | None = None
@@ -79,12 +97,17 @@ class Exchange:
         self, url: str, headers: Mapping[str, str], body: bytes
     ) -> tuple[Mapping[str, str], bytes]:
         """Headers and body of a good answer. All else is raised here, before a library makes its own of it."""
-        status, received, data = await self.post(url, headers, body, encoded=True)
+        status, received, data = await self.post(url, merged_headers(headers, self._headers), body, encoded=True)
         text = data.decode("utf-8", "replace")
-        if status != 200:
+        if status not in GOOD:
             raise self.refused(url, status, received, text)
-        self.read_json(url, received, text)
-        return received, data
+        parsed = self.read_json(url, received, text)
+        if isinstance(parsed, dict) and parsed.get("error"):
+            raise self.refused(url, error_code(parsed["error"]), received, text)
+        if isinstance(parsed, dict) and any(parsed.get(name) is None for name in self._assumed):
+            said = {name: value for name, value in parsed.items() if value is not None}
+            data = json.dumps({**self._assumed, **said}).encode()
+        return received, data.removeprefix(codecs.BOM_UTF8)
 
     async def aclose(self) -> None:
         if self._connections is not None:
@@ -94,7 +117,7 @@ class Exchange:
     def read_json(self, url: str, headers: Mapping[str, str], text: str) -> Any:
         """The JSON value of a reply."""
         try:
-            parsed = json.loads(text)
+            parsed = json.loads(text.removeprefix("\ufeff"))
         except (ValueError, RecursionError):
             raise self._unreadable(url, headers, text) from None
         if ("\\ud" in text or "\\uD" in text) and holds_half_characters(parsed):
@@ -105,6 +128,12 @@ class Exchange:
 
     def error(self, what: str, **details: Any) -> ProviderError:
         return ProviderError(f"target '{self._scope.name}': {what}", **details)
+
+    def of_target(self, error: ProviderError) -> ProviderError:
+        """An error in the reply itself, told of this target."""
+        return self.error(
+            error.message, token_usage=error.token_usage, cost_usd=error.cost_usd, next_step=error.next_step
+        )
 
     def clean(self, text: str, length: int) -> str:
         """The beginning of what a server said, without secrets."""
@@ -144,8 +173,16 @@ class Exchange:
         if isinstance(error, ConnectError):
             hint = "Is the server running, and `base_url` right?"
             return self.error(f"could not connect to {shown}: {error}", retryable=True, next_step=hint)
+        if isinstance(error, ProxyError):
+            proxy = without_secrets(proxy_for(self._url, self._scope.environment) or "")
+            variable = "HTTPS_PROXY" if self._url.startswith("https") else "HTTP_PROXY"
+            return self.error(
+                f"could not connect to {shown} through the proxy {proxy}: {error}",
+                retryable=error.retryable,
+                next_step=f"Check {variable} in the environment, or name the host in NO_PROXY.",
+            )
         if isinstance(error, TlsError):
-            return self.error(f"the TLS connection failed: {error}")
+            return self.error(f"the TLS connection to {shown} failed: {error}", next_step=_tls_hint(str(error)))
         if isinstance(error, BrokenOffError):
             return self.error(f"{shown} broke off the connection before its reply was complete", retryable=True)
         if isinstance(error, ReplyTooLargeError):
@@ -156,10 +193,19 @@ class Exchange:
 
     def _unreadable(self, url: str, headers: Mapping[str, str], text: str) -> ProviderError:
         kind = headers.get("Content-Type", "no content type")
+        hint = "Is `base_url` the address of an API, and not of a web page?"
+        if "event-stream" in kind:
+            hint = "The server streams its replies unasked: turn that off there."
         return self.error(
             f"{without_secrets(url)} answered what is not JSON ({kind}): {self.clean(text.strip(), SHOWN)!r}",
-            next_step="Is `base_url` the address of an API, and not of a web page?",
+            next_step=hint,
         )
+
+
+def _tls_hint(error: str) -> str:
+    if "CERTIFICATE_VERIFY_FAILED" in error:
+        return "Let SSL_CERT_FILE name the certificates to trust, or check the host of `base_url`."
+    return "Does the server speak TLS? If not, `base_url` begins with http://."
 
 
 def _retry_after(status: int, headers: Mapping[str, str], text: str) -> float | None:

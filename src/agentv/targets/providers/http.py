@@ -10,6 +10,10 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+GOOD = (200, 201, 203)
+"""Statuses of a reply that holds an answer: gateways say more than 200."""
+_CODES = {"rate_limit_exceeded": 429, "rate_limit_error": 429, "server_error": 500, "overloaded_error": 529}
+"""Statuses that vendors put into words."""
 LOOPBACK = re.compile(r"localhost|127(\.\d+){3}|::1")
 
 
@@ -31,6 +35,14 @@ def without_secrets(url: str) -> str:
         return ""
 
 
+def merged_headers(own: Mapping[str, str], others: Mapping[str, str]) -> dict[str, str]:
+    """Both; the others win, however they are spelled: no header goes out twice."""
+    merged = {name.lower(): (name, value) for name, value in own.items()}
+    for name, value in others.items():
+        merged[name.lower()] = (merged.get(name.lower(), (name,))[0], value)
+    return dict(merged.values())
+
+
 def proxy_for(url: str, environment: Mapping[str, str]) -> str | None:
     """The proxy the environment asks for. Never one for loopback: no key leaves the machine for that."""
     parts = urlsplit(url)
@@ -43,7 +55,12 @@ def proxy_for(url: str, environment: Mapping[str, str]) -> str | None:
     # Slow to import, and few have a proxy.
     from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # noqa: PLC0415
 
-    return None if proxy_bypass_environment(parts.hostname or "", proxies) else proxies[parts.scheme]
+    host = parts.hostname or ""
+    with_port = f"{host}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
+    if proxy_bypass_environment(host, proxies) or proxy_bypass_environment(with_port, proxies):
+        return None
+    proxy = proxies[parts.scheme]
+    return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def server_message(text: str) -> str:
@@ -63,8 +80,12 @@ def server_message(text: str) -> str:
 
 def error_code(error: Any) -> int:
     """The status inside an error that came with HTTP 200, as gateways send it."""
-    code = error.get("code") if isinstance(error, dict) else None
-    return code if isinstance(code, int) and 400 <= code <= 599 else 200
+    if not isinstance(error, dict):
+        return 200
+    code = str(error.get("code"))
+    if re.fullmatch("[45][0-9][0-9]", code):
+        return int(code)
+    return _CODES.get(code) or _CODES.get(str(error.get("type")), 200)
 
 
 def retry_after_of(headers: Mapping[str, str]) -> float | None:

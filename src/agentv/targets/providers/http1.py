@@ -34,6 +34,14 @@ class TlsError(HttpError):
     """Somebody answers, and cannot be trusted."""
 
 
+class ProxyError(HttpError):
+    """The proxy in between does not let the call through."""
+
+    def __init__(self, message: str, *, retryable: bool = True) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+
+
 class BrokenOffError(HttpError):
     """The connection ended before the reply was complete."""
 
@@ -174,7 +182,8 @@ class Connection(asyncio.Protocol):
 
     def _read_head(self, head: str) -> None:
         first, *lines = head.split("\n")
-        status = _STATUS.fullmatch(first.rstrip("\r"))
+        first = first.rstrip("\r")
+        status = _STATUS.fullmatch(first)
         if status is None or status[2] == "101":
             raise BadReplyError(f"its status line is {first[:80]!r}")
         values: dict[str, str] = {}

@@ -7,7 +7,9 @@ them: one connection pool per target, one way to fail, no retries but the gate's
 from __future__ import annotations
 
 import asyncio
+import importlib
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -50,6 +52,8 @@ class LibraryProvider:
     """Whether the API wants tools declared that a conversation only looks back on."""
     LATE_SYSTEM: ClassVar[bool] = False
     """Whether the API takes system messages in the middle of a conversation."""
+    ASSUMED: ClassVar[Mapping[str, Any]] = {}
+    """What the library wants in every reply, for servers that leave it out. Counts of 0 read as unknown."""
 
     def __init__(self, settings: Any, scope: TargetScope) -> None:
         self._settings, self._scope = settings, scope
@@ -73,6 +77,8 @@ class LibraryProvider:
             key_from=self._key_from(),
             model=settings.model,
             limit=MOST_CONNECTIONS,
+            headers=settings.headers,
+            assumed=self.ASSUMED,
         )
         self._pricer = Pricer(settings.prices, url=own_url or "", provider=None if own_url else self.PRICED_AS)
         self._model: Model[Any] | None = None
@@ -117,6 +123,12 @@ class LibraryProvider:
 
     # -- a call
 
+    async def prepare(self) -> None:
+        """Import the library and build its client. What goes wrong with that is told by the call."""
+        if self._model is None:
+            with suppress(Exception):
+                await self._open()
+
     async def invoke(self, request: Request) -> Reply:
         self._pricer.start()
         messages = wire_messages(request)
@@ -137,8 +149,14 @@ class LibraryProvider:
     async def _open(self) -> Model[Any]:
         async with self._opening:
             if self._model is None:
-                self._model = await asyncio.to_thread(self._build)
+                self._model = await asyncio.to_thread(self._load)
             return self._model
+
+    def _load(self) -> Model[Any]:
+        model = self._build()
+        importlib.import_module("agentv.targets.providers.library_messages")
+        importlib.import_module("pydantic_ai.direct")
+        return model
 
     async def _request(
         self, model: Model[Any], messages: list[dict[str, Any]], schema: Mapping[str, Any] | None
@@ -160,7 +178,8 @@ class LibraryProvider:
         settings = {
             "temperature": self._settings.temperature,
             "max_tokens": self._settings.max_output_tokens,
-            "extra_headers": self._settings.headers or None,
+            # The exchange sends them all; libraries look for a header that stands in for the key.
+            "extra_headers": {name: text for name, text in self._settings.headers.items() if text.isascii()} or None,
         }
         return {name: value for name, value in settings.items() if value is not None}
 
@@ -170,7 +189,7 @@ class LibraryProvider:
         try:
             return from_library(response, self._pricer, self._settings.model)
         except ProviderError as error:
-            raise self._exchange.error(error.message, next_step=error.next_step) from None
+            raise self._exchange.of_target(error) from None
 
     async def aclose(self) -> None:
         self._model = None

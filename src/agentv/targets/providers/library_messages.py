@@ -135,25 +135,31 @@ def _tools(messages: list[dict[str, Any]]) -> list[str]:
 
 def from_library(response: ModelResponse, pricer: Pricer, model: str) -> Reply:
     """What the model said. Raises `ProviderError` when that is nothing that can be graded."""
-    text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
+    # A part of a kind the library does not know yet comes as text that is None.
+    text = "".join(part.content or "" for part in response.parts if isinstance(part, TextPart))
+    finish: str | None = response.finish_reason
+    if not text and (refusal := (response.provider_details or {}).get("refusal")):
+        text, finish = str(refusal), "refusal"
     calls = tuple(
         ToolCall(part.tool_name, received_arguments(part.args), id=part.tool_call_id)
         for part in response.parts
         if isinstance(part, ToolCallPart)
     )
-    if not text and not calls:
-        raise ProviderError(
-            f"the reply holds neither text nor tool calls (finish_reason: {response.finish_reason})",
-            next_step="When the reason is `length`, raise `max_output_tokens`.",
-        )
     usage, cost = _usage(response), None
     if usage is not None:
         cost = pricer.cost(usage, (response.model_name, model), response.usage)
+    if not text and not calls and finish != "stop":
+        raise ProviderError(
+            f"the reply holds neither text nor tool calls (finish_reason: {finish})",
+            token_usage=usage,
+            cost_usd=cost,
+            next_step="When the reason is `length`, raise `max_output_tokens`.",
+        )
     return Reply(
-        (Message("assistant", text or None, tool_calls=calls),),
+        (Message("assistant", text or (None if calls else ""), tool_calls=calls),),
         token_usage=usage,
         cost_usd=cost,
-        finish_reason="tool_calls" if calls and response.finish_reason in _CALLED else response.finish_reason,
+        finish_reason="tool_calls" if calls and finish in _CALLED else finish,
     )
 
 

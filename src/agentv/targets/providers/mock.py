@@ -89,6 +89,16 @@ class MockSettings(Script, TargetSettings):
 
     model: str | None = Field(None, description="A label for reports.")
     rules: list[Rule] = Field([], description="Tried in order, the first match answers; else `response` does.")
+    delay_min_ms: float | None = Field(None, ge=0, description="With `delay_max_ms`: wait for the mean of the two.")
+    delay_max_ms: float | None = Field(None, ge=0, description="With `delay_min_ms`; `delay_ms` wins over both.")
+
+    @property
+    def own_delay_ms(self) -> float:
+        """The wait of calls whose rule has none. The same for every call: a scripted model has no moods."""
+        if self.delay_ms is not None:
+            return self.delay_ms
+        ends = [end for end in (self.delay_min_ms, self.delay_max_ms) if end is not None]
+        return sum(ends) / len(ends) if ends else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +126,13 @@ class MockProvider:
         messages = parse_messages(script.output_messages) if script.output_messages else ()
         if script.response is not None:
             messages = (*messages, Message("assistant", _as_text(script.response)))
-        delay_ms = base.delay_ms if script.delay_ms is None else script.delay_ms
+        delay_ms = base.own_delay_ms if script.delay_ms is None else script.delay_ms
         usage = script.token_usage or base.token_usage
         return _Act(
             messages,
             self._failure(script),
             script.status,
-            (delay_ms or 0.0) / 1000,
+            delay_ms / 1000,
             TokenUsage(usage.input, usage.output, usage.cached) if usage else None,
             base.cost_usd if script.cost_usd is None else script.cost_usd,
         )

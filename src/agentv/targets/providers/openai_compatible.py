@@ -13,10 +13,10 @@ from pydantic import Field
 
 from agentv.errors import ProviderError, TargetUnavailableError
 from agentv.targets.prices import Pricer
-from agentv.targets.provider import Reply, Request, TargetScope
-from agentv.targets.providers.chat import ResponseFormats, parse_completion, wire_messages
+from agentv.targets.provider import Reply, Request, TargetScope, another_request
+from agentv.targets.providers.chat import ResponseFormats, choice_error, parse_completion, wire_messages
 from agentv.targets.providers.exchange import Exchange
-from agentv.targets.providers.http import error_code, is_http
+from agentv.targets.providers.http import GOOD, error_code, is_http, merged_headers
 from agentv.targets.providers.model_settings import ModelSettings
 
 _REFUSED_FORMAT = re.compile(r"response[_ ]format|json_schema|structured[_ ]output", re.IGNORECASE)
@@ -36,7 +36,14 @@ class ChatSettings(ModelSettings):
 
 
 class OpenAISettings(ChatSettings):
-    READS: ClassVar[tuple[str, ...]] = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
+    READS: ClassVar[tuple[str, ...]] = (
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+        "OPENAI_ADMIN_KEY",
+        "OPENAI_ORG_ID",
+        "OPENAI_PROJECT_ID",
+        "OPENAI_WEBHOOK_SECRET",
+    )
 
     api: Literal["chat", "responses"] = Field(
         "chat", description="Which API is called: chat completions, or responses (needs the extra `responses`)."
@@ -101,7 +108,8 @@ class OpenAICompatibleProvider:
         self._url = self._endpoint(base)
         if not is_http(self._url):
             raise TargetUnavailableError(scope.name, f"`base_url` is not an address like https://host/v1: {base}")
-        self._headers = {"Content-Type": "application/json", **self._credentials(key), **settings.headers}
+        own = {"Content-Type": "application/json", **self._credentials(key)}
+        self._headers = merged_headers(own, settings.headers)
         self._options = self._fixed_body()
         self._format = settings.structured_output
         self._formats = ResponseFormats()
@@ -154,17 +162,19 @@ class OpenAICompatibleProvider:
             sent = f'{sent[:-1]}, "response_format": {response_format}}}'
         status, headers, data = await self._exchange.post(self._url, self._headers, sent.encode())
         text = data.decode("utf-8", "replace")
-        if status != 200:
+        if status not in GOOD:
             raise self._exchange.refused(self._url, status, headers, text)
         parsed = self._exchange.read_json(self._url, headers, text)
         if isinstance(parsed, dict) and parsed.get("error") and not parsed.get("choices"):
             raise self._exchange.refused(self._url, error_code(parsed["error"]), headers, text)
+        if wrong := choice_error(parsed):
+            raise self._exchange.refused(self._url, error_code(wrong), headers, json.dumps({"error": wrong}))
         if not self._pricer.ready:
             await self._pricer.loaded()
         try:
             return parse_completion(parsed, self._pricer, self._settings.model)
         except ProviderError as error:
-            raise self._exchange.error(error.message, next_step=error.next_step) from None
+            raise self._exchange.of_target(error) from None
 
     async def _ask_for_object(self, body: dict[str, Any], schema: Mapping[str, Any]) -> Reply:
         """Structured output where the server has it. One that refuses is asked again in words alone."""
@@ -182,6 +192,8 @@ class OpenAICompatibleProvider:
                 raise
             if not broken:
                 self._format = "off"
+        if (my_turn := another_request.get()) is not None:
+            await my_turn()
         return await self._ask(body)
 
 
@@ -197,6 +209,10 @@ class OpenAIProvider(OpenAICompatibleProvider):
             from agentv.targets.providers.openai_responses import ResponsesProvider  # noqa: PLC0415
 
             self._responses = ResponsesProvider(settings, scope)
+
+    async def prepare(self) -> None:
+        if self._responses is not None:
+            await self._responses.prepare()
 
     async def invoke(self, request: Request) -> Reply:
         return await (super().invoke(request) if self._responses is None else self._responses.invoke(request))

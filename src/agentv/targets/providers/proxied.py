@@ -7,12 +7,14 @@ from collections.abc import Mapping
 import aiohttp
 from yarl import URL
 
-from agentv.targets.providers.connections import CONNECT_SECONDS
+from agentv.targets.provider import retryable_status
+from agentv.targets.providers.connections import CONNECT_SECONDS, USER_AGENT, os_reason
+from agentv.targets.providers.http import is_http
 from agentv.targets.providers.http1 import (
     BadReplyError,
     BrokenOffError,
-    ConnectError,
     HttpError,
+    ProxyError,
     ReplyTooLargeError,
     Response,
     TlsError,
@@ -24,13 +26,17 @@ class ProxiedConnections:
 
     def __init__(self, proxy: str, *, limit: int = 0, cap: int) -> None:
         self._proxy, self._cap = proxy, cap
+        self._usable = is_http(proxy)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=limit),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
             cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"User-Agent": USER_AGENT},
         )
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes, *, encoded: bool = False) -> Response:
+        if not self._usable:  # aiohttp would speak HTTP to whatever answers there
+            raise ProxyError("it is not an address like http://host:port", retryable=False)
         address = URL(url, encoded=True) if encoded else url
         try:
             async with self._session.post(
@@ -55,12 +61,14 @@ class ProxiedConnections:
 
 
 def _as_ours(error: Exception) -> HttpError:
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return ProxyError(f"it answered HTTP {error.status}", retryable=retryable_status(error.status))
     if isinstance(error, aiohttp.ClientSSLError):
         return TlsError(str(error.os_error))
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return ConnectError(error.os_error.strerror or str(error.os_error))
+    if isinstance(error, aiohttp.ClientConnectorError):  # only the proxy is connected to
+        return ProxyError(os_reason(error.os_error))
     if isinstance(error, TimeoutError):
-        return ConnectError("no answer in time")
+        return ProxyError("no answer in time")
     if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ClientConnectionError):
         return BrokenOffError("the connection was broken off")
     return BadReplyError(type(error).__name__)

@@ -1,0 +1,53 @@
+"""Commands under test, run like scripts: whatever they start ends with them, and with the run."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from agentv.launcher.launcher import Launcher
+    from agentv.process import ProcessOutcome
+
+
+class RunCommand(Protocol):
+    """Runs a command to its end or its deadline. Raises `ProcessStartError` when it cannot be started."""
+
+    def __call__(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes | None,
+        cwd: Path | str,
+        env: Mapping[str, str],
+        timeout: float | None,
+    ) -> Awaitable[ProcessOutcome]: ...
+
+
+class Commands:
+    """The commands of all targets of a pool. The launcher starts with the first of them."""
+
+    def __init__(self) -> None:
+        self._launcher: Launcher | None = None
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes | None,
+        cwd: Path | str,
+        env: Mapping[str, str],
+        timeout: float | None,
+    ) -> ProcessOutcome:
+        from agentv.launcher.launcher import Launcher, Script  # noqa: PLC0415 - few runs have such a target
+
+        if self._launcher is None:
+            self._launcher = Launcher()
+        return await self._launcher.run(Script(argv, cwd=cwd, env=env, stdin=stdin, timeout=timeout))
+
+    async def aclose(self) -> None:
+        """End those under way, and the launcher."""
+        if self._launcher is not None:
+            async with self._launcher:
+                pass

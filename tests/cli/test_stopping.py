@@ -1,0 +1,134 @@
+"""A run that is stopped, at whatever moment: nothing of it goes on, and what it finished counts."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from benchmarks.kill_runtime import KINDS, marked
+
+from agentv.launcher.protection import supervision_works
+from benchmarks import kill_runtime
+from tests.conftest import AGENTV, Project
+
+EXIT = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGKILL: -9}
+ONE_CASE = "evalcases: [{id: one, input: go, evaluators: [{type: equals, value: ok}]}]\n"
+QUICK = "targets: {scripted: {provider: mock, response: ok}}\n"
+supervised = pytest.mark.skipif(not supervision_works(), reason="only process groups end here")
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "gave up waiting"
+        time.sleep(0.01)
+
+
+def command_that_stays(project: Project, marker: str) -> Path:
+    """A target for every kind of descendant; the file that grows by a byte as each of them runs."""
+    ready = project.root / "ready"
+    os.mkfifo(ready)
+    word = [sys.executable, "-I", "-S", kill_runtime.__file__, "--script"]
+    targets = "".join(f"  {kind}: {{provider: cli, command: {[*word, kind, str(ready), marker]}}}\n" for kind in KINDS)
+    project.write("agentv.config.yaml", f"targets:\n{targets}")
+    project.write("suite.yaml", ONE_CASE)
+    return ready
+
+
+@supervised
+@pytest.mark.parametrize("numbers", [(number,) for number in EXIT] + [(signal.SIGINT, signal.SIGINT)])
+def test_nothing_that_a_command_under_test_started_outlives_the_run(
+    project: Project, numbers: tuple[signal.Signals, ...]
+) -> None:
+    marker = f"marker-{secrets.token_hex(8)}"
+    ready = os.open(command_that_stays(project, marker), os.O_RDONLY | os.O_NONBLOCK)
+    chosen = [word for kind in KINDS for word in ("--target", kind)]
+    with project.start("eval", "suite.yaml", "--run-dir", "run", *chosen) as process:
+        try:
+            kill_runtime._await_bytes(ready, len(KINDS))
+            for number in numbers:
+                process.send_signal(number)
+            process.communicate(timeout=30)
+            assert process.returncode == EXIT[numbers[0]]
+            wait_until(lambda: marked(marker) == [])
+        finally:
+            os.close(ready)
+            process.kill()
+            for pid in marked(marker):
+                os.kill(pid, signal.SIGKILL)
+
+
+@supervised
+def test_what_a_command_under_test_left_behind_ends_with_it(project: Project) -> None:
+    marker = f"marker-{secrets.token_hex(8)}"
+    left = f"import os, time\nos.setsid()\nos.fork() and os._exit(0)\nos.write(1, b'ok')\ntime.sleep(600) or '{marker}'"
+    program = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {left!r}])\n"
+    project.write("leave.py", program)
+    project.write("agentv.config.yaml", f"targets: {{cli: {{provider: cli, command: [{sys.executable}, leave.py]}}}}\n")
+    project.write("suite.yaml", ONE_CASE)
+    done = project.run("eval", "suite.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert marked(marker) == []
+
+
+def test_a_command_under_test_without_a_prompt_on_stdin_reads_the_null_device(project: Project) -> None:
+    code = "import os; print('ok' if os.path.samestat(os.fstat(0), os.stat(os.devnull)) else 'a pipe')"
+    command = [sys.executable, "-c", code, "{PROMPT}"]
+    project.write("agentv.config.yaml", f"targets: {{cli: {{provider: cli, command: {command}}}}}\n")
+    project.write("suite.yaml", ONE_CASE)
+    assert project.run("eval", "suite.yaml").returncode == 0
+
+
+def test_a_run_whose_user_ignores_the_end_of_the_terminal_goes_on(project: Project) -> None:
+    ready = project.root / "ready"
+    os.mkfifo(ready)
+    project.write("agentv.config.yaml", "targets: {cli: {provider: cli, command: [cat, ready], timeout_seconds: 60}}\n")
+    project.write("suite.yaml", ONE_CASE)
+    words = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *AGENTV, "eval", "suite.yaml"]
+    process = subprocess.Popen(words, cwd=project.root, env=project.environment(), stdout=subprocess.DEVNULL)
+    with ready.open("w") as answer:  # opens when the command does
+        process.send_signal(signal.SIGHUP)
+        answer.write("ok")
+    assert process.wait(60) == 0
+
+
+def test_a_signal_after_the_last_row_changes_nothing_of_the_result(project: Project) -> None:
+    os.mkfifo(project.root / "rows")
+    project.write("agentv.config.yaml", QUICK)
+    project.write("suite.yaml", ONE_CASE)
+    process = project.start("eval", "suite.yaml", "--run-dir", "run", "--out", "rows")
+    assert process.stderr is not None
+    line = ""
+    while "one" not in line:  # written, and told: what is left is to wait for somebody who reads the other copy
+        line = process.stderr.readline()
+        assert line
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert "Traceback" not in said
+    assert process.returncode in (3, 130)  # 3: the copy is not complete
+    assert project.manifest(project.root / "run")["summary"]["passed"] == 1
+
+
+def test_a_run_can_go_on_where_a_path_holds_the_value_of_a_secret(project: Project) -> None:
+    folder = str(project.root)
+    project.write(
+        "agentv.config.yaml",
+        "targets: {cli: {provider: cli, command: [cat], env: {WORKSPACE: '${{ WORKSPACE }}'}}}\n",
+    )
+    project.write("suite.yaml", ONE_CASE.replace("value: ok", "value: go"))
+    env = {"WORKSPACE": folder}
+    project.run("eval", "suite.yaml", "--run-dir", "run", "--out", "rows.jsonl", env=env)
+    assert folder not in (project.root / "run" / "run.json").read_text(encoding="utf-8")
+    (project.root / "run" / "results.jsonl").write_bytes(b"")
+    again = project.run("eval", "--resume", "run", env=env)
+    assert again.returncode == 0, again.stderr
+    assert "has changed" not in again.stderr
+    assert (project.root / "rows.jsonl").read_bytes() == (project.root / "run" / "results.jsonl").read_bytes() != b""

@@ -1,0 +1,77 @@
+"""Help, hints and headings: they fit a terminal, and what they tell to do is right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from agentv.cli.program import program
+from tests.cli.judge_support import judges
+from tests.conftest import Project
+
+__all__ = ["judges"]
+
+
+def every_help(command: click.Command, name: str, above: click.Context | None = None) -> Iterator[tuple[str, str]]:
+    """The help of a command and of all commands below it, as a terminal of 80 columns gets it."""
+    context = click.Context(command, parent=above, info_name=name, terminal_width=80)
+    yield context.command_path, command.get_help(context)
+    if isinstance(command, click.Group):
+        for below in command.list_commands(context):
+            found = command.get_command(context, below)
+            assert found is not None
+            yield from every_help(found, below, context)
+
+
+def test_every_help_fits_80_columns() -> None:
+    helps = dict(every_help(program, "agentv"))
+    assert {"agentv eval", "agentv judge run", "agentv import promptfoo"} <= helps.keys()
+    assert [(name, line) for name, text in helps.items() for line in text.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("command", ["eval", "validate"])
+def test_a_command_without_a_suite_shows_itself_with_one(project: Project, command: str) -> None:
+    done = project.run(command)
+    assert done.returncode == 2
+    assert f"agentv {command} evals/" in done.stderr
+
+
+def test_what_there_is_is_listed_with_and(judges: Project) -> None:
+    done = judges.run("eval", "evals/suite.yaml", "--target", "nobody")
+    assert done.returncode == 2
+    assert "It has `assistant`, `broken`, `keyed` and `strict`." in done.stderr
+
+
+def test_a_question_that_is_long_and_has_more_lines_is_cut_once(judges: Project) -> None:
+    judges.write(
+        "evals/judges/long.py",
+        """\
+        from agentv_eval import code_judge
+
+        @code_judge
+        def long(input, judge):
+            judge.invoke(question="word " * 40 + "\\nand a second line")
+            return 1.0
+        """,
+    )
+    case = ("--suite", "evals/suite.yaml", "--case", "france")
+    done = judges.run("judge", "run", "evals/judges/long.py", *case, env={"COLUMNS": "80"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    (asked,) = [line for line in done.stdout.splitlines() if line.strip().startswith("asked")]
+    assert asked.count("…") == 1
+    assert asked.endswith("…")
+
+
+def test_a_payload_that_names_no_case_has_a_plain_heading(judges: Project) -> None:
+    done = judges.run("judge", "run", "evals/judges/plain.py", "--payload", "-", stdin='{"candidate_answer": "Paris."}')
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[0] == "payload"
+
+
+@pytest.mark.parametrize(("lang", "needed"), [("python", "pytest"), ("typescript", "Node 22.18"), ("bash", "jq")])
+def test_a_new_judge_says_what_it_needs(project: Project, lang: str, needed: str) -> None:
+    done = project.run("judge", "new", "tone", "--lang", lang)
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("Needs:")]
+    assert needed in line
