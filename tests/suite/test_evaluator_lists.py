@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentv.evaluators.registry import evaluator_types
-from agentv.suite.findings import one_of
+from agentv.suite.findings import all_of
 from agentv.suite.loader import load_suite
 from tests.suite.support import as_type, cases, mistakes, names, the_mistake, write
 
@@ -137,7 +137,7 @@ def test_names_are_unique_in_the_suites_list_and_that_is_told_once(tmp_path):
 )
 def test_a_wrong_entry_says_what_it_should_be(tmp_path, entry, expected):
     found = the_mistake(tmp_path, DEFAULTS + f"    evaluators: [{entry}]\n")
-    assert found == expected.replace("{types}", one_of(evaluator_types()))
+    assert found == expected.replace("{types}", all_of(evaluator_types()))
 
 
 def test_an_unknown_type_for_cases_without_a_list_is_told_at_its_key(tmp_path):

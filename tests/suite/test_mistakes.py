@@ -6,7 +6,7 @@ import pytest
 
 from agentv.errors import SuiteError
 from agentv.evaluators.registry import evaluator_types
-from agentv.suite.findings import one_of
+from agentv.suite.findings import all_of
 from tests.suite.support import EVALUATORS, load, mistakes, the_mistake
 
 BROKEN = """\
@@ -61,7 +61,7 @@ def test_all_mistakes_of_a_file_are_told_at_once_each_at_its_place(tmp_path):
         "25:13: `input`: expected a mapping, got 1",
         "25:16: `input`: expected a mapping, got 2",
         "29:15: `metadata`: expected a mapping, got a list",
-        f"31:25: unknown evaluator type 'contians' (did you mean `contains`?); there are {one_of(evaluator_types())}",
+        f"31:25: unknown evaluator type 'contians' (did you mean `contains`?); there are {all_of(evaluator_types())}",
         "32:51: `weight`: expected a number >= 0, got -1",
         "33:5: a case is a mapping with `id` and `input`, got 'only text'",
     ]
