@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentv.evaluators.registry import evaluator_types
-from agentv.suite.findings import all_of
+from agentv.suite.findings import all_of, one_of
 from agentv.suite.loader import load_suite
 from tests.suite.support import as_type, cases, mistakes, names, the_mistake, write
 
@@ -120,10 +120,10 @@ def test_names_are_unique_in_the_suites_list_and_that_is_told_once(tmp_path):
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
-        ("{name: x}", "8:18: `type` is missing: say which evaluator this is: {types}"),
+        ("{name: x}", "8:18: `type` is missing: say which evaluator this is: {one of types}"),
         (
             "{tpye: is_json}",
-            "8:18: `type` is missing (did you mean `type` by `tpye`?): say which evaluator this is: {types}",
+            "8:18: `type` is missing (did you mean `type` by `tpye`?): say which evaluator this is: {one of types}",
         ),
         ("{type: is_jsn}", "8:25: unknown evaluator type 'is_jsn' (did you mean `is_json`?); there are {types}"),
         ("{type: 5}", "8:25: unknown evaluator type 5; there are {types}"),
@@ -137,7 +137,8 @@ def test_names_are_unique_in_the_suites_list_and_that_is_told_once(tmp_path):
 )
 def test_a_wrong_entry_says_what_it_should_be(tmp_path, entry, expected):
     found = the_mistake(tmp_path, DEFAULTS + f"    evaluators: [{entry}]\n")
-    assert found == expected.replace("{types}", all_of(evaluator_types()))
+    types = evaluator_types()
+    assert found == expected.replace("{types}", all_of(types)).replace("{one of types}", one_of(types))
 
 
 def test_an_unknown_type_for_cases_without_a_list_is_told_at_its_key(tmp_path):
