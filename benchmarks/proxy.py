@@ -182,12 +182,12 @@ async def _in_process(delay_ms: float, calls: int) -> list[float]:
     return times
 
 
-def _added(options: Options, delay_ms: float) -> dict[str, float]:
-    """Time per call one after another: through the proxy, minus in this process; milliseconds. Both take turns."""
+def _added(options: Options, delay_ms: float, kind: str = "judge") -> dict[str, float]:
+    """Time per call one after another: through a server, minus in this process; milliseconds. Both take turns."""
     turns, calls = options.pick(10, 2), options.pick(200 if delay_ms == 0 else 20, 10)
     bare: list[float] = []
     proxied: list[float] = []
-    with serving("judge", delay_ms) as server:
+    with serving(kind, delay_ms) as server:
         request = request_bytes(server.port, server.token)
         asyncio.run(hammer(server.port, request, 1, 20))
         for _ in range(turns):
@@ -247,6 +247,7 @@ async def _batch_ratio(rounds: int) -> float:
 def measure(options: Options) -> Report:
     rates, failed = _throughput(options)
     instant, slow = _added(options, 0.0), _added(options, 20.0)
+    echo = _added(options, 20.0, "aiohttp parser")
     proxies = options.pick(2_000, 50)
     figures = [
         Figure("calls/s of one core, 32 connections", _median(rates["judge"].core), goal=10_000, better="higher"),
@@ -258,6 +259,7 @@ def measure(options: Options) -> Report:
         Figure("added per call, 0 ms provider: p99", instant["p99"], "ms"),
         Figure("added per call, 20 ms provider: p50", slow["p50"], "ms", goal=0.4),
         Figure("added per call, 20 ms provider: p99", slow["p99"], "ms"),
+        Figure("  aiohttp parser, echo after 20 ms: p50", echo["p50"], "ms"),
         Figure("open and close", asyncio.run(_open_close(options.pick(1_000, 20))), "ms", goal=1.0),
         Figure("proxies open at once that answered", asyncio.run(_all_at_once(proxies)), goal=proxies, better="higher"),
         Figure("batch of 20 / one call, 50 ms each", asyncio.run(_batch_ratio(options.pick(9, 2))), goal=1.3),

@@ -59,9 +59,11 @@ async def _serve_judge(delay_ms: float) -> None:
         await _until_told()
 
 
-async def _serve_aiohttp() -> None:
+async def _serve_aiohttp(delay_ms: float) -> None:
     async def handle(request: web.BaseRequest) -> web.Response:
         await request.read()
+        if delay_ms:
+            await asyncio.sleep(delay_ms / 1000)
         return web.Response(body=ANSWER, content_type="application/json")
 
     server = web.Server(handle, access_log=None)
@@ -70,7 +72,7 @@ async def _serve_aiohttp() -> None:
     await _until_told()
 
 
-async def _serve_aiohttp_parser() -> None:
+async def _serve_aiohttp_parser(delay_ms: float) -> None:
     loop = asyncio.get_running_loop()
 
     class Echo(BaseProtocol):
@@ -88,6 +90,8 @@ async def _serve_aiohttp_parser() -> None:
 
         async def _answer(self, body: StreamReader) -> None:
             await body.read()
+            if delay_ms:
+                await asyncio.sleep(delay_ms / 1000)
             head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(ANSWER)
             if self.transport is not None:
                 self.transport.write(head + ANSWER)
@@ -100,7 +104,7 @@ async def _serve_aiohttp_parser() -> None:
 def main() -> None:
     kind, delay_ms = sys.argv[1], float(sys.argv[2])
     serve = {"aiohttp": _serve_aiohttp, "aiohttp parser": _serve_aiohttp_parser}
-    asyncio.run(_serve_judge(delay_ms) if kind == "judge" else serve[kind]())
+    asyncio.run(_serve_judge(delay_ms) if kind == "judge" else serve[kind](delay_ms))
 
 
 if __name__ == "__main__":
