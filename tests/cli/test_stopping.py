@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,16 @@ def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
         time.sleep(0.01)
 
 
+@contextmanager
+def heard(number: signal.Signals) -> Iterator[None]:
+    """Programs started meanwhile are ended by this signal, also when the tests themselves run under `nohup`."""
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
 def command_that_stays(project: Project, marker: str) -> Path:
     """A target for every kind of descendant; the file that grows by a byte as each of them runs."""
     ready = project.root / "ready"
@@ -50,7 +61,9 @@ def test_nothing_that_a_command_under_test_started_outlives_the_run(
     marker = f"marker-{secrets.token_hex(8)}"
     ready = os.open(command_that_stays(project, marker), os.O_RDONLY | os.O_NONBLOCK)
     chosen = [word for kind in KINDS for word in ("--target", kind)]
-    with project.start("eval", "suite.yaml", "--run-dir", "run", *chosen) as process:
+    with heard(signal.SIGHUP):
+        process = project.start("eval", "suite.yaml", "--run-dir", "run", *chosen)
+    with process:
         try:
             kill_runtime._await_bytes(ready, len(KINDS))
             for number in numbers:
@@ -62,7 +75,8 @@ def test_nothing_that_a_command_under_test_started_outlives_the_run(
             os.close(ready)
             process.kill()
             for pid in marked(marker):
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 @supervised
