@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
@@ -27,6 +29,17 @@ OF_CI = ("CI", "GITHUB_WORKSPACE", "FORCE_COLOR", "COLUMNS")
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Bytes are named by their argument: workers that collect in different seconds must see the same test names."""
     return argname if isinstance(val, bytes) else None
+
+
+@contextmanager
+def signals_heard() -> Iterator[None]:
+    """Programs started meanwhile ignore no signal, also when the tests themselves run under `nohup` or with `&`."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @dataclass
@@ -64,15 +77,16 @@ class Project:
         )
 
     def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [*AGENTV, *arguments],
-            cwd=self.root,
-            env=self.environment(env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        with signals_heard():
+            return subprocess.Popen(
+                [*AGENTV, *arguments],
+                cwd=self.root,
+                env=self.environment(env),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
 
     def run_dirs(self) -> list[Path]:
         return sorted((self.root / ".agentv" / "runs").glob("*"))

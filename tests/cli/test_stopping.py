@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -32,16 +32,6 @@ def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
         time.sleep(0.01)
 
 
-@contextmanager
-def heard(number: signal.Signals) -> Iterator[None]:
-    """Programs started meanwhile are ended by this signal, also when the tests themselves run under `nohup`."""
-    before = signal.signal(number, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(number, before)
-
-
 def command_that_stays(project: Project, marker: str) -> Path:
     """A target for every kind of descendant; the file that grows by a byte as each of them runs."""
     ready = project.root / "ready"
@@ -61,9 +51,7 @@ def test_nothing_that_a_command_under_test_started_outlives_the_run(
     marker = f"marker-{secrets.token_hex(8)}"
     ready = os.open(command_that_stays(project, marker), os.O_RDONLY | os.O_NONBLOCK)
     chosen = [word for kind in KINDS for word in ("--target", kind)]
-    with heard(signal.SIGHUP):
-        process = project.start("eval", "suite.yaml", "--run-dir", "run", *chosen)
-    with process:
+    with project.start("eval", "suite.yaml", "--run-dir", "run", *chosen) as process:
         try:
             kill_runtime._await_bytes(ready, len(KINDS))
             for number in numbers:
