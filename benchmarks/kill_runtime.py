@@ -71,7 +71,7 @@ def _descendant(kind: str, writer: int) -> None:
 def play_runtime(marker: str, ready: str, mode: str) -> None:
     import asyncio  # noqa: PLC0415  the scripts are this file too, and need none of it
 
-    from agentv.launcher.launcher import Launcher, Script  # noqa: PLC0415
+    from agentv.processes.launcher import Launcher, Script  # noqa: PLC0415
 
     options = [] if mode == "warm" else ["-I", "-S"]
 

@@ -17,9 +17,9 @@ from agentv.evaluators.base import Candidate, EvaluationContext
 from agentv.evaluators.code_judge import CodeJudge
 from agentv.evaluators.runtime import Runtime
 from agentv.judge.session import JudgeSession, JudgeTargets
-from agentv.launcher.launcher import Launcher
-from agentv.launcher.protection import protect_runtime
 from agentv.messages import Message
+from agentv.processes.launcher import Launcher
+from agentv.processes.protection import protect_runtime
 from agentv.suite.case import EvalCase
 from agentv.targets.environment import Environment
 from agentv.targets.provider import Reply, Request

@@ -24,7 +24,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from agentv.cli.judge import COMMANDS as JUDGE_COMMANDS
+from agentv.cli.judge.command import COMMANDS as JUDGE_COMMANDS
 from agentv.cli.program import COMMANDS, program
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.field_accuracy import FieldRule

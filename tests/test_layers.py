@@ -11,8 +11,8 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "agentv"
 
-BASE = {"errors", "messages", "results", "redact", "text", "command", "process", "process_start", "wire", "launcher"}
-RUN_ARM = ["suite", "targets", "judge", "evaluators", "plan", "run"]
+BASE = {"errors", "messages", "results", "redact", "text", "jsonio", "command", "http", "processes", "wire"}
+RUN_ARM = ["suite", "targets", "judge", "scripts", "evaluators", "plan", "run"]
 READ_ARM = ["record", "report"]
 JOINS = {"recorded", "api", "cli", "importing", "__main__", "__init__"}
 

@@ -36,7 +36,7 @@ def test_the_wheel_carries_the_command_the_templates_and_the_script_sdk(wheel: P
         "agentv/cli/program.py",
         "agentv/cli/templates/hello.yaml",
         "agentv/cli/templates/agentv.config.yaml",
-        "agentv/launcher/helper.py",
+        "agentv/processes/helper.py",
         "agentv/py.typed",
         "agentv_eval/__init__.py",
         "agentv_eval/py.typed",

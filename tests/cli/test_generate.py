@@ -14,7 +14,7 @@ import pytest
 from agentv.cli.rubric_asking import read_rubrics
 from agentv.cli.rubric_places import Place, SuiteText
 from agentv.cli.suite_rewriting import SuiteFile
-from agentv.evaluators.judge_object import ReplyError
+from agentv.evaluators.llm.reply_object import ReplyError
 from agentv.suite.yaml_events import YamlWalk
 from agentv.testing.model_server import FakeModelServer
 from tests.conftest import Project

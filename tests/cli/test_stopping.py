@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from benchmarks.kill_runtime import KINDS, marked
 
-from agentv.launcher.protection import supervision_works
+from agentv.processes.protection import supervision_works
 from benchmarks import kill_runtime
 from tests.conftest import AGENTV, Project
 

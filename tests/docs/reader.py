@@ -16,8 +16,8 @@ from typing import Any
 
 import yaml
 
-from agentv.launcher.helper import prctl
-from agentv.launcher.protection import capabilities
+from agentv.processes.helper import prctl
+from agentv.processes.protection import capabilities
 from tests.docs.pages import Block, commands
 
 HOME = "/home/you/project"

@@ -149,7 +149,7 @@ def test_judge_access_has_one_meaning_in_every_spelling(
 ) -> None:
     judge = read(tmp_path, f"{SCRIPT}\n{written}")
     assert judge.judge == access
-    assert judge.traits == ({"scripts", "judge"} if access else {"scripts"})
+    assert judge.needs == ({"scripts", "judge"} if access else {"scripts"})
 
 
 def test_the_limit_is_50_and_the_deadline_of_a_call_60_seconds() -> None:

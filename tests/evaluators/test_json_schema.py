@@ -222,7 +222,7 @@ def test_a_reference_to_another_file_is_refused_and_never_read(tmp_path):
         assert "leads outside the schema" in mistake("json_schema", schema={"$ref": reference})[1]
         (tmp_path / "schema.json").write_text(json.dumps({"$ref": reference}))
         with pytest.raises(ValueError, match=r"^schema.json: .*leads outside the schema"):
-            an_evaluator("json_schema", schema="schema.json").anchored(tmp_path.joinpath)
+            an_evaluator("json_schema", schema="schema.json").load_files(tmp_path.joinpath)
 
 
 # -- schemas in files
@@ -239,19 +239,19 @@ def test_a_reference_to_another_file_is_refused_and_never_read(tmp_path):
 )
 async def test_a_schema_is_read_from_a_json_or_yaml_file(tmp_path, name, text):
     (tmp_path / name).write_text(text, encoding="utf-8")
-    anchored = an_evaluator("json_schema", schema=name).anchored(tmp_path.joinpath)
+    loaded = an_evaluator("json_schema", schema=name).load_files(tmp_path.joinpath)
     (tmp_path / name).unlink()
     good, bad = an_answer('{"name": "Ada", "age": 36}'), an_answer('{"name": "Ada", "age": "x"}')
-    assert (await judge(anchored, good)).score == 1.0
-    assert (await judge(anchored, bad)).misses == ("$.age: 'x' is not of type 'integer'",)
-    assert anchored.model_dump()["schema"]["type"] == "object"
+    assert (await judge(loaded, good)).score == 1.0
+    assert (await judge(loaded, bad)).misses == ("$.age: 'x' is not of type 'integer'",)
+    assert loaded.model_dump()["schema"]["type"] == "object"
 
 
 def test_only_text_is_a_file_and_anchoring_a_schema_changes_nothing(tmp_path):
     evaluator = an_evaluator("json_schema", schema=PERSON)
     assert evaluator.FILES == ("schema",)
     assert Evaluator.FILES == ()
-    assert evaluator.anchored(tmp_path.joinpath) is evaluator
+    assert evaluator.load_files(tmp_path.joinpath) is evaluator
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_only_text_is_a_file_and_anchoring_a_schema_changes_nothing(tmp_path):
 def test_a_file_that_holds_no_schema_is_refused_in_words(tmp_path, name, content, reason):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=reason):
-        an_evaluator("json_schema", schema=name).anchored(tmp_path.joinpath)
+        an_evaluator("json_schema", schema=name).load_files(tmp_path.joinpath)
 
 
 def test_a_missing_file_a_directory_and_a_pipe_are_refused(tmp_path):
@@ -282,7 +282,7 @@ def test_a_missing_file_a_directory_and_a_pipe_are_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for name in ("missing.json", "folder", "pipe"):
         with pytest.raises(ValueError, match=f"there is no file .*{name}"):
-            an_evaluator("json_schema", schema=name).anchored(tmp_path.joinpath)
+            an_evaluator("json_schema", schema=name).load_files(tmp_path.joinpath)
 
 
 async def test_a_file_that_was_never_read_is_an_error():
@@ -298,7 +298,7 @@ def test_a_schema_is_compiled_once_however_many_cases(monkeypatch, tmp_path):
     (tmp_path / "s.json").write_text(json.dumps(PERSON))
     evaluators = [
         an_evaluator("json_schema", schema=PERSON),
-        an_evaluator("json_schema", schema="s.json").anchored(tmp_path.joinpath),
+        an_evaluator("json_schema", schema="s.json").load_files(tmp_path.joinpath),
     ]
     before = schemas.compiled.cache_info().misses
     for evaluator in evaluators:
@@ -359,4 +359,4 @@ def test_the_option_is_called_schema_everywhere():
     evaluator = an_evaluator("json_schema", schema={"type": "object"})
     assert evaluator.model_dump()["schema"] == {"type": "object"}
     assert "schema" in type(evaluator).model_json_schema()["properties"]
-    assert isinstance(evaluator.anchored(Path), Evaluator)
+    assert isinstance(evaluator.load_files(Path), Evaluator)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentv.evaluators.judge_object import ReplyError, read_object, refuse_copy
-from agentv.evaluators.judge_reply import Check, JudgeChecks, JudgeVerdict, read_checks, read_verdict
+from agentv.evaluators.llm.reply import Check, JudgeChecks, JudgeVerdict, read_checks, read_verdict
+from agentv.evaluators.llm.reply_object import ReplyError, read_object, refuse_copy
 
 GOOD = '{"score": 0.5, "hits": ["a"], "misses": ["b"], "reasoning": "c"}'
 READ = JudgeVerdict(0.5, ("a",), ("b",), "c")

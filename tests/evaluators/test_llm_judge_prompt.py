@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentv.evaluators.judge_prompt import VARIABLES
+from agentv.evaluators.llm.prompt import VARIABLES
 from agentv.evaluators.llm_judge import LlmJudge
 from agentv.messages import Message, ToolCall
 from agentv.suite.case import EvalCase
@@ -187,7 +187,7 @@ async def test_a_prompt_made_in_python_is_checked_too():
     result = await Judge(verdict()).judged(an_evaluator("llm_judge", prompt="judge.md"), a_case())
     assert result.error is not None
     assert "looks like a path" in result.error
-    assert "anchored" in result.error
+    assert "load_files" in result.error
 
 
 def test_a_run_is_not_resumed_when_the_prompt_file_changed(project: Project) -> None:

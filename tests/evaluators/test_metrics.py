@@ -169,7 +169,7 @@ def test_options_that_make_no_sense_are_refused(type_name, options, place, words
 )
 def test_threshold_alone_is_milliseconds_and_beside_threshold_ms_the_pass_line(raw, spelled, told):
     complaints: list[str] = []
-    assert Latency.spelled(raw, lambda option, _: complaints.append(option)) == spelled
+    assert Latency.normalize(raw, lambda option, _: complaints.append(option)) == spelled
     assert complaints == told
 
 

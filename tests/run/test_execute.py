@@ -249,7 +249,7 @@ class Script(Probe):
     """Holds a place for scripts, as an evaluator that starts one does."""
 
     @property
-    def traits(self) -> frozenset[str]:
+    def needs(self) -> frozenset[str]:
         return frozenset({"scripts"})
 
     async def evaluate(self, context: EvaluationContext) -> Score:
@@ -262,7 +262,7 @@ class Asks(Probe):
     """Waits for a judge and for nothing else."""
 
     @property
-    def traits(self) -> frozenset[str]:
+    def needs(self) -> frozenset[str]:
         return frozenset({"asks"})
 
 

@@ -72,7 +72,7 @@ class Read:
 
     name: str
     type: str
-    traits: frozenset[str] = frozenset()
+    needs: frozenset[str] = frozenset()
 
     def targets_named(self) -> list[str]:
         return [f"judge-of-{self.name}"]

@@ -154,7 +154,7 @@ def test_an_unknown_type_for_cases_without_a_list_is_told_at_its_key(tmp_path):
 def test_the_suite_knows_what_its_evaluators_need_and_whom_they_name(tmp_path, below):
     text = DEFAULTS + f"  - {{id: b, input: x, evaluators: {OWN}}}\n  - {{id: c, input: x}}\n{below}"
     suite = load_suite(write(tmp_path, text), as_type)
-    assert suite.evaluator_traits == {"contains", "is_json", "regex"}
+    assert suite.evaluator_needs == {"contains", "is_json", "regex"}
     assert [(named.target, named.line) for named in suite.judge_names] == [
         ("judge-of-one", 6),
         ("judge-of-two", 6),

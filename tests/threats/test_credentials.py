@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import pytest
 
-from agentv.launcher.protection import capabilities
+from agentv.processes.protection import capabilities
 from agentv.testing.model_server import Failure
 from tests.conftest import AGENTV, Project
 from tests.spec.support import KEY, fake_model, judged, mock, model, models, run, scripted, write

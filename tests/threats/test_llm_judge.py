@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentv.evaluators import judge_prompt
-from agentv.evaluators.judge_prompt import mark_for, question_for, set_apart
+from agentv.evaluators.llm.prompt import mark_for, question_for, set_apart
 from tests.conftest import Project
 from tests.evaluators.judge_support import Judge, a_case, verdict
 from tests.evaluators.support import an_evaluator

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from agentv.launcher.protection import capabilities
+from agentv.processes.protection import capabilities
 from tests.conftest import Project
-from tests.launcher.test_isolation import as_user, interpreter
+from tests.processes.test_isolation import as_user, interpreter
 from tests.spec.support import KEY, fake_model, judged, models, write
 from tests.threats.support import Watch, assert_clean, assert_no_key
 
@@ -64,8 +64,8 @@ async def test_neither_the_key_nor_a_token_is_in_a_zygote_or_in_any_process_abov
 RUNTIME = """
 import asyncio, os, sys
 from pathlib import Path
-from agentv.launcher.launcher import Launcher, Script
-from agentv.launcher.protection import protect_runtime
+from agentv.processes.launcher import Launcher, Script
+from agentv.processes.protection import protect_runtime
 async def main(folder):
     def script(word):
         return Script([sys.executable, 'judge.py'], folder, {'A': 'b', 'TOKEN': word}, stdin=word.encode(), timeout=30,

@@ -69,7 +69,7 @@ def command(**given: Any) -> int:
     refuse_empty(given)
     run = _resumed(given) if given["resume"] else _new(given)
     say = _speaker(quiet)
-    gaps = protection_gaps(run.plan.traits)
+    gaps = protection_gaps(run.plan.needs)
     for note in (*run.plan.notes, *run.notes, *gaps, *(_details(run) if verbose else ())):
         say(note)
     progress = QuietProgress() if quiet else choose_progress(sys.stderr, quiet, os.environ)

@@ -24,7 +24,10 @@ COMMANDS = {
     "generate": ("agentv.cli.generate:command", "Let a model write parts of a suite: rubrics."),
     "import": ("agentv.cli.import_suites:command", "Make a suite from the files of another tool: promptfoo."),
     "init": ("agentv.cli.init:command", "Write a small suite and configuration that pass at once, offline."),
-    "judge": ("agentv.cli.judge:command", "Write judge scripts: start one, run it on a case, ask the judge by hand."),
+    "judge": (
+        "agentv.cli.judge.command:command",
+        "Write judge scripts: start one, run it on a case, ask the judge by hand.",
+    ),
     "report": ("agentv.cli.report:command", "Report on a run: Markdown, JUnit XML, GitHub annotations."),
     "schema": ("agentv.cli.schema:command", "Print the JSON Schema of both files, for editors."),
     "targets": (

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from agentv.errors import AgentVError, ProviderError
-from agentv.evaluators.judge_object import ReplyError, read_object
-from agentv.evaluators.judge_prompt import conversation, set_apart
+from agentv.evaluators.llm.prompt import conversation, set_apart
+from agentv.evaluators.llm.reply_object import ReplyError, read_object
 from agentv.redact import Redactor
 from agentv.suite.case import EvalCase
 from agentv.targets.provider import Provider, Request

@@ -13,8 +13,8 @@ from pydantic import ConfigDict, Field
 
 from agentv.evaluators.base import Complain, EvaluationContext, Evaluator
 from agentv.evaluators.code_judge import CodeJudge
-from agentv.evaluators.judge_asking import Question, ask_judge
-from agentv.evaluators.judge_prompt import (
+from agentv.evaluators.llm.ask import Question, ask_judge
+from agentv.evaluators.llm.prompt import (
     RESULTS,
     VARIABLES,
     VERDICT_SCHEMA,
@@ -25,7 +25,7 @@ from agentv.evaluators.judge_prompt import (
     system_prompt,
     values_of,
 )
-from agentv.evaluators.judge_reply import read_verdict
+from agentv.evaluators.llm.reply import read_verdict
 from agentv.evaluators.llm_judge import prompt_text
 from agentv.evaluators.rubric import AsksJudge
 from agentv.results import EvaluatorResult, Score
@@ -80,13 +80,13 @@ class CodeAggregator(CodeJudge, Aggregator):
     results: dict[str, Any] = Field(default_factory=dict, exclude=True)
 
     @classmethod
-    def spelled(cls, raw: Mapping[str, Any], complain: Complain) -> dict[str, Any]:
+    def normalize(cls, raw: Mapping[str, Any], complain: Complain) -> dict[str, Any]:
         options = dict(raw)
         if "path" in options:
             if "script" in options:
                 complain("path", "`path` and `script` mean the same: keep one")
             options["script"] = options.pop("path")
-        return super().spelled(options, complain)
+        return super().normalize(options, complain)
 
     async def combine(self, results: Sequence[EvaluatorResult], context: EvaluationContext) -> Score:
         return await self.model_copy(update={"results": by_name(results)}).evaluate(context)
@@ -105,7 +105,7 @@ class LlmAggregator(AsksJudge, Aggregator):
         None, min_length=1, description=f"What to ask: text with `{{{{ {RESULTS} }}}}`, or the path of its file."
     )
 
-    def anchored(self, find_file: Callable[[str], Path]) -> LlmAggregator:
+    def load_files(self, find_file: Callable[[str], Path]) -> LlmAggregator:
         if self.prompt is None:
             return self
         return self.model_copy(update={"prompt": prompt_text(self.prompt, find_file, _VARIABLES)})

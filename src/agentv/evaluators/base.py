@@ -72,7 +72,7 @@ class Evaluator(BaseModel):
     ALIASES: ClassVar[Mapping[str, str]] = {}
     """Other spellings of options -> the option."""
     FILES: ClassVar[tuple[str, ...]] = ()
-    """Options that name a file when they are text; `anchored` reads them."""
+    """Options that name a file when they are text; `load_files` reads them."""
     WAITS: ClassVar[bool] = True
     """False promises that `evaluate` never waits for anything: it runs in line, without a task of its own."""
 
@@ -84,7 +84,7 @@ class Evaluator(BaseModel):
     negate: bool = Field(False, description="Score 1 becomes 0 and the other way round. An error stays an error.")
 
     @classmethod
-    def spelled(cls, raw: Mapping[str, Any], complain: Complain) -> dict[str, Any]:
+    def normalize(cls, raw: Mapping[str, Any], complain: Complain) -> dict[str, Any]:
         """The options of a suite in the one spelling that the fields have."""
         for alias, option in cls.ALIASES.items():
             if alias in raw and option in raw:
@@ -92,13 +92,13 @@ class Evaluator(BaseModel):
         return {cls.ALIASES.get(key, key): value for key, value in raw.items()}
 
     @classmethod
-    def assembled(cls, options: dict[str, Any], read: ReadPart) -> dict[str, Any]:
+    def read_children(cls, options: dict[str, Any], read: ReadPart) -> dict[str, Any]:
         """The options with those that are evaluators themselves read."""
         del read
         return options
 
     @property
-    def traits(self) -> frozenset[str]:
+    def needs(self) -> frozenset[str]:
         """What it needs of a run: `scripts` to start programs, `judge` to lend them the judge, `asks` to ask it."""
         return frozenset()
 
@@ -115,7 +115,7 @@ class Evaluator(BaseModel):
     async def evaluate(self, context: EvaluationContext) -> Score:
         """Judge the candidate, or raise `EvaluatorError`."""
 
-    def anchored(self, find_file: Callable[[str], Path]) -> Evaluator:
+    def load_files(self, find_file: Callable[[str], Path]) -> Evaluator:
         """This evaluator with its files read: `find_file` gives the file that a reference in the suite means.
 
         ValueError says why a file cannot be used.

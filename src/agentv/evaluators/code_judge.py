@@ -22,9 +22,9 @@ from agentv.evaluators.base import Complain, EvaluationContext, Evaluator
 from agentv.evaluators.code_judge_result import score_of
 from agentv.evaluators.runtime import Runtime
 from agentv.judge.access import JudgeAccess, read_access
-from agentv.launcher.launcher import Launcher, Script
-from agentv.process import ProcessOutcome
-from agentv.process_start import ProcessStartError
+from agentv.processes.launcher import Launcher, Script
+from agentv.processes.run import ProcessOutcome
+from agentv.processes.start import ProcessStartError
 from agentv.results import Score
 from agentv.suite.files import repository_root, upward
 from agentv.text import is_typo
@@ -125,7 +125,7 @@ class CodeJudge(Evaluator):
         return env
 
     @classmethod
-    def spelled(cls, raw: Mapping[str, Any], complain: Complain) -> dict[str, Any]:
+    def normalize(cls, raw: Mapping[str, Any], complain: Complain) -> dict[str, Any]:
         """The options as the model knows them: one spelling of judge access, every other key under `config`."""
         options = dict(raw)
         if isinstance(options.get("script"), str):
@@ -146,7 +146,7 @@ class CodeJudge(Evaluator):
         return [path for path in (home / word for word in self.script) if _is_file(path)]
 
     @property
-    def traits(self) -> frozenset[str]:
+    def needs(self) -> frozenset[str]:
         return frozenset({"scripts"} if self.judge is None else {"scripts", "judge"})
 
     def targets_named(self) -> list[str]:

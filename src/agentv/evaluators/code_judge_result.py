@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agentv.errors import EvaluatorError
-from agentv.process import STDOUT_CAP, ProcessOutcome
+from agentv.processes.run import STDOUT_CAP, ProcessOutcome
 from agentv.redact import Redactor
 from agentv.results import Score
 from agentv.wire.output import OutputError, parse_output

@@ -49,7 +49,7 @@ class Composite(Evaluator):
     )
 
     @classmethod
-    def assembled(cls, options: dict[str, Any], read: ReadPart) -> dict[str, Any]:
+    def read_children(cls, options: dict[str, Any], read: ReadPart) -> dict[str, Any]:
         """The options with the members and the aggregator read."""
         options = dict(options)
         members = options.get("evaluators")
@@ -75,8 +75,8 @@ class Composite(Evaluator):
         return self
 
     @property
-    def traits(self) -> frozenset[str]:
-        return frozenset().union(*(part.traits for part in self._parts()))
+    def needs(self) -> frozenset[str]:
+        return frozenset().union(*(part.needs for part in self._parts()))
 
     def targets_named(self) -> list[str]:
         return [name for part in self._parts() for name in part.targets_named()]

@@ -48,7 +48,7 @@ class JsonSchema(Evaluator):
         compiled(text)
         return dict(json.loads(text))
 
-    def anchored(self, find_file: Callable[[str], Path]) -> JsonSchema:
+    def load_files(self, find_file: Callable[[str], Path]) -> JsonSchema:
         """Given a file, the same with the schema that the file holds."""
         if not isinstance(self.schema_, str):
             return self
@@ -58,9 +58,9 @@ class JsonSchema(Evaluator):
             ready = compiled(text)
         except ValueError as error:
             raise ValueError(f"{self.schema_}: {error}") from None
-        anchored = self.model_copy(update={"schema_": json.loads(text)})
-        anchored._compiled = ready  # noqa: SLF001 - its own copy
-        return anchored
+        loaded = self.model_copy(update={"schema_": json.loads(text)})
+        loaded._compiled = ready  # noqa: SLF001 - its own copy
+        return loaded
 
     async def evaluate(self, context: EvaluationContext) -> Score:
         answer, schema = context.candidate.answer, self._ready()
@@ -85,7 +85,7 @@ class JsonSchema(Evaluator):
             if isinstance(self.schema_, str):
                 raise EvaluatorError(
                     f"the schema file {quoted(self.schema_)} was never read",
-                    next_step="Call `anchored(find_file)` first, or give the schema itself.",
+                    next_step="Call `load_files(find_file)` first, or give the schema itself.",
                 )
             self._compiled = compiled(as_text(self.schema_))
         return self._compiled

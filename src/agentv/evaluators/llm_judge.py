@@ -12,8 +12,8 @@ from pydantic import Field, PrivateAttr, field_validator
 
 from agentv.errors import EvaluatorError
 from agentv.evaluators.base import EvaluationContext
-from agentv.evaluators.judge_asking import Question, ask_judge
-from agentv.evaluators.judge_prompt import (
+from agentv.evaluators.llm.ask import Question, ask_judge
+from agentv.evaluators.llm.prompt import (
     VARIABLES,
     VERDICT_SCHEMA,
     check_prompt,
@@ -21,7 +21,7 @@ from agentv.evaluators.judge_prompt import (
     question_for,
     system_prompt,
 )
-from agentv.evaluators.judge_reply import JudgeVerdict, read_verdict
+from agentv.evaluators.llm.reply import JudgeVerdict, read_verdict
 from agentv.evaluators.rubric import AsksJudge, RubricList, checked, judge_by_rubrics, named
 from agentv.evaluators.text import quoted
 from agentv.results import Score
@@ -58,14 +58,14 @@ class LlmJudge(AsksJudge):
     def _can_be_told_apart(cls, rubrics: RubricList | None) -> RubricList | None:
         return None if rubrics is None else checked(rubrics)
 
-    def anchored(self, find_file: Callable[[str], Path]) -> LlmJudge:
+    def load_files(self, find_file: Callable[[str], Path]) -> LlmJudge:
         """The same with the text of its prompt, read from its file when it is the path of one."""
         if self.prompt is None:
             return self
         text = prompt_text(self.prompt, find_file)
-        anchored = self.model_copy(update={"prompt": text})
-        anchored._ready = text  # noqa: SLF001 - its own copy
-        return anchored
+        loaded = self.model_copy(update={"prompt": text})
+        loaded._ready = text  # noqa: SLF001 - its own copy
+        return loaded
 
     async def evaluate(self, context: EvaluationContext) -> Score:
         prompt = self._checked_prompt()
@@ -94,7 +94,7 @@ class LlmJudge(AsksJudge):
         except ValueError as error:
             raise EvaluatorError(
                 f"the prompt of the evaluator '{self.name}' cannot be used: {error}",
-                next_step="To use a file, call `anchored(find_file)` first, or give its text.",
+                next_step="To use a file, call `load_files(find_file)` first, or give its text.",
             ) from None
         return self.prompt
 

@@ -39,9 +39,9 @@ class Latency(Evaluator):
     threshold_ms: float = Field(ge=0, description="The longest time the answer may take, in milliseconds.")
 
     @classmethod
-    def spelled(cls, raw: Mapping[str, Any], complain: Complain) -> dict[str, Any]:
+    def normalize(cls, raw: Mapping[str, Any], complain: Complain) -> dict[str, Any]:
         """`threshold` alone means `threshold_ms`; beside it, the pass line that every evaluator has."""
-        data = super().spelled(raw, complain)
+        data = super().normalize(raw, complain)
         if "threshold" not in data:
             return data
         if "threshold_ms" in data:

@@ -53,13 +53,13 @@ def _read_as(
         told.append(option)
         findings.add((*at, option), message, at_key=True)
 
-    data = kind.assembled({"name": raw["type"], **kind.spelled(raw, complain)}, parts)
+    data = kind.read_children({"name": raw["type"], **kind.normalize(raw, complain)}, parts)
     spelled = {option: alias for alias, option in kind.ALIASES.items() if alias in raw and alias not in told}
     evaluator, wrong = validate_partly(kind, data, findings, at, spelled=spelled)
     if evaluator is None:
         return None
     try:
-        evaluator = evaluator.anchored(files.find)
+        evaluator = evaluator.load_files(files.find)
     except ValueError as error:
         named = next((name for name in kind.FILES if isinstance(raw.get(name), str)), None)
         findings.add((*at, named) if named else at, f"`{named}`: {error}" if named else str(error))

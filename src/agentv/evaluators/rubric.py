@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from agentv.evaluators.base import EvaluationContext, Evaluator
-from agentv.evaluators.judge_asking import Question, ask_judge
-from agentv.evaluators.judge_prompt import checks_schema, question_for, system_prompt
-from agentv.evaluators.judge_reply import Check, JudgeChecks, read_checks
+from agentv.evaluators.llm.ask import Question, ask_judge
+from agentv.evaluators.llm.prompt import checks_schema, question_for, system_prompt
+from agentv.evaluators.llm.reply import Check, JudgeChecks, read_checks
 from agentv.results import Score
 from agentv.suite.case import Rubric
 from agentv.suite.models import RubricModel
@@ -44,7 +44,7 @@ class AsksJudge(Evaluator):
     )
 
     @property
-    def traits(self) -> frozenset[str]:
+    def needs(self) -> frozenset[str]:
         return frozenset({"asks"})
 
     def targets_named(self) -> list[str]:

@@ -14,7 +14,7 @@ from agentv.targets.secrets import Secrets
 if TYPE_CHECKING:
     from agentv.judge.access import JudgeAccess
     from agentv.judge.session import JudgeSession
-    from agentv.launcher.launcher import Launcher
+    from agentv.processes.launcher import Launcher
 
 
 class Lend(Protocol):

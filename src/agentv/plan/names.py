@@ -68,7 +68,7 @@ def refuse_without_a_judge(planned: Sequence[PlannedSuite], options: RunOptions)
     """Answers that exist need no target; when they need a judge, one must be configured."""
     for item in planned:
         suite = item.suite
-        if item.config is not None or options.judge_target == NO_JUDGE or suite.evaluator_traits.isdisjoint(_JUDGED):
+        if item.config is not None or options.judge_target == NO_JUDGE or suite.evaluator_needs.isdisjoint(_JUDGED):
             continue
         evaluators = (each for case in suite.cases() if case.id in item.selected for each in case.evaluators)
         if any(_needs_judge(evaluator, suite.judge_target) for evaluator in evaluators):
@@ -77,7 +77,7 @@ def refuse_without_a_judge(planned: Sequence[PlannedSuite], options: RunOptions)
 
 def _needs_judge(evaluator: Any, of_suite: str | None) -> bool:
     named = [*evaluator.targets_named(), of_suite]
-    return not evaluator.traits.isdisjoint(_JUDGED) and named[0] != NO_JUDGE
+    return not evaluator.needs.isdisjoint(_JUDGED) and named[0] != NO_JUDGE
 
 
 def _unknown(name: str, config: TargetsConfig) -> str:

@@ -150,7 +150,7 @@ class RunPlan:
         """The targets that may judge this lane's answers."""
         found: list[TargetSpec] = []
         for planned, _ in lane.work:
-            if planned.config is None or planned.suite.evaluator_traits.isdisjoint(("judge", "asks")):
+            if planned.config is None or planned.suite.evaluator_needs.isdisjoint(("judge", "asks")):
                 continue
             own = lane.spec.judge_target if lane.spec else None
             names = (self.options.judge_target, planned.suite.judge_target, own, planned.config.defaults.judge_target)
@@ -160,9 +160,9 @@ class RunPlan:
         return found
 
     @property
-    def traits(self) -> frozenset[str]:
+    def needs(self) -> frozenset[str]:
         """What evaluators need of the run: `scripts`, `judge`."""
-        return frozenset(trait for planned in self.suites for trait in planned.suite.evaluator_traits)
+        return frozenset(need for planned in self.suites for need in planned.suite.evaluator_needs)
 
     def digests(self) -> Mapping[str, str]:
         """SHA-256 of every file the run depends on."""

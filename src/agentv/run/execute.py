@@ -74,7 +74,7 @@ class Execution:
         try:
             async with (
                 pool,
-                script_services(self.plan.traits, own_process=self.own_process, on_note=self.on_note) as launcher,
+                script_services(self.plan.needs, own_process=self.own_process, on_note=self.on_note) as launcher,
                 judge_cache(self.plan, self.cwd, self.on_note) as cache,
                 asyncio.TaskGroup() as lanes,
             ):
@@ -139,7 +139,7 @@ class Execution:
                 answered = await answer(item, ask if self.plan.answers is None else self._recorded(item))
             finally:
                 slots.release()
-            if runtime is not None and any(evaluator.traits for evaluator in item.case.evaluators):
+            if runtime is not None and any(evaluator.needs for evaluator in item.case.evaluators):
                 row = await grade(item, answered, self.run_id, runtime)
             else:
                 async with self._judging:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agentv.judge.access import JudgeAccess
     from agentv.judge.cache import JudgeCache
     from agentv.judge.session import JudgeSession
-    from agentv.launcher.launcher import Launcher
+    from agentv.processes.launcher import Launcher
 
 OnJudgeCall = Callable[[dict[str, Any]], None]
 OnNote = Callable[[str], None]
@@ -27,17 +27,17 @@ OnNote = Callable[[str], None]
 
 @asynccontextmanager
 async def script_services(
-    traits: frozenset[str], *, own_process: bool, on_note: OnNote | None = None
+    needs: frozenset[str], *, own_process: bool, on_note: OnNote | None = None
 ) -> AsyncIterator[Launcher | None]:
     """A launcher while it lasts, when scripts are used; with judge access, the runtime closed to other processes."""
-    if "scripts" not in traits:
+    if "scripts" not in needs:
         yield None
         return
-    from agentv.launcher.launcher import Launcher  # noqa: PLC0415 - only runs with scripts need it
-    from agentv.launcher.protection import protect_runtime  # noqa: PLC0415
+    from agentv.processes.launcher import Launcher  # noqa: PLC0415 - only runs with scripts need it
+    from agentv.processes.protection import protect_runtime  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
-        if "judge" in traits:
+        if "judge" in needs:
             stack.enter_context(protect_runtime())
         yield await stack.enter_async_context(Launcher(adopt_orphans=own_process, on_note=on_note))
 
@@ -45,7 +45,7 @@ async def script_services(
 @asynccontextmanager
 async def judge_cache(plan: RunPlan, cwd: Path, on_note: OnNote | None) -> AsyncIterator[JudgeCache | None]:
     """The cache of judge calls while it lasts, when the run wants one and its evaluators ask judges."""
-    if not plan.options.cache or plan.traits.isdisjoint(("judge", "asks")):
+    if not plan.options.cache or plan.needs.isdisjoint(("judge", "asks")):
         yield None
         return
     from agentv.judge.cache import JudgeCache  # noqa: PLC0415 - only runs with a cache need SQLite
@@ -56,11 +56,11 @@ async def judge_cache(plan: RunPlan, cwd: Path, on_note: OnNote | None) -> Async
         yield cache
 
 
-def protection_gaps(traits: frozenset[str]) -> list[str]:
+def protection_gaps(needs: frozenset[str]) -> list[str]:
     """What this machine cannot keep from a script with judge access, in words; nothing where all of it is kept."""
-    if "judge" not in traits:
+    if "judge" not in needs:
         return []
-    from agentv.launcher.protection import capabilities  # noqa: PLC0415 - only runs with judge access need it
+    from agentv.processes.protection import capabilities  # noqa: PLC0415 - only runs with judge access need it
 
     offered = capabilities()
     if not offered.supervised:
@@ -97,7 +97,7 @@ class Services:
 
     def runtime(self, lane: Lane, planned: PlannedSuite) -> Runtime | None:
         """None when no evaluator reaches outside."""
-        if not self.plan.traits:
+        if not self.plan.needs:
             return None
         key = (id(lane), id(planned))
         if key not in self._made:

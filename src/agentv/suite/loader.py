@@ -75,7 +75,7 @@ class _SuiteReader:
         self.defaults = Defaults(added, bool(added))
         self.case_targets: dict[str, tuple[str, Path, int]] = {}
         self.judge_names: dict[NamedTarget, None] = {}
-        self.traits: set[str] = set()
+        self.needs: set[str] = set()
         self.defaults_noted = False
 
     @property
@@ -101,7 +101,7 @@ class _SuiteReader:
             evaluators=self.defaults.listed,
             case_targets=self.case_targets,
             judge_names=tuple(self.judge_names),
-            evaluator_traits=frozenset(self.traits),
+            evaluator_needs=frozenset(self.needs),
         )
 
     def _check(self, *, whole_head: bool) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ class _SuiteReader:
         seen: dict[str, str] = {}
         self.case_targets.clear()
         self.judge_names.clear()
-        self.traits.clear()
+        self.needs.clear()
         self.defaults_noted = False
         try:
             self._read_guidelines(found)
@@ -153,7 +153,7 @@ class _SuiteReader:
                 return
             self.defaults_noted = True
         for evaluator in case.evaluators:
-            self.traits |= evaluator.traits
+            self.needs |= evaluator.needs
             for name in evaluator.targets_named():
                 index = next((i for i, each in enumerate(self.defaults.listed) if each is evaluator), None)
                 self.judge_names[NamedTarget(name, path, case.line, evaluator.name, index)] = None

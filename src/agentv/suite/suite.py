@@ -43,7 +43,7 @@ class EvalSuite:
     """Cases that name their own target: id -> (target, file, line)."""
     judge_names: tuple[NamedTarget, ...] = ()
     """Targets that evaluators name."""
-    evaluator_traits: frozenset[str] = frozenset()
+    evaluator_needs: frozenset[str] = frozenset()
     """What some evaluator of the suite needs of a run: `scripts`, `judge`."""
 
     @property

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from agentv.launcher.launcher import Launcher
-    from agentv.process import ProcessOutcome
+    from agentv.processes.launcher import Launcher
+    from agentv.processes.run import ProcessOutcome
 
 
 class RunCommand(Protocol):
@@ -40,7 +40,7 @@ class Commands:
         env: Mapping[str, str],
         timeout: float | None,
     ) -> ProcessOutcome:
-        from agentv.launcher.launcher import Launcher, Script  # noqa: PLC0415 - few runs have such a target
+        from agentv.processes.launcher import Launcher, Script  # noqa: PLC0415 - few runs have such a target
 
         if self._launcher is None:
             self._launcher = Launcher()

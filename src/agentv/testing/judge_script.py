@@ -17,7 +17,7 @@ from agentv.evaluators.judging import judge as evaluate
 from agentv.evaluators.runtime import Runtime
 from agentv.judge.access import JudgeAccess
 from agentv.judge.session import JudgeSession
-from agentv.launcher.launcher import Launcher
+from agentv.processes.launcher import Launcher
 from agentv.results import EvaluatorResult
 from agentv.suite.case import EvalCase
 from agentv.targets.environment import Environment

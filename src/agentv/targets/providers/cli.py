@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from agentv.errors import ProviderError, ProviderTimeoutError
-from agentv.process import STDERR_KEEP, STDOUT_CAP, ProcessOutcome, ProcessStartError, run_process
+from agentv.processes.run import STDERR_KEEP, STDOUT_CAP, ProcessOutcome, ProcessStartError, run_process
 from agentv.targets.commands import RunCommand
 from agentv.targets.provider import Reply, Request, TargetScope
 from agentv.targets.providers.cli_output import parse_batch, parse_output

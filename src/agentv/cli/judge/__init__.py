@@ -1,0 +1,1 @@
+"""`agentv judge`: write, run and serve judge scripts."""

@@ -1,0 +1,1 @@
+"""Judging by a model: the prompt, the call, and reading the reply."""

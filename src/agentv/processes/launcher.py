@@ -1,0 +1,264 @@
+"""Start scripts through a helper process, so that whatever they leave behind ends with them.
+
+The helper is started with the launcher and replaced when a script kills it. Where the system cannot do this, scripts
+are run directly and only their process group ends with them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from agentv.processes.execution import END_SECONDS, Execution, NeverStartedError, Script
+from agentv.processes.helper_process import HelperProcess
+from agentv.processes.line_servers import MOST_IDLE, LineServer, LineServers
+from agentv.processes.protection import Capabilities, adopt_orphans, capabilities, strangers, supervision_works
+from agentv.processes.run import ProcessOutcome, run_process
+from agentv.processes.start import ProcessStartError, refuse_unstartable, start_error
+from agentv.processes.starter import Starter
+from agentv.processes.zygotes import IDLE_SECONDS, MOST_ZYGOTES, Zygote, Zygotes, script_file
+
+__all__ = ["Launcher", "Script"]
+
+ATTEMPTS = 3
+SOON_SECONDS = 1.0
+"""How long to wait for a helper that seems dead to be seen dead."""
+
+
+class Launcher:
+    """Runs scripts. One for a run; any number of scripts at once.
+
+    `adopt_orphans` is for a process that is ours alone, like the command line: then even what is left by a script that
+    killed both its supervisor and the helper is found and killed. `supervise=False` runs scripts directly. At most
+    `most_zygotes` processes are kept for scripts that are to be warm, each for `idle_seconds` after its last use;
+    `on_note` hears which scripts cannot be warm, and why, once each.
+    """
+
+    def __init__(
+        self,
+        *,
+        adopt_orphans: bool = False,
+        supervise: bool | None = None,
+        most_zygotes: int = MOST_ZYGOTES,
+        idle_seconds: float = IDLE_SECONDS,
+        on_note: Callable[[str], None] | None = None,
+    ) -> None:
+        self._supervise = supervise is not False and supervision_works()
+        self._adopt = adopt_orphans and self._supervise
+        self._helper: HelperProcess | None = None
+        self._numbers = itertools.count(1)
+        self._running: set[Execution] = set()
+        self._zygotes = Zygotes(self._start_zygote, most=most_zygotes, idle_seconds=idle_seconds)
+        self._servers = LineServers(self._start_server, most_idle=MOST_IDLE, idle_seconds=idle_seconds)
+        self._told_cold: set[tuple[str, ...]] = set()
+        self._on_note = on_note or _nobody
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return capabilities() if self._supervise else Capabilities(supervised=False, landlock=None)
+
+    def start(self) -> None:
+        """Start the helper, in a millisecond or two; needs no event loop, and reads nothing of the environment."""
+        if not self._supervise or (self._helper is not None and not self._helper.dead):
+            return
+        self._helper = HelperProcess()
+        if self._adopt:
+            adopt_orphans()
+
+    def stop(self) -> None:
+        """End a helper that was started and never used; after use, leave the `async with` instead."""
+        if self._helper is not None:
+            self._helper.stop()
+            self._helper = None
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for execution in self._running:
+            execution.kill()
+        await self._servers.close()
+        await self._zygotes.close()
+        if self._helper is not None:
+            helper, self._helper = self._helper, None
+            await helper.end()
+
+    async def run(
+        self,
+        script: Script,
+        *,
+        on_exit: Callable[[], None] | None = None,
+        on_cold: Callable[[str], None] | None = None,
+    ) -> ProcessOutcome:
+        """Run a script to its end, its deadline or its output cap, and everything it started with it.
+
+        `on_exit` is called once, however this ends, as soon as the script's own end is known or decided, which is
+        before its last output is read. `on_cold` hears why a script cannot be warm, the first time it cannot. Raises
+        `ProcessStartError` when it cannot be started.
+        """
+        over = _Once(on_exit)
+        try:
+            refuse_unstartable(script.argv)
+
+            def say_cold(why: str) -> None:
+                name = script_file(script.argv) or " ".join(script.argv[:2])
+                self._on_note(f"`{name}` cannot be kept warm, and starts anew each time: {why}")
+                (on_cold or _nobody)(why)
+
+            if script.warm and (reason := self._never_warm(script)) is not None:
+                self._say_once(script, reason, say_cold)
+                script = replace(script, warm=False)
+            if not self._supervise:
+                return await _run_directly(script, over)
+            for _ in range(ATTEMPTS):
+                try:
+                    if script.lines:
+                        return await self._serve(script)
+                    return await self._run(script, over, say_cold)
+                except NeverStartedError:
+                    continue
+        finally:
+            over()
+        raise ProcessStartError(
+            f"could not start `{script.argv[0]}`: the helper process that starts scripts ended {ATTEMPTS} times",
+            next_step="See whether another script kills processes it did not start, or whether memory runs out.",
+        )
+
+    async def _run(self, script: Script, over: Callable[[], None], on_cold: Callable[[str], None]) -> ProcessOutcome:
+        try:
+            zygote = await self._zygotes.take(script, on_cold) if script.warm else None
+        except OSError as error:
+            raise start_error(script.argv[0], Path(script.cwd), script.env, error) from error
+        try:
+            helper = self._live_helper()
+            outcome = await self._execute(script, over, zygote or helper, helper)
+        finally:
+            if zygote is not None:
+                self._zygotes.give_back(zygote)
+        if outcome.supervisor_lost and zygote is not None and zygote.dead:
+            raise ProcessStartError(
+                f"`{script_file(script.argv)}` was ended: the process it was forked from was killed while it ran",
+                next_step="See whether a script kills processes it did not start; `warm: false` starts it by itself.",
+            )
+        return outcome
+
+    async def _execute(
+        self, script: Script, over: Callable[[], None], starter: Starter, helper: HelperProcess
+    ) -> ProcessOutcome:
+        try:
+            execution = Execution(script, next(self._numbers), over)
+        except OSError as error:
+            raise start_error(script.argv[0], Path(script.cwd), script.env, error) from error
+        self._running.add(execution)
+        try:
+            return await execution.run(starter)
+        except NeverStartedError:
+            if starter is helper:
+                await helper.death(SOON_SECONDS)
+            else:  # a zygote that takes no request is on its way out; until that is seen, it would be asked again
+                await asyncio.wait({starter.ended}, timeout=SOON_SECONDS)
+            raise
+        except (OSError, ValueError) as error:
+            raise start_error(script.argv[0], Path(script.cwd), script.env, error) from error
+        finally:
+            self._running.discard(execution)
+            if self._adopt and helper.dead:
+                await self._end_strangers()
+
+    async def _serve(self, script: Script) -> ProcessOutcome:
+        try:
+            return await self._servers.run(script)
+        except NeverStartedError:
+            await self._live_helper().death(SOON_SECONDS)
+            raise
+        except (OSError, ValueError) as error:
+            raise start_error(script.argv[0], Path(script.cwd), script.env, error) from error
+        finally:
+            if self._adopt and self._helper is not None and self._helper.dead:
+                await self._end_strangers()
+
+    def _start_server(self, script: Script) -> LineServer:
+        return LineServer(script, next(self._numbers), self._live_helper())
+
+    def _start_zygote(self, script: Script) -> Zygote:
+        return Zygote(script, next(self._numbers), self._live_helper())
+
+    def _never_warm(self, script: Script) -> str | None:
+        if not self._supervise:
+            return "this system cannot supervise scripts"
+        if script_file(script.argv) is None:
+            return "it is no Python file that the interpreter of agentv runs"
+        return None
+
+    def _say_once(self, script: Script, reason: str, on_cold: Callable[[str], None]) -> None:
+        if tuple(script.argv) not in self._told_cold:
+            self._told_cold.add(tuple(script.argv))
+            on_cold(reason)
+
+    def _live_helper(self) -> HelperProcess:
+        self.start()
+        assert self._helper is not None  # noqa: S101
+        self._helper.attach()
+        return self._helper
+
+    async def _end_strangers(self) -> None:
+        """Without its helper, what a lost supervisor left behind is ours."""
+        deadline = time.monotonic() + END_SECONDS
+        while time.monotonic() < deadline:
+            for execution in self._running:
+                execution.read()
+            known = {execution.supervisor for execution in self._running if execution.supervisor}
+            found = strangers(known | self._zygotes.supervisors | self._servers.supervisors)
+            if not found:
+                return
+            for pid in found:
+                _kill_and_reap(pid)
+            await asyncio.sleep(0.001)
+
+
+def _kill_and_reap(pid: int) -> None:
+    with contextlib.suppress(OSError):  # gone meanwhile, or not ours to kill
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, os.WNOHANG)
+
+
+def _nobody(text: str) -> None:
+    del text
+
+
+class _Once:
+    """A callback that is called the first time only."""
+
+    def __init__(self, callback: Callable[[], None] | None) -> None:
+        self._callback = callback
+
+    def __call__(self) -> None:
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback()
+
+
+async def _run_directly(script: Script, over: Callable[[], None]) -> ProcessOutcome:
+    return await run_process(
+        script.argv,
+        stdin=script.stdin,
+        cwd=script.cwd,
+        env=script.env,
+        timeout=script.timeout,
+        stdout_cap=script.stdout_cap,
+        stderr_keep=script.stderr_keep,
+        on_exit=over,
+        on_stderr=script.on_stderr,
+    )

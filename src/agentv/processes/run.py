@@ -1,0 +1,381 @@
+"""Run a child process: bytes in, bytes out, a deadline, bounded memory, and nothing of its group left behind.
+
+The child leads its own session and inherits no descriptor but 0, 1 and 2. Its exit is seen through a pidfd
+and not through its pipes, so a descendant that keeps them open delays nobody for longer than a short grace. A
+descendant that made a session of its own is out of reach here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentv.processes.start import ProcessStartError, refuse_unstartable, start_error, start_process
+
+__all__ = ["OWN_CHILDREN", "Pipes", "ProcessOutcome", "ProcessStartError", "resolve", "run_process"]
+
+STDOUT_CAP = 16 * 1024 * 1024
+STDERR_KEEP = 64 * 1024
+CHUNK = 256 * 1024
+QUIET_SECONDS = 0.25
+"""After the leader is gone, a pipe somebody still holds is given up once it was silent this long."""
+DRAIN_SECONDS = 0.75
+"""And given up after this long whether it is silent or not."""
+REAP_SECONDS = 5.0
+"""How long a killed process may take to die before a thread waits for it instead."""
+
+OnBytes = Callable[[bytes], None]
+"""Hears of output as it comes. Must neither raise nor block."""
+
+OWN_CHILDREN: set[int] = set()
+"""The processes this one started and has not reaped: whoever looks for strangers must not take these for some."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessOutcome:
+    """How a process ended, and what it wrote."""
+
+    returncode: int | None
+    """Its exit code; None when a signal ended it, or when its status was lost."""
+    signal: str | None
+    """The signal that ended it, like `SIGKILL`. After a timeout or an overflow that is ours."""
+    stdout: bytes
+    stderr: bytes
+    """The end of what it wrote to stderr."""
+    stderr_cut: bool = False
+    timed_out: bool = False
+    stdout_overflow: bool = False
+    duration_ms: float = 0.0
+    supervisor_lost: bool = False
+    """It, or something it left behind, killed the process that watched over it: believe nothing it says."""
+    survivors: tuple[int, ...] = ()
+    """Processes it left behind that could not be killed in time."""
+
+    @property
+    def ending(self) -> str:
+        """How it ended, in words that follow "the command"."""
+        if self.supervisor_lost:
+            return "killed the process that supervised it, and was ended for that"
+        if self.signal is not None:
+            return f"was killed by {self.signal}"
+        if self.returncode is None:
+            return "ended, but its exit status was lost (whoever started agentv ignores SIGCHLD)"
+        return f"exited with code {self.returncode}"
+
+
+async def run_process(
+    argv: Sequence[str],
+    *,
+    stdin: bytes | None = None,
+    cwd: Path | str,
+    env: Mapping[str, str],
+    timeout: float | None = None,
+    stdout_cap: int = STDOUT_CAP,
+    stderr_keep: int = STDERR_KEEP,
+    on_exit: Callable[[], None] | None = None,
+    on_stderr: OnBytes | None = None,
+) -> ProcessOutcome:
+    """Run a program to its end, its deadline or its output cap, whichever comes first.
+
+    Without `stdin` it reads from the null device. Raises `ProcessStartError` when it cannot be started;
+    whatever happens after that is in the outcome. Cancelling kills the group. `on_exit` is called when the
+    program itself exits, before its pipes are drained; `on_stderr` hears what it writes there, as it comes.
+    """
+    refuse_unstartable(argv)
+    try:
+        pipes = Pipes(stdin, stdout_cap, stderr_keep, on_stderr)
+    except OSError as error:
+        raise start_error(argv[0], Path(cwd), env, error) from error
+    try:
+        child = _Child(start_process(argv, pipes.theirs, cwd, env), pipes, on_exit)
+    except BaseException:
+        pipes.close()
+        raise
+    try:
+        in_time = await child.over(timeout)
+        if in_time:
+            await pipes.drain()
+    finally:
+        await child.end()
+    return child.outcome(timed_out=not in_time)
+
+
+class Pipes:
+    """The pipes of one process: feeds its stdin, takes in what it writes, in bounded memory.
+
+    `theirs` are the descriptors for the process; `watch()` closes our copies of them once it has its own.
+    """
+
+    def __init__(
+        self, stdin: bytes | None, stdout_cap: int, stderr_keep: int, on_stderr: OnBytes | None = None
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._unsent = memoryview(stdin or b"")
+        self._stdout, self._stdout_cap = bytearray(), stdout_cap
+        self._stderr, self._stderr_keep = bytearray(), stderr_keep
+        self._on_stderr = on_stderr
+        self._last_byte = 0.0
+        self.overflow = self.stderr_cut = False
+        self.overflowed: asyncio.Future[None] = self._loop.create_future()
+        self._silent: asyncio.Future[None] = self._loop.create_future()
+        self.theirs: list[int] = []
+        self._in = self._out = self._err = -1
+        try:
+            self._open(stdin is not None)
+        except OSError:
+            self.close()
+            raise
+
+    def _open(self, feed: bool) -> None:
+        if feed:
+            theirs, self._in = os.pipe()
+            os.set_blocking(self._in, False)
+        else:
+            theirs = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self.theirs.append(theirs)
+        self._out, theirs = os.pipe()
+        self.theirs.append(theirs)
+        self._err, theirs = os.pipe()
+        self.theirs.append(theirs)
+        os.set_blocking(self._out, False)
+        os.set_blocking(self._err, False)
+
+    def watch(self) -> None:
+        """Leave their ends to the process, and pump from now on."""
+        self._close_theirs()
+        self._write_some()
+        if self._in >= 0:
+            self._loop.add_writer(self._in, self._write_some)
+        self._loop.add_reader(self._out, self._read_stdout)
+        self._loop.add_reader(self._err, self._read_stderr)
+
+    def _write_some(self) -> None:
+        if self._in < 0:
+            return
+        try:
+            if self._unsent:
+                self._unsent = self._unsent[os.write(self._in, self._unsent[:CHUNK]) :]
+        except BlockingIOError:
+            return
+        except OSError:  # nobody reads it any more
+            self._unsent = self._unsent[:0]
+        if not self._unsent:
+            self._in = self._closed(self._in)
+
+    def _read_stdout(self) -> bool:
+        chunk = self._read(self._out)
+        if chunk is None:
+            return False
+        if not chunk:
+            self._out = self._closed(self._out)
+            return False
+        room = self._stdout_cap - len(self._stdout)
+        self._stdout += chunk[:room]
+        if len(chunk) > room:
+            self.overflow = True
+            self._out = self._closed(self._out)
+            resolve(self.overflowed)
+            return False
+        return True
+
+    def _read_stderr(self) -> bool:
+        chunk = self._read(self._err)
+        if chunk is None:
+            return False
+        if not chunk:
+            self._err = self._closed(self._err)
+            return False
+        self._stderr += chunk
+        if self._on_stderr is not None:
+            self._on_stderr(chunk)
+        if len(self._stderr) > 2 * self._stderr_keep + CHUNK:
+            self._cut_stderr()
+        return True
+
+    def take_stderr(self) -> bytes:
+        """The end of what was written to stderr since the last time."""
+        self._read_stderr()
+        self._cut_stderr()
+        taken = bytes(self._stderr)
+        self._stderr.clear()
+        self.stderr_cut = False
+        return taken
+
+    def _cut_stderr(self) -> None:
+        surplus = len(self._stderr) - self._stderr_keep
+        if surplus > 0:
+            del self._stderr[:surplus]
+            self.stderr_cut = True
+
+    def _read(self, pipe: int) -> bytes | None:
+        """What is there now; None when there is nothing yet, empty when there is nothing any more."""
+        if pipe < 0:
+            return None
+        try:
+            chunk = os.read(pipe, CHUNK)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
+        self._last_byte = self._loop.time()
+        return chunk
+
+    def _closed(self, pipe: int) -> int:
+        """Close it, and give what stands for a closed one."""
+        if pipe >= 0:
+            self._loop.remove_reader(pipe)
+            self._loop.remove_writer(pipe)
+            os.close(pipe)
+        if (self._out < 0 or pipe == self._out) and (self._err < 0 or pipe == self._err):
+            resolve(self._silent)
+        return -1
+
+    def _close_theirs(self) -> None:
+        while self.theirs:
+            os.close(self.theirs.pop())
+
+    def _sweep(self) -> None:
+        """Read what the pipes hold already. Bounded, because a descendant may write faster than we read."""
+        for read, cap in ((self._read_stdout, self._stdout_cap), (self._read_stderr, 16 * CHUNK)):
+            for _ in range(2 + cap // CHUNK):
+                if not read():
+                    break
+
+    async def drain(self) -> None:
+        """Take in what was written before the leader exited, and a little of what descendants still say."""
+        self._sweep()
+        self._last_byte = self._loop.time()
+        deadline = self._last_byte + DRAIN_SECONDS
+        while not self._silent.done() and not self.overflow:
+            pause = min(deadline, self._last_byte + QUIET_SECONDS) - self._loop.time()
+            if pause <= 0:
+                self._sweep()
+                return
+            await asyncio.wait({self._silent}, timeout=pause)
+
+    def close(self) -> None:
+        self._close_theirs()
+        self._in, self._out, self._err = self._closed(self._in), self._closed(self._out), self._closed(self._err)
+
+    def outcome(
+        self,
+        status: int | None,
+        *,
+        timed_out: bool,
+        duration_ms: float,
+        supervisor_lost: bool = False,
+        survivors: tuple[int, ...] = (),
+    ) -> ProcessOutcome:
+        """What was taken in, with how the process ended: a wait status, None when it was lost."""
+        self._cut_stderr()
+        code = None if status is None else os.waitstatus_to_exitcode(status)
+        return ProcessOutcome(
+            returncode=code if code is None or code >= 0 else None,
+            signal=_signal_name(-code) if code is not None and code < 0 else None,
+            stdout=bytes(self._stdout),
+            stderr=bytes(self._stderr),
+            stderr_cut=self.stderr_cut,
+            timed_out=timed_out,
+            stdout_overflow=self.overflow,
+            duration_ms=duration_ms,
+            supervisor_lost=supervisor_lost,
+            survivors=survivors,
+        )
+
+
+class _Child:
+    """A started process: sees its exit, kills what is left of its group."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], pipes: Pipes, on_exit: Callable[[], None] | None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._started = time.monotonic()
+        self._popen = popen
+        self._pipes = pipes
+        self._on_exit = on_exit
+        self._status: int | None = None
+        self._duration_ms = 0.0
+        self._exited: asyncio.Future[None] = self._loop.create_future()
+        self._pidfd: int | None = None
+        self._waiter: threading.Thread | None = None
+        OWN_CHILDREN.add(popen.pid)
+        pipes.watch()
+        self._watch_exit()
+
+    def _watch_exit(self) -> None:
+        try:
+            self._pidfd = os.pidfd_open(self._popen.pid)
+        except (AttributeError, OSError):  # not Linux, an old kernel, or no descriptor left
+            self._waiter = threading.Thread(target=self._wait_in_thread, daemon=True)
+            self._waiter.start()
+        else:
+            self._loop.add_reader(self._pidfd, self._exit_seen)
+
+    def _wait_in_thread(self) -> None:
+        self._reap()
+        with contextlib.suppress(RuntimeError):  # the loop may be gone by now
+            self._loop.call_soon_threadsafe(self._exit_seen)
+
+    def _exit_seen(self) -> None:
+        self._close_pidfd()
+        self._duration_ms = (time.monotonic() - self._started) * 1000
+        resolve(self._exited)
+        if self._on_exit is not None:
+            self._on_exit()
+
+    def _close_pidfd(self) -> None:
+        if self._pidfd is not None:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = None
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            self._status = os.waitpid(self._popen.pid, 0)[1]
+        OWN_CHILDREN.discard(self._popen.pid)
+        self._popen.returncode = 0 if self._status is None else os.waitstatus_to_exitcode(self._status)
+
+    async def over(self, timeout: float | None) -> bool:
+        """Wait until the leader exited or wrote too much; False when the time was up first."""
+        over = {self._exited, self._pipes.overflowed}
+        done, _ = await asyncio.wait(over, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        return bool(done)
+
+    async def end(self) -> None:
+        """Kill what is left of the group, reap the leader, close everything."""
+        # The leader is reaped only after this: until then nobody else can have its number.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._popen.pid, signal.SIGKILL)
+        try:
+            if not self._exited.done():
+                await asyncio.wait({self._exited}, timeout=REAP_SECONDS)
+        finally:
+            if self._exited.done() and self._waiter is None:
+                self._reap()
+            elif self._waiter is None:
+                threading.Thread(target=self._reap, daemon=True).start()
+            self._close_pidfd()
+            self._pipes.close()
+
+    def outcome(self, *, timed_out: bool) -> ProcessOutcome:
+        duration_ms = self._duration_ms or (time.monotonic() - self._started) * 1000
+        return self._pipes.outcome(self._status, timed_out=timed_out, duration_ms=duration_ms)
+
+
+def resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

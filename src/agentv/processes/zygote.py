@@ -1,0 +1,393 @@
+"""A zygote: a Python interpreter that has imported what a script imports, and forks for each execution of it.
+
+    runtime -> helper -> supervisor -> zygote -> a supervisor for each execution -> the script and whatever it starts
+
+It is the script's own interpreter, `python judge.py ...`, halted at the end of its start-up: `warm_site` comes first on
+its path, so that `site` runs this file. It imports the modules, and is then a helper like `helper.py`, whose children
+do not execute another program when they are asked to but go on: `site` returns, and the interpreter runs the script,
+and ends, as it always does. So nothing here knows how to run a script, and there is no trace of it in a traceback.
+
+Its standard input is the socket to the runtime. The first datagram says what it needs to know; it answers with
+`R <pid>` and the files it imported when it is ready, or with `N` and a reason why it must not be forked. After that
+everything is as with the helper. It never reads a request: the child that becomes the script does.
+"""
+
+from __future__ import annotations
+
+# ruff: noqa: PTH100, PTH109, PTH110, PTH115, PTH117, PTH120, PTH123, PTH208, SIM105, SLF001  as in helper.py
+import _signal as signal  # type: ignore[import-not-found]
+import _socket as socket
+import atexit
+import gc
+import os
+import select
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from agentv.processes.helper import (
+        PR_SET_CHILD_SUBREAPER,
+        PR_SET_DUMPABLE,
+        Helper,
+        RunningError,
+        accept,
+        children,
+        enter_domain,
+        prctl,
+        tell,
+    )
+else:
+    from _agentv_helper import (
+        PR_SET_CHILD_SUBREAPER,
+        PR_SET_DUMPABLE,
+        Helper,
+        RunningError,
+        accept,
+        children,
+        enter_domain,
+        prctl,
+        tell,
+    )
+
+ONLY_AST = 0x400
+MOST_OUTPUT = 1 << 20
+"""More than this is not repeated for every execution."""
+MOST_FILES = 500
+WITH = {
+    "agentv_eval": ("json", "agentv_eval.client", "agentv_eval.judge", "agentv_eval.results", "agentv_eval.verdicts")
+}
+"""What a package imports only when it is used."""
+OURS = ("fork", "waitpid", "read", "write", "pread", "close", "dup2", "kill", "chdir", "_exit", "pidfd_open")
+
+
+# -- what the script imports
+
+
+def imported(statements: list[Any]) -> Iterator[tuple[Any, bool]]:
+    """The import statements that come before anything else happens, and whether they may fail.
+
+    What follows an assignment or a call may depend on it: a path, a variable of the environment, a setting.
+    """
+    for statement in statements:
+        kind = type(statement).__name__
+        if kind in ("Import", "ImportFrom"):
+            yield statement, False
+        elif kind == "Try" and all(type(each).__name__ in ("Import", "ImportFrom") for each in statement.body):
+            for each in statement.body:
+                yield each, True
+        elif not harmless(kind, statement):
+            return
+
+
+def harmless(kind: str, statement: Any) -> bool:
+    if kind in ("FunctionDef", "AsyncFunctionDef"):
+        return not statement.decorator_list
+    if kind == "If":  # for type checkers
+        return getattr(statement.test, "id", getattr(statement.test, "attr", "")) == "TYPE_CHECKING"
+    if kind not in ("Expr", "Assign", "AnnAssign") or type(statement.value).__name__ not in ("Constant", "NoneType"):
+        return False
+    targets = getattr(statement, "targets", [getattr(statement, "target", None)])
+    return all(type(target).__name__ in ("Name", "NoneType") for target in targets)
+
+
+def import_all(script: str) -> None:
+    """Import what the script will, without running any of it. What fails here fails there, and is told there."""
+    import warnings  # noqa: PLC0415
+
+    try:
+        with open(script, "rb") as file:
+            source = file.read()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = compile(source, script, "exec", ONLY_AST, dont_inherit=True)
+    except Exception:
+        return
+    context = {"__name__": "__main__", "__package__": None}
+    for statement, may_fail in imported(tree.body):
+        try:
+            if type(statement).__name__ == "Import":
+                for alias in statement.names:
+                    __import__(alias.name, context)
+            elif not statement.level:
+                __import__(statement.module, context, None, [alias.name for alias in statement.names])
+        except BaseException:
+            if not may_fail:
+                return
+    for package in WITH.keys() & sys.modules.keys():
+        for name in WITH[package]:
+            try:
+                __import__(name)
+            except Exception:  # noqa: S110  as above
+                pass
+
+
+# -- what an import may do that forbids to fork
+
+
+class Watched(dict[bytes, bytes]):
+    """The environment, during the imports. It notes who wants to know what differs from execution to execution."""
+
+    def __init__(self, data: dict[bytes, bytes], names: list[bytes]) -> None:
+        super().__init__(data)
+        self._names = frozenset(names)
+        self.asked: bytes | None = None
+
+    def __getitem__(self, name: bytes) -> bytes:
+        if name in self._names:
+            self.asked = name
+        return super().__getitem__(name)
+
+    def __setitem__(self, name: bytes, value: bytes) -> None:
+        if name in self._names:
+            self.asked = name
+        super().__setitem__(name, value)
+
+    def __iter__(self) -> Iterator[bytes]:
+        if self._names:
+            self.asked = b"all of it"
+        return super().__iter__()
+
+
+def descriptors() -> set[str]:
+    found = set(os.listdir("/proc/self/fd"))
+    return {number for number in found if os.path.exists(f"/proc/self/fd/{number}")}
+
+
+def functions() -> list[Any]:
+    return [*(getattr(os, name) for name in OURS), select.poll, time.monotonic]
+
+
+class Before:
+    """How things stood before the imports."""
+
+    def __init__(self, environ: Watched, path: list[str]) -> None:
+        self._environ = environ
+        self._path = path
+        self._directory = os.getcwd()
+        self._functions = functions()
+        self._descriptors = descriptors()
+
+    def refusal(self) -> str | None:
+        """Why this process must not be forked; None when all is well."""
+        if len(os.listdir("/proc/self/task")) > 1:
+            return "what it imports starts threads"
+        if children():
+            return "what it imports starts processes"
+        if opened := sorted(descriptors() - self._descriptors, key=int):
+            return f"what it imports opens files or sockets and keeps them open ({_target(opened[0])})"
+        if self._environ.asked is not None:
+            return f"what it imports reads the environment of the execution ({os.fsdecode(self._environ.asked)})"
+        if sys.path[: len(self._path)] != self._path or os.getcwd() != self._directory:
+            return "what it imports changes the start of sys.path, or the working directory"
+        if functions() != self._functions or signal.getsignal(signal.SIGCHLD) != signal.SIG_DFL:
+            return "what it imports replaces functions of `os`, or handles SIGCHLD"
+        return None
+
+
+def _target(descriptor: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        return f"descriptor {descriptor}"
+
+
+# -- the zygote
+
+
+class Zygote(Helper):
+    """A helper whose children go on as the script."""
+
+    def __init__(self, control: int, runtime_pid: int, environ: Watched) -> None:
+        super().__init__(control, runtime_pid)
+        self._environ = environ
+
+    def turn(self, control: socket.socket, link: socket.socket, inbox: int, supervisor: int, ruleset: int) -> bool:
+        """Wait for a request and be its script: only what a new process would have is left when this returns."""
+        received, size = accept(control, link, inbox, supervisor)
+        if not received:
+            return False
+        *stdio, lifeline, memory = received
+        stage = b"start"
+        try:
+            isolate, cwd, _, *variables = os.pread(memory, size, 0).split(b"\0")
+            for number, descriptor in enumerate(stdio):
+                os.dup2(descriptor, number)
+            stage = b"chdir"
+            os.chdir(cwd)
+            stage = b"isolate"
+            if isolate == b"1":
+                enter_domain(ruleset)
+            prctl(PR_SET_DUMPABLE, 1)
+        except OSError as error:
+            tell(lifeline, b"F %s %d\n" % (stage, error.errno or 0))
+            return False
+        control.close()
+        link.close()
+        os.closerange(3, 1 << 20)
+        os.environ._data = os.environb._data = dict(self._environ)  # type: ignore[attr-defined]
+        for variable in variables:
+            name, _, value = variable.partition(b"=")
+            os.environb[name] = value
+        return True
+
+
+class Output:
+    """What the imports write, for every execution to write again."""
+
+    def __init__(self) -> None:
+        self._files = [os.memfd_create("output", os.MFD_CLOEXEC) for _ in range(2)]
+        self._pipes = [os.dup(number) for number in (1, 2)]
+        for number, file in enumerate(self._files, 1):
+            os.dup2(file, number, inheritable=True)
+        self.said: list[bytes] = []
+
+    def end(self) -> None:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except (AttributeError, OSError, ValueError):
+                pass
+        self.said = [os.pread(file, MOST_OUTPUT + 1, 0) for file in self._files]
+        for number, pipe in enumerate(self._pipes, 1):
+            os.dup2(pipe, number)
+        for descriptor in (*self._files, *self._pipes):
+            os.close(descriptor)
+
+    def repeat(self) -> None:
+        for number, said in enumerate(self.said, 1):
+            while said:
+                try:
+                    said = said[os.write(number, said) :]  # noqa: PLW2901
+                except OSError:
+                    break
+
+
+def leave(known: set[str]) -> None:
+    """The last to be called at exit. A script that came to its end goes now: to take an interpreter apart, object by
+    object, costs more than the script, in pages that are copied for it. Any other end is left to the interpreter,
+    which alone knows the exit code."""
+    main = sys.modules.get("__main__")
+    # It gives the script a loader, takes `__file__` away when that came to its end, and sets `last_type` when the end
+    # was an exception.
+    loader = type(getattr(main, "__loader__", None)).__name__
+    if loader != "SourceFileLoader" or hasattr(main, "__file__") or hasattr(main, "__cached__"):
+        return
+    if hasattr(sys, "last_type") or len(os.listdir("/proc/self/task")) > 1:  # threads that want their names still
+        return
+    try:
+        flush_files()
+        # What a script does not close is closed when its names go.
+        own = [main, *(module for name, module in list(sys.modules.items()) if name not in known)]
+        for names in [vars(module) for module in own if module is not None]:
+            for name in [name for name in names if name != "__builtins__"]:
+                names[name] = None
+        gc.collect()
+        flush_files()
+    except Exception:  # there is an exit code for that, and the interpreter knows it
+        return
+    os._exit(0)
+
+
+def flush_files() -> None:
+    """Whatever was opened after the fork, and the standard streams."""
+    file = sys.modules["io"].IOBase
+    for thing in (*gc.get_objects(), sys.stdout, sys.stderr):
+        if isinstance(thing, file) and not thing.closed and thing.writable():
+            thing.flush()
+
+
+def own_site(site: str) -> None:
+    """Undo that `warm_site` came first, and do what `site` would have done instead."""
+    sys.path[:] = [entry for entry in sys.path if entry != site]
+    sys.path_importer_cache.pop(site, None)
+    before = os.environ.pop("PYTHONPATH", site)[len(site) + 1 :]
+    if before:
+        os.environ["PYTHONPATH"] = before
+    ours = sys.modules.pop("sitecustomize")
+    for name in ("_agentv_helper", "_agentv_zygote"):
+        del sys.modules[name]
+    try:
+        __import__("sitecustomize")
+    except BaseException:
+        sys.modules["sitecustomize"] = ours  # `site` looks for it when we return
+    if sys.modules["site"].ENABLE_USER_SITE:
+        sys.modules["site"].execusercustomize()
+
+
+def prepare(site: str, script: str, names: list[bytes]) -> tuple[str | None, Watched, Output]:
+    """Import; and why the process must not be forked now, if so."""
+    output = Output()
+    own_site(site)
+    environ = Watched(os.environ._data, names)  # type: ignore[attr-defined]
+    path = [] if sys.flags.safe_path else [os.path.dirname(os.path.realpath(script))]
+    sys.path[:0] = path
+    sys.modules["__main__"].__file__ = os.path.abspath(script)
+    before = Before(environ, path)
+    os.environ._data = os.environb._data = environ  # type: ignore[attr-defined]
+    import_all(script)
+    refusal = before.refusal()
+    output.end()
+    if max(map(len, output.said)) > MOST_OUTPUT:
+        refusal = "what it imports prints more than 1 MiB"
+    return refusal, environ, output
+
+
+def own_files() -> list[bytes]:
+    """What was imported and is no installed package: it may be edited while we live."""
+    installed = (sys.prefix + "/", sys.base_prefix + "/")
+    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    own = [file for file in files if isinstance(file, str) and not file.startswith(installed)]
+    return [os.fsencode(file) for file in own if os.path.isabs(file)][:MOST_FILES]
+
+
+def serve(site: str) -> int:
+    """Until the runtime hangs up. Raises `RunningError` in every child that is to go on as the script."""
+    known: set[str] = set()
+    atexit.register(leave, known)  # the first to register is the last to be called
+    control, nothing = os.dup(0), os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
+    os.dup2(nothing, 0)  # who reads it while it is imported fails, and is imported again by the script
+    os.close(nothing)
+    runtime, script, *names = os.read(control, 65536).split(b"\0")
+    refusal, environ, output = prepare(site, os.fsdecode(script), names)
+    if refusal is not None:
+        os.write(control, b"N" + os.fsencode(refusal))
+        return 0
+    known.update(sys.modules)
+    mask = signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
+    prctl(PR_SET_DUMPABLE, 0)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    collecting = gc.isenabled()
+    gc.disable()
+    gc.freeze()
+    zygote = Zygote(control, int(runtime), environ)
+    os.write(control, b"R%d\0" % os.getpid() + b"\0".join(own_files()))
+    try:
+        zygote.serve()
+    except RunningError:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if collecting:
+            gc.enable()
+        if not sys.flags.safe_path:
+            del sys.path[0]  # the interpreter is about to put it there
+        del sys.modules["__main__"].__file__  # and this
+        if "numpy.random" in sys.modules:
+            sys.modules["numpy.random"].seed()
+        output.repeat()
+        raise
+    return 0
+
+
+def main(site: str) -> None:
+    """Returns in a child that is to go on as the script, and nowhere else."""
+    code = 70
+    try:
+        code = serve(site)
+    except RunningError:
+        return
+    except BaseException as error:
+        tell(2, f"{type(error).__name__}: {error}\n".encode(errors="replace"))
+    os._exit(code)

@@ -1,0 +1,315 @@
+"""Zygotes, from the runtime's side: which script has one, when it is too old, and how many there may be.
+
+A zygote is started by the helper like a script, under a supervisor that ends everything below it; `zygote.py` says what
+it does. Towards an execution it stands where the helper stands otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentv.processes.execution import Execution, NeverStartedError, Script
+from agentv.processes.run import resolve
+from agentv.processes.start import ProcessStartError
+from agentv.processes.starter import Starter
+
+if TYPE_CHECKING:
+    import socket
+
+    from agentv.processes.helper_process import HelperProcess
+
+SITE = Path(__file__).with_name("warm_site")
+MOST_ZYGOTES = 8
+"""At once; the one that was used longest ago makes room for a new one."""
+IDLE_SECONDS = 60.0
+"""One that was not used for so long is ended."""
+READY_SECONDS = 30.0
+"""How long the imports of a script may take; but no longer than half the time its execution has."""
+ATTEMPTS = 2
+PLAIN_OPTIONS = frozenset({"-u", "-B", "-O", "-OO", "-P", "-s", "-q", "-b", "-bb"})
+OPTIONS_WITH_VALUE = frozenset({"-W", "-X"})
+LAST_WORDS = 300
+
+Stamp = tuple[int, int, int] | None
+
+
+def script_file(argv: Sequence[str]) -> str | None:
+    """The file that this interpreter is asked to run; None when it is another program, or no file."""
+    if not argv or argv[0] != sys.executable:
+        return None
+    words = iter(argv[1:])
+    for word in words:
+        if word in OPTIONS_WITH_VALUE:
+            next(words, None)
+        elif not word.startswith("-"):
+            return word if word.endswith(".py") else None
+        elif word not in PLAIN_OPTIONS and word[:2] not in OPTIONS_WITH_VALUE:
+            return None
+    return None
+
+
+class ZygoteExecution(Execution):
+    """A zygote, as something the helper starts: its stdin is the socket to it."""
+
+    def __init__(self, script: Script, number: int, control: socket.socket) -> None:
+        super().__init__(script, number, lambda: None)
+        os.close(self._pipes.theirs[0])
+        self._pipes.theirs[0] = control.detach()
+
+
+class Zygote(Starter):
+    """One zygote, on its way or ready."""
+
+    def __init__(self, script: Script, number: int, helper: HelperProcess) -> None:
+        super().__init__()
+        self._loop = loop = asyncio.get_running_loop()
+        self._ended = loop.create_future()
+        self._ready: asyncio.Future[str | None] = loop.create_future()
+        self._pid = 0
+        self._files = [Path(script.cwd, script_file(script.argv) or "")]
+        self._stamps = [_stamp(file) for file in self._files]
+        self.users = 0
+        self.refused = False
+        """Another one would fare no better."""
+        theirs = self._connect()
+        self._socket.send(_settings(script))
+        try:
+            self._execution = ZygoteExecution(_as_zygote(script), number, theirs)
+        except OSError:
+            self._socket.close()
+            raise
+        finally:
+            theirs.close()
+        loop.add_reader(self._socket.fileno(), self._read)
+        self._task = loop.create_task(self._live(helper))
+
+    @property
+    def supervisor(self) -> int | None:
+        return self._execution.supervisor
+
+    async def _live(self, helper: HelperProcess) -> None:
+        reason = "it could not be started"
+        try:
+            outcome = await self._execution.run(helper)
+            said = outcome.stderr[-LAST_WORDS:].decode("utf-8", "backslashreplace").strip()
+            reason = f"the process that imports its modules {outcome.ending}" + (f" ({said})" if said else "")
+        except (NeverStartedError, OSError):
+            pass
+        except ProcessStartError as error:
+            reason = error.message
+        finally:
+            self.dead = True
+            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._socket.close()
+            resolve(self.ended)
+            if not self._ready.done():
+                self._ready.set_result(reason)
+
+    def _take(self, text: bytes) -> None:
+        kind, rest = text[:1], text[1:]
+        if kind not in (b"R", b"N"):
+            super()._take(text)
+        elif not self._ready.done():
+            if kind == b"R":
+                pid, *files = rest.split(b"\0")
+                self._pid = int(pid)
+                self._note(files)
+            self.refused = kind == b"N"
+            self._ready.set_result(None if kind == b"R" else os.fsdecode(rest))
+
+    def _note(self, files: list[bytes]) -> None:
+        known = set(self._files)
+        new = [path for path in (Path(os.fsdecode(file)) for file in files if file) if path not in known]
+        self._files += new
+        self._stamps += [_stamp(file) for file in new]
+
+    async def ready(self, timeout: float) -> str | None:
+        """Wait until it can be asked; why it cannot, if so."""
+        await asyncio.wait({self._ready}, timeout=timeout)
+        if self._ready.done():
+            return self._ready.result()
+        self.refused = True
+        return f"its imports took longer than {timeout:g} s"
+
+    @property
+    def stale(self) -> bool:
+        """A file that it read has changed since."""
+        return any(_stamp(file) != stamp for file, stamp in zip(self._files, self._stamps, strict=True))
+
+    def encoded(self, script: Script) -> bytes:
+        return script.encoded_for_zygote()
+
+    def wake(self) -> None:
+        if self._pid and not self.dead:
+            with contextlib.suppress(OSError):
+                os.kill(self._pid, signal.SIGCONT)
+
+    def stop(self) -> None:
+        """End it, and everything below it."""
+        self._execution.kill()
+
+    def look(self) -> None:
+        """Take in what its supervisor said."""
+        if not self.dead:
+            self._execution.read()
+
+    async def gone(self) -> None:
+        await asyncio.wait({self._task})
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What is known of the scripts that could share a zygote."""
+
+    zygote: Zygote | None = None
+    failures: int = 0
+    cold: str | None = None
+    """Why none is tried any more."""
+    told: bool = False
+
+
+class Zygotes:
+    """The zygotes of a launcher."""
+
+    def __init__(self, start: Callable[[Script], Zygote], *, most: int, idle_seconds: float) -> None:
+        self._start = start
+        self._most = most
+        self._idle_seconds = idle_seconds
+        self._entries: dict[object, _Entry] = {}
+        self._live: dict[Zygote, asyncio.TimerHandle | None] = {}
+        """In the order of their last use, each with the timer that will end it."""
+        self._ending: set[Zygote] = set()
+
+    @property
+    def supervisors(self) -> set[int]:
+        """The processes that watch over them."""
+        all_of_them = {*self._live, *self._ending}
+        for zygote in all_of_them:
+            zygote.look()
+        return {zygote.supervisor for zygote in all_of_them if zygote.supervisor and not zygote.dead}
+
+    async def take(self, script: Script, on_cold: Callable[[str], None]) -> Zygote | None:
+        """A zygote for it, to be given back; None when it must do without, and the first time why."""
+        entry = self._entries.setdefault(_key(script), _Entry())
+        while entry.cold is None:
+            zygote = self._of(entry, script)
+            if zygote is None:
+                break
+            self._use(zygote)
+            try:
+                reason = await zygote.ready(min(READY_SECONDS, (script.timeout or 2 * READY_SECONDS) / 2))
+            except BaseException:
+                self.give_back(zygote)
+                raise
+            if reason is None and not zygote.dead:
+                return zygote
+            self._failed(entry, zygote, reason)
+            self.give_back(zygote)
+        reason = entry.cold or f"{self._most} others are in use at this moment"
+        if not entry.told:
+            entry.told = True
+            on_cold(reason)
+        return None
+
+    def _of(self, entry: _Entry, script: Script) -> Zygote | None:
+        """The one there is, or a new one; None when there are too many."""
+        zygote = entry.zygote
+        if zygote is not None and zygote.dead:
+            self._failed(entry, zygote, None)
+        elif zygote is not None and zygote.stale:
+            entry.zygote = None
+            if not zygote.users:
+                self._end(zygote)
+        if entry.zygote is None and entry.cold is None and self._make_room():
+            entry.zygote = self._start(script)
+            self._live[entry.zygote] = None
+        return entry.zygote
+
+    def _failed(self, entry: _Entry, zygote: Zygote, reason: str | None) -> None:
+        if entry.zygote is not zygote:
+            return  # others waited for it too
+        entry.zygote = None
+        self._end(zygote)
+        entry.failures += 1
+        if zygote.refused or entry.failures >= ATTEMPTS:
+            entry.cold = reason or f"the process that imports its modules died {entry.failures} times"
+
+    def _make_room(self) -> bool:
+        idle = (zygote for zygote in self._live if not zygote.users)
+        while len(self._live) >= self._most:
+            oldest = next(idle, None)
+            if oldest is None:
+                return False
+            self._end(oldest)
+            idle = (zygote for zygote in self._live if not zygote.users)
+        return True
+
+    def _use(self, zygote: Zygote) -> None:
+        zygote.users += 1
+        timer = self._live.pop(zygote, None)
+        if timer is not None:
+            timer.cancel()
+        self._live[zygote] = None
+
+    def give_back(self, zygote: Zygote) -> None:
+        """Nobody needs it for a while."""
+        zygote.users -= 1
+        owner = next((entry for entry in self._entries.values() if entry.zygote is zygote), None)
+        if owner is not None and zygote.dead:
+            self._failed(owner, zygote, None)
+        elif zygote.users or zygote not in self._live:
+            return
+        elif owner is None:  # too old
+            self._end(zygote)
+        else:
+            loop = asyncio.get_running_loop()
+            self._live[zygote] = loop.call_later(self._idle_seconds, self._end, zygote)
+
+    def _end(self, zygote: Zygote) -> None:
+        timer = self._live.pop(zygote, None)
+        if timer is not None:
+            timer.cancel()
+        for entry in self._entries.values():
+            if entry.zygote is zygote:
+                entry.zygote = None
+        zygote.stop()
+        self._ending = {each for each in (*self._ending, zygote) if not each.dead}
+
+    async def close(self) -> None:
+        """End them all."""
+        for zygote in list(self._live):
+            self._end(zygote)
+        for zygote in list(self._ending):
+            await zygote.gone()
+
+
+def _key(script: Script) -> object:
+    env = frozenset(item for item in script.env.items() if item[0] not in script.own_variables)
+    return (tuple(script.argv), str(script.cwd), script.isolate, script.own_variables, env)
+
+
+def _stamp(file: Path) -> Stamp:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _settings(script: Script) -> bytes:
+    words = (str(os.getpid()), script_file(script.argv) or "", *script.own_variables)
+    return os.fsencode("\0".join(words))
+
+
+def _as_zygote(script: Script) -> Script:
+    env = {name: value for name, value in script.env.items() if name not in script.own_variables}
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(SITE), env.get("PYTHONPATH"))))
+    return replace(script, env=env, stdin=b"", timeout=None, on_stderr=None, warm=False)

@@ -1,0 +1,188 @@
+"""What a script under the same unprivileged user can see of the processes around it."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentv.processes.helper import prctl
+from agentv.processes.launcher import Launcher
+from agentv.processes.protection import PR_GET_DUMPABLE, capabilities, protect_runtime
+
+from .support import python, sh
+
+ROOT = Path(__file__).parents[2]
+ALL = ["environ", "mem", "maps"]
+NOBODY = 65534
+
+landlock = pytest.mark.skipif(capabilities().landlock is None, reason="this kernel has no Landlock")
+
+
+def as_user(argv: list[str], user: int = NOBODY, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run it without privileges: as we are, or, when that is root, as nobody."""
+    who: dict[str, Any] = {"user": user, "group": user, "extra_groups": []} if os.geteuid() == 0 else {}
+    done: subprocess.CompletedProcess[str] = subprocess.run(
+        argv,
+        env={"PYTHONPATH": str(ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1", "PATH": os.defpath, **env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd="/",
+        **who,
+    )
+    return done
+
+
+@functools.cache
+def interpreter() -> str:
+    """A Python an unprivileged user can run, with agentv in reach."""
+    for path in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
+        try:
+            if as_user([path, "-c", "import agentv.processes.launcher"]).returncode == 0:
+                return path
+        except OSError:
+            continue
+    pytest.skip("no Python 3.11 or later that an unprivileged user can run can also read agentv")
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A directory that anybody may use; those of pytest are closed to other users."""
+    with tempfile.TemporaryDirectory(prefix="agentv-test-", dir="/tmp") as name:
+        Path(name).chmod(0o777)
+        yield Path(name)
+
+
+def looked(folder: Path, *, protect: bool, isolate: bool) -> dict[str, list[str]]:
+    runtime = [interpreter(), str(Path(__file__).with_name("looking_runtime.py"))]
+    arguments = [str(folder), str(int(protect)), str(int(isolate))]
+    done = as_user(["/bin/sh", "-c", '"$@"; exit $?', "sh", *runtime, *arguments], API_KEY="a-secret-of-the-wrapper")
+    assert done.returncode == 0, done.stderr
+    result: dict[str, list[str]] = json.loads(done.stdout)
+    assert result.pop("itself") == ALL
+    return result
+
+
+def test_without_protection_everything_but_the_launcher_lies_open(folder):
+    seen = looked(folder, protect=False, isolate=False)
+    assert seen == {"sibling": ALL, "supervisor": [], "helper": [], "runtime": ALL, "wrapper": ALL}
+
+
+def test_a_protected_runtime_cannot_be_looked_into(folder):
+    seen = looked(folder, protect=True, isolate=False)
+    assert seen == {"sibling": ALL, "supervisor": [], "helper": [], "runtime": [], "wrapper": ALL}
+
+
+@landlock
+def test_an_isolated_script_sees_nobody_not_even_wrappers_and_siblings(folder):
+    seen = looked(folder, protect=True, isolate=True)
+    assert seen == {"sibling": [], "supervisor": [], "helper": [], "runtime": [], "wrapper": []}
+
+
+@landlock
+async def test_an_isolated_script_still_does_what_scripts_do(launcher, tmp_path):
+    code = """
+import os, socket, subprocess, sys, threading
+folder = sys.argv[1]
+for name in ('a', 'b'): os.mkdir(f'{folder}/{name}')
+open(f'{folder}/a/file', 'w').close()
+os.rename(f'{folder}/a/file', f'{folder}/b/file')
+os.link(f'{folder}/b/file', f'{folder}/a/link')
+server = socket.create_server(('127.0.0.1', 0))
+client = socket.create_connection(server.getsockname())
+child = subprocess.Popen(['sleep', '60']); child.kill(); child.wait()
+print(open(f'/proc/{os.getpid()}/environ').read().count('MARK=1'), subprocess.check_output(['id', '-u']).decode())
+"""
+    outcome = await launcher.run(python(code, str(tmp_path), env={**os.environ, "MARK": "1"}, isolate=True))
+    assert outcome.stderr == b""
+    assert outcome.stdout.split() == [b"1", str(os.getuid()).encode()]
+
+
+DOMAIN = """
+import os, sys
+from agentv.processes import helper
+abi, folder = int(sys.argv[1]), sys.argv[2]
+def renamed():
+    try: os.rename(folder + '/a/file', folder + '/b/file')
+    except OSError as error: return error.errno
+    os.rename(folder + '/b/file', folder + '/a/file')
+    return 0
+def seen():
+    try: return len(open(f'/proc/{os.getppid()}/environ').read()) > 0
+    except OSError: return False
+print(seen(), renamed())
+helper.prctl(helper.PR_SET_NO_NEW_PRIVS, 1)
+assert helper._libc.syscall(helper.LANDLOCK_RESTRICT_SELF, helper.landlock_ruleset(abi), 0) == 0
+print(seen(), renamed())
+"""
+
+
+@landlock
+@pytest.mark.parametrize(("abi", "renaming"), [(1, 18), (2, 0), (6, 0)])
+def test_every_version_of_landlock_closes_the_view_and_all_but_the_first_allow_renaming(folder, abi, renaming):
+    if (capabilities().landlock or 0) < abi:
+        pytest.skip(f"this kernel has no Landlock version {abi}")
+    for name in ("a", "b"):
+        (folder / name).mkdir()
+        (folder / name).chmod(0o777)
+    (folder / "a" / "file").touch()
+    done = as_user(["/bin/sh", "-c", '"$@"; exit $?', "sh", interpreter(), "-c", DOMAIN, str(abi), str(folder)])
+    assert done.stderr == ""
+    assert done.stdout.split() == ["True", "0", "False", str(renaming)]
+
+
+def dumpable() -> int:
+    return prctl(PR_GET_DUMPABLE, 0)
+
+
+def test_protection_is_lifted_by_the_last_to_leave():
+    assert dumpable() == 1
+    with protect_runtime():
+        assert dumpable() == 0
+        with protect_runtime():
+            assert dumpable() == 0
+        assert dumpable() == 0
+    assert dumpable() == 1
+
+
+async def test_a_protected_runtime_still_runs_scripts_and_children_of_its_own():
+    with protect_runtime():
+        async with Launcher() as launcher:
+            assert (await launcher.run(sh("echo x", isolate=True))).stdout == b"x\n"
+            assert (await launcher.run(sh("kill -9 $PPID", isolate=True))).supervisor_lost
+
+
+FULL = """
+import asyncio, resource, sys
+from agentv.processes.launcher import Launcher, Script
+from agentv.processes.run import ProcessStartError
+async def main(limit):
+    hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    resource.setrlimit(resource.RLIMIT_NPROC, (limit, hard))
+    try:
+        async with Launcher() as launcher:
+            await launcher.run(Script(['true'], '/', {'PATH': '/usr/bin:/bin'}, timeout=20))
+    except ProcessStartError as error:
+        print(error)
+asyncio.run(main(int(sys.argv[1])))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a user who has no other process")
+@pytest.mark.parametrize(
+    ("limit", "message"), [(1, "could not be started"), (2, "no room for another"), (3, "no room for another")]
+)
+def test_a_system_with_no_room_for_another_process_is_named(limit, message):
+    """For the helper, for a supervisor, and for the script itself."""
+    somebody = 61000 + (4 * os.getpid() + limit) % 4000  # nobody else has it, not even the test before
+    assert message in as_user([interpreter(), "-c", FULL, str(limit)], user=somebody).stdout

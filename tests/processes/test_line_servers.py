@@ -1,0 +1,270 @@
+"""Scripts that stay: one process, many executions, and nothing of one in another's result."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentv.processes.launcher import Launcher, Script
+from agentv.processes.run import ProcessOutcome
+from agentv.processes.start import ProcessStartError
+from tests.patience import patiently
+
+ECHO = """\
+import json, os, sys
+count = 0
+for line in sys.stdin:
+    count += 1
+    payload = json.loads(line)
+    exec(payload.get("do", ""))
+    print(json.dumps({"score": 1, "pid": os.getpid(), "count": count, "said": payload.get("say")}), flush=True)
+    exec(payload.get("then", ""))
+"""
+
+
+@pytest.fixture
+async def launcher() -> AsyncIterator[Launcher]:
+    async with Launcher() as launcher:
+        yield launcher
+
+
+def script(folder: Path, payload: dict[str, Any], **options: Any) -> Script:
+    path = folder / "judge.py"
+    if not path.exists():
+        path.write_text(ECHO)
+    line = json.dumps(payload).encode() + b"\n"
+    return Script([sys.executable, "judge.py"], folder, dict(os.environ), stdin=line, lines=True, **options)
+
+
+async def ask(launcher: Launcher, folder: Path, **payload: Any) -> dict[str, Any]:
+    outcome = await launcher.run(script(folder, payload, timeout=60.0))
+    assert outcome.returncode == 0, outcome
+    found: dict[str, Any] = json.loads(outcome.stdout)
+    return found
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+async def test_one_process_serves_one_execution_after_the_other(launcher: Launcher, tmp_path: Path) -> None:
+    said = [await ask(launcher, tmp_path, say=n) for n in range(5)]
+    assert [one["count"] for one in said] == [1, 2, 3, 4, 5]
+    assert len({one["pid"] for one in said}) == 1
+    assert [one["said"] for one in said] == list(range(5))
+
+
+async def test_executions_at_the_same_time_have_a_process_each(launcher: Launcher, tmp_path: Path) -> None:
+    said = await asyncio.gather(*(ask(launcher, tmp_path, say=n) for n in range(4)))
+    assert [one["said"] for one in said] == [0, 1, 2, 3]
+    again = await ask(launcher, tmp_path)
+    assert again["pid"] in {one["pid"] for one in said}
+
+
+async def test_all_of_them_end_with_the_launcher(tmp_path: Path) -> None:
+    async with Launcher() as launcher:
+        said = await asyncio.gather(*(ask(launcher, tmp_path) for _ in range(3)))
+        assert all(alive(one["pid"]) for one in said)
+    assert not any(alive(one["pid"]) for one in said)
+
+
+async def test_lines_that_are_no_objects_are_its_log(launcher: Launcher, tmp_path: Path) -> None:
+    assert (await ask(launcher, tmp_path, do="print('hello'); print('[1]'); print('{not json')"))["count"] == 1
+
+
+async def test_a_process_that_says_more_than_asked_is_not_used_again(launcher: Launcher, tmp_path: Path) -> None:
+    more = "sys.stdout.write(json.dumps({'score': 0, 'pid': os.getpid()}) + '\\n')"
+    first = await ask(launcher, tmp_path, do=more, then="open('said', 'w')")
+    while not (tmp_path / "said").exists():
+        await asyncio.sleep(0.01)
+    second = await ask(launcher, tmp_path, say="mine")
+    assert second["said"] == "mine"
+    assert second["pid"] != first["pid"]
+
+
+async def test_a_late_word_of_an_execution_before_is_not_read(launcher: Launcher, tmp_path: Path) -> None:
+    (tmp_path / "judge.py").write_text(
+        "import json, sys\n"
+        "for line in sys.stdin:\n"
+        "    payload = json.loads(line)\n"
+        "    print(json.dumps({'score': 0, 'execution_id': 'another'}))\n"
+        "    print(json.dumps({'score': 1, 'execution_id': payload['execution_id']}), flush=True)\n"
+    )
+    asked = script(tmp_path, {"execution_id": "mine"}, timeout=60.0, execution_id="mine")
+    assert json.loads((await launcher.run(asked)).stdout) == {"score": 1, "execution_id": "mine"}
+
+
+async def test_past_its_deadline_it_is_killed_with_everything_it_started(launcher: Launcher, tmp_path: Path) -> None:
+    first = await ask(launcher, tmp_path)
+    do = (
+        "import subprocess; child = subprocess.Popen(['sleep', '600'], start_new_session=True); "
+        "open('child', 'w').write(str(child.pid)); import time; time.sleep(600)"
+    )
+    child = tmp_path / "child"
+
+    async def ended(seconds: float) -> ProcessOutcome:
+        return await launcher.run(script(tmp_path, {"do": do}, timeout=seconds))
+
+    outcome = await patiently(ended, lambda _: child.exists() and child.read_text() != "")
+    assert outcome.timed_out
+    assert not alive(first["pid"])
+    assert not alive(int(child.read_text()))
+    assert (await ask(launcher, tmp_path))["count"] == 1
+
+
+@pytest.mark.parametrize(
+    ("do", "returncode", "signal"),
+    [("sys.exit(3)", 3, None), ("os.kill(os.getpid(), 11)", None, "SIGSEGV"), ("os._exit(0)", 0, None)],
+)
+async def test_a_process_that_ends_fails_its_execution_and_the_next_has_a_new_one(
+    launcher: Launcher, tmp_path: Path, do: str, returncode: int | None, signal: str | None
+) -> None:
+    await ask(launcher, tmp_path)
+    outcome = await launcher.run(script(tmp_path, {"do": f"print('last', file=sys.stderr, flush=True); {do}"}))
+    assert (outcome.returncode, outcome.signal, outcome.stdout) == (returncode, signal, b"")
+    assert outcome.stderr == b"last\n"
+    assert (await ask(launcher, tmp_path))["count"] == 1
+
+
+async def test_too_much_output_ends_it(launcher: Launcher, tmp_path: Path) -> None:
+    outcome = await launcher.run(script(tmp_path, {"do": "print('x' * 10_000_000)"}, stdout_cap=100_000))
+    assert outcome.stdout_overflow
+
+
+async def test_stderr_belongs_to_the_execution_that_wrote_it(launcher: Launcher, tmp_path: Path) -> None:
+    await launcher.run(script(tmp_path, {"do": "print('one', file=sys.stderr, flush=True)"}))
+    outcome = await launcher.run(script(tmp_path, {"do": "print('two', file=sys.stderr, flush=True)"}))
+    assert outcome.stderr == b"two\n"
+
+
+async def test_a_changed_file_has_a_new_process(launcher: Launcher, tmp_path: Path) -> None:
+    first = await ask(launcher, tmp_path)
+    (tmp_path / "judge.py").write_text(ECHO + "# changed\n")
+    assert (await ask(launcher, tmp_path))["pid"] != first["pid"]
+
+
+async def test_another_environment_has_another_process(launcher: Launcher, tmp_path: Path) -> None:
+    first = await ask(launcher, tmp_path)
+    other = script(tmp_path, {}, timeout=60.0)
+    outcome = await launcher.run(Script(other.argv, other.cwd, {**other.env, "X": "1"}, other.stdin, lines=True))
+    assert json.loads(outcome.stdout)["pid"] != first["pid"]
+
+
+async def test_a_long_line_is_sent_and_a_long_result_read(launcher: Launcher, tmp_path: Path) -> None:
+    assert len((await ask(launcher, tmp_path, say="x" * 3_000_000))["said"]) == 3_000_000
+
+
+async def test_a_cancelled_execution_takes_its_process_with_it(launcher: Launcher, tmp_path: Path) -> None:
+    first = await ask(launcher, tmp_path)
+    hanging = asyncio.create_task(
+        launcher.run(script(tmp_path, {"do": "open('in', 'w'); import time; time.sleep(600)"}))
+    )
+    while not (tmp_path / "in").exists():
+        await asyncio.sleep(0.01)
+    hanging.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await hanging
+    for _ in range(2000):
+        if not alive(first["pid"]):
+            break
+        await asyncio.sleep(0.01)
+    assert not alive(first["pid"])
+
+
+async def test_a_program_that_is_not_there_says_so(launcher: Launcher, tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="no-such-program"):
+        await launcher.run(Script(["no-such-program"], tmp_path, {}, b"{}\n", lines=True))
+
+
+async def test_idle_ones_are_ended_after_a_while(tmp_path: Path) -> None:
+    async with Launcher(idle_seconds=0.05) as launcher:
+        pid = (await ask(launcher, tmp_path))["pid"]
+        for _ in range(2000):
+            if not alive(pid):
+                break
+            await asyncio.sleep(0.01)
+        assert not alive(pid)
+
+
+async def test_where_nothing_can_be_supervised_it_is_started_for_each_execution(tmp_path: Path) -> None:
+    async with Launcher(supervise=False) as launcher:
+        outcomes: list[ProcessOutcome] = [await launcher.run(script(tmp_path, {})) for _ in range(2)]
+    assert [json.loads(outcome.stdout)["count"] for outcome in outcomes] == [1, 1]
+
+
+async def test_a_process_that_stopped_its_supervisor_is_ended_all_the_same(launcher: Launcher, tmp_path: Path) -> None:
+    stop = "open('stopped', 'w').write(str(os.getpid())); os.kill(os.getppid(), 19); import time; time.sleep(600)"
+    stopped = tmp_path / "stopped"
+
+    async def ended(seconds: float) -> ProcessOutcome:
+        return await asyncio.wait_for(launcher.run(script(tmp_path, {"do": stop}, timeout=seconds)), 60)
+
+    outcome = await patiently(ended, lambda _: stopped.exists() and stopped.read_text() != "")
+    assert outcome.timed_out
+    assert not alive(int(stopped.read_text()))
+    assert (await ask(launcher, tmp_path))["count"] == 1
+
+
+async def test_one_that_stopped_its_supervisor_while_nobody_asked_ends_with_the_launcher(tmp_path: Path) -> None:
+    async with asyncio.timeout(60), Launcher() as launcher:
+        said = await ask(launcher, tmp_path, do="os.kill(os.getppid(), 19)")
+    assert not alive(said["pid"])
+
+
+async def test_one_that_ends_without_reading_leaves_the_execution_to_another(
+    launcher: Launcher, tmp_path: Path
+) -> None:
+    leave = "import select; select.select([0], [], []); os._exit(3)"  # something is there to read, and it does not
+    first = await ask(launcher, tmp_path, then=leave)
+    second = await ask(launcher, tmp_path, say="mine")
+    assert (second["said"], second["count"]) == ("mine", 1)
+    assert second["pid"] != first["pid"]
+
+
+async def test_one_that_closes_its_stdout_and_lives_on_runs_out_of_time(launcher: Launcher, tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+
+    async def ended(seconds: float) -> ProcessOutcome:
+        do = "os.close(1); open('closed', 'w'); import time; time.sleep(600)"
+        return await launcher.run(script(tmp_path, {"do": do}, timeout=seconds))
+
+    assert (await patiently(ended, lambda _: closed.exists())).timed_out
+
+
+async def test_one_that_closes_its_stdout_ends_with_its_own_exit_code(launcher: Launcher, tmp_path: Path) -> None:
+    outcome = await launcher.run(script(tmp_path, {"do": "os.close(1); import time; time.sleep(0.2); os._exit(3)"}))
+    assert (outcome.returncode, outcome.signal) == (3, None)
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        b'\xef\xbb\xbf{"score": 1}',
+        b'{"score": 1, "reasoning": "caf\xe9"}',
+        b'{"score": ' + b"9" * 5000 + b"}",
+        b'{"score": 1}{"score": 0}',
+        b'{"score": 1, "score": 0}',
+    ],
+)
+async def test_whatever_would_be_read_as_a_result_or_its_mistake_is_not_taken_for_a_log(
+    launcher: Launcher, tmp_path: Path, printed: bytes
+) -> None:
+    do = f"os.write(1, {printed + bytes([10])!r}); import time; time.sleep(600)"
+    outcome = await launcher.run(script(tmp_path, {"do": do}, timeout=60.0))
+    assert (outcome.stdout, outcome.timed_out) == (printed, False)
+
+
+async def test_variables_that_cannot_be_passed_are_told(launcher: Launcher, tmp_path: Path) -> None:
+    for env in ({"A=B": "x"}, {"A": "x\0"}):
+        with pytest.raises(ProcessStartError, match="cannot be passed"):
+            await launcher.run(Script([sys.executable, "-V"], tmp_path, env, b"{}\n", lines=True))

@@ -1,0 +1,491 @@
+"""Zygotes: what executions share and what they do not, and how zygotes come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from benchmarks.kill_runtime import KINDS, SIGNALS, marked
+
+from agentv.processes.launcher import Launcher
+from agentv.processes.run import ProcessOutcome
+from agentv.processes.start import ProcessStartError
+from tests.patience import patiently
+
+from .support import children, helper_pid, marker, open_files, sh, until, zombies_of
+from .warm_support import CLEAN, Cold, script, warm, why_cold, write, zygotes
+
+COUNTING = "import shared\nshared.COUNT += 1\nprint(shared.COUNT)"
+
+
+async def test_modules_are_imported_once_and_the_script_runs_each_time(launcher: Launcher, tmp_path: Path):
+    write(tmp_path, "from pathlib import Path\nwith Path('imports').open('a') as f: f.write('x')\n", "shared.py")
+    write(tmp_path, "import shared\nprint('body')")
+    for _ in range(5):
+        assert (await warm(launcher, script(tmp_path))).stdout == b"body\n"
+    assert (tmp_path / "imports").read_text() == "x"
+
+
+async def test_no_execution_sees_what_another_did(launcher: Launcher, tmp_path: Path):
+    write(tmp_path, "COUNT = 0", "shared.py")
+    write(tmp_path, COUNTING + "\nimport os, sys, json\nos.environ['LEFT'] = 'x'\njson.left = sys.modules['left'] = 1")
+    outcomes = await asyncio.gather(*(warm(launcher, script(tmp_path)) for _ in range(20)))
+    assert {outcome.stdout for outcome in outcomes} == {b"1\n"}
+    write(tmp_path, "import sys, os, json\nprint('left' in sys.modules, 'LEFT' in os.environ, hasattr(json, 'left'))")
+    assert (await warm(launcher, script(tmp_path))).stdout == b"False False False\n"
+
+
+async def test_chance_is_not_shared(launcher: Launcher, tmp_path: Path):
+    write(
+        tmp_path,
+        """
+        import json, random, secrets, tempfile, uuid
+        name = next(tempfile._get_candidate_names())
+        print(json.dumps([random.random(), secrets.token_hex(), str(uuid.uuid4()), str(uuid.uuid1()), name]))
+        """,
+    )
+    outcomes = await asyncio.gather(*(warm(launcher, script(tmp_path)) for _ in range(20)))
+    drawn = [json.loads(outcome.stdout) for outcome in outcomes]
+    assert [len(set(kind)) for kind in zip(*drawn, strict=True)] == [20] * 5
+
+
+async def test_each_execution_has_its_own_variables_and_the_zygote_has_none_of_them(launcher: Launcher, tmp_path: Path):
+    write(tmp_path, "import os\nprint(os.environ['TOKEN'], os.getenv('SHARED'))\nos.system('echo $TOKEN')")
+
+    async def run(number: int) -> bytes:
+        env = {**CLEAN, "SHARED": "both", "TOKEN": f"token-{number}"}
+        wanted = script(tmp_path, env={**env, "PYTHONUNBUFFERED": "1"}, own_variables=frozenset({"TOKEN"}))
+        return (await warm(launcher, wanted)).stdout
+
+    said = await asyncio.gather(*map(run, range(20)))
+    assert said == [f"token-{number} both\ntoken-{number}\n".encode() for number in range(20)]
+    (zygote,) = zygotes(launcher)
+    environment = Path(f"/proc/{zygote}/environ").read_bytes()
+    assert b"SHARED=both" in environment
+    assert b"TOKEN" not in environment
+    assert b"token-" not in environment
+
+
+async def test_other_variables_are_another_zygote(launcher: Launcher, tmp_path: Path):
+    write(tmp_path, "import os\nprint(os.environ['KIND'])")
+    for kind in ("a", "b", "a"):
+        assert (await warm(launcher, script(tmp_path, env={**CLEAN, "KIND": kind}))).stdout == f"{kind}\n".encode()
+    assert len(zygotes(launcher)) == 2
+
+
+async def test_two_hundred_at_once(launcher: Launcher, tmp_path: Path):
+    write(tmp_path, "import json, sys\nprint(json.load(sys.stdin) + 1)")
+    wanted = (script(tmp_path, stdin=str(number).encode()) for number in range(200))
+    outcomes = await asyncio.gather(*(warm(launcher, each) for each in wanted))
+    assert [int(outcome.stdout) for outcome in outcomes] == list(range(1, 201))
+    assert len(zygotes(launcher)) == 1
+
+
+DESCENDANT = """
+import os, signal, sys
+kind, mark = sys.stdin.read().split()
+reader, writer = os.pipe()
+if os.fork() == 0:
+    if kind in ('setsid', 'double-fork'): os.setsid()
+    if kind == 'double-fork' and os.fork(): os._exit(0)
+    if kind == 'ignoring-signals':
+        for number in (1, 2, 15): signal.signal(number, signal.SIG_IGN)
+    os.write(writer, b'x')
+    if kind == 'without-pipes':
+        for descriptor in (0, 1, 2): os.close(descriptor)
+    os.execvp('sleep', ['sleep', mark])
+os.read(reader, 1)
+print('answer', flush=True)
+"""
+
+
+@pytest.mark.parametrize("then", ["", "signal.pause()"], ids=["exit", "timeout"])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_descendants_end_with_the_execution(launcher: Launcher, tmp_path: Path, kind: str, then: str):
+    write(tmp_path, DESCENDANT + then)
+    await warm(launcher, script(tmp_path))  # it fails, but its zygote is there
+    with marker() as mark:
+
+        async def ended(seconds: float) -> ProcessOutcome:
+            wanted = script(tmp_path, stdin=f"{kind} {mark}".encode(), timeout=seconds if then else 60.0)
+            outcome = await warm(launcher, wanted)
+            assert marked(mark) == []
+            return outcome
+
+        outcome = await patiently(ended, lambda outcome: outcome.stdout != b"")
+    assert (outcome.timed_out, outcome.stdout, outcome.supervisor_lost) == (bool(then), b"answer\n", False)
+
+
+async def test_cancelling_ends_the_execution_and_no_other(launcher: Launcher, tmp_path: Path):
+    fifo = tmp_path / "go"
+    os.mkfifo(fifo)
+    write(
+        tmp_path,
+        f"""
+        import sys, time
+        if sys.stdin.read() == "wait":
+            open("waits", "w")
+            time.sleep(600)
+        print(open({str(fifo)!r}).read())
+        """,
+    )
+    other = asyncio.create_task(warm(launcher, script(tmp_path)))
+    long = asyncio.create_task(warm(launcher, script(tmp_path, stdin=b"wait")))
+    assert await until((tmp_path / "waits").exists)
+    long.cancel()
+    await asyncio.wait({long})
+    await asyncio.to_thread(fifo.write_text, "fine")
+    assert (await other).stdout == b"fine\n"
+
+
+async def test_output_is_capped_as_always(launcher: Launcher, tmp_path: Path):
+    write(tmp_path, "import sys\nwhile True: sys.stdout.write('x' * 65536)")
+    outcome = await warm(launcher, script(tmp_path, stdout_cap=1_000_000))
+    assert outcome.stdout_overflow
+    assert len(outcome.stdout) == 1_000_000
+
+
+async def test_a_script_that_kills_its_supervisor_fails_and_the_next_is_warm(launcher: Launcher, tmp_path: Path):
+    write(
+        tmp_path, "import os, sys, signal\nif sys.stdin.read(): os.kill(os.getppid(), 9); signal.pause()\nprint('ok')"
+    )
+    (await warm(launcher, script(tmp_path)))
+    before = zygotes(launcher)
+    outcome = await warm(launcher, script(tmp_path, stdin=b"kill"))
+    assert outcome.supervisor_lost
+    assert (await warm(launcher, script(tmp_path))).stdout == b"ok\n"
+    assert zygotes(launcher) == before
+
+
+WAITING = """
+import os, sys, signal
+if sys.stdin.read():
+    os.system('sleep $MARK &')
+    signal.pause()
+print('ok')
+"""
+
+
+async def test_executions_fail_when_their_zygote_is_killed_and_later_ones_have_a_new_one(
+    launcher: Launcher, tmp_path: Path
+):
+    write(tmp_path, WAITING)
+    with marker() as mark:
+        env = {**CLEAN, "MARK": mark}
+        await warm(launcher, script(tmp_path, env=env))
+        (first,) = zygotes(launcher)
+        running = [asyncio.create_task(launcher.run(script(tmp_path, env=env, stdin=b"wait"))) for _ in range(5)]
+        assert await until(lambda: len(marked(mark)) == 5)
+        os.kill(first, signal.SIGKILL)
+        outcomes = await asyncio.gather(*running, return_exceptions=True)
+        assert marked(mark) == []
+        assert [type(outcome) for outcome in outcomes] == [ProcessStartError] * 5
+        assert "was killed while it ran" in str(outcomes[0])
+        outcome, reasons = await why_cold(launcher, script(tmp_path, env=env))
+        assert (outcome.stdout, reasons) == (b"ok\n", [])
+        (second,) = zygotes(launcher)
+        assert second != first
+        os.kill(second, signal.SIGKILL)
+        assert await until(lambda: zygotes(launcher) == [])
+        outcome, reasons = await why_cold(launcher, script(tmp_path, env=env))
+        assert outcome.stdout == b"ok\n"
+        assert [reason for reason in reasons if "died 2 times" in reason] == reasons != []
+        assert zygotes(launcher) == []
+
+
+async def test_a_stopped_zygote_is_woken(launcher: Launcher, tmp_path: Path):
+    write(tmp_path, "import time\ntime.sleep(1)\nprint('ok')")
+    await warm(launcher, script(tmp_path))
+    (zygote,) = zygotes(launcher)
+    os.kill(zygote, signal.SIGSTOP)
+    first = await asyncio.gather(*(warm(launcher, script(tmp_path, timeout=3)) for _ in range(20)))
+    assert any(outcome.timed_out for outcome in first)
+    assert (await warm(launcher, script(tmp_path))).stdout == b"ok\n"
+
+
+async def test_zygotes_outlive_the_helper_and_end_with_the_launcher(tmp_path: Path):
+    write(tmp_path, "import sys\nprint('ok')")
+    with marker() as mark:
+        async with Launcher() as launcher:
+            assert (await warm(launcher, script(tmp_path, mark))).stdout == b"ok\n"
+            before = set(marked(mark))
+            os.kill(helper_pid(launcher), signal.SIGKILL)
+            assert (await launcher.run(sh("echo next"))).stdout == b"next\n"
+            assert (await warm(launcher, script(tmp_path, mark))).stdout == b"ok\n"
+            assert before & set(marked(mark))
+        assert marked(mark) == []
+
+
+async def test_nothing_is_left_after_a_launcher(tmp_path: Path):
+    write(tmp_path, "print('ok')")
+    files, processes = open_files(), sorted(children())
+    async with Launcher() as launcher:
+        await asyncio.gather(*(warm(launcher, script(tmp_path)) for _ in range(20)))
+        settled = open_files()
+        await asyncio.gather(*(warm(launcher, script(tmp_path)) for _ in range(50)))
+        assert open_files() == settled
+    assert open_files() == files
+    assert sorted(children()) == processes
+    assert zombies_of(os.getpid()) == []
+
+
+RUNTIME = """
+import asyncio, os, sys
+from agentv.processes.launcher import Launcher, Script
+async def main(folder, mark):
+    async with Launcher() as launcher:
+        env = {'PATH': os.environ['PATH'], 'MARK': mark}
+        wanted = Script([sys.executable, 'judge.py', mark], folder, env, stdin=b'wait', warm=True)
+        await asyncio.gather(*(launcher.run(wanted) for _ in range(3)))
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
+async def test_nobody_survives_a_killed_runtime(tmp_path: Path, number: signal.Signals):
+    write(tmp_path, WAITING.replace("sleep $MARK", "setsid sleep $MARK"))
+    with marker() as mark:
+        for _ in range(3):
+            runtime = subprocess.Popen([sys.executable, "-c", RUNTIME, str(tmp_path), mark], stderr=subprocess.DEVNULL)
+            try:
+                assert await until(lambda: sum(b"sleep\0" in _line(pid) for pid in marked(mark)) == 3)
+                runtime.send_signal(number)
+                assert await until(lambda: marked(mark) == [])
+            finally:
+                runtime.kill()
+                runtime.wait()
+
+
+@pytest.mark.parametrize("moment", [0.1, 0.2, 0.3])
+async def test_nobody_survives_a_runtime_killed_while_a_zygote_starts(tmp_path: Path, moment: float):
+    write(tmp_path, "import time\ntime.sleep(60)", "slow.py")
+    write(tmp_path, "import slow")
+    with marker() as mark:
+        runtime = subprocess.Popen([sys.executable, "-c", RUNTIME, str(tmp_path), mark], stderr=subprocess.DEVNULL)
+        try:
+            await asyncio.sleep(moment)
+            runtime.kill()
+            runtime.wait()
+            assert await until(lambda: marked(mark) == [])
+        finally:
+            runtime.kill()
+
+
+def _line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+async def test_attackers_of_all_processes_above_do_not_escape(launcher: Launcher, tmp_path: Path):
+    """Its supervisor, the zygote, and the supervisor of that."""
+    code = """
+import os, signal, sys
+def parent(pid): return int(open(f'/proc/{pid}/stat').read().rpartition(')')[2].split()[1])
+mark = sys.stdin.read()
+if mark:
+    above = [os.getppid()]
+    for _ in range(2): above.append(parent(above[-1]))
+    if os.fork() == 0:
+        os.setsid()
+        os.execvp('sleep', ['sleep', mark])
+    for pid in reversed(above): os.kill(pid, 9)
+    signal.pause()
+print('ok')
+"""
+    write(tmp_path, code)
+    with marker() as mark:
+        await warm(launcher, script(tmp_path))
+        with pytest.raises(ProcessStartError, match="was killed while it ran"):
+            await launcher.run(script(tmp_path, stdin=mark.encode()))
+        assert marked(mark) == []
+    assert (await launcher.run(script(tmp_path))).stdout == b"ok\n"
+
+
+# -- old ones, and how many there are
+
+
+@pytest.mark.parametrize("file", ["judge.py", "shared.py"])
+async def test_a_file_that_changed_means_a_new_zygote(launcher: Launcher, tmp_path: Path, file: str):
+    write(tmp_path, "WORD = 'old'", "shared.py")
+    write(tmp_path, "import shared\nprint(shared.WORD)")
+    assert (await warm(launcher, script(tmp_path))).stdout == b"old\n"
+    (first,) = zygotes(launcher)
+    write(tmp_path, {"judge.py": "import shared\nprint('new')", "shared.py": "WORD = 'new'  # longer"}[file], file)
+    assert (await warm(launcher, script(tmp_path))).stdout == b"new\n"
+    assert await until(lambda: len(zygotes(launcher)) == 1)
+    assert zygotes(launcher) != [first]
+
+
+async def test_executions_of_an_old_zygote_run_on(launcher: Launcher, tmp_path: Path):
+    fifo = tmp_path / "go"
+    os.mkfifo(fifo)
+    write(tmp_path, f"open('runs', 'w')\nprint(open({str(fifo)!r}).read())")
+    running = asyncio.create_task(warm(launcher, script(tmp_path)))
+    assert await until((tmp_path / "runs").exists)
+    write(tmp_path, "print('new')")
+    assert (await warm(launcher, script(tmp_path))).stdout == b"new\n"
+    await asyncio.to_thread(fifo.write_text, "old")
+    assert (await running).stdout == b"old\n"
+    assert await until(lambda: len(zygotes(launcher)) == 1)
+
+
+async def test_only_so_many_are_kept_and_the_oldest_goes(tmp_path: Path):
+    async with Launcher(most_zygotes=2) as launcher:
+        for name in ("a.py", "b.py", "a.py", "c.py"):
+            write(tmp_path, "print('ok')", name)
+            assert (await warm(launcher, script(tmp_path, file=name))).stdout == b"ok\n"
+        assert await until(lambda: [len(zygotes(launcher, name)) for name in ("a.py", "b.py", "c.py")] == [1, 0, 1])
+
+
+async def test_with_all_of_them_in_use_a_script_is_started_by_itself(tmp_path: Path):
+    fifo = tmp_path / "go"
+    os.mkfifo(fifo)
+    write(tmp_path, f"print(open({str(fifo)!r}).read())", "a.py")
+    write(tmp_path, "print('ok')", "b.py")
+    async with Launcher(most_zygotes=1) as launcher:
+        running = asyncio.create_task(warm(launcher, script(tmp_path, file="a.py")))
+        assert await until(lambda: len(zygotes(launcher, "a.py")) == 1)
+        outcome, reasons = await why_cold(launcher, script(tmp_path, file="b.py"))
+        assert (outcome.stdout, reasons) == (b"ok\n", ["1 others are in use at this moment"])
+        await asyncio.to_thread(fifo.write_text, "")
+        await running
+        assert (await warm(launcher, script(tmp_path, file="b.py"))).stdout == b"ok\n"
+        assert len(zygotes(launcher, "b.py")) == 1
+
+
+async def test_one_that_is_not_used_for_a_while_is_ended_and_started_again_when_needed(tmp_path: Path):
+    write(tmp_path, "print('ok')")
+    async with Launcher(idle_seconds=0.2) as launcher:
+        for _ in range(3):
+            assert (await warm(launcher, script(tmp_path))).stdout == b"ok\n"
+            assert await until(lambda: zygotes(launcher) == [])
+
+
+# -- what cannot be warm
+
+REFUSED = {
+    "threads": (
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(9,), daemon=True).start()",
+        "threads",
+    ),
+    "sockets": ("import socket\nkept = socket.create_server(('127.0.0.1', 0))", "opens files or sockets"),
+    "files": ("kept = open(__file__)", "opens files or sockets"),
+    "loops": ("import asyncio\nkept = asyncio.new_event_loop()", "opens files or sockets"),
+    "processes": ("import subprocess\nkept = subprocess.Popen(['sleep', '9'])", "starts processes"),
+    "the token": ("import os\nkept = os.environ.get('TOKEN')", "environment of the execution (TOKEN)"),
+    "the token, tested": ("import os\nkept = 'TOKEN' in os.environ", "environment of the execution (TOKEN)"),
+    "the environment": ("import os\nkept = dict(os.environ)", "environment of the execution"),
+    "the directory": ("import os\nos.chdir('/')", "working directory"),
+    "the path": ("import sys\nsys.path.insert(0, '/x')", "sys.path"),
+    "fork": ("import os\nos.fork = lambda: 0", "functions of `os`"),
+    "SIGCHLD": ("import signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)", "SIGCHLD"),
+    "output": ("print('x' * 2_000_000)", "prints more than 1 MiB"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_what_must_not_be_forked_is_started_by_itself_and_that_is_said_once(
+    launcher: Launcher, tmp_path: Path, name: str
+):
+    code, wanted = REFUSED[name]
+    write(tmp_path, code, "imported.py")
+    write(tmp_path, "import imported, os\nprint(os.environ['TOKEN'])")
+    cold = Cold()
+    for number in range(3):
+        env = {**CLEAN, "TOKEN": f"t{number}"}
+        asked = script(tmp_path, env=env, own_variables=frozenset({"TOKEN"}))
+        outcome = await launcher.run(asked, on_cold=cold)
+        assert outcome.stdout.endswith(f"t{number}\n".encode())
+    (reason,) = cold.reasons
+    assert wanted in reason
+
+
+async def test_an_import_that_kills_the_process_is_tried_twice(launcher: Launcher, tmp_path: Path):
+    write(tmp_path, "import os\nif os.getppid() and not os.environ.get('FINE'): os._exit(3)", "imported.py")
+    write(tmp_path, "import imported\nprint('ok')")
+    outcome, reasons = await why_cold(launcher, script(tmp_path))
+    assert outcome.returncode == 3
+    assert len(reasons) == 1
+    assert "exited with code 3" in reasons[0]
+
+
+async def test_imports_that_take_too_long_are_given_up(launcher: Launcher, tmp_path: Path):
+    write(tmp_path, "import os, time\nif not os.path.exists('fine'): time.sleep(60)", "imported.py")
+    write(tmp_path, "import imported\nprint('ok')")
+    started = time.monotonic()
+    outcome, reasons = await why_cold(launcher, script(tmp_path, timeout=2))
+    assert outcome.timed_out
+    assert time.monotonic() - started < 30
+    assert "longer than 1 s" in reasons[0]
+    assert await until(lambda: zygotes(launcher) == [])
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["sh", "-c", "echo ok"], [sys.executable, "-c", "print('ok')"], [sys.executable, "-I", "judge.py"]],
+    ids=["sh", "-c", "-I"],
+)
+async def test_what_is_no_python_file_is_started_by_itself(launcher: Launcher, tmp_path: Path, argv: list[str]):
+    write(tmp_path, "print('ok')")
+    wanted = type(script(tmp_path))(argv, tmp_path, CLEAN, warm=True)
+    outcome, reasons = await why_cold(launcher, wanted)
+    assert (outcome.stdout, reasons) == (b"ok\n", ["it is no Python file that the interpreter of agentv runs"])
+    assert (await why_cold(launcher, wanted))[1] == []
+
+
+async def test_without_supervision_scripts_are_started_by_themselves(tmp_path: Path):
+    write(tmp_path, "print('ok')")
+    notes: list[str] = []
+    async with Launcher(supervise=False, on_note=notes.append) as launcher:
+        outcome, reasons = await why_cold(launcher, script(tmp_path))
+        assert (outcome.stdout, reasons) == (b"ok\n", ["this system cannot supervise scripts"])
+        assert (await why_cold(launcher, script(tmp_path)))[1] == []
+    assert notes == ["`judge.py` cannot be kept warm, and starts anew each time: this system cannot supervise scripts"]
+
+
+async def test_an_execution_cancelled_while_its_zygote_starts_leaves_nothing(tmp_path: Path):
+    write(tmp_path, "import time\ntime.sleep(60)", "slow.py")
+    write(tmp_path, "import slow")
+    with marker() as mark:
+        async with Launcher(idle_seconds=0) as launcher:
+            running = asyncio.create_task(launcher.run(script(tmp_path, mark)))
+            assert await until(lambda: marked(mark) != [])
+            running.cancel()
+            await asyncio.wait({running})
+            assert await until(lambda: marked(mark) == [])
+
+
+async def test_a_launcher_ends_although_a_script_stopped_every_process_above_it(tmp_path: Path):
+    write(
+        tmp_path,
+        """\
+        import os, sys
+        from pathlib import Path
+
+        def parent(pid):
+            return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+        above = [os.getppid()]
+        while len(above) < 3:
+            above.append(parent(above[-1]))
+        assert b"judge.py" in Path(f"/proc/{above[1]}/cmdline").read_bytes(), "not warm"
+        if sys.stdin.read() == "stop":
+            for pid in reversed(above):
+                os.kill(pid, 19)
+        """,
+    )
+    async with asyncio.timeout(60), Launcher() as launcher:
+        assert (await warm(launcher, script(tmp_path))).returncode == 0
+        (zygote,) = zygotes(launcher)
+        outcome = await warm(launcher, script(tmp_path, stdin=b"stop", timeout=4.0))
+    assert outcome.timed_out
+    assert not Path(f"/proc/{zygote}").exists()
