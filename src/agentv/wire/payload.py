@@ -1,35 +1,50 @@
-"""What a judge script reads on stdin: one JSON object, every key always there, user data as it was written."""
+"""The payload a judge script reads on stdin: one JSON object that always has every key, user data unchanged."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from copy import copy
+from types import MappingProxyType
 from typing import Any
 
-KEYS = (
-    "eval_id",
-    "attempt",
-    "target",
-    "suite",
-    "question",
-    "input_messages",
-    "input_files",
-    "expected_outcome",
-    "expected_messages",
-    "reference_answer",
-    "candidate_answer",
-    "output_messages",
-    "guideline_files",
-    "trace_summary",
-    "metadata",
-    "config",
+EMPTY: Mapping[str, Any] = MappingProxyType(
+    {
+        "eval_id": None,
+        "attempt": None,
+        "target": None,
+        "suite": None,
+        "question": None,
+        "input_messages": [],
+        "input_files": [],
+        "expected_outcome": None,
+        "expected_messages": [],
+        "reference_answer": None,
+        "candidate_answer": None,
+        "output_messages": [],
+        "guideline_files": [],
+        "trace_summary": None,
+        "metadata": {},
+        "config": None,
+    }
 )
+"""Every key of the payload, in the order they are written, with the value it has when there is nothing to send.
+
+The SDKs have their own list of these keys; `conformance/payloads.json` checks all of them against this table.
+"""
+
+KEYS = tuple(EMPTY)
+
+
+def with_empty_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """`values` followed by every missing key with its empty value."""
+    return {**values, **{key: copy(empty) for key, empty in EMPTY.items() if key not in values}}
 
 
 def encode_payload(values: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> bytes:
-    """The payload as UTF-8 JSON, with `more` keys after it. ValueError when a value is nothing JSON can say."""
+    """The payload as UTF-8 JSON, with `more` keys after it. ValueError when a value cannot be written as JSON."""
     if set(values) != set(KEYS):
-        raise ValueError(f"the payload has the keys {sorted(values)}, not {sorted(KEYS)}")
+        raise ValueError(f"the payload must have the keys {sorted(KEYS)}, got {sorted(values)}")
     ordered = {key: values[key] for key in KEYS} | dict(more or {})
     try:
         text = json.dumps(ordered, ensure_ascii=False, allow_nan=False)

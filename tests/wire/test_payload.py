@@ -1,0 +1,56 @@
+"""The payload of judge scripts: its keys, their empty values, and how it is written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentv.wire.payload import EMPTY, KEYS, encode_payload, with_empty_values
+
+VECTORS = Path(__file__).parents[2] / "conformance" / "payloads.json"
+
+
+def attributes_read_from(stdin: str) -> dict[str, object]:
+    """What both SDKs are tested to read from `stdin`."""
+    (vector,) = [item for item in json.loads(VECTORS.read_text("utf-8")) if item["stdin"] == stdin]
+    attributes: dict[str, object] = vector["attributes"]
+    return attributes
+
+
+def test_both_sdks_are_tested_with_every_key_of_the_payload():
+    assert attributes_read_from(encode_payload(EMPTY).decode()) == EMPTY
+
+
+def test_both_sdks_read_an_absent_list_as_an_empty_list():
+    absent = attributes_read_from("{}")
+    assert set(absent) == set(KEYS)
+    assert {key for key in KEYS if absent[key] == []} == {key for key in KEYS if EMPTY[key] == []}
+
+
+def test_missing_keys_get_their_own_empty_value():
+    payload = with_empty_values({"candidate_answer": "Paris", "later_key": 1})
+    assert payload == {**EMPTY, "candidate_answer": "Paris", "later_key": 1}
+    payload["input_messages"].append("x")
+    assert EMPTY["input_messages"] == []
+
+
+def test_keys_are_written_in_one_order_with_more_keys_last():
+    written = encode_payload(dict(reversed(list(EMPTY.items()))), {"results": []})
+    assert list(json.loads(written)) == [*KEYS, "results"]
+
+
+def test_a_missing_key_is_refused():
+    with pytest.raises(ValueError, match="the payload must have the keys"):
+        encode_payload({"eval_id": "a"})
+
+
+def test_half_a_surrogate_pair_is_written_as_its_escape():
+    assert b"\\ud800" in encode_payload({**EMPTY, "candidate_answer": "\ud800"})
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_numbers_that_json_cannot_write_are_refused(value):
+    with pytest.raises(ValueError, match="JSON compliant"):
+        encode_payload({**EMPTY, "config": {"x": value}})
