@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 from agentv.errors import Problem, SuiteError
+from agentv.evaluators.base import Need
 from agentv.evaluators.code_judge import CodeJudge
 from agentv.evaluators.reading import read_evaluator
 from agentv.judge.access import JudgeAccess
@@ -149,7 +150,7 @@ def test_judge_access_has_one_meaning_in_every_spelling(
 ) -> None:
     judge = read(tmp_path, f"{SCRIPT}\n{written}")
     assert judge.judge == access
-    assert judge.needs == ({"scripts", "judge"} if access else {"scripts"})
+    assert judge.needs == ({Need.SCRIPTS, Need.JUDGE_ACCESS} if access else {Need.SCRIPTS})
 
 
 def test_the_limit_is_50_and_the_deadline_of_a_call_60_seconds() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import Field
 
-from agentv.evaluators.base import EvaluationContext, Evaluator
+from agentv.evaluators.base import EvaluationContext, Evaluator, Need
 from agentv.plan.build import build_plan
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import OPEN_SUITES, RunPlan
@@ -249,8 +249,8 @@ class Script(Probe):
     """Holds a place for scripts, as an evaluator that starts one does."""
 
     @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({"scripts"})
+    def needs(self) -> frozenset[Need]:
+        return frozenset({Need.SCRIPTS})
 
     async def evaluate(self, context: EvaluationContext) -> Score:
         assert context.runtime is not None
@@ -262,8 +262,8 @@ class Asks(Probe):
     """Waits for a judge and for nothing else."""
 
     @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({"asks"})
+    def needs(self) -> frozenset[Need]:
+        return frozenset({Need.JUDGE})
 
 
 async def test_scripts_have_places_of_their_own_and_judges_do_not_wait_behind_them(tmp_path: Path) -> None:

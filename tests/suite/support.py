@@ -12,6 +12,7 @@ import pytest
 from agentv.errors import SuiteError
 from agentv.evaluators.reading import read_evaluator
 from agentv.suite.case import EvalCase
+from agentv.suite.evaluator import Need
 from agentv.suite.loader import load_suite
 from agentv.suite.suite import EvalSuite
 
@@ -66,13 +67,27 @@ def names(case: EvalCase) -> list[str]:
     return [evaluator.name for evaluator in case.evaluators]
 
 
+def options(case: EvalCase) -> list[dict[str, Any]]:
+    """The options of its evaluators."""
+    evaluators: tuple[Any, ...] = case.evaluators
+    return [evaluator.model_dump() for evaluator in evaluators]
+
+
+NEEDS = {
+    "contains": frozenset({Need.JUDGE}),
+    "is_json": frozenset({Need.SCRIPTS}),
+    "regex": frozenset({Need.SCRIPTS, Need.JUDGE_ACCESS}),
+}
+"""What `as_type` says that types need."""
+
+
 @dataclass(frozen=True)
 class Read:
     """An evaluator of any type, as far as a suite looks at it."""
 
     name: str
     type: str
-    needs: frozenset[str] = frozenset()
+    needs: frozenset[Need] = frozenset()
 
     def targets_named(self) -> list[str]:
         return [f"judge-of-{self.name}"]
@@ -80,4 +95,4 @@ class Read:
 
 def as_type(raw: Any, findings: Any, at: Any, files: Any) -> Any:
     """A reader that takes any evaluator for what it says it is."""
-    return Read(raw.get("name", raw["type"]), raw["type"], frozenset({raw["type"]}))
+    return Read(raw.get("name", raw["type"]), raw["type"], NEEDS.get(raw["type"], frozenset()))

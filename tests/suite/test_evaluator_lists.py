@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentv.evaluators.registry import evaluator_types
+from agentv.suite.evaluator import Need
 from agentv.suite.findings import all_of, one_of
 from agentv.suite.loader import load_suite
 from tests.suite.support import as_type, cases, mistakes, names, the_mistake, write
@@ -154,7 +155,7 @@ def test_an_unknown_type_for_cases_without_a_list_is_told_at_its_key(tmp_path):
 def test_the_suite_knows_what_its_evaluators_need_and_whom_they_name(tmp_path, below):
     text = DEFAULTS + f"  - {{id: b, input: x, evaluators: {OWN}}}\n  - {{id: c, input: x}}\n{below}"
     suite = load_suite(write(tmp_path, text), as_type)
-    assert suite.evaluator_needs == {"contains", "is_json", "regex"}
+    assert suite.evaluator_needs == set(Need)
     assert [(named.target, named.line) for named in suite.judge_names] == [
         ("judge-of-one", 6),
         ("judge-of-two", 6),

@@ -13,7 +13,7 @@ from agentv.evaluators.reading import read_evaluator
 from agentv.suite.files import MAX_FILE_BYTES, SuiteFiles
 from agentv.suite.loader import load_suite
 from agentv.suite.suite import EvalSuite
-from tests.suite.support import EVALUATORS, cases, load, mistakes_in, write
+from tests.suite.support import EVALUATORS, cases, load, mistakes_in, options, write
 
 SCHEMA = '{"type": "object"}'
 
@@ -159,7 +159,7 @@ def test_a_schema_file_is_found_like_any_other(repository):
     write(repository, SCHEMA, "schemas/answer.json")
     text = "evalcases: [{id: a, input: x, evaluators: [{type: json_schema, schema: schemas/answer.json}]}]\n"
     (case,) = cases(repository, text, "evals/deep/suite.yaml")
-    assert case.evaluators[0].model_dump()["schema"] == {"type": "object"}
+    assert options(case)[0]["schema"] == {"type": "object"}
 
 
 def test_a_schema_file_outside_is_refused_and_a_broken_one_told(repository):

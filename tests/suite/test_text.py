@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.suite.support import EVALUATORS, cases, load, mistakes, one_case, the_mistake
+from tests.suite.support import EVALUATORS, cases, load, mistakes, one_case, options, the_mistake
 
 WRITTEN = """
 010 yes no on off y 1:30 12:30:45 2024-01-01 2024-01-01T10:00:00Z 1.10 1e3 1E3 0x1F 0o17 017 +5 -0 007 1_000 .5 5.
@@ -40,8 +40,8 @@ def test_every_text_field_is_kept_as_written(tmp_path, word):
     assert (first.content, first.name, second.text) == (word, word, word)
     assert (third.tool_calls[0].tool, third.tool_calls[0].id) == (word, word)
     assert (case.expected_outcome, case.reference_answer, case.conversation_id) == (word, word, word)
-    (evaluator,) = case.evaluators
-    assert (evaluator.name, evaluator.value) == (word, word)
+    (evaluator,) = options(case)
+    assert (evaluator["name"], evaluator["value"]) == (word, word)
 
 
 def test_text_in_a_shared_part_is_kept_as_written_everywhere_it_is_used(tmp_path):
@@ -55,8 +55,8 @@ def test_text_in_a_shared_part_is_kept_as_written_everywhere_it_is_used(tmp_path
     """
     assert load(tmp_path, suite).name == "False"
     first, second = cases(tmp_path, suite)
-    assert (first.expected_outcome, first.question, first.evaluators[0].value) == ("True", "TRUE", "TRUE")
-    assert (second.expected_outcome, second.question, second.evaluators[0].value) == ("True", "true", "TRUE")
+    assert (first.expected_outcome, first.question, options(first)[0]["value"]) == ("True", "TRUE", "TRUE")
+    assert (second.expected_outcome, second.question, options(second)[0]["value"]) == ("True", "true", "TRUE")
     assert first.metadata == second.metadata == {"flag": True}
     assert first.metadata["flag"] is True
 
@@ -94,7 +94,7 @@ def test_numbers_and_booleans_where_they_are_meant_are_numbers_and_booleans(tmp_
         "date": "2024-01-01",
         "list": [1, 1000.0],
     }
-    assert (case.evaluators[0].weight, case.evaluators[0].required) == (10.0, True)
+    assert (options(case)[0]["weight"], options(case)[0]["required"]) == (10.0, True)
 
 
 def test_a_boolean_is_no_number_and_text_is_neither(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentv.evaluators import judge_prompt
+from agentv.evaluators.llm import prompt as judge_prompt
 from agentv.evaluators.llm.prompt import mark_for, question_for, set_apart
 from tests.conftest import Project
 from tests.evaluators.judge_support import Judge, a_case, verdict

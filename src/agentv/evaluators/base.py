@@ -18,9 +18,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from agentv.messages import Message, TokenUsage
 from agentv.results import DEFAULT_THRESHOLD, Score
 from agentv.suite.case import EvalCase
+from agentv.suite.evaluator import Need
 
 if TYPE_CHECKING:
     from agentv.evaluators.runtime import Runtime
+
+__all__ = ["Candidate", "Complain", "EvaluationContext", "Evaluator", "Need", "ReadPart"]
 
 Complain = Callable[[str, str], None]
 """Tells a mistake in a suite: the option, and what is wrong with it."""
@@ -98,8 +101,8 @@ class Evaluator(BaseModel):
         return options
 
     @property
-    def needs(self) -> frozenset[str]:
-        """What it needs of a run: `scripts` to start programs, `judge` to lend them the judge, `asks` to ask it."""
+    def needs(self) -> frozenset[Need]:
+        """What the run must provide before this evaluator can be used. Default: nothing."""
         return frozenset()
 
     def targets_named(self) -> list[str]:

@@ -18,7 +18,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from agentv.command import split_command, with_own_python
 from agentv.errors import EvaluatorError
-from agentv.evaluators.base import Complain, EvaluationContext, Evaluator
+from agentv.evaluators.base import Complain, EvaluationContext, Evaluator, Need
 from agentv.evaluators.code_judge_result import score_of
 from agentv.evaluators.runtime import Runtime
 from agentv.judge.access import JudgeAccess, read_access
@@ -146,8 +146,8 @@ class CodeJudge(Evaluator):
         return [path for path in (home / word for word in self.script) if _is_file(path)]
 
     @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({"scripts"} if self.judge is None else {"scripts", "judge"})
+    def needs(self) -> frozenset[Need]:
+        return frozenset({Need.SCRIPTS} if self.judge is None else {Need.SCRIPTS, Need.JUDGE_ACCESS})
 
     def targets_named(self) -> list[str]:
         if self.judge is None:

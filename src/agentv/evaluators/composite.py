@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, SerializeAsAny, model_validator
 
 from agentv.errors import EvaluatorError
 from agentv.evaluators.aggregators import AGGREGATORS, Aggregator, WeightedAverage
-from agentv.evaluators.base import EvaluationContext, Evaluator, ReadPart
+from agentv.evaluators.base import EvaluationContext, Evaluator, Need, ReadPart
 from agentv.evaluators.judging import judge_all
 from agentv.results import EvaluatorResult, Score
 from agentv.suite.findings import all_of, did_you_mean, one_of
@@ -75,7 +75,7 @@ class Composite(Evaluator):
         return self
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Need]:
         return frozenset().union(*(part.needs for part in self._parts()))
 
     def targets_named(self) -> list[str]:

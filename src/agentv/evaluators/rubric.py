@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from agentv.evaluators.base import EvaluationContext, Evaluator
+from agentv.evaluators.base import EvaluationContext, Evaluator, Need
 from agentv.evaluators.llm.ask import Question, ask_judge
 from agentv.evaluators.llm.prompt import checks_schema, question_for, system_prompt
 from agentv.evaluators.llm.reply import Check, JudgeChecks, read_checks
@@ -44,8 +44,8 @@ class AsksJudge(Evaluator):
     )
 
     @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({"asks"})
+    def needs(self) -> frozenset[Need]:
+        return frozenset({Need.JUDGE})
 
     def targets_named(self) -> list[str]:
         return [] if self.judge_target is None else [self.judge_target]

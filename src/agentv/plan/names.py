@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from agentv.errors import Problem, SuiteError
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import PlannedSuite
+from agentv.suite.evaluator import JUDGED, EvaluatorLike
 from agentv.suite.findings import Findings, all_of, did_you_mean
 from agentv.suite.places import yaml_places
 from agentv.suite.suite import EvalSuite
 from agentv.targets.config import NO_JUDGE, TargetsConfig, no_config_error
-
-_JUDGED = ("judge", "asks")
-"""Traits of evaluators that need a judge."""
 
 
 def check_names(planned: Sequence[PlannedSuite], options: RunOptions, *, targets_too: bool) -> None:
@@ -68,16 +65,16 @@ def refuse_without_a_judge(planned: Sequence[PlannedSuite], options: RunOptions)
     """Answers that exist need no target; when they need a judge, one must be configured."""
     for item in planned:
         suite = item.suite
-        if item.config is not None or options.judge_target == NO_JUDGE or suite.evaluator_needs.isdisjoint(_JUDGED):
+        if item.config is not None or options.judge_target == NO_JUDGE or suite.evaluator_needs.isdisjoint(JUDGED):
             continue
         evaluators = (each for case in suite.cases() if case.id in item.selected for each in case.evaluators)
         if any(_needs_judge(evaluator, suite.judge_target) for evaluator in evaluators):
             raise no_config_error(f"The evaluators of {suite.path} need a judge", suite.directory)
 
 
-def _needs_judge(evaluator: Any, of_suite: str | None) -> bool:
+def _needs_judge(evaluator: EvaluatorLike, of_suite: str | None) -> bool:
     named = [*evaluator.targets_named(), of_suite]
-    return not evaluator.needs.isdisjoint(_JUDGED) and named[0] != NO_JUDGE
+    return not evaluator.needs.isdisjoint(JUDGED) and named[0] != NO_JUDGE
 
 
 def _unknown(name: str, config: TargetsConfig) -> str:

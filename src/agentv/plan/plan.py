@@ -11,6 +11,7 @@ from pathlib import Path
 from agentv.plan.options import RunOptions
 from agentv.results import DEFAULT_THRESHOLD, RowKey
 from agentv.suite.case import EvalCase
+from agentv.suite.evaluator import JUDGED, Need
 from agentv.suite.files import digest
 from agentv.suite.suite import EvalSuite
 from agentv.targets.answers import Answers
@@ -150,7 +151,7 @@ class RunPlan:
         """The targets that may judge this lane's answers."""
         found: list[TargetSpec] = []
         for planned, _ in lane.work:
-            if planned.config is None or planned.suite.evaluator_needs.isdisjoint(("judge", "asks")):
+            if planned.config is None or planned.suite.evaluator_needs.isdisjoint(JUDGED):
                 continue
             own = lane.spec.judge_target if lane.spec else None
             names = (self.options.judge_target, planned.suite.judge_target, own, planned.config.defaults.judge_target)
@@ -160,8 +161,8 @@ class RunPlan:
         return found
 
     @property
-    def needs(self) -> frozenset[str]:
-        """What evaluators need of the run: `scripts`, `judge`."""
+    def needs(self) -> frozenset[Need]:
+        """What the run must provide for its evaluators."""
         return frozenset(need for planned in self.suites for need in planned.suite.evaluator_needs)
 
     def digests(self) -> Mapping[str, str]:

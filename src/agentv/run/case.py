@@ -6,9 +6,10 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import cast
 
 from agentv.errors import AgentVError, BudgetExhaustedError, ProviderError
-from agentv.evaluators.base import Candidate, EvaluationContext
+from agentv.evaluators.base import Candidate, EvaluationContext, Evaluator
 from agentv.evaluators.judging import combine, judge_all
 from agentv.evaluators.runtime import Runtime
 from agentv.messages import TokenUsage
@@ -86,7 +87,8 @@ async def grade(item: WorkItem, answered: Answered, run_id: str, runtime: Runtim
     context = EvaluationContext(
         item.case, candidate, suite.name, item.target, item.attempt, directory=suite.directory, runtime=runtime
     )
-    results = await judge_all(item.case.evaluators, context)
+    # Suites know evaluators by protocol; the plan's reader made these.
+    results = await judge_all(cast("tuple[Evaluator, ...]", item.case.evaluators), context)
     outcome = combine(results, item.threshold)
     return replace(
         row,

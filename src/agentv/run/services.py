@@ -13,6 +13,7 @@ from agentv.evaluators.base import EvaluationContext
 from agentv.evaluators.runtime import Lend, Runtime
 from agentv.plan.plan import Lane, PlannedSuite, RunPlan
 from agentv.redact import Redactor
+from agentv.suite.evaluator import JUDGED, Need
 from agentv.targets.pool import TargetPool
 
 if TYPE_CHECKING:
@@ -27,17 +28,17 @@ OnNote = Callable[[str], None]
 
 @asynccontextmanager
 async def script_services(
-    needs: frozenset[str], *, own_process: bool, on_note: OnNote | None = None
+    needs: frozenset[Need], *, own_process: bool, on_note: OnNote | None = None
 ) -> AsyncIterator[Launcher | None]:
     """A launcher while it lasts, when scripts are used; with judge access, the runtime closed to other processes."""
-    if "scripts" not in needs:
+    if Need.SCRIPTS not in needs:
         yield None
         return
     from agentv.processes.launcher import Launcher  # noqa: PLC0415 - only runs with scripts need it
     from agentv.processes.protection import protect_runtime  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
-        if "judge" in needs:
+        if Need.JUDGE_ACCESS in needs:
             stack.enter_context(protect_runtime())
         yield await stack.enter_async_context(Launcher(adopt_orphans=own_process, on_note=on_note))
 
@@ -45,7 +46,7 @@ async def script_services(
 @asynccontextmanager
 async def judge_cache(plan: RunPlan, cwd: Path, on_note: OnNote | None) -> AsyncIterator[JudgeCache | None]:
     """The cache of judge calls while it lasts, when the run wants one and its evaluators ask judges."""
-    if not plan.options.cache or plan.needs.isdisjoint(("judge", "asks")):
+    if not plan.options.cache or plan.needs.isdisjoint(JUDGED):
         yield None
         return
     from agentv.judge.cache import JudgeCache  # noqa: PLC0415 - only runs with a cache need SQLite
@@ -56,9 +57,9 @@ async def judge_cache(plan: RunPlan, cwd: Path, on_note: OnNote | None) -> Async
         yield cache
 
 
-def protection_gaps(needs: frozenset[str]) -> list[str]:
+def protection_gaps(needs: frozenset[Need]) -> list[str]:
     """What this machine cannot keep from a script with judge access, in words; nothing where all of it is kept."""
-    if "judge" not in needs:
+    if Need.JUDGE_ACCESS not in needs:
         return []
     from agentv.processes.protection import capabilities  # noqa: PLC0415 - only runs with judge access need it
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agentv.messages import Message
+from agentv.suite.evaluator import EvaluatorLike
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class EvalCase:
     expected_messages: tuple[Message, ...] = ()
     reference_answer: str | None = None
     rubrics: tuple[Rubric, ...] = ()
-    evaluators: tuple[Any, ...] = ()
+    evaluators: tuple[EvaluatorLike, ...] = ()
     """The evaluators that will judge this case, resolved against the suite's defaults."""
     target: str | None = None
     threshold: float | None = None

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from agentv.errors import Problem, SuiteError
 from agentv.suite.case import EvalCase
 from agentv.suite.cases import CaseReader, Defaults, ReadEvaluator, unique
+from agentv.suite.evaluator import Need
 from agentv.suite.files import FileReferenceError, FileUnusableError, SuiteFiles, open_regular
 from agentv.suite.findings import AllFindings, Findings, did_you_mean
 from agentv.suite.guidelines import find_guidelines
@@ -75,7 +76,7 @@ class _SuiteReader:
         self.defaults = Defaults(added, bool(added))
         self.case_targets: dict[str, tuple[str, Path, int]] = {}
         self.judge_names: dict[NamedTarget, None] = {}
-        self.needs: set[str] = set()
+        self.needs: set[Need] = set()
         self.defaults_noted = False
 
     @property

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from agentv.suite.case import EvalCase
+from agentv.suite.evaluator import EvaluatorLike, Need
 from agentv.suite.files import SuiteFiles
 
 
@@ -38,13 +39,13 @@ class EvalSuite:
     target: str | None = None
     judge_target: str | None = None
     threshold: float | None = None
-    evaluators: tuple[Any, ...] = ()
+    evaluators: tuple[EvaluatorLike, ...] = ()
     case_targets: Mapping[str, tuple[str, Path, int]] = field(default_factory=dict)
     """Cases that name their own target: id -> (target, file, line)."""
     judge_names: tuple[NamedTarget, ...] = ()
     """Targets that evaluators name."""
-    evaluator_needs: frozenset[str] = frozenset()
-    """What some evaluator of the suite needs of a run: `scripts`, `judge`."""
+    evaluator_needs: frozenset[Need] = frozenset()
+    """What the run must provide for the suite's evaluators."""
 
     @property
     def directory(self) -> Path:
