@@ -29,10 +29,10 @@ from agentv.record.run_dir import HOME, RUNS, make_private, new_run_id
 from agentv.recorded import RunHooks, start_run
 from agentv.report.summary import Summary
 from agentv.results import CaseResult
-from agentv.suite.findings import did_you_mean
 from agentv.targets.gate import TargetGate
 from agentv.targets.provider import TargetSettings
 from agentv.targets.providers.function import Answerer, FunctionProvider
+from agentv.text import did_you_mean
 
 FilePath = str | PathLike[str]
 AnyEvaluator = Mapping[str, Any] | Evaluator | Callable[..., Any]

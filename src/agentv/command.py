@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+INTERPRETERS: Mapping[str, str] = {
+    ".py": "python",
+    ".sh": "bash",
+    ".js": "node",
+    ".mjs": "node",
+    ".cjs": "node",
+    ".ts": "node",
+}
+"""The program that runs a script file, by the suffix of its name."""
 
 _PIECE = re.compile(
     r"""

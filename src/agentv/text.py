@@ -1,6 +1,11 @@
-"""Words: how far apart they are."""
+"""Words for messages: typing errors, lists of choices, counts, kinds of JSON values."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+LONGEST_WORD = 100
 
 
 def edits_apart(one: str, other: str) -> int:
@@ -14,7 +19,58 @@ def edits_apart(one: str, other: str) -> int:
 
 
 def is_typo(word: str, known: str) -> bool:
-    """Within two edits of a known word, one for words of five letters or fewer; a plural is no typo."""
+    """Within two edits of a known word, one for words of five letters or fewer; a plural is not a typo."""
     if word in (f"{known}s", f"{known}es") or abs(len(word) - len(known)) > 2:
         return False
     return edits_apart(word, known) <= (1 if len(word) <= 5 else 2)
+
+
+def did_you_mean(word: str, known: Iterable[str], *, any_case: bool = False) -> str:
+    """` (did you mean `x`?)`, or an empty string when no known word is close.
+
+    With `any_case`, `max_calls` and `MAXCALLS` are close to `maxCalls`.
+    """
+    if len(word) > LONGEST_WORD:
+        return ""
+    import difflib  # noqa: PLC0415 - only for a word that is wrong
+
+    names = {_folded(name): name for name in known} if any_case else {name: name for name in known}
+    close = difflib.get_close_matches(_folded(word) if any_case else word, names, n=1, cutoff=0.6)
+    return f" (did you mean `{names[close[0]]}`?)" if close else ""
+
+
+def _folded(word: str) -> str:
+    return word.replace("_", "").lower()
+
+
+def one_of(words: Sequence[str]) -> str:
+    """The choices: `a`, `b` or `c`."""
+    return _listed(words, "or")
+
+
+def all_of(words: Sequence[str]) -> str:
+    """Everything there is: `a`, `b` and `c`."""
+    return _listed(words, "and")
+
+
+def _listed(words: Sequence[str], last: str) -> str:
+    quoted = [f"`{word}`" for word in words]
+    return f" {last} ".join([", ".join(quoted[:-1]), quoted[-1]]) if len(quoted) > 1 else "".join(quoted)
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 row`, `2,000 rows`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def kind_of(value: Any) -> str:
+    """What kind of JSON value this is, in words."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return "a list"
+    return "text" if isinstance(value, str) else "a number"

@@ -6,8 +6,8 @@ import pytest
 
 from agentv.evaluators.registry import evaluator_types
 from agentv.suite.evaluator import Need
-from agentv.suite.findings import all_of, one_of
 from agentv.suite.loader import load_suite
+from agentv.text import all_of, one_of
 from tests.suite.support import as_type, cases, mistakes, names, the_mistake, write
 
 DEFAULTS = """\

@@ -6,7 +6,7 @@ import pytest
 
 from agentv.errors import SuiteError
 from agentv.evaluators.registry import evaluator_types
-from agentv.suite.findings import all_of
+from agentv.text import all_of
 from tests.suite.support import EVALUATORS, load, mistakes, the_mistake
 
 BROKEN = """\

@@ -150,7 +150,7 @@ def test_a_payload_that_is_none_is_a_mistake_of_the_test(tmp_path, payload):
 
 
 def test_an_unknown_key_is_told_with_the_one_that_was_meant(tmp_path):
-    with pytest.raises(UsageError, match="did you mean 'candidate_answer'"):
+    with pytest.raises(UsageError, match="did you mean `candidate_answer`"):
         run_judge(echo(tmp_path), {"candidat_answer": "Paris"})
 
 

@@ -19,13 +19,12 @@ from agentv.errors import AgentVError, TargetUnavailableError, UsageError
 from agentv.judge.lending import JudgeChoice
 from agentv.plan.build import Loaded
 from agentv.redact import Redactor
-from agentv.report.format import plural
 from agentv.suite.case import EvalCase
-from agentv.suite.findings import did_you_mean
 from agentv.suite.suite import EvalSuite
 from agentv.targets.config import NO_JUDGE, TargetsConfig, TargetSpec, no_config_error
 from agentv.targets.pool import TargetPool
 from agentv.targets.secrets import Secrets
+from agentv.text import did_you_mean, plural
 
 EVALUATOR = "rubric"
 """How the evaluator is called that `rubrics` of a case make."""

@@ -69,7 +69,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from agentv.suite.findings import did_you_mean  # noqa: PLC0415 - only for a command that does not exist
+            from agentv.text import did_you_mean  # noqa: PLC0415 - only for a command that does not exist
 
             near = did_you_mean(args[0], COMMANDS).replace("`", "'")
             ctx.fail(f"there is no command '{args[0]}'{near}. Commands: {', '.join(COMMANDS)}.")

@@ -12,6 +12,7 @@ from agentv.plan.discovery import find_suites
 from agentv.plan.options import RunOptions
 from agentv.suite import guidelines
 from agentv.targets.config import FILE_NAMES, load_config
+from agentv.text import plural
 
 _CONFIGS = {Path(name).name for name in FILE_NAMES}
 _PROJECTS = {Path(name).name for name in guidelines.FILE_NAMES}
@@ -69,8 +70,6 @@ def _mistakes_in_project(path: Path) -> list[Problem]:
 
 
 def _all_well(suites: int, cases: int, configs: int) -> str:
-    parts = [
-        f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in ((suites, "suite"), (cases, "case")) if suites
-    ]
-    parts += [f"{configs} configuration{'' if configs == 1 else 's'}"] if configs else []
+    parts = [plural(count, noun) for count, noun in ((suites, "suite"), (cases, "case")) if suites]
+    parts += [plural(configs, "configuration")] if configs else []
     return f"ok: {', '.join(parts)}, no mistakes"

@@ -17,8 +17,8 @@ from agentv.evaluators.aggregators import AGGREGATORS, Aggregator, WeightedAvera
 from agentv.evaluators.base import EvaluationContext, Evaluator, Need, ReadPart
 from agentv.evaluators.judging import judge_all
 from agentv.results import EvaluatorResult, Score
-from agentv.suite.findings import all_of, did_you_mean, one_of
 from agentv.suite.validation import show
+from agentv.text import all_of, did_you_mean, one_of
 
 _NOT_AN_AGGREGATORS = ("name", "weight", "required", "threshold", "negate")
 

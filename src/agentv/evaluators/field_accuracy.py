@@ -16,9 +16,10 @@ from agentv.evaluators.base import EvaluationContext, Evaluator
 from agentv.evaluators.dates import NotADateError, directives, read_date
 from agentv.evaluators.field_paths import MISSING, parse_path, value_at
 from agentv.evaluators.is_json import NotJsonError, read_json
-from agentv.evaluators.json_values import find_data, kind_of, same_json, shown
+from agentv.evaluators.json_values import find_data, same_json, shown
 from agentv.results import Score
 from agentv.suite.models import FileModel
+from agentv.text import kind_of
 
 _DECIMAL = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)", re.ASCII)
 MAX_DIGITS = 400

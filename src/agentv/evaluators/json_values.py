@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 from agentv.evaluators.is_json import NotJsonError, read_json
+from agentv.text import kind_of
 
 LONGEST_VALUE = 200
 
@@ -108,16 +109,3 @@ def shown(value: Any) -> str:
     except (TypeError, ValueError, RecursionError):
         return kind_of(value)
     return text if len(text) <= LONGEST_VALUE else f"{kind_of(value)} ({len(text):,} characters)"
-
-
-def kind_of(value: Any) -> str:
-    """What sort of JSON value this is, in words."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, Mapping):
-        return "an object"
-    if isinstance(value, list | tuple):
-        return "a list"
-    return "text" if isinstance(value, str) else "a number"

@@ -8,9 +8,10 @@ from typing import Any
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.registry import evaluator_class, evaluator_types
 from agentv.suite.files import SuiteFiles
-from agentv.suite.findings import Findings, all_of, did_you_mean, one_of
+from agentv.suite.findings import Findings
 from agentv.suite.validation import show, validate_partly
 from agentv.suite.yaml_events import Path as NodePath
+from agentv.text import all_of, did_you_mean, one_of
 
 
 def read_evaluator(raw: Any, findings: Findings, at: NodePath, files: SuiteFiles) -> Evaluator | None:

@@ -16,7 +16,6 @@ from agentv.plan.names import check_names, refuse_without_a_judge
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import Lane, PlannedSuite, RunPlan
 from agentv.results import DEFAULT_THRESHOLD
-from agentv.suite.findings import did_you_mean, one_of
 from agentv.suite.loader import load_suite
 from agentv.suite.suite import EvalSuite
 from agentv.targets.answers import Answers, load_answers
@@ -29,6 +28,7 @@ from agentv.targets.config import (
 )
 from agentv.targets.environment import Environment, search_folders
 from agentv.targets.secrets import Secrets
+from agentv.text import did_you_mean, one_of
 
 DEFAULT_CONCURRENCY = 16
 ANSWERS_TARGET = "outputs"

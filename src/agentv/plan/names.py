@@ -8,10 +8,11 @@ from agentv.errors import Problem, SuiteError
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import PlannedSuite
 from agentv.suite.evaluator import JUDGED, EvaluatorLike
-from agentv.suite.findings import Findings, all_of, did_you_mean
+from agentv.suite.findings import Findings
 from agentv.suite.places import yaml_places
 from agentv.suite.suite import EvalSuite
 from agentv.targets.config import NO_JUDGE, TargetsConfig, no_config_error
+from agentv.text import all_of, did_you_mean
 
 
 def check_names(planned: Sequence[PlannedSuite], options: RunOptions, *, targets_too: bool) -> None:

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from agentv.report.accumulate import why
 from agentv.report.console import SCRIPTED
-from agentv.report.format import format_score, plural
+from agentv.report.format import format_score
 from agentv.report.terminal import clean
 from agentv.results import CaseResult, RowKey, Verdict
+from agentv.text import plural
 
 MOST = 10
 """GitHub shows this many errors and this many warnings of a step, and drops the rest."""

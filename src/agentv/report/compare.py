@@ -8,7 +8,6 @@ from enum import StrEnum
 from typing import Any
 
 from agentv.errors import UsageError
-from agentv.report.format import plural
 from agentv.report.sides import Attempts, CaseKey, Side
 from agentv.report.statistics import (
     Interval,
@@ -21,6 +20,7 @@ from agentv.report.statistics import (
     sign_test,
     wilson,
 )
+from agentv.text import plural
 
 
 class Outcome(StrEnum):

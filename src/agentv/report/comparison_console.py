@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from agentv.report.compare import Comparison, Conclusion, Decision, Outcome, Pair, Unjudged, format_delta
-from agentv.report.format import format_score, plural
+from agentv.report.format import format_score
 from agentv.report.sides import CaseKey
 from agentv.report.statistics import Interval, fewest_to_tell, mcnemar_exact, sign_test, wilson
 from agentv.report.terminal import Look, columns, pad
+from agentv.text import plural
 
 INDENT = "  "
 LEAST_WIDTH = 72

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from agentv.messages import TokenUsage
-from agentv.report.format import format_cost, format_duration, format_score, format_tokens, plural
+from agentv.report.format import format_cost, format_duration, format_score, format_tokens
 from agentv.report.summary import Counts, ErrorGroup, EvaluatorCounts, Summary, WorstCase
 from agentv.report.terminal import Look, columns, pad
 from agentv.results import Verdict
+from agentv.text import plural
 
 INDENT = "  "
 GROUPS_SHOWN = 12

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from agentv.messages import TokenUsage
+from agentv.text import plural
 
 
 def format_score(score: float | None) -> str:
@@ -42,7 +43,3 @@ def format_rate(per_second: float) -> str:
     if per_second >= 10:
         return f"{per_second:,.0f}/s"
     return f"{per_second:.1f}/s" if per_second >= 0.95 else f"{per_second * 60:.1f}/min"
-
-
-def plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from agentv.report.compare import Comparison, Decision, Outcome, Pair, format_delta
 from agentv.report.comparison_console import format_p, headline, percent
 from agentv.report.console import SCRIPTED
-from agentv.report.format import format_cost, format_duration, format_score, plural
+from agentv.report.format import format_cost, format_duration, format_score
 from agentv.report.sides import CaseKey
 from agentv.report.statistics import mcnemar_exact, sign_test, wilson
 from agentv.report.summary import Counts, Summary
 from agentv.report.terminal import clean
+from agentv.text import plural
 
 _SPECIAL = re.compile(r"[&<>|\\`*_\[\]~@#:$]|(?<=www)\.", re.IGNORECASE)
 _LONGEST = 400

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentv.errors import Problem
-from agentv.report.format import plural
 from agentv.report.terminal import Look, clean, masked
+from agentv.text import plural
 
 
 def render_problems(problems: Sequence[Problem], *, color: bool) -> str:

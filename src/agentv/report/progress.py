@@ -12,9 +12,10 @@ from contextlib import suppress
 from typing import Protocol, TextIO, TypeVar
 
 from agentv.report.accumulate import RunSpend, Tally, why
-from agentv.report.format import format_cost, format_duration, format_rate, format_score, plural
+from agentv.report.format import format_cost, format_duration, format_rate, format_score
 from agentv.report.terminal import Look, can_print_unicode, is_set, is_terminal, wants_color
 from agentv.results import CaseResult, Verdict
+from agentv.text import plural
 
 SMALL_RUN = 200
 LINES_SHOWN = 50

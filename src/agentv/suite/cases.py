@@ -9,11 +9,12 @@ from typing import Any, Protocol
 from agentv.messages import Message
 from agentv.suite.case import EvalCase, Rubric
 from agentv.suite.files import SuiteFiles
-from agentv.suite.findings import Findings, did_you_mean
+from agentv.suite.findings import Findings
 from agentv.suite.messages import MessageReader, answer_of, question_of
 from agentv.suite.models import CaseExecutionModel, CaseModel, RubricModel
 from agentv.suite.validation import show, validate_partly
 from agentv.suite.yaml_events import Path as NodePath
+from agentv.text import did_you_mean
 
 DEFAULT_EVALUATOR = "llm_judge"
 _NO_EXECUTION = CaseExecutionModel.model_construct()  # not built: most suites never need it

@@ -6,8 +6,7 @@ the text again with positions. So a file without mistakes pays nothing for posit
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
@@ -19,7 +18,6 @@ from agentv.suite.scalars import as_written, not_finite
 from agentv.suite.yaml_events import Path as NodePath
 
 MAX_SHOWN = 200
-LONGEST_WORD = 100
 
 
 @dataclass(slots=True)
@@ -93,26 +91,3 @@ class AllFindings:
 
     def problems(self) -> list[Problem]:
         return [problem for findings in self._files.values() if findings for problem in findings.problems()]
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """` (did you mean `x`?)`, or nothing when no known word is close."""
-    if len(word) > LONGEST_WORD:
-        return ""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f" (did you mean `{close[0]}`?)" if close else ""
-
-
-def one_of(words: Sequence[str]) -> str:
-    """What may be chosen: `a`, `b` or `c`."""
-    return _listed(words, "or")
-
-
-def all_of(words: Sequence[str]) -> str:
-    """What there is: `a`, `b` and `c`."""
-    return _listed(words, "and")
-
-
-def _listed(words: Sequence[str], last: str) -> str:
-    quoted = [f"`{word}`" for word in words]
-    return f" {last} ".join([", ".join(quoted[:-1]), quoted[-1]]) if len(quoted) > 1 else "".join(quoted)

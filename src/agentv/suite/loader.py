@@ -15,7 +15,7 @@ from agentv.suite.case import EvalCase
 from agentv.suite.cases import CaseReader, Defaults, ReadEvaluator, unique
 from agentv.suite.evaluator import Need
 from agentv.suite.files import FileReferenceError, FileUnusableError, SuiteFiles, open_regular
-from agentv.suite.findings import AllFindings, Findings, did_you_mean
+from agentv.suite.findings import AllFindings, Findings
 from agentv.suite.guidelines import find_guidelines
 from agentv.suite.json_lines import read_lines
 from agentv.suite.models import SuiteExecutionModel, SuiteModel
@@ -23,6 +23,7 @@ from agentv.suite.suite import EvalSuite, NamedTarget
 from agentv.suite.validation import label, show, validate_partly
 from agentv.suite.yaml_events import STREAM_BEGINS, StreamItem, YamlProblem, YamlWalk
 from agentv.suite.yaml_events import Path as NodePath
+from agentv.text import did_you_mean
 
 CASES = "evalcases"
 JSON_LINES = ".jsonl"

@@ -9,10 +9,11 @@ from typing import Any
 
 from agentv.messages import Message, ToolCall, part_text
 from agentv.suite.files import FileReferenceError, SuiteFiles
-from agentv.suite.findings import Findings, did_you_mean
+from agentv.suite.findings import Findings
 from agentv.suite.models import MessageModel
 from agentv.suite.validation import show
 from agentv.suite.yaml_events import Path as NodePath
+from agentv.text import did_you_mean
 
 NOTHING_SAID = "`content` is missing: a message has text, or an assistant's `tool_calls`"
 

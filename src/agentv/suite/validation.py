@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from agentv.suite.findings import Findings, did_you_mean, one_of
+from agentv.suite.findings import Findings
 from agentv.suite.scalars import as_written
 from agentv.suite.yaml_events import Path as NodePath
+from agentv.text import did_you_mean, one_of
 
 Model = TypeVar("Model", bound=BaseModel)
 

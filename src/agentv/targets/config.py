@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentv.errors import AgentVError, ConfigError, Problem, UsageError
-from agentv.suite.findings import Findings, all_of, did_you_mean, one_of
+from agentv.suite.findings import Findings
 from agentv.suite.scalars import as_written
 from agentv.suite.validation import show, validate
 from agentv.suite.yaml_events import Path as NodePath
@@ -19,6 +19,7 @@ from agentv.targets.environment import Environment, has_unreadable, interpolate,
 from agentv.targets.provider import TargetSettings
 from agentv.targets.registry import provider_class, provider_names
 from agentv.targets.settings import UNREADABLE, Reading, read_settings
+from agentv.text import all_of, did_you_mean, one_of
 
 FILE_NAMES = (
     "agentv.config.yaml",

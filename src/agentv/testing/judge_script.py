@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentv.command import split_command
+from agentv.command import INTERPRETERS, split_command
 from agentv.errors import EvaluatorError, UsageError
 from agentv.evaluators.base import Candidate, EvaluationContext
 from agentv.evaluators.code_judge import CodeJudge
@@ -22,6 +21,7 @@ from agentv.results import EvaluatorResult
 from agentv.suite.case import EvalCase
 from agentv.targets.environment import Environment
 from agentv.testing.loop_thread import loop_thread
+from agentv.text import did_you_mean
 from agentv.wire.payload import KEYS, encode_payload
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ _ABSENT: Mapping[str, Any] = {
     "guideline_files": [],
     "metadata": {},
 }
-_RUN_BY = {".py": "python", ".js": "node", ".mjs": "node", ".cjs": "node", ".sh": "bash"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +158,7 @@ def _words(script: Program) -> list[str]:
         words = [str(word) for word in script]
     if not words:
         raise UsageError("there is no script to run", next_step='Name one: run_judge("judges/precision.py", ...).')
-    runner = _RUN_BY.get(Path(words[0]).suffix) if len(words) == 1 else None
+    runner = INTERPRETERS.get(Path(words[0]).suffix) if len(words) == 1 else None
     return words if runner is None else [runner, *words]
 
 
@@ -172,9 +171,8 @@ def _values(payload: Any) -> dict[str, Any]:
         )
     for key in given:
         if key not in KEYS:
-            close = get_close_matches(str(key), KEYS, n=1)
-            hint = f" (did you mean {close[0]!r}?)" if close else ""
-            raise UsageError(f"a payload has no key {key!r}{hint}", next_step=f"Its keys are {', '.join(KEYS)}.")
+            hint = did_you_mean(str(key), KEYS)
+            raise UsageError(f"a payload has no key `{key}`{hint}", next_step=f"Its keys are {', '.join(KEYS)}.")
     return {key: given.get(key, _ABSENT.get(key)) for key in KEYS}
 
 

@@ -6,11 +6,12 @@ All fields are plain values, so whatever is nested, doubled inside or oddly type
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from agentv.text import did_you_mean, kind_of
 
 LARGEST_ATTEMPT = 2**31 - 1
 LONGEST_WORD = 60
@@ -54,7 +55,7 @@ def parse_batch(body: bytes) -> tuple[JudgeCall, ...]:
     if requests is None:
         raise InvalidRequestError('`requests` is missing; send {"requests": [{"question": "..."}, ...]}')
     if not isinstance(requests, list):
-        raise InvalidRequestError(f"`requests` must be a list of objects, not {_kind(requests)}")
+        raise InvalidRequestError(f"`requests` must be a list of objects, not {kind_of(requests)}")
     if not requests:
         raise InvalidRequestError("`requests` is empty; send at least one request")
     return tuple(_call(item, f"requests[{index}]") for index, item in enumerate(requests))
@@ -119,7 +120,7 @@ def _call(item: Any, where: str) -> JudgeCall:
 
 def _object(value: Any, what: str, known: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InvalidRequestError(f"{what} must be a JSON object, not {_kind(value)}")
+        raise InvalidRequestError(f"{what} must be a JSON object, not {kind_of(value)}")
     if isinstance(value, _Doubled):
         raise InvalidRequestError(f"{what}: the key {_shown(value.key)} stands twice; send it once")
     for key in value:
@@ -133,7 +134,7 @@ def _text(data: dict[str, Any], field: str, where: str) -> str | None:
     if value is None:
         return None
     if type(value) is not str:
-        raise InvalidRequestError(f"{_name(field, where)} must be text, not {_kind(value)}")
+        raise InvalidRequestError(f"{_name(field, where)} must be text, not {kind_of(value)}")
     if not value.isascii():
         try:
             value.encode("utf-8")
@@ -150,7 +151,8 @@ def _attempt(value: Any, where: str) -> int | None:
         return None
     whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     if isinstance(value, bool) or not whole:
-        raise InvalidRequestError(f"{_name('attempt', where)} must be a whole number from 1, not {_kind(value)}")
+        got = value if isinstance(value, float) else kind_of(value)
+        raise InvalidRequestError(f"{_name('attempt', where)} must be a whole number from 1, not {got}")
     if not 1 <= value <= LARGEST_ATTEMPT:
         raise InvalidRequestError(f"{_name('attempt', where)} must be a whole number from 1 to {LARGEST_ATTEMPT}")
     return int(value)
@@ -158,17 +160,6 @@ def _attempt(value: Any, where: str) -> int | None:
 
 def _name(field: str, where: str) -> str:
     return f"`{where}.{field}`" if where else f"`{field}`"
-
-
-def _kind(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true or false"
-    if isinstance(value, float) and not value.is_integer():
-        return "a fraction"
-    kinds = {str: "text", int: "a number", float: "a number", list: "a list"}
-    return kinds.get(type(value), "an object")
 
 
 def _shown(word: str) -> str:
@@ -179,8 +170,4 @@ def _shown(word: str) -> str:
 
 def _hint(word: str, known: Iterable[str]) -> str:
     names = list(known)
-    folded = {name.lower(): name for name in names}
-    close = difflib.get_close_matches(word[:LONGEST_WORD].replace("_", "").lower(), folded, n=1, cutoff=0.6)
-    if close:
-        return f" (did you mean `{folded[close[0]]}`?)"
-    return f"; known: {', '.join(f'`{name}`' for name in names)}"
+    return did_you_mean(word, names, any_case=True) or f"; known: {', '.join(f'`{name}`' for name in names)}"

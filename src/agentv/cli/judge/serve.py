@@ -24,11 +24,11 @@ from agentv.judge.proxy import JudgeProxy
 from agentv.plan.build import Loaded
 from agentv.processes.protection import protect_runtime
 from agentv.redact import Redactor
-from agentv.report.format import plural
 from agentv.suite.suite import EvalSuite
 from agentv.targets.config import NO_JUDGE, TargetsConfig, no_config_error
 from agentv.targets.pool import TargetPool
 from agentv.targets.secrets import Secrets
+from agentv.text import plural
 
 EVALUATOR = "judge serve"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agentv.cli.judge.observed import ObservedJudge, Observer
-from agentv.command import split_command
+from agentv.command import INTERPRETERS, split_command
 from agentv.errors import UsageError
 from agentv.evaluators.code_judge import CodeJudge
 from agentv.judge.access import JudgeAccess
@@ -23,13 +23,12 @@ from agentv.plan.options import RunOptions
 from agentv.plan.plan import Lane, PlannedSuite, RunPlan, WorkItem
 from agentv.suite.case import EvalCase
 from agentv.suite.files import SuiteFiles
-from agentv.suite.findings import all_of, did_you_mean, one_of
 from agentv.suite.suite import EvalSuite
 from agentv.targets.answers import Answer, AnswerKey, Answers
 from agentv.targets.secrets import Secrets
+from agentv.text import all_of, did_you_mean, one_of
 from agentv.wire.payload import KEYS
 
-INTERPRETERS = {".py": "python", ".sh": "bash", ".js": "node", ".mjs": "node", ".cjs": "node", ".ts": "node"}
 LISTS = ("input_messages", "input_files", "expected_messages", "output_messages", "guideline_files")
 
 

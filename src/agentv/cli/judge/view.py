@@ -14,8 +14,9 @@ import click
 
 from agentv.evaluators.code_judge_result import STDERR_HEADING
 from agentv.messages import TokenUsage
-from agentv.report.format import format_cost, format_duration, format_score, format_tokens, plural
+from agentv.report.format import format_cost, format_duration, format_score, format_tokens
 from agentv.report.terminal import Look, can_print_unicode, clean, columns, pad, wants_color
+from agentv.text import plural
 
 INDENT = "  "
 STYLES = {"pass": "green", "borderline": "yellow", "fail": "red"}

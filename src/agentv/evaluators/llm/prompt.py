@@ -18,8 +18,7 @@ from agentv.evaluators.base import Candidate, EvaluationContext
 from agentv.messages import Message, part_text
 from agentv.suite.case import EvalCase, Rubric
 from agentv.suite.files import MAX_FILE_BYTES
-from agentv.suite.findings import did_you_mean, one_of
-from agentv.text import is_typo
+from agentv.text import did_you_mean, is_typo, one_of
 
 VARIABLES = (
     "question",

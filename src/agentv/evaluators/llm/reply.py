@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentv.evaluators.llm.reply_object import ReplyError, clean, read_object
+from agentv.text import kind_of
 
 _SCORE = re.compile(
     r"""["']?\bscore["']?\s*:\s*(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*(?:[}\n]|,\s*(?:["'}\n]|[A-Za-z_])|"|\Z)"""
@@ -117,10 +118,7 @@ def _text(data: Mapping[str, Any], key: str, where: str = "") -> str:
 
 
 def _kind(value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return {None: "missing", True: "true", False: "false"}[value]
-    kinds: tuple[tuple[type, str], ...] = ((str, "text"), (list, "a list"), (dict, "an object"))
-    return next((name for kind, name in kinds if isinstance(value, kind)), "a number")
+    return "missing" if value is None else kind_of(value)
 
 
 def _refuse_doubtful_score(data: Mapping[str, Any], text: str) -> None:
