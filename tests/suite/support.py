@@ -92,6 +92,9 @@ class Read:
     def targets_named(self) -> list[str]:
         return [f"judge-of-{self.name}"]
 
+    def judge_targets(self) -> list[str | None]:
+        return [f"judge-of-{self.name}"]
+
 
 def as_type(raw: Any, findings: Any, at: Any, files: Any) -> Any:
     """A reader that takes any evaluator for what it says it is."""

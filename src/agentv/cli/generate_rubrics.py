@@ -16,7 +16,7 @@ from agentv.cli.program import clean_lines
 from agentv.cli.rubric_asking import ask_for_rubrics
 from agentv.cli.suite_rewriting import SuiteFile
 from agentv.errors import AgentVError, TargetUnavailableError, UsageError
-from agentv.judge.lending import JudgeChoice
+from agentv.judge.choice import JudgeChoice
 from agentv.plan.build import Loaded
 from agentv.redact import Redactor
 from agentv.suite.case import EvalCase
@@ -116,16 +116,7 @@ def _why_not(case: EvalCase, text: SuiteFile) -> str | None:
 
 def _writer(config: TargetsConfig, suite: EvalSuite, option: str | None) -> TargetSpec:
     """The target that is asked: the judge, as for a run."""
-    main = suite.target or config.default_target()
-    spec = config.targets.get(main) if main else None
-    choice = JudgeChoice(
-        option=option,
-        suite=suite.judge_target,
-        target=spec.judge_target if spec is not None else None,
-        defaults=config.defaults.judge_target,
-        main=main,
-    )
-    name = choice.resolve(None)
+    name = JudgeChoice.without_answers(config, suite=suite, option=option).resolve()
     if name is None or name == NO_JUDGE:
         raise UsageError("There is no model to ask: nothing names a judge target.", next_step=HOW)
     return config.find(name, asked_by="--target" if option is not None else "the judge target")

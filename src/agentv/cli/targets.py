@@ -12,6 +12,7 @@ import click
 
 from agentv.cli.numbers import FiniteRange
 from agentv.errors import UsageError
+from agentv.judge.choice import JudgeChoice
 from agentv.plan.build import Loaded
 from agentv.report.terminal import Look, is_terminal, wants_color
 from agentv.targets.config import NO_JUDGE, TargetsConfig, TargetSpec, no_config_error
@@ -77,7 +78,7 @@ def _ping(
 
 
 def _row(spec: TargetSpec, config: TargetsConfig) -> dict[str, Any]:
-    judge = spec.judge_target or config.defaults.judge_target or spec.name
+    judge = JudgeChoice.of(config, main=spec.name).resolve()
     return {
         "name": spec.name,
         "provider": spec.provider,

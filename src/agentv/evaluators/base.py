@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from agentv.messages import Message, TokenUsage
 from agentv.results import DEFAULT_THRESHOLD, Score
 from agentv.suite.case import EvalCase
-from agentv.suite.evaluator import Need
+from agentv.suite.evaluator import JUDGED, Need
 
 if TYPE_CHECKING:
     from agentv.evaluators.runtime import Runtime
@@ -108,6 +108,10 @@ class Evaluator(BaseModel):
     def targets_named(self) -> list[str]:
         """Targets that the options name: the plan refuses those that are not configured."""
         return []
+
+    def judge_targets(self) -> list[str | None]:
+        """The judge target of each evaluator in here that needs a judge; None where its options do not name one."""
+        return [] if self.needs.isdisjoint(JUDGED) else [None]
 
     def depends_on(self, directory: Path) -> list[Path]:
         """Files besides the suite that decide the score: a run made from others cannot simply be resumed."""

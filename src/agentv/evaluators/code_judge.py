@@ -154,6 +154,9 @@ class CodeJudge(Evaluator):
             return []
         return [name for name in (self.judge.target, *(self.judge.allowed_targets or ())) if name is not None]
 
+    def judge_targets(self) -> list[str | None]:
+        return [] if self.judge is None else [self.judge.target]
+
     async def evaluate(self, context: EvaluationContext) -> Score:
         runtime = context.runtime
         if runtime is None or runtime.launcher is None:

@@ -81,6 +81,9 @@ class Composite(Evaluator):
     def targets_named(self) -> list[str]:
         return [name for part in self._parts() for name in part.targets_named()]
 
+    def judge_targets(self) -> list[str | None]:
+        return [name for part in self._parts() for name in part.judge_targets()]
+
     def depends_on(self, directory: Path) -> list[Path]:
         return [path for part in self._parts() for path in part.depends_on(directory)]
 

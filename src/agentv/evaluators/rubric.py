@@ -50,6 +50,9 @@ class AsksJudge(Evaluator):
     def targets_named(self) -> list[str]:
         return [] if self.judge_target is None else [self.judge_target]
 
+    def judge_targets(self) -> list[str | None]:
+        return [self.judge_target]
+
 
 class RubricEvaluator(AsksJudge):
     """A judge checks the answer against each criterion; the score is the weight of those it satisfies."""

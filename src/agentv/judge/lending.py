@@ -1,4 +1,4 @@
-"""Who judges, and lending them to a script: from the settings of a run to a `JudgeSession`, or why there is none."""
+"""Lending a judge: from the settings of a run to a `JudgeSession` for one execution, or why there is none."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentv.errors import EvaluatorError, TargetUnavailableError
 from agentv.judge.access import JudgeAccess
+from agentv.judge.choice import JudgeChoice
 from agentv.judge.session import JudgeSession, JudgeTargets
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.targets.budget import Budget
@@ -24,21 +25,6 @@ HOW = (
     "Name a judge with --judge-target, with `judge_target` of the target or under `defaults` of the configuration, "
     "or with `judge.target` of the evaluator; `agentv targets` shows what is ready."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeChoice:
-    """The names that may say who judges, the first that is set wins."""
-
-    option: str | None = None
-    suite: str | None = None
-    target: str | None = None
-    defaults: str | None = None
-    main: str | None = None
-
-    def resolve(self, evaluator: str | None) -> str | None:
-        names = (self.option, evaluator, self.suite, self.target, self.defaults, self.main)
-        return next((name for name in names if name is not None), None)
 
 
 @dataclass(frozen=True, slots=True)

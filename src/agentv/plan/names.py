@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentv.errors import Problem, SuiteError
+from agentv.judge.choice import JudgeChoice
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import PlannedSuite
-from agentv.suite.evaluator import JUDGED, EvaluatorLike
 from agentv.suite.findings import Findings
 from agentv.suite.places import yaml_places
 from agentv.suite.suite import EvalSuite
@@ -66,16 +66,12 @@ def refuse_without_a_judge(planned: Sequence[PlannedSuite], options: RunOptions)
     """Answers that exist need no target; when they need a judge, one must be configured."""
     for item in planned:
         suite = item.suite
-        if item.config is not None or options.judge_target == NO_JUDGE or suite.evaluator_needs.isdisjoint(JUDGED):
+        if item.config is not None or options.judge_target == NO_JUDGE or not suite.judge_choices:
             continue
+        choice = JudgeChoice.of(None, suite=suite, option=options.judge_target)
         evaluators = (each for case in suite.cases() if case.id in item.selected for each in case.evaluators)
-        if any(_needs_judge(evaluator, suite.judge_target) for evaluator in evaluators):
+        if any(choice.resolve(own) != NO_JUDGE for evaluator in evaluators for own in evaluator.judge_targets()):
             raise no_config_error(f"The evaluators of {suite.path} need a judge", suite.directory)
-
-
-def _needs_judge(evaluator: EvaluatorLike, of_suite: str | None) -> bool:
-    named = [*evaluator.targets_named(), of_suite]
-    return not evaluator.needs.isdisjoint(JUDGED) and named[0] != NO_JUDGE
 
 
 def _unknown(name: str, config: TargetsConfig) -> str:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+from agentv.judge.choice import JudgeChoice
 from agentv.plan.options import RunOptions
 from agentv.results import DEFAULT_THRESHOLD, RowKey
 from agentv.suite.case import EvalCase
-from agentv.suite.evaluator import JUDGED, Need
+from agentv.suite.evaluator import Need
 from agentv.suite.files import digest
 from agentv.suite.suite import EvalSuite
 from agentv.targets.answers import Answers
@@ -149,16 +150,22 @@ class RunPlan:
 
     def _judges(self, lane: Lane) -> list[TargetSpec]:
         """The targets that may judge this lane's answers."""
-        found: list[TargetSpec] = []
+        specs: list[TargetSpec] = []
         for planned, _ in lane.work:
-            if planned.config is None or planned.suite.evaluator_needs.isdisjoint(JUDGED):
+            suite, config = planned.suite, planned.config
+            if config is None or not suite.judge_choices:
                 continue
-            own = lane.spec.judge_target if lane.spec else None
-            names = (self.options.judge_target, planned.suite.judge_target, own, planned.config.defaults.judge_target)
-            chosen = next((name for name in names if name is not None), None)
-            named = {named.target for named in planned.suite.judge_names if self.options.judge_target is None}
-            found += [spec for n in {chosen, *named} if n and (spec := planned.config.targets.get(n))]
-        return found
+            choice = self.judge_choice(lane, planned)
+            names = {choice.resolve(own) for own in suite.judge_choices}
+            if self.options.judge_target is None:
+                names.update(named.target for named in suite.judge_names)  # also those that a script may choose
+            specs += [spec for name in names if name is not None and (spec := config.targets.get(name))]
+        return specs
+
+    def judge_choice(self, lane: Lane, planned: PlannedSuite) -> JudgeChoice:
+        """Which target judges this suite's answers in this lane."""
+        main = lane.spec.name if lane.spec is not None else None
+        return JudgeChoice.of(planned.config, main=main, suite=planned.suite, option=self.options.judge_target)
 
     @property
     def needs(self) -> frozenset[Need]:

@@ -113,19 +113,12 @@ class Services:
         return self._made[key]
 
     def _lend(self, lane: Lane, planned: PlannedSuite) -> Lend:
-        from agentv.judge.lending import Asker, JudgeChoice, Lender  # noqa: PLC0415 - only runs with scripts need it
+        from agentv.judge.lending import Asker, Lender  # noqa: PLC0415 - only runs with scripts need it
 
-        config, spec = planned.config, lane.spec
         lender = Lender(
             self.pool,
-            config,
-            JudgeChoice(
-                option=self.plan.options.judge_target,
-                suite=planned.suite.judge_target,
-                target=spec.judge_target if spec is not None else None,
-                defaults=config.defaults.judge_target if config is not None else None,
-                main=spec.name if spec is not None else None,
-            ),
+            planned.config,
+            self.plan.judge_choice(lane, planned),
             redactor=self.redactor,
             on_call=self.on_judge_call,
             record_io=self.plan.options.record_judge_io,

@@ -39,3 +39,6 @@ class EvaluatorLike(Protocol):
 
     def targets_named(self) -> Sequence[str]:
         """The targets that its options name."""
+
+    def judge_targets(self) -> Sequence[str | None]:
+        """The judge target of each evaluator in here that needs a judge; None where its options do not name one."""

@@ -78,6 +78,7 @@ class _SuiteReader:
         self.case_targets: dict[str, tuple[str, Path, int]] = {}
         self.judge_names: dict[NamedTarget, None] = {}
         self.needs: set[Need] = set()
+        self.judge_choices: set[str | None] = set()
         self.defaults_noted = False
 
     @property
@@ -103,6 +104,7 @@ class _SuiteReader:
             evaluators=self.defaults.listed,
             case_targets=self.case_targets,
             judge_names=tuple(self.judge_names),
+            judge_choices=frozenset(self.judge_choices),
             evaluator_needs=frozenset(self.needs),
         )
 
@@ -113,6 +115,7 @@ class _SuiteReader:
         self.case_targets.clear()
         self.judge_names.clear()
         self.needs.clear()
+        self.judge_choices.clear()
         self.defaults_noted = False
         try:
             self._read_guidelines(found)
@@ -156,6 +159,7 @@ class _SuiteReader:
             self.defaults_noted = True
         for evaluator in case.evaluators:
             self.needs |= evaluator.needs
+            self.judge_choices.update(evaluator.judge_targets())
             for name in evaluator.targets_named():
                 index = next((i for i, each in enumerate(self.defaults.listed) if each is evaluator), None)
                 self.judge_names[NamedTarget(name, path, case.line, evaluator.name, index)] = None

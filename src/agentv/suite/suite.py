@@ -44,6 +44,8 @@ class EvalSuite:
     """Cases that name their own target: id -> (target, file, line)."""
     judge_names: tuple[NamedTarget, ...] = ()
     """Targets that evaluators name."""
+    judge_choices: frozenset[str | None] = frozenset()
+    """The judge targets of the evaluators that need a judge; None is in it when one of them does not name its own."""
     evaluator_needs: frozenset[Need] = frozenset()
     """What the run must provide for the suite's evaluators."""
 

@@ -18,8 +18,9 @@ from agentv.cli.judge.view import TerminalView, ledger_line, look_at
 from agentv.cli.numbers import FiniteRange
 from agentv.errors import UsageError
 from agentv.judge.access import JudgeAccess
+from agentv.judge.choice import JudgeChoice
 from agentv.judge.ledger import DEFAULT_MAX_CALLS
-from agentv.judge.lending import HOW, Asker, JudgeChoice, Lender
+from agentv.judge.lending import HOW, Asker, Lender
 from agentv.judge.proxy import JudgeProxy
 from agentv.plan.build import Loaded
 from agentv.processes.protection import protect_runtime
@@ -68,7 +69,9 @@ def command(
     found = loaded.config(directory)
     if found is None:
         raise no_config_error("`agentv judge serve` needs a judge", directory)
-    choice = _choice(found, chosen, judge_target)
+    if judge_target not in (None, NO_JUDGE):
+        found.find(judge_target, asked_by="--judge-target")
+    choice = JudgeChoice.without_answers(found, suite=chosen, option=judge_target)
     secrets = Secrets.of([found], [loaded.environment(directory)])
     serving = _serve(found, choice, secrets, (max_calls, minutes, full), directory)
     asyncio.run(until_stopped(serving))
@@ -82,20 +85,6 @@ def _suite(loaded: Loaded, path: str | None) -> EvalSuite | None:
     if len(suites) > 1:
         raise UsageError(f"--suite {path}: these are {len(suites)} suites; name one.")
     return suites[0]
-
-
-def _choice(config: TargetsConfig, suite: EvalSuite | None, option: str | None) -> JudgeChoice:
-    if option not in (None, NO_JUDGE):
-        config.find(str(option), asked_by="--judge-target")
-    main = (suite.target if suite is not None else None) or config.default_target()
-    spec = config.targets.get(main) if main else None
-    return JudgeChoice(
-        option=option,
-        suite=suite.judge_target if suite is not None else None,
-        target=spec.judge_target if spec is not None else None,
-        defaults=config.defaults.judge_target,
-        main=main,
-    )
 
 
 async def _serve(

@@ -1,0 +1,63 @@
+"""The plan of a run: who judges, whether results are scripted, what it depends on, and its lanes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import Project
+from tests.plan.support import CONFIG, plan_of
+
+JUDGED = "evalcases: [{id: one, input: hello, evaluators: [%s]}]\n"
+ASKS = "{name: a, type: llm_judge, prompt: Is it right?%s}"
+SCRIPT = "{name: s, type: code_judge, script: [python, s.py], judge: {%s}}"
+
+
+def with_defaults(judge_target: str) -> str:
+    return CONFIG.replace("{target: bot}", f"{{target: bot, judge_target: {judge_target}}}")
+
+
+@pytest.mark.parametrize(
+    ("evaluators", "options", "scripted"),
+    [
+        (ASKS % "", {}, True),
+        (ASKS % ", judge_target: strict", {}, False),
+        (ASKS % ", judge_target: strict" + ", " + ASKS.replace("name: a", "name: b") % "", {}, True),
+        (SCRIPT % "target: strict", {}, False),
+        (SCRIPT % "target: strict, allowed_targets: [scripted]", {}, True),
+        ("{name: c, type: composite, evaluators: [" + ASKS % ", judge_target: strict" + "]}", {}, False),
+        ("{name: c, type: composite, evaluators: [" + ASKS % "" + "]}", {}, True),
+        (ASKS % ", judge_target: none", {}, False),
+        (ASKS % ", judge_target: scripted", {"judge_target": "strict"}, False),
+        (ASKS % ", judge_target: strict", {"judge_target": "scripted"}, True),
+        (ASKS % "", {"judge_target": "none"}, False),
+        (ASKS % "", {"targets": ("rival",)}, False),
+        (ASKS % ", judge_target: strict", {"targets": ("scripted",)}, True),
+        ("{type: contains, value: hello}", {}, False),
+    ],
+)
+def test_scripted_is_set_when_a_mock_answers_or_judges(
+    project: Project, evaluators: str, options: dict[str, object], scripted: bool
+) -> None:
+    project.write("agentv.config.yaml", with_defaults("scripted"))
+    project.write("suite.yaml", JUDGED % evaluators)
+
+    assert plan_of(project, **options).scripted is scripted
+
+
+def test_run_is_not_labelled_scripted_when_the_evaluator_names_a_real_judge(project: Project) -> None:
+    project.write("agentv.config.yaml", with_defaults("scripted"))
+    project.write("judge.py", 'print(\'{"score": 1, "hits": [], "misses": [], "reasoning": "so"}\')\n')
+    project.write("suite.yaml", JUDGED % (ASKS % ", judge_target: strict"))
+
+    done = project.run("eval", "suite.yaml")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert project.rows()[0]["evaluator_results"][0]["judge"]["target"] == "strict"
+    assert project.manifest()["scripted"] is False
+    assert "scripted model" not in done.stdout
+
+    done = project.run("eval", "suite.yaml", "--judge-target", "scripted")
+
+    assert project.rows()[0]["evaluator_results"][0]["judge"]["target"] == "scripted"
+    assert project.manifest()["scripted"] is True
+    assert "scripted model" in done.stdout
