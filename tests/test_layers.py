@@ -5,59 +5,159 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parent.parent / "src" / "agentv"
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "agentv"
+SDK = ROOT / "sdk" / "python" / "src" / "agentv_eval"
 
-BASE = {"errors", "messages", "results", "redact", "text", "jsonio", "command", "http", "processes", "wire"}
+VALUES = {"errors", "messages", "results", "redact", "text", "jsonio", "http"}
+"""What both arms are built on."""
+BASE = VALUES | {"command", "processes", "wire"}
 RUN_ARM = ["suite", "targets", "judge", "scripts", "evaluators", "plan", "run"]
 READ_ARM = ["record", "report"]
-JOINS = {"recorded", "api", "cli", "importing", "__main__", "__init__"}
+ARMS = BASE | set(RUN_ARM) | set(READ_ARM)
+JOINS = {
+    "recorded": ARMS,
+    "importing": ARMS,
+    "api": ARMS | {"recorded"},
+    "cli": ARMS | {"recorded", "importing"},
+    "testing": BASE | set(RUN_ARM),
+    "__init__": {"api", "errors", "messages", "results", "evaluators", "targets"},
+    "__main__": {"cli"},
+}
 
 
 def allowed(layer: str) -> set[str]:
-    """The layers a layer may import."""
-    if layer in BASE:
-        return BASE
-    for arm in (RUN_ARM, READ_ARM):
-        if layer in arm:
-            return BASE | set(arm[: arm.index(layer) + 1])
-    if layer == "testing":
-        return BASE | set(RUN_ARM)
-    return BASE | set(RUN_ARM) | set(READ_ARM) | JOINS
+    """The layers that a layer may import, itself included."""
+    if layer in RUN_ARM:
+        return BASE | set(RUN_ARM[: RUN_ARM.index(layer) + 1])
+    if layer in READ_ARM:
+        return VALUES | set(READ_ARM[: READ_ARM.index(layer) + 1])
+    if layer in JOINS:
+        return JOINS[layer] | {layer}
+    return VALUES if layer in VALUES else BASE
 
 
-def imports_of(path: Path) -> set[str]:
-    """The layers of agentv that a file imports, lazily or not."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        names: list[str] = []
+def modules_of(root: Path) -> dict[str, Path]:
+    """The modules below a package's directory by their full name."""
+    names = {path: (root.name, *path.relative_to(root).with_suffix("").parts) for path in root.rglob("*.py")}
+    return {".".join(name[:-1] if name[-1] == "__init__" else name): path for path, name in names.items()}
+
+
+def imports_of(module: str, path: Path, known: Mapping[str, Path], *, typing_too: bool = True) -> set[str]:
+    """The known modules that a file imports, lazily or not; those for type checkers alone with `typing_too`."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    skipped = {
+        inner
+        for node in ast.walk(tree)
+        if not typing_too and isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+        for inner in ast.walk(node)
+    }
+    package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+    imported: set[str] = set()
+    for node in ast.walk(tree):
+        if node in skipped:
+            continue
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            names = [node.module]
-        for name in names:
-            parts = name.split(".")
-            if parts[0] == "agentv" and len(parts) > 1:
-                found.add(parts[1])
-    return found
+            imported |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            imported |= {name if (name := f"{base}.{alias.name}") in known else base for alias in node.names}
+    return (imported & known.keys()) - {module}
 
 
-FILES = sorted(SOURCE.rglob("*.py"))
+def wrong_imports(root: Path) -> list[str]:
+    known = modules_of(root)
+    return [
+        f"{module} imports {name}"
+        for module, path in sorted(known.items())
+        for name in sorted(imports_of(module, path, known))
+        if name != root.name and layer_of(name) not in allowed(layer_of(module))
+    ]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_imports_point_one_way(path: Path) -> None:
-    layer = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-    assert imports_of(path) <= allowed(layer) | {layer}
+def layer_of(module: str) -> str:
+    """The folder or file below the package that a module is in."""
+    return module.split(".")[1] if "." in module else "__init__"
 
 
-def test_the_rule_would_catch_a_wrong_import(tmp_path: Path) -> None:
-    wrong = tmp_path / "wrong.py"
-    wrong.write_text("def f():\n    from agentv.run.execute import Execution\n")
-    assert not imports_of(wrong) <= allowed("suite")
+def cycles(root: Path) -> list[str]:
+    """Modules that import each other in a circle, at run time, lazily or not."""
+    known = modules_of(root)
+    left = {module: imports_of(module, path, known, typing_too=False) for module, path in known.items()}
+    while ready := [module for module, imported in left.items() if not imported & left.keys()]:
+        for module in ready:
+            del left[module]
+    while ready := [module for module in left if not any(module in imported for imported in left.values())]:
+        for module in ready:  # what only imports a circle is not part of it
+            del left[module]
+    return sorted(left)
+
+
+def test_imports_point_one_way() -> None:
+    assert wrong_imports(SOURCE) == []
+
+
+@pytest.mark.parametrize("root", [SOURCE, SDK], ids=lambda root: root.name)
+def test_no_module_imports_itself_in_a_circle(root: Path) -> None:
+    assert cycles(root) == []
+
+
+def package(root: Path, files: Mapping[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / "agentv" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root / "agentv"
+
+
+@pytest.mark.parametrize(
+    ("importing", "imported"),
+    [
+        ("suite/a.py", "run/execute.py"),
+        ("run/a.py", "record/rows.py"),
+        ("record/a.py", "report/b.py"),
+        ("record/a.py", "processes/run.py"),
+        ("report/a.py", "wire/output.py"),
+        ("errors.py", "processes/run.py"),
+        ("recorded.py", "api.py"),
+        ("importing/a.py", "cli/b.py"),
+        ("api.py", "cli/b.py"),
+        ("testing/a.py", "recorded.py"),
+        ("testing/a.py", "report/b.py"),
+    ],
+)
+def test_a_wrong_import_is_reported(tmp_path: Path, importing: str, imported: str) -> None:
+    name = "agentv." + imported.removesuffix(".py").replace("/", ".")
+    root = package(tmp_path, {imported: "", importing: f"def f():\n    from {name} import x\n"})
+    assert wrong_imports(root) == [f"agentv.{importing.removesuffix('.py').replace('/', '.')} imports {name}"]
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from agentv.report.a import x",
+        "def f():\n    import agentv.report.a\n",
+        "from agentv.report import a",
+        "from .a import x",
+        "from . import a",
+    ],
+)
+def test_a_circle_inside_a_folder_is_reported(tmp_path: Path, back: str) -> None:
+    files = {"report/a.py": "from agentv.report.b import x", "report/b.py": back}
+    above = {"report/c.py": "from agentv.report.a import x", "report/d.py": ""}
+    assert cycles(package(tmp_path, files | above)) == ["agentv.report.a", "agentv.report.b"]
+
+
+def test_an_import_for_type_checkers_makes_no_circle(tmp_path: Path) -> None:
+    typed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from agentv.report.a import x\n"
+    files = {"report/a.py": "from agentv.report.b import x", "report/b.py": typed}
+    assert cycles(package(tmp_path, files)) == []
 
 
 HEAVY = {

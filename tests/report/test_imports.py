@@ -10,7 +10,7 @@ PLAIN = """
 import io, json, sys
 from agentv.report.console import render_summary
 from agentv.report.problems import render_problems
-from agentv.report.progress import choose_progress
+from agentv.report.live import choose_progress
 from agentv.report.summary import SummaryBuilder
 from agentv.results import CaseResult, Verdict
 
@@ -30,4 +30,4 @@ def test_plain_output_loads_no_rich_and_nothing_of_the_run_arm():
     loaded = set(json.loads(done.stdout))
     assert not {name for name in loaded if name.split(".")[0] in {"rich", "pydantic", "asyncio", "aiohttp"}}
     ours = {name.split(".")[1] for name in loaded if name.startswith("agentv.")}
-    assert ours <= {"errors", "messages", "results", "record", "redact", "report"}
+    assert ours <= {"errors", "messages", "results", "record", "redact", "report", "text", "jsonio"}

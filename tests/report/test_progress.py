@@ -9,14 +9,13 @@ import sys
 
 import pytest
 
-from agentv.report.live import LiveProgress
+from agentv.report.live import LiveProgress, choose_progress
 from agentv.report.progress import (
     FURTHER_FAILURES,
     FURTHER_NOTES,
     PlainProgress,
     Progress,
     QuietProgress,
-    choose_progress,
 )
 from tests.report.rows import error_row, row
 
@@ -151,7 +150,7 @@ def test_quiet_says_nothing(capfd: pytest.CaptureFixture[str]):
 
 READER_GONE = """
 import sys
-from agentv.report.progress import choose_progress
+from agentv.report.live import choose_progress
 from agentv.results import CaseResult, Verdict
 sys.stdin.readline()
 progress = choose_progress(sys.stderr, False, {})

@@ -24,7 +24,8 @@ from agentv.plan.options import RunOptions, refuse_empty
 from agentv.record.run_dir import RUNS, find_run, new_run_id
 from agentv.recorded import RecordedRun, RunHooks, RunOutcome, resume_run, resumed_options, start_run
 from agentv.report.console import render_summary
-from agentv.report.progress import Progress, QuietProgress, choose_progress
+from agentv.report.live import choose_progress
+from agentv.report.progress import Progress, QuietProgress
 from agentv.report.terminal import can_print_unicode, wants_color
 from agentv.run.services import protection_gaps
 from agentv.text import plural

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections import deque
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, TextIO
 
 from agentv.report.progress import (
@@ -14,10 +15,13 @@ from agentv.report.progress import (
     Cap,
     Clock,
     Pace,
+    PlainProgress,
+    Progress,
+    QuietProgress,
     case_line,
     is_failure,
 )
-from agentv.report.terminal import Look, columns
+from agentv.report.terminal import Look, can_print_unicode, columns, is_set, is_terminal, wants_color
 from agentv.results import CaseResult
 
 if TYPE_CHECKING:
@@ -143,3 +147,13 @@ def bar_lines(pace: Pace, look: Look) -> list[str]:
     spent = pace.spent()
     counts = pace.counts(look) + (f"  {look.style(spent, 'dim')}" if spent else "")
     return [state, counts]
+
+
+def choose_progress(stream: TextIO, quiet: bool, env: Mapping[str, str]) -> Progress:
+    """A live bar on a terminal that can draw one, plain lines elsewhere, nothing with `quiet`."""
+    if quiet:
+        return QuietProgress()
+    color, unicode = wants_color(stream, env), can_print_unicode(stream)
+    if is_set(env, "CI") or not is_terminal(stream) or env.get("TERM") == "dumb":
+        return PlainProgress(stream, color=color, unicode=unicode)
+    return LiveProgress(stream, color=color, unicode=unicode)

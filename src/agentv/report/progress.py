@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol, TextIO, TypeVar
 
 from agentv.report.accumulate import RunSpend, Tally, why
 from agentv.report.format import format_cost, format_duration, format_rate, format_score
-from agentv.report.terminal import Look, can_print_unicode, is_set, is_terminal, wants_color
+from agentv.report.terminal import Look
 from agentv.results import CaseResult, Verdict
 from agentv.text import plural
 
@@ -237,15 +237,3 @@ def _forget(stream: TextIO) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
-
-
-def choose_progress(stream: TextIO, quiet: bool, env: Mapping[str, str]) -> Progress:
-    """A live bar only where somebody watches a terminal that can draw one."""
-    if quiet:
-        return QuietProgress()
-    color, unicode = wants_color(stream, env), can_print_unicode(stream)
-    if is_set(env, "CI") or not is_terminal(stream) or env.get("TERM") == "dumb":
-        return PlainProgress(stream, color=color, unicode=unicode)
-    from agentv.report.live import LiveProgress  # noqa: PLC0415 - only here a bar is drawn
-
-    return LiveProgress(stream, color=color, unicode=unicode)

@@ -11,7 +11,7 @@ from .values import CodeJudgeInput
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, NoReturn, TypeVar
+    from typing import Any, TypeVar
 
     Handler = TypeVar("Handler", bound=Callable[..., Any])
 
@@ -30,17 +30,16 @@ def define_code_judge(handler: Callable[..., Any]) -> None:
     if os.environ.get(PROTOCOL) == "jsonl":
         from .serving import serve  # a script that is started for one answer does without
 
-        serve(handler)
+        serve(_keep_stdout(), lambda payload: _answer(handler, payload), _report)
         return
     write = _claim_stdout()
     try:
-        result = _judge(handler)
-    except Exception as error:  # the one edge where a judge's exception becomes its failure
+        result = _answer(handler, _read_payload())
+    except (Exception, SystemExit) as error:  # the one edge where a judge's exception becomes its failure
         write(None)
-        _fail(error)
-    except SystemExit as stop:
-        write(None)
-        _fail_on_exit(stop)
+        _report(error)
+        code = error.code if isinstance(error, SystemExit) else 1
+        raise SystemExit(code if isinstance(code, int) and code else 1) from None
     write(result)
 
 
@@ -54,11 +53,7 @@ def code_judge(handler: Handler) -> Handler:
     return handler
 
 
-def _judge(handler: Callable[..., Any]) -> bytes:
-    return answer(handler, _read_payload())
-
-
-def answer(handler: Callable[..., Any], payload: dict[str, Any]) -> bytes:
+def _answer(handler: Callable[..., Any], payload: dict[str, Any]) -> bytes:
     """The handler's result for this payload, as JSON."""
     from .results import encode_result  # after stdout is claimed, with json
 
@@ -180,7 +175,7 @@ def _claim_stdout() -> Callable[[bytes | None], None]:
     return lambda result: _write_all(kept, result or b"")
 
 
-def keep_stdout() -> int:
+def _keep_stdout() -> int:
     """The descriptor that results are written to; whatever prints from now on prints to stderr."""
     _stdout()
     sys.stdout = sys.stderr
@@ -230,13 +225,11 @@ def _write_replaced(stream: Any, result: bytes | None) -> None:
         stream.flush()
 
 
-def _fail(error: Exception) -> NoReturn:
-    told(error)
-    raise SystemExit(1)
-
-
-def told(error: Exception) -> str:
-    """Say on stderr why the judge failed; the same in one line."""
+def _report(error: Exception | SystemExit) -> str:
+    """Print to stderr why the judge failed, and return it in one line."""
+    if isinstance(error, SystemExit):
+        detail = f" ({error.code})" if isinstance(error.code, str) else ""
+        return _failed(f"the handler called sys.exit(){detail} instead of returning a result")
     from .results import InvalidResultError  # only a failure needs the rest
 
     if isinstance(error, (InvalidResultError, _PayloadError)):
@@ -249,17 +242,6 @@ def told(error: Exception) -> str:
     traceback.print_exception(type(error), error, trace)
     hint = "; what a @code_judge uses must be defined above it" if type(error) is NameError else ""
     return _failed(f"{type(error).__name__}: {' '.join(str(error).split())}{hint}")
-
-
-def _fail_on_exit(stop: SystemExit) -> NoReturn:
-    told_exit(stop)
-    raise SystemExit(stop.code if isinstance(stop.code, int) and stop.code else 1)
-
-
-def told_exit(stop: SystemExit) -> str:
-    """The same for a handler that ended the process instead."""
-    said = f" ({stop.code})" if isinstance(stop.code, str) else ""
-    return _failed(f"the handler called sys.exit(){said} instead of returning a result")
 
 
 def _failed(why: str) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import sys
 
-from .judge import answer, keep_stdout, told, told_exit
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,23 +13,32 @@ if TYPE_CHECKING:
 VARIABLES = ("AGENTV_JUDGE_PROXY_URL", "AGENTV_JUDGE_PROXY_TOKEN")
 
 
-def serve(handler: Callable[..., Any]) -> None:
-    """Until stdin ends. A handler that raises fails its own answer, and the next one is judged."""
+def serve(
+    descriptor: int, judge: Callable[[dict[str, Any]], bytes], report: Callable[[Exception | SystemExit], str]
+) -> None:
+    """Judge line after line until stdin ends, and write each result to `descriptor`.
+
+    `judge` turns a payload into a result as JSON. When it raises, `report` says why, that one result becomes an
+    error, and the next line is judged.
+    """
     import json  # as in judge.py
 
-    descriptor = keep_stdout()
     for line in sys.stdin.buffer:
         if line.strip():
             name: dict[str, Any] = {}
-            result = _result(handler, line, json.loads, name)
+            result = _result(line, json.loads, name, judge, report)
             said = json.loads(result) if isinstance(result, bytes) else {"error": result}
             _write(descriptor, json.dumps({**said, **name}).encode() + b"\n")
 
 
 def _result(
-    handler: Callable[..., Any], line: bytes, loads: Callable[[bytes], Any], name: dict[str, Any]
+    line: bytes,
+    loads: Callable[[bytes], Any],
+    name: dict[str, Any],
+    judge: Callable[[dict[str, Any]], bytes],
+    report: Callable[[Exception | SystemExit], str],
 ) -> bytes | str:
-    """The result as JSON, or why there is none; `name` is filled with what tells whose it is."""
+    """The result as JSON, or why there is none; `name` gets the `execution_id` of the line."""
     try:
         payload = loads(line)
         if "execution_id" in payload:
@@ -39,11 +46,9 @@ def _result(
         access = payload.pop("judge_proxy", None) or {}
         for variable, key in zip(VARIABLES, ("url", "token")):
             _set(variable, access.get(key))
-        return answer(handler, payload)
-    except Exception as error:  # the one edge where a judge's exception becomes its failure
-        return told(error)
-    except SystemExit as stop:
-        return told_exit(stop)
+        return judge(payload)
+    except (Exception, SystemExit) as error:  # the one edge where a judge's exception becomes its failure
+        return report(error)
     finally:
         for variable in VARIABLES:
             _set(variable, None)
