@@ -1,7 +1,9 @@
-# Everything a contributor or CI runs. `make demo` and `make test` set up what they need by themselves.
+# Everything a contributor or CI runs. `make demo` and `make test` install what they need into .venv.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check --quiet
+RUNTIME_READY := $(VENV)/.runtime-ready
 READY := $(VENV)/.ready
 TYPESCRIPT := sdk/typescript
 # Without npm, or with `make test NPM=`, the TypeScript SDK is not built and its tests are skipped.
@@ -11,11 +13,10 @@ TYPESCRIPT_READY := $(if $(NPM),$(TYPESCRIPT)/dist/.ready)
 LIVE := tests/live
 LIVE_READY := $(if $(NPM),$(LIVE)/node_modules/.ready)
 
-.PHONY: demo typescript test check format bench soak lock docs golden clean
+.PHONY: demo typescript test check format bench soak lock docs golden pictures clean
 
-demo: $(READY)  ## contextual precision, judged in two ways by a scripted model: offline, no key
-	$(BIN)/agentv eval examples/contextual-precision/suite.yaml --out .agentv/demo.jsonl
-	$(BIN)/python examples/contextual-precision/compare.py .agentv/demo.jsonl
+demo: $(RUNTIME_READY)  ## a regression is caught: two versions of a retriever, a scripted judge; offline, no API key
+	@$(BIN)/python examples/retriever-regression/demo.py
 
 test: $(READY) $(TYPESCRIPT_READY) $(LIVE_READY)  ## the tests
 	$(BIN)/pytest -n 2 -q
@@ -48,17 +49,28 @@ docs: $(READY)  ## rewrite the generated tables of the reference
 golden: $(READY)  ## rewrite the golden files of the tests
 	AGENTV_REWRITE_GOLDEN=1 $(BIN)/pytest -q tests/golden
 
-lock:  ## pin the newest allowed versions into requirements.lock
+pictures: $(READY)  ## redraw the pictures of the README from real terminal output; needs tmux
+	$(BIN)/python docs/images/make_screenshot.py
+
+COMPILE := .lock-tools/bin/uv pip compile --universal --generate-hashes --quiet --no-header --no-emit-index-url
+lock:  ## pin the newest allowed versions: everything, the runtime alone, and what builds agentv
 	$(PYTHON) -m pip install --quiet --target .lock-tools uv
-	.lock-tools/bin/uv pip compile pyproject.toml --extra dev --universal --generate-hashes --quiet --upgrade \
-	  --no-header --no-emit-index-url --output-file requirements.lock
+	$(COMPILE) pyproject.toml --extra dev --upgrade --output-file requirements.lock
+	$(COMPILE) pyproject.toml --constraint requirements.lock --output-file requirements.runtime.lock
+	$(COMPILE) --group build --constraint requirements.lock --output-file requirements.build.lock
 	rm -rf .lock-tools
 
-$(READY): requirements.lock pyproject.toml sdk/python/pyproject.toml
+PYTHON_IS_NEW_ENOUGH = $(shell $(PYTHON) -c 'import sys; print("yes" if sys.version_info >= (3, 11) else "")')
+$(RUNTIME_READY): requirements.runtime.lock requirements.build.lock pyproject.toml sdk/python/pyproject.toml
+	$(if $(PYTHON_IS_NEW_ENOUGH),,$(error agentv needs Python 3.11 or newer, and $(PYTHON) is $(shell $(PYTHON) --version 2>&1). Run: make $(MAKECMDGOALS) PYTHON=python3.11))
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
-	touch $(READY)
+	$(PIP) install --require-hashes --requirement requirements.runtime.lock --requirement requirements.build.lock
+	$(PIP) install --no-build-isolation --no-deps --editable .
+	touch $@
+
+$(READY): $(RUNTIME_READY) requirements.lock
+	$(PIP) install --require-hashes --requirement requirements.lock
+	touch $@
 
 $(TYPESCRIPT)/node_modules/.ready: $(TYPESCRIPT)/package.json $(TYPESCRIPT)/package-lock.json
 	cd $(TYPESCRIPT) && $(NPM) ci --ignore-scripts --loglevel=error

@@ -1,11 +1,10 @@
-"""Remake the pictures of the README: run the real commands in a real terminal (tmux) and draw its screen.
-
-.venv/bin/python docs/images/make_screenshot.py
-"""
+"""Redraw the pictures of the README (`make pictures`): run each command in a terminal (tmux) and draw its screen."""
 
 from __future__ import annotations
 
 import io
+import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -18,13 +17,20 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 ROOT = Path(__file__).resolve().parents[2]
-IMAGES = {
-    "demo.svg": "agentv eval examples/contextual-precision/suite.yaml --out rows.jsonl",
-    "regression.svg": "agentv eval examples/regression/suite.yaml --target before --target after",
+SUITE = "examples/retriever-regression/suite.yaml"
+PICTURES = {
+    "demo.svg": [
+        f"agentv eval {SUITE} --target v2 --out v2.jsonl",
+        "agentv compare v1.jsonl v2.jsonl",
+    ],
+    "regression.svg": ["agentv eval examples/regression/suite.yaml --target before --target after"],
 }
-THEN = {"demo.svg": "python examples/contextual-precision/compare.py rows.jsonl"}
+NOT_SHOWN = {"demo.svg": f"agentv eval {SUITE} --target v1 --out v1.jsonl"}
+"""Commands that run before those of a picture."""
 COLUMNS = 92
-DONE = "command-is-over"
+DONE = "command-has-ended"
+UNPRIVILEGED = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
+"""Most readers do not run as root, so root drops its privileges for the pictures."""
 THEME = TerminalTheme(
     (17, 20, 28),
     (215, 218, 224),
@@ -48,12 +54,12 @@ THEME = TerminalTheme(
 
 
 def screen(command: str, folder: Path) -> str:
-    """What a terminal shows after the command, with its colours."""
-    tmux = ["tmux", "-L", f"agentv-{folder.name}", "-f", "/dev/null"]
+    """The screen of a terminal after the command, with colours."""
+    tmux = ["tmux", "-L", f"agentv-{secrets.token_hex(8)}", "-f", "/dev/null"]
     size = ["-x", str(COLUMNS), "-y", "60"]
     ready = f"cd {folder}; PATH={Path(sys.executable).parent}:$PATH; unset NO_COLOR CI; clear"
     script = f"{ready}; {command}; echo {DONE}; sleep 60"
-    subprocess.run([*tmux, "new-session", "-d", *size, "sh", "-c", script], check=True)
+    subprocess.run([*tmux, "new-session", "-d", *size, *UNPRIVILEGED, "sh", "-c", script], check=True)
     try:
         for _ in range(300):
             shown = subprocess.run(
@@ -64,7 +70,7 @@ def screen(command: str, folder: Path) -> str:
             time.sleep(0.1)
     finally:
         subprocess.run([*tmux, "kill-server"], check=False)
-    raise TimeoutError(f"{command} did not end within 30 s; the screen was:\n{shown}")
+    raise TimeoutError(f"{command} did not end within 30 s. Screen:\n{shown}")
 
 
 def draw(screens: dict[str, str], path: Path) -> None:
@@ -73,21 +79,22 @@ def draw(screens: dict[str, str], path: Path) -> None:
         console.print(Text.assemble(("$ ", "bold green"), (command, "bold")), soft_wrap=True)
         console.print(Text.from_ansi(shown), soft_wrap=True, highlight=False)
         console.print()
-    # Fixed ids, so that remaking a picture changes only what looks different.
+    # Fixed ids keep the diff of a redrawn picture small.
     drawn = console.export_svg(title="agentv", theme=THEME, unique_id=path.stem)
     path.write_text("\n".join(line.rstrip() for line in drawn.splitlines()) + "\n", encoding="utf-8")
 
 
 def main() -> int:
     if shutil.which("tmux") is None:
-        print("tmux is needed to draw a terminal: install it, then run this again.", file=sys.stderr)
+        print("tmux is not installed. Install it, then run `make pictures` again.", file=sys.stderr)
         return 2
-    for name, command in IMAGES.items():
+    for name, commands in PICTURES.items():
         with tempfile.TemporaryDirectory(prefix="agentv-picture-") as folder:
             shutil.copytree(ROOT / "examples", Path(folder) / "examples")
+            if name in NOT_SHOWN:
+                screen(NOT_SHOWN[name], Path(folder))
             path = Path(__file__).with_name(name)
-            typed = [command, THEN[name]] if name in THEN else [command]
-            draw({line: screen(line, Path(folder)) for line in typed}, path)
+            draw({command: screen(command, Path(folder)) for command in commands}, path)
             print(f"wrote {path.relative_to(ROOT)}")
     return 0
 

@@ -37,7 +37,7 @@ def found(*passages: str) -> dict[str, Any]:
 
 def test_both_judges_give_the_scores_worked_out_by_hand(folder: Path) -> None:
     ran = run(folder, SUITE)
-    assert ran.code == 0
+    assert ran.code == 1  # four of eight cases score less than 0.8
     assert ran.scores == {name: dict(sorted(BY_HAND.items())) for name in JUDGES}
 
 

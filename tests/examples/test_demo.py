@@ -1,28 +1,94 @@
-"""`make demo`: scores, judge calls, and what they would have cost."""
+"""`make demo`: a worse retriever is caught, and an unexpected exit code fails the demo."""
 
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.docs.pages import ROOT
 
 BIN = Path(sys.executable).parent
+EXAMPLE = Path("examples/retriever-regression")
 
 
-def test_the_demo_shows_scores_judge_calls_and_their_cost(folder: Path) -> None:
+def run_demo(folder: Path) -> subprocess.CompletedProcess[str]:
+    """The recipe of `make demo`, in a copy of the examples, at 80 columns."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     recipe = re.search(r"^demo:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
     assert recipe is not None
-    commands = recipe[1].replace("$(BIN)", str(BIN))
-    done = subprocess.run(
-        ["sh", "-ec", commands], cwd=folder, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False
+    commands = recipe[1].replace("\t@", "\t").replace("$(BIN)", str(BIN))
+    return subprocess.run(
+        ["sh", "-ec", commands],
+        cwd=folder,
+        env={"PATH": "/usr/bin:/bin", "COLUMNS": "80", "PYTHONUTF8": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
     )
-    assert done.returncode == 0, done.stderr
-    shown = [line.split() for line in done.stdout.splitlines()]
-    assert ["shipping-cost", "0.8333", "0.8333"] in shown
-    assert ["judge", "calls", "24", "8"] in shown
-    assert ["cost", "$0.0037", "$0.0027"] in shown  # 24 x $0.000156, 8 x $0.000333
-    assert "32 calls, 1,880 tokens" in done.stdout
+
+
+def test_demo_catches_the_worse_retriever(folder: Path) -> None:
+    demo = run_demo(folder)
+    assert demo.returncode == 0, demo.stderr
+    assert "all 12 cases passed" in demo.stdout
+    assert "7 of 12 cases did not pass" in demo.stdout
+    assert "v2 scores 0.00" in demo.stdout
+    assert "1. yes  Gift wrapping costs 2.00 per book" in demo.stdout
+    assert "Reason: 0 of 3 passages help" in demo.stdout
+    assert "the candidate is worse over 12 cases: mean score -0.361" in demo.stdout
+    assert re.findall(r"^Exit code (\d), as expected", demo.stdout, re.MULTILINE) == ["0", "1", "1"]
+    assert not re.search(r"pass +0\.00", demo.stdout + demo.stderr)
+
+
+def test_demo_output_fits_80_columns(folder: Path) -> None:
+    assert [line for line in run_demo(folder).stdout.splitlines() if len(line) > 80] == []
+
+
+def test_demo_runs_again_with_the_same_result(folder: Path) -> None:
+    for _ in range(2):
+        assert run_demo(folder).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("[python, retriever.py, v2,", "[python, retriever.py, v1,", "expected exit code 1, got 0"),
+        ("[python, retriever.py, v1,", "[python, retriever.py, v2,", "expected exit code 0, got 1"),
+        ("[python, retriever.py, v1,", "[python, retriever.py, v3,", "expected exit code 0, got 3"),
+        ("provider: mock", "provider: mok", "expected exit code 0, got 2"),
+    ],
+)
+def test_demo_fails_on_an_unexpected_exit_code(folder: Path, old: str, new: str, expected: str) -> None:
+    config = folder / EXAMPLE / "agentv.config.yaml"
+    text = config.read_text(encoding="utf-8")
+    assert old in text
+    config.write_text(text.replace(old, new), encoding="utf-8")
+    demo = run_demo(folder)
+    assert demo.returncode == 1
+    assert expected in demo.stderr
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_names_the_required_version_in_one_line_on_an_old_python(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for name in ("requirements.lock", "requirements.runtime.lock", "requirements.build.lock", "pyproject.toml"):
+        (tmp_path / name).touch()
+    (tmp_path / "sdk/python").mkdir(parents=True)
+    (tmp_path / "sdk/python/pyproject.toml").touch()
+    old = tmp_path / "old-python"
+    old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.10.4\nexit 0\n', encoding="utf-8")
+    old.chmod(0o755)
+    for goal in ("demo", "test"):
+        made = subprocess.run(
+            ["make", goal, f"PYTHON={old}", "NPM="], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert made.returncode == 2
+        (line,) = made.stderr.splitlines()
+        assert f"agentv needs Python 3.11 or newer, and {old} is Python 3.10.4" in line
+        assert not (tmp_path / ".venv").exists()

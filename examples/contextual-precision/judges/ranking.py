@@ -1,4 +1,4 @@
-"""What both judges need: the passages that were found, and the arithmetic."""
+"""Shared by both judges: the passages that were found, and the arithmetic."""
 
 
 def passages_of(input):
@@ -8,19 +8,21 @@ def passages_of(input):
 
 
 def is_yes(judgment):
-    """A reply that is neither yes nor no is a failure: a judge that did not answer has not said no."""
+    """Whether the judge answered yes. Any reply but yes or no is an error, not a no."""
     word = judgment.strip(" .\n").lower()
     if word not in ("yes", "no"):
-        raise ValueError(f"the judge said {judgment!r}, and neither yes nor no")
+        raise ValueError(f"the judge must answer yes or no, got {judgment!r}")
     return word == "yes"
 
 
 def result(passages, helpful):
     """At the rank of each helpful passage, the share of helpful ones so far; the score is the mean of these shares."""
     shares = [sum(helpful[:rank]) / rank for rank, helps in enumerate(helpful, 1) if helps]
-    judged = list(zip(passages, helpful, strict=True))
+    judged = list(enumerate(zip(passages, helpful, strict=True), 1))
+    ranks = "".join(f", rank {rank}" for rank, (_, helps) in judged if helps)
     return {
         "score": sum(shares) / len(shares) if shares else 0.0,
-        "hits": [passage for passage, helps in judged if helps],
-        "misses": [passage for passage, helps in judged if not helps],
+        "hits": [f"rank {rank} helps: {passage}" for rank, (passage, helps) in judged if helps],
+        "misses": [f"rank {rank} does not help: {passage}" for rank, (passage, helps) in judged if not helps],
+        "reasoning": f"{sum(helpful)} of {len(passages)} passages help{ranks}",
     }
