@@ -11,33 +11,12 @@ import sys
 from pathlib import Path
 
 PASSAGES = Path(__file__).with_name("passages.txt").read_text(encoding="utf-8").splitlines()
-COMMON = frozenset(
-    [
-        "a",
-        "are",
-        "as",
-        "can",
-        "do",
-        "has",
-        "have",
-        "how",
-        "i",
-        "is",
-        "it",
-        "my",
-        "not",
-        "on",
-        "the",
-        "what",
-        "when",
-        "you",
-    ]
-)
+COMMON = "a are as can do has have how i is it my not on the what when you"
 
 
-def stems(text, ignore=frozenset()):
+def stems(text, ignore=""):
     """The words of a text, each cut to four letters: a crude stemmer."""
-    return {word[:4] for word in re.findall(r"[a-z]+", text.lower()) if word not in ignore}
+    return {word[:4] for word in re.findall("[a-z]+", text.lower()) if word not in ignore.split()}
 
 
 def rarity(stem):
