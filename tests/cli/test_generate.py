@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from agentv.cli.rubric_asking import read_rubrics
-from agentv.cli.rubric_places import Place, SuiteText
-from agentv.cli.suite_rewriting import SuiteFile
 from agentv.evaluators.llm.reply_object import ReplyError
-from agentv.suite.yaml_events import YamlWalk
+from agentv.suite.edit import InsertionPoint, SuiteFile, SuiteText
+from agentv.suite.yaml import YamlWalk
 from agentv.testing.model_server import FakeModelServer
 from tests.conftest import Project
 
@@ -322,7 +321,7 @@ def test_one_case_that_cannot_take_its_rubrics_loses_those_of_no_other(tmp_path:
     path.write_text("evalcases:\n- {id: a, input: q, expected_outcome: x}\n- id: b\n  input: q\n", encoding="utf-8")
     file = SuiteFile.read(path)
     assert file._yaml is not None
-    file._yaml.places[1] = Place(3, 0)  # in the middle of a word: what comes of it is no suite
+    file._yaml.places[1] = InsertionPoint(3, 0)  # in the middle of a word: what comes of it is no suite
     new, problems = file.with_rubrics({"a": RUBRICS, "b": RUBRICS})
     assert list(problems) == ["b"]
     assert [case.get("rubrics") for case in YamlWalk(new).document()["evalcases"]] == [RUBRICS, None]

@@ -9,7 +9,7 @@ import pytest
 
 from agentv.importing.rows import short_assertion
 from agentv.importing.templates import TemplateError, combinations, render
-from agentv.suite.yaml_events import YamlWalk
+from agentv.suite.yaml import YamlWalk
 from tests.conftest import Project
 
 

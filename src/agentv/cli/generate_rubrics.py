@@ -14,12 +14,13 @@ import click
 
 from agentv.cli.program import clean_lines
 from agentv.cli.rubric_asking import ask_for_rubrics
-from agentv.cli.suite_rewriting import SuiteFile
 from agentv.errors import AgentVError, TargetUnavailableError, UsageError
+from agentv.evaluators.reading import read_evaluator
 from agentv.judge.choice import JudgeChoice
 from agentv.plan.build import Loaded
 from agentv.redact import Redactor
 from agentv.suite.case import EvalCase
+from agentv.suite.edit import SuiteFile
 from agentv.suite.suite import EvalSuite
 from agentv.targets.config import NO_JUDGE, TargetsConfig, TargetSpec, no_config_error
 from agentv.targets.pool import TargetPool
@@ -82,7 +83,7 @@ def command(file: str, target: str | None, config: str | None, cases: tuple[str,
         if flags["to_stdout"]:
             click.echo(new, nl=False)
         elif new != text.text:
-            text.replace_with(new)
+            text.replace_with(new, read_evaluator)
     code = 3 if any(each.status == "failed" for each in outcomes) else 0
     _tell(outcomes, file, code, flags)
     return code

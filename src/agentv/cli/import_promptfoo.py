@@ -16,7 +16,7 @@ from agentv.importing.source import Note
 from agentv.plan.build import build_plan
 from agentv.plan.options import RunOptions
 from agentv.report.terminal import clean
-from agentv.suite.yaml_text import yaml_lines
+from agentv.suite.edit import yaml_lines
 from agentv.text import plural
 
 CONFIG = "agentv.config.yaml"

@@ -13,7 +13,7 @@ from agentv.results import RowKey
 from agentv.suite.files import FileUnusableError, open_regular
 from agentv.suite.json_lines import iterate_lines
 from agentv.suite.loader import CASES, JSON_LINES
-from agentv.suite.yaml_events import YamlProblem, YamlWalk
+from agentv.suite.yaml import YamlProblem, YamlWalk
 
 
 class CasePlaces:

@@ -10,7 +10,7 @@ from agentv.evaluators.registry import evaluator_class, evaluator_types
 from agentv.suite.files import SuiteFiles
 from agentv.suite.findings import Findings
 from agentv.suite.validation import show, validate_partly
-from agentv.suite.yaml_events import Path as NodePath
+from agentv.suite.yaml import NodePath
 from agentv.text import all_of, did_you_mean, one_of
 
 

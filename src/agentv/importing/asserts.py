@@ -176,7 +176,7 @@ def _pattern(pattern: str) -> str:
 
 def _schema(value: Any) -> dict[str, Any] | None:
     if isinstance(value, str):
-        from agentv.suite.yaml_events import YamlProblem, YamlWalk  # noqa: PLC0415
+        from agentv.suite.yaml import YamlProblem, YamlWalk  # noqa: PLC0415
 
         try:
             value = YamlWalk(value).document()

@@ -13,8 +13,7 @@ from typing import Any
 from agentv.errors import InvalidFilesError, Problem
 from agentv.suite.files import MAX_FILE_BYTES, FileUnusableError, open_regular
 from agentv.suite.json_lines import read_lines
-from agentv.suite.yaml_events import Path as NodePath
-from agentv.suite.yaml_events import YamlProblem, YamlWalk
+from agentv.suite.yaml import NodePath, YamlProblem, YamlWalk
 
 FILE = "file://"
 

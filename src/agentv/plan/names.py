@@ -8,8 +8,7 @@ from agentv.errors import Problem, SuiteError
 from agentv.judge.choice import JudgeChoice
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import PlannedSuite
-from agentv.suite.findings import Findings
-from agentv.suite.places import yaml_places
+from agentv.suite.findings import Findings, yaml_places
 from agentv.suite.suite import EvalSuite
 from agentv.targets.config import NO_JUDGE, TargetsConfig, no_config_error
 from agentv.text import all_of, did_you_mean

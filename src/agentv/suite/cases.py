@@ -13,7 +13,7 @@ from agentv.suite.findings import Findings
 from agentv.suite.messages import MessageReader, answer_of, question_of
 from agentv.suite.models import CaseExecutionModel, CaseModel, RubricModel
 from agentv.suite.validation import show, validate_partly
-from agentv.suite.yaml_events import Path as NodePath
+from agentv.suite.yaml import NodePath
 from agentv.text import did_you_mean
 
 DEFAULT_EVALUATOR = "llm_judge"

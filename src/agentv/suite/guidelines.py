@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentv.suite.files import FileUnusableError, open_regular, upward
-from agentv.suite.yaml_events import YamlProblem, YamlWalk
+from agentv.suite.yaml import YamlProblem, YamlWalk
 from agentv.text import did_you_mean
 
 FILE_NAMES = (".agentv/config.yaml", ".agentv/config.yml")

@@ -9,7 +9,7 @@ from math import isfinite
 from typing import IO, Any
 
 from agentv.suite.json_places import MAX_DEPTH, JsonError, JsonPlaces
-from agentv.suite.scalars import written_float
+from agentv.suite.yaml_scalars import written_float
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
 

@@ -21,8 +21,7 @@ from agentv.suite.json_lines import read_lines
 from agentv.suite.models import SuiteExecutionModel, SuiteModel
 from agentv.suite.suite import EvalSuite, NamedTarget
 from agentv.suite.validation import label, show, validate_partly
-from agentv.suite.yaml_events import STREAM_BEGINS, StreamItem, YamlProblem, YamlWalk
-from agentv.suite.yaml_events import Path as NodePath
+from agentv.suite.yaml import STREAM_BEGINS, NodePath, StreamItem, YamlProblem, YamlWalk
 from agentv.text import did_you_mean
 
 CASES = "evalcases"

@@ -12,7 +12,7 @@ from agentv.suite.files import FileReferenceError, SuiteFiles
 from agentv.suite.findings import Findings
 from agentv.suite.models import MessageModel
 from agentv.suite.validation import show
-from agentv.suite.yaml_events import Path as NodePath
+from agentv.suite.yaml import NodePath
 from agentv.text import did_you_mean
 
 NOTHING_SAID = "`content` is missing: a message has text, or an assistant's `tool_calls`"

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from agentv.suite.findings import Findings
-from agentv.suite.scalars import as_written
-from agentv.suite.yaml_events import Path as NodePath
+from agentv.suite.yaml import NodePath
+from agentv.suite.yaml_scalars import as_written
 from agentv.text import did_you_mean, one_of
 
 Model = TypeVar("Model", bound=BaseModel)

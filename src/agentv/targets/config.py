@@ -11,10 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agentv.errors import AgentVError, ConfigError, Problem, UsageError
 from agentv.suite.findings import Findings
-from agentv.suite.scalars import as_written
 from agentv.suite.validation import show, validate
-from agentv.suite.yaml_events import Path as NodePath
-from agentv.suite.yaml_events import YamlProblem, YamlWalk
+from agentv.suite.yaml import NodePath, YamlProblem, YamlWalk
+from agentv.suite.yaml_scalars import as_written
 from agentv.targets.environment import Environment, has_unreadable, interpolate, search_folders
 from agentv.targets.provider import TargetSettings
 from agentv.targets.registry import provider_class, provider_names

@@ -10,10 +10,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from agentv.suite.findings import Findings
-from agentv.suite.scalars import as_written
 from agentv.suite.validation import validate
-from agentv.suite.yaml_events import Path as NodePath
-from agentv.suite.yaml_events import resolve_plain
+from agentv.suite.yaml import NodePath
+from agentv.suite.yaml_scalars import as_written, resolve_plain
 from agentv.targets.environment import MARK, Environment, has_unreadable, interpolate, marked, variables_in
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])([A-Z])")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentv.suite.yaml_events import YamlWalk
-from agentv.suite.yaml_text import flow, yaml_lines
+from agentv.suite.edit import flow, yaml_lines
+from agentv.suite.yaml import YamlWalk
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=40)
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS
