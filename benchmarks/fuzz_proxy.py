@@ -23,7 +23,7 @@ from functools import partial
 from agentv.judge import connection
 from agentv.judge.proxy import JudgeProxy
 from agentv.judge.session import JudgeSession, JudgeTargets
-from agentv.targets.provider import Reply, Request
+from agentv.targets.provider import Provider, Reply, Request
 
 LIMIT = 10**9
 NAMES = (
@@ -62,7 +62,7 @@ PIECES = (
 )
 
 
-class Counting:
+class Counting(Provider):
     """A judge that counts."""
 
     calls = 0

@@ -19,7 +19,7 @@ from agentv.processes.launcher import Launcher
 from agentv.processes.protection import protect_runtime
 from agentv.suite.case import EvalCase
 from agentv.targets.environment import Environment
-from agentv.targets.provider import Reply, Request
+from agentv.targets.provider import Provider, Reply, Request
 from benchmarks.measure import Usage, agentv, median, run
 from benchmarks.options import Options
 from benchmarks.report import Figure, Report
@@ -41,7 +41,7 @@ def judge(input):
 CONFIG = "targets: {scripted: {provider: mock, response: 'yes'}}\n"
 
 
-class _Yes:
+class _Yes(Provider):
     async def invoke(self, request: Request) -> Reply:
         del request
         return Reply.of_text("yes")

@@ -22,7 +22,7 @@ from agentv.processes.launcher import Launcher
 from agentv.processes.protection import protect_runtime
 from agentv.suite.case import EvalCase
 from agentv.targets.environment import Environment
-from agentv.targets.provider import Reply, Request
+from agentv.targets.provider import Provider, Reply, Request
 from benchmarks.measure import ROOT, evaluate, median, median_cpu, median_wall, run, take_turns
 from benchmarks.options import Options
 from benchmarks.report import Figure, Report
@@ -45,7 +45,7 @@ def judge(input, judge):
 CONFIG = "targets: {scripted: {provider: mock, response: 'yes'}}\n"
 
 
-class _Yes:
+class _Yes(Provider):
     async def invoke(self, request: Request) -> Reply:
         del request
         return Reply.of_text("yes")

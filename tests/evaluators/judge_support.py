@@ -15,12 +15,12 @@ from agentv.messages import Message, TokenUsage
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.results import EvaluatorResult
 from agentv.suite.case import EvalCase
-from agentv.targets.provider import Reply, Request
+from agentv.targets.provider import Provider, Reply, Request
 
 Scripted = str | Exception | Reply
 
 
-class Judge:
+class Judge(Provider):
     """Replies in order, the last one again and again; `requests` is what arrived."""
 
     def __init__(self, *replies: Scripted) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 
 from agentv.judge.proxy import JudgeProxy
 from agentv.judge.session import JudgeSession, JudgeTargets
-from agentv.targets.provider import Reply, Request
+from agentv.targets.provider import Provider, Reply, Request
 
 
-class Judge:
+class Judge(Provider):
     """A provider that counts, and can be held: nothing is answered until `let_go`."""
 
     def __init__(self, answer: Callable[[Request], Reply] | str = "yes", *, held: bool = False) -> None:

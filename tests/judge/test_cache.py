@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import stat
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
@@ -14,14 +16,15 @@ from typing import Any
 import pytest
 
 from agentv.errors import ProviderError
-from agentv.judge.cache import BY_PROMPT, CachedJudge, JudgeCache, cached, fingerprint_of
+from agentv.judge.cache import CachedJudge, JudgeCache, cached, fingerprint_of
 from agentv.judge.cache_store import FILE, ReplyStore
 from agentv.messages import Message, TokenUsage, ToolCall
 from agentv.redact import Redactor
 from agentv.targets.config import TargetSpec, load_config
 from agentv.targets.environment import Environment
 from agentv.targets.gate import TargetGate
-from agentv.targets.provider import Reply, Request, TargetSettings
+from agentv.targets.provider import Reply, Request, TargetScope, TargetSettings
+from agentv.targets.registry import provider_class
 from agentv.wire.judge_requests import JudgeCall
 from tests.judge.support import Judge, make_session
 
@@ -61,11 +64,12 @@ def _no_note(text: str) -> None:
     raise AssertionError(f"nothing should be noted: {text}")
 
 
-async def asked_twice(first: Request, second: Request, directory: Path, **options: Any) -> int:
+async def asked_twice(first: Request, second: Request, directory: Path, *, answers_by_prompt: bool = True) -> int:
     """How many calls the judge gets when both are asked, one after the other."""
     judge = Judge()
+    judge.answers_by_prompt = answers_by_prompt
     async with open_cache(directory) as cache:
-        front = CachedJudge(gate(judge), "f", cache, **options)
+        front = CachedJudge(gate(judge), "f", cache)
         await front.invoke(first)
         await front.invoke(second)
     return judge.calls
@@ -153,7 +157,7 @@ async def test_the_case_and_its_directory_are_no_part_of_a_question_to_a_model(d
 
 @pytest.mark.parametrize("changes", [{"eval_id": "another"}, {"directory": Path("/elsewhere")}])
 async def test_a_command_may_look_at_the_case_and_so_each_is_asked(directory: Path, changes: Mapping[str, Any]) -> None:
-    assert await asked_twice(BASE, replace(BASE, **changes), directory, by_prompt=False) == 2
+    assert await asked_twice(BASE, replace(BASE, **changes), directory, answers_by_prompt=False) == 2
 
 
 async def test_a_system_prompt_and_a_question_do_not_run_into_each_other(directory: Path) -> None:
@@ -223,9 +227,68 @@ async def test_recorded_answers_are_not_kept_a_second_time(tmp_path: Path, direc
     (tmp_path / "answers.jsonl").write_text('{"eval_id": "a", "candidate_answer": "x"}\n')
     spec, environment = spec_of(tmp_path, "provider: replay, file: answers.jsonl")
     async with open_cache(directory) as cache:
-        behind = gate(Judge())
+        kind = provider_class("replay")
+        assert kind is not None
+        behind = gate(kind(spec.reading.settings, TargetScope("strict", tmp_path)))
         assert cached(behind, spec, environment, cache) is behind
-    assert "cli" not in BY_PROMPT
+
+
+NEW_PROVIDER = """
+import asyncio, sys
+from pathlib import Path
+from agentv.targets import registry
+from agentv.targets.provider import Provider, Reply, Request, TargetScope, TargetSettings
+
+registry.BUILT_IN["new"] = "__main__:New"
+
+class New(Provider):
+    Settings = TargetSettings
+    calls = 0
+
+    def __init__(self, settings, scope):
+        pass
+
+    async def invoke(self, request):
+        New.calls += 1
+        return Reply.of_text(f"about {request.eval_id}")
+
+async def main():
+    from agentv.judge.cache import JudgeCache, cached
+    from agentv.judge.cache_store import ReplyStore
+    from agentv.redact import Redactor
+    from agentv.targets.config import load_config
+    from agentv.targets.environment import Environment
+    from agentv.targets.gate import TargetGate
+
+    here = Path(sys.argv[1])
+    environment = Environment({}, {})
+    spec = load_config(here / "agentv.config.yaml", environment).targets["judge"]
+    gate = TargetGate(New(spec.reading.settings, TargetScope("judge", here)), spec.reading.settings, name="judge")
+    async with JudgeCache(ReplyStore(here / "cache")) as cache:
+        front = cached(gate, spec, environment, cache)
+        for eval_id in ("first", "second", "first"):
+            print((await front.invoke(Request("the same question", eval_id=eval_id))).text)
+    print(New.calls)
+
+asyncio.run(main())
+"""
+
+
+def test_cache_never_shares_replies_between_cases_for_a_provider_that_declares_nothing(tmp_path: Path) -> None:
+    (tmp_path / "agentv.config.yaml").write_text("targets: {judge: {provider: new}}\n")
+    ran = subprocess.run(
+        [sys.executable, "-c", NEW_PROVIDER, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert ran.stdout.splitlines() == ["about first", "about second", "about first", "2"], ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("provider", "by_prompt"), [("openai", True), ("mock", True), ("cli", False), ("replay", False)]
+)
+def test_providers_declare_whether_the_prompt_alone_decides(provider: str, by_prompt: bool) -> None:
+    kind = provider_class(provider)
+    assert kind is not None
+    assert kind.answers_by_prompt is by_prompt
 
 
 # -- what is not kept

@@ -12,11 +12,13 @@ import sys
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agentv.judge import proxy as proxy_module
 from agentv.judge.proxy import JudgeProxy
+from agentv.targets.provider import Provider, Request
 from tests.judge.support import Judge, Wire, ask, make_session, port_of, request
 
 
@@ -74,8 +76,8 @@ async def test_leaving_cancels_calls_in_flight_and_counts_them_as_failed() -> No
 async def test_a_judge_that_ignores_its_cancellation_does_not_hold_up_the_end() -> None:
     started, finish = asyncio.Event(), asyncio.Event()
 
-    class Stubborn:
-        async def invoke(self, request: object) -> object:
+    class Stubborn(Provider):
+        async def invoke(self, request: Request) -> Any:
             started.set()
             while not finish.is_set():
                 try:

@@ -12,7 +12,7 @@ from agentv.judge.session import JudgeCallError, JudgeSession, JudgeTargets
 from agentv.messages import TokenUsage
 from agentv.redact import Redactor
 from agentv.targets.gate import TargetGate
-from agentv.targets.provider import Reply, Request, TargetSettings
+from agentv.targets.provider import Provider, Reply, Request, TargetSettings
 from agentv.wire.judge_requests import JudgeCall
 from tests.judge.support import Judge, make_session
 
@@ -20,7 +20,7 @@ CALL = JudgeCall("q")
 SECRET = "sk-very-secret-0123456789"
 
 
-class Failing:
+class Failing(Provider):
     def __init__(self, error: BaseException) -> None:
         self._error = error
 
@@ -149,7 +149,7 @@ async def test_a_failure_of_the_judge_is_502_and_counts(error: BaseException) ->
 
 
 async def test_something_else_than_a_reply_is_a_failure() -> None:
-    class Odd:
+    class Odd(Provider):
         async def invoke(self, request: Request) -> Any:
             return "text"
 
@@ -166,7 +166,7 @@ async def test_a_call_longer_than_its_time_is_504_and_counts() -> None:
 
 
 async def test_retries_are_in_the_ledger_and_are_no_calls() -> None:
-    class Flaky:
+    class Flaky(Provider):
         tries = 0
 
         async def invoke(self, request: Request) -> Reply:
@@ -257,7 +257,7 @@ async def test_closing_cancels_calls_and_settles_them_before_it_returns() -> Non
 async def test_a_judge_that_ignores_its_cancellation_changes_nothing_after_closing() -> None:
     started, finish = asyncio.Event(), asyncio.Event()
 
-    class Stubborn:
+    class Stubborn(Provider):
         async def invoke(self, request: Request) -> Reply:
             started.set()
             try:
@@ -292,7 +292,7 @@ async def test_a_caller_that_goes_away_cancels_its_call_and_it_counts_as_failed(
 
 @pytest.mark.timeout(600)
 async def test_the_limit_is_never_passed_by_200_concurrent_calls_in_1000_rounds() -> None:
-    class Counting:
+    class Counting(Provider):
         calls = 0
 
         async def invoke(self, request: Request) -> Reply:

@@ -16,10 +16,10 @@ from typing import Any
 from agentv.errors import ProviderError
 from agentv.judge.proxy import JudgeProxy
 from agentv.judge.session import JudgeSession, JudgeTargets
-from agentv.targets.provider import Reply, Request
+from agentv.targets.provider import Provider, Reply, Request
 
 
-class ScriptedJudge:
+class ScriptedJudge(Provider):
     def __init__(self, name: str) -> None:
         self._name = name
 

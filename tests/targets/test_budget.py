@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 import pytest
 
 from agentv.errors import BudgetExhaustedError
 from agentv.targets.budget import Budget, MeteredProvider
-from agentv.targets.provider import Reply, Request
+from agentv.targets.provider import Provider, Reply, Request
 
 
-class Priced:
+class Priced(Provider):
     """Answers with what each call cost."""
 
     def __init__(self, *costs: float | None) -> None:
@@ -169,12 +168,8 @@ async def test_the_first_reason_is_the_one_that_is_told():
 
 
 async def test_every_answer_of_a_batch_is_paid_for():
-    class Batching(Priced):
-        async def invoke_batch(self, requests: Sequence[Request]) -> dict[str, Reply]:
-            return {request.eval_id: await self.invoke(request) for request in requests}
-
     budget = Budget(max_cost=1)
-    metered = MeteredProvider(Batching(0.5, 0.25, None, 0.5), budget)
+    metered = MeteredProvider(Priced(0.5, 0.25, None, 0.5), budget)
     await metered.invoke_batch([Request("q", eval_id=name) for name in "abc"])
     assert (budget.spent_usd, budget.unpriced_calls) == (0.75, 1)
     await metered.invoke_batch([Request("q", eval_id="d")])

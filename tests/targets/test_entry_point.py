@@ -22,16 +22,18 @@ version = "1.0"
 [project.entry-points."agentv.providers"]
 shouting = "shouting_provider:Shouting"
 not_one = "shouting_provider:NotOne"
+lazy = "shouting_provider:Lazy"
+unsettled = "shouting_provider:Unsettled"
 gone = "shouting_provider:Gone"
 """
 
 MODULE = """
-from agentv.targets.provider import Reply, TargetSettings
+from agentv.targets.provider import Provider, Reply, TargetSettings
 
 class ShoutingSettings(TargetSettings):
     mark: str = "!"
 
-class Shouting:
+class Shouting(Provider):
     Settings = ShoutingSettings
 
     def __init__(self, settings, scope):
@@ -41,7 +43,14 @@ class Shouting:
         return Reply.of_text(request.question.upper() + self.mark)
 
 class NotOne:
+    async def invoke(self, request):
+        return Reply.of_text("")
+
+class Lazy(Provider):
     pass
+
+class Unsettled(Shouting):
+    Settings = dict
 """
 
 ASK = """
@@ -55,11 +64,11 @@ assert "shouting" in provider_names(), provider_names()
 kind = provider_class("shouting")
 provider = kind(kind.Settings(provider="shouting", mark="?"), TargetScope("t", Path()))
 print(asyncio.run(provider.invoke(Request("hello"))).text)
-for broken in ("not_one", "gone"):
+for broken in ("not_one", "lazy", "unsettled", "gone"):
     try:
         provider_class(broken)
     except UsageError as error:
-        print(error.message)
+        print(error.message, error.next_step)
 """
 
 
@@ -81,9 +90,15 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_installed_package_brings_its_provider_along(installed):
     environment = {**os.environ, "PYTHONPATH": str(installed)}
     ran = subprocess.run([sys.executable, "-c", ASK], env=environment, capture_output=True, text=True, check=True)
-    answer, not_one, gone = ran.stdout.splitlines()
+    answer, not_one, lazy, unsettled, gone = ran.stdout.splitlines()
     assert answer == "HELLO?"
-    assert "shouting_provider:NotOne (provider 'not_one') is no provider" in not_one
+    assert (
+        "shouting_provider:NotOne (provider 'not_one') must be a subclass of agentv.targets.provider.Provider"
+        in not_one
+    )
+    assert "Derive the class from Provider" in not_one
+    assert "shouting_provider:Lazy (provider 'lazy') does not implement `invoke`" in lazy
+    assert "`Settings` of shouting_provider:Unsettled (provider 'unsettled') must be a subclass" in unsettled
     assert "provider 'gone' could not be loaded from shouting_provider:Gone" in gone
 
 
@@ -93,6 +108,15 @@ def test_every_built_in_provider_can_be_loaded():
         assert kind is not None
         assert kind.Settings.model_json_schema()["properties"]["provider"]
     assert registry.provider_names() == sorted(registry.BUILT_IN)
+
+
+def test_entry_points_are_not_read_for_built_in_providers():
+    code = (
+        "import sys; from agentv.targets.registry import BUILT_IN, provider_class\n"
+        "provider_class('mock'); print('importlib.metadata' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False\n"
 
 
 def test_other_spellings_name_the_same_provider():

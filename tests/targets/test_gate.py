@@ -2,17 +2,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 from agentv.errors import ProviderError, ProviderTimeoutError, TargetUnavailableError
-from agentv.targets.gate import Retry, TargetGate
-from agentv.targets.provider import Reply, Request, TargetSettings
+from agentv.targets.gate import TargetGate
+from agentv.targets.provider import CallHooks, Provider, Reply, Request, Retry, TargetSettings
 from tests.targets.support import ask
 
 
-class Scripted:
+class Scripted(Provider):
     """A provider that does what the test says, call by call; the last step repeats."""
 
     def __init__(self, *steps: Any) -> None:
@@ -242,7 +242,7 @@ async def test_waiting_for_a_slot_does_not_count_against_the_deadline(monkeypatc
 
 async def test_a_provider_that_keeps_its_deadline_is_left_to_it():
     class OnTime(Scripted):
-        keeps_deadline: ClassVar[bool] = True
+        keeps_deadline = True
 
     async def slow() -> str:
         await asyncio.sleep(0.05)
@@ -296,7 +296,7 @@ async def test_listeners_hear_of_every_retry():
         on_retry=lambda retry: heard.append(("gate", retry)),
     )
     request = ask("what")
-    await built.invoke(request, on_retry=lambda retry: heard.append(("call", retry)))
+    await built.call(request, CallHooks(on_retry=lambda retry: heard.append(("call", retry))))
     assert [who for who, _ in heard] == ["gate", "call"]
     retry = heard[0][1]
     assert (retry.target, retry.request, retry.tries, retry.error.status) == ("t", request, 1, 503)

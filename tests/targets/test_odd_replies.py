@@ -13,7 +13,7 @@ import pytest
 from agentv.errors import ProviderError
 from agentv.messages import TokenUsage, ToolCall
 from agentv.targets.gate import TargetGate
-from agentv.targets.provider import Reply, Request, TargetSettings
+from agentv.targets.provider import CallHooks, Provider, Reply, Request, TargetSettings
 from agentv.testing.model_server import Failure, FakeModelServer, completion
 from tests.conftest import Project
 from tests.targets.support import ask, make
@@ -197,7 +197,7 @@ async def test_headers_of_the_target_win_over_those_of_a_library(vendor: Vendor)
 # -- time, rate, money
 
 
-class Slow:
+class Slow(Provider):
     """Takes its time to get ready, and none to answer."""
 
     def __init__(self) -> None:
@@ -222,7 +222,7 @@ async def test_a_library_is_loaded_before_the_first_call_begins(vendor: Vendor):
         gate = TargetGate(provider, TargetSettings(provider="x"), name="t")
         loaded: list[bool] = []
         library = getattr(provider, "_responses", provider)
-        await gate.invoke(ask(), on_start=lambda: loaded.append(library._model is not None))
+        await gate.call(ask(), CallHooks(on_start=lambda: loaded.append(library._model is not None)))
     assert loaded == [True]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from agentv.errors import ProviderError, ProviderTimeoutError
 from agentv.targets.gate import TargetGate
-from agentv.targets.provider import Reply, Request, TargetSettings
+from agentv.targets.provider import Provider, Reply, Request, TargetSettings
 from tests.targets.support import ask
 from tests.targets.virtual import VirtualTime
 
@@ -19,7 +19,7 @@ def throttled(retry_after: float | None = None, status: int = 429, **details: An
     return ProviderError("slow down", status=status, retry_after=retry_after, **{"retryable": True, **details})
 
 
-class Server:
+class Server(Provider):
     """Takes a second for every call. `answers` says what call number n (from 0) gets: an error, or None for a reply."""
 
     def __init__(self, time: VirtualTime, answers: Callable[[int], ProviderError | None]) -> None:
@@ -217,7 +217,7 @@ async def test_the_whole_call_has_the_time_of_all_its_tries_but_not_of_the_wait_
 
 
 async def test_a_try_in_flight_is_ended_when_the_time_of_the_whole_call_is_over():
-    class Silent:
+    class Silent(Provider):
         async def invoke(self, request: Request) -> Reply:
             await asyncio.Event().wait()
             raise AssertionError
@@ -230,7 +230,7 @@ async def test_a_try_in_flight_is_ended_when_the_time_of_the_whole_call_is_over(
 
 
 async def test_a_retry_that_gets_no_place_in_time_ends_with_the_error_of_the_last_try():
-    class Busy:
+    class Busy(Provider):
         async def invoke(self, request: Request) -> Reply:
             if request.question == "first":
                 raise throttled(None, 500)

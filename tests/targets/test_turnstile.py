@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentv.errors import ProviderError
 from agentv.targets.gate import TargetGate
-from agentv.targets.provider import Reply, Request, TargetSettings
+from agentv.targets.provider import Provider, Reply, Request, TargetSettings
 from agentv.targets.turnstile import LATEST, Turnstile
 from tests.targets.support import ask
 from tests.targets.virtual import VirtualTime
@@ -30,7 +30,7 @@ tries = st.tuples(tenths, st.sampled_from([200, 200, 429, 500, 503, 400]), st.no
 calls = st.builds(Call, tenths, st.lists(tries, min_size=1, max_size=4).map(tuple), st.none() | tenths)
 
 
-class Watching:
+class Watching(Provider):
     """Does what the calls say, and writes down every promise that is broken."""
 
     def __init__(self, time: VirtualTime, script: list[Call], limit: int) -> None:
@@ -135,7 +135,7 @@ async def test_a_start_that_is_a_little_late_does_not_slow_down_those_after_it()
 
     time, starts = LateTime(), list[float]()
 
-    class Server:
+    class Server(Provider):
         async def invoke(self, request: Request) -> Reply:
             starts.append(time.now - 1000.0)
             return Reply.of_text("ok")

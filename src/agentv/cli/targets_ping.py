@@ -14,7 +14,7 @@ from agentv.messages import TokenUsage
 from agentv.redact import Redactor
 from agentv.targets.config import TargetsConfig, TargetSpec
 from agentv.targets.pool import TargetPool
-from agentv.targets.provider import Reply, Request
+from agentv.targets.provider import CallHooks, Reply, Request
 from agentv.targets.secrets import Secrets
 
 PROMPT = "Reply with the word: pong"
@@ -99,7 +99,7 @@ class _Pinger:
             await gate.prepare()
             started = time.perf_counter()
             async with asyncio.timeout(self.timeout):
-                reply = await gate.invoke(self.request, on_retry=retries.append)
+                reply = await gate.call(self.request, CallHooks(on_retry=retries.append))
         except TargetUnavailableError as error:
             return Ping(ok=False, tried=False, error=self.redactor.head(error.reason, LONGEST_ERROR))
         except (TimeoutError, ProviderTimeoutError):

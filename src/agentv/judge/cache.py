@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,17 +14,10 @@ from agentv.judge.cache_store import ReplyStore, free
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.targets.config import TargetSpec
 from agentv.targets.environment import Environment
-from agentv.targets.gate import OnRetry, TargetGate
-from agentv.targets.provider import Provider, Reply, Request, TargetSettings
-from agentv.targets.registry import BUILT_IN
+from agentv.targets.gate import TargetGate
+from agentv.targets.provider import CallHooks, OnStart, Provider, ProviderLayer, Reply, Request, TargetSettings
+from agentv.targets.registry import provider_class
 from agentv.targets.settings import looks_secret
-
-NOT_CACHED = ("replay",)
-"""Free as they are, and their file may change."""
-BY_PROMPT = frozenset(BUILT_IN) - {"cli", "replay"}
-"""Providers that answer by what they are asked alone; the others may also look at whose case it is, and where."""
-
-OnStart = Callable[[], None]
 
 
 class JudgeCache:
@@ -66,11 +59,11 @@ class Flight:
         for tell in self.on_start:
             tell()
 
-    async def join(self, on_start: OnStart | None) -> Reply:
+    async def join(self, on_start: OnStart) -> Reply:
         """Wait for the reply. To be cancelled here ends the call only when nobody else waits for it."""
-        if on_start is not None and self.started:
+        if self.started:
             on_start()
-        elif on_start is not None:
+        else:
             self.on_start.append(on_start)
         self.waiting += 1
         try:
@@ -83,16 +76,14 @@ class Flight:
         return self.task.result()
 
 
-class CachedJudge:
-    """A gate whose replies are kept. Is a `Provider` itself."""
+class CachedJudge(ProviderLayer):
+    """A gate whose replies are kept."""
 
-    def __init__(self, gate: TargetGate, fingerprint: str, cache: JudgeCache, *, by_prompt: bool = True) -> None:
-        self.gate = gate
-        self._fingerprint, self._cache, self._by_prompt = fingerprint, cache, by_prompt
+    def __init__(self, gate: TargetGate, fingerprint: str, cache: JudgeCache) -> None:
+        super().__init__(gate)
+        self._fingerprint, self._cache = fingerprint, cache
 
-    async def invoke(
-        self, request: Request, *, on_retry: OnRetry | None = None, on_start: OnStart | None = None
-    ) -> Reply:
+    async def call(self, request: Request, hooks: CallHooks) -> Reply:
         """The kept reply, that of the same call when one is under way, or the judge's."""
         key = self._key(request)
         kept = self._cache.store.find(key)
@@ -100,12 +91,12 @@ class CachedJudge:
             return kept
         flight = self._cache.flights.get(key)
         if flight is None:
-            return await self._lead(key, request, on_retry, on_start)
+            return await self._lead(key, request, hooks)
         try:
-            reply = await flight.join(on_start)
+            reply = await flight.join(hooks.on_start)
         except Exception:
             # Its failure need not be ours: a deadline or a busy moment.
-            return await self._ask(key, request, on_retry, on_start)
+            return await self._ask(key, request, hooks)
         if flight.orphaned:
             flight.orphaned = False
             return reply
@@ -115,7 +106,7 @@ class CachedJudge:
         """Ask again the next time: the reply was of no use."""
         self._cache.store.forget(self._key(request))
 
-    async def _lead(self, key: bytes, request: Request, on_retry: OnRetry | None, on_start: OnStart | None) -> Reply:
+    async def _lead(self, key: bytes, request: Request, hooks: CallHooks) -> Reply:
         flights = self._cache.flights
 
         def begin() -> None:
@@ -130,17 +121,17 @@ class CachedJudge:
             if not task.cancelled():
                 task.exception()  # looked at, also when nobody waits any more
 
-        flight = Flight(asyncio.create_task(self._ask(key, request, on_retry, begin)), forget)
+        flight = Flight(asyncio.create_task(self._ask(key, request, replace(hooks, on_start=begin))), forget)
         flights[key] = flight
         flight.task.add_done_callback(landed)
         try:
-            return await flight.join(on_start)
+            return await flight.join(hooks.on_start)
         except asyncio.CancelledError:
             flight.orphaned = True
             raise
 
-    async def _ask(self, key: bytes, request: Request, on_retry: OnRetry | None, on_start: OnStart | None) -> Reply:
-        reply = await self.gate.invoke(request, on_retry=on_retry, on_start=on_start)
+    async def _ask(self, key: bytes, request: Request, hooks: CallHooks) -> Reply:
+        reply = await self.provider.call(request, hooks)
         self._cache.store.keep(key, reply)
         return reply
 
@@ -152,9 +143,10 @@ class CachedJudge:
             [message.to_dict() for message in request.messages],
             request.schema,
             request.attempt,
+            request.guidelines,
         ]
-        if not self._by_prompt:
-            asked += [request.eval_id, request.directory, request.files, request.guidelines]
+        if not self.answers_by_prompt:
+            asked += [request.eval_id, request.directory, request.files]
         return _digest(asked).digest()
 
 
@@ -166,10 +158,9 @@ def cached(
     redactor: Redactor = NO_SECRETS,
 ) -> Provider:
     """The judge behind a gate, its replies kept when there is a cache."""
-    if cache is None or spec.provider in NOT_CACHED:
+    if cache is None or not gate.cacheable:
         return gate
-    fingerprint = fingerprint_of(spec, environment, redactor)
-    return CachedJudge(gate, fingerprint, cache, by_prompt=spec.provider in BY_PROMPT)
+    return CachedJudge(gate, fingerprint_of(spec, environment, redactor), cache)
 
 
 def fingerprint_of(spec: TargetSpec, environment: Environment, redactor: Redactor = NO_SECRETS) -> str:
@@ -183,8 +174,10 @@ def fingerprint_of(spec: TargetSpec, environment: Environment, redactor: Redacto
         shown["headers"] = sorted(name.lower() for name in shown["headers"])
     reads = getattr(settings, "READS", ())
     read = {name: environment.get(name) for name in reads if not looks_secret(name)}
-    # A command and its files are found from the directory of the configuration.
-    place = None if spec.provider in BY_PROMPT else str(spec.path.resolve().parent)
+    # A provider like `cli` finds its command and files from the directory of the configuration.
+    kind = provider_class(spec.provider)
+    by_prompt = kind is not None and kind.answers_by_prompt
+    place = None if by_prompt else str(spec.path.resolve().parent)
     return _digest(redactor.value([spec.name, spec.provider, shown, read, place])).hexdigest()
 
 

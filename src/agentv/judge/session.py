@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import secrets
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from agentv.errors import AgentVError, BudgetExhaustedError, ProviderTimeoutErro
 from agentv.judge.ledger import DEFAULT_MAX_CALLS, JudgeLedger
 from agentv.redact import MASK, NO_SECRETS, Redactor
 from agentv.targets.budget import Budget
-from agentv.targets.provider import Provider, Reply, Request
+from agentv.targets.provider import CallHooks, Provider, Reply, Request
 from agentv.wire.judge_replies import failed_object, reply_object
 from agentv.wire.judge_requests import JudgeCall
 
@@ -285,24 +284,19 @@ class JudgeSession:
     async def _invoke_in_time(self, running: _Running) -> Reply:
         request = self._request(running.call)
         provider = self.targets.live[running.target]
-        asking: Any = provider.invoke
-        more: dict[str, Callable[..., None]] = {}
-        if _hears_retries(type(provider)):
 
-            def count(_: object) -> None:
-                running.retries += 1
+        def count(_: object) -> None:
+            running.retries += 1
 
-            def begin() -> None:
-                running.begun = True
-                # The deadline is the judge's: waiting for a free place at its target does not count.
-                if self._timeout is not None:
-                    deadline.reschedule(asyncio.get_running_loop().time() + self._timeout)
+        def begin() -> None:
+            running.begun = True
+            # The deadline is the judge's: waiting for a free place at its target does not count.
+            if self._timeout is not None:
+                deadline.reschedule(asyncio.get_running_loop().time() + self._timeout)
 
-            more = {"on_retry": count, "on_start": begin}
-        running.begun = not more
         try:
-            async with asyncio.timeout(None if more else self._timeout) as deadline:
-                reply = await asking(request, **more)
+            async with asyncio.timeout(None) as deadline:
+                reply = await provider.call(request, CallHooks(on_start=begin, on_retry=count))
         except TimeoutError:
             if deadline.expired():
                 raise ProviderTimeoutError(
@@ -326,11 +320,8 @@ class JudgeSession:
 
     def forget(self, call: JudgeCall) -> None:
         """The reply to this call was of no use: it is not to be found in a cache again."""
-        forget = getattr(
-            self.targets.live[self.targets.default if call.target is None else call.target], "forget", None
-        )
-        if forget is not None:
-            forget(self._request(call))
+        target = self.targets.default if call.target is None else call.target
+        self.targets.live[target].forget(self._request(call))
 
     def _failed(self, running: _Running, status: str, what: str) -> JudgeCallError:
         http, code = (504, "judge_timeout") if status == "timeout" else (502, "judge_failed")
@@ -383,9 +374,3 @@ class JudgeSession:
 def _shutting_down() -> JudgeCallError:
     message = "the execution that this proxy belongs to is over; make judge calls while the script runs"
     return JudgeCallError(503, "shutting_down", message)
-
-
-@cache
-def _hears_retries(provider: type) -> bool:
-    """Whether its `invoke` takes `on_retry` and `on_start`, as a target's gate does."""
-    return {"on_retry", "on_start"} <= set(inspect.signature(provider.invoke).parameters)  # type: ignore[attr-defined]

@@ -25,9 +25,8 @@ from agentv.run.case import Ask, answer, grade
 from agentv.run.services import OnJudgeCall, OnNote, Services, judge_cache, script_services
 from agentv.targets.answers import Answers
 from agentv.targets.budget import Budget
-from agentv.targets.gate import OnRetry
 from agentv.targets.pool import TargetPool
-from agentv.targets.provider import Reply, Request
+from agentv.targets.provider import OnRetry, Reply, Request
 
 BACKLOG = 256
 """Cases between the start of their target call and the end of their row, beyond the target slots."""

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from agentv.errors import BudgetExhaustedError, ProviderError
-from agentv.targets.provider import Provider, Reply, Request
+from agentv.targets.provider import CallHooks, Provider, ProviderLayer, Reply, Request
 
 HOW = "Go on with --resume and a larger limit."
 
@@ -100,7 +100,8 @@ class Budget:
         except ProviderError as error:
             self.spend(error.cost_usd or 0.0)  # a reply that cannot be used is paid for like any other
             raise
-        self.spend(0.0 if getattr(reply, "recorded", False) else getattr(reply, "cost_usd", None))
+        if isinstance(reply, Reply):  # the gate reports a provider that returns anything else
+            self.spend(0.0 if reply.recorded else reply.cost_usd)
         return reply
 
     def take_judge_calls(self, calls: int) -> None:
@@ -160,35 +161,19 @@ class Budget:
                 one.set_result(None)
 
 
-class MeteredProvider:
+class MeteredProvider(ProviderLayer):
     """A provider whose calls are paid from the run's budget."""
 
     def __init__(self, provider: Provider, budget: Budget) -> None:
-        self.provider = provider
-        self.keeps_deadline = bool(getattr(provider, "keeps_deadline", False))
+        super().__init__(provider)
         self._budget = budget
 
-    async def invoke(self, request: Request) -> Reply:
-        return await self._budget.pay(self.provider.invoke, request)
+    async def call(self, request: Request, hooks: CallHooks) -> Reply:
+        return await self._budget.pay(lambda request: self.provider.call(request, hooks), request)
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "invoke_batch":
-            return self._metered_batch(getattr(self.provider, name))
-        if name == "prepare":
-            return getattr(self.provider, name)
-        raise AttributeError(name)
-
-    def _metered_batch(self, invoke_batch: Any) -> Any:
-        async def metered(requests: Sequence[Request]) -> Mapping[str, Reply]:
-            self._budget.check()
-            replies: Mapping[str, Reply] = await invoke_batch(requests)
-            for reply in replies.values():
-                self._budget.spend(reply.cost_usd)
-            return replies
-
-        return metered
-
-    async def aclose(self) -> None:
-        close = getattr(self.provider, "aclose", None)
-        if close is not None:
-            await close()
+    async def invoke_batch(self, requests: Sequence[Request]) -> Mapping[str, Reply]:
+        self._budget.check()
+        replies = await self.provider.invoke_batch(requests)
+        for reply in replies.values():
+            self._budget.spend(reply.cost_usd)
+        return replies

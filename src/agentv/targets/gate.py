@@ -6,10 +6,20 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from agentv.errors import AgentVError, ProviderError, ProviderTimeoutError
-from agentv.targets.provider import Provider, Reply, Request, TargetSettings, another_request
+from agentv.targets.provider import (
+    NO_HOOKS,
+    CallHooks,
+    OnRetry,
+    Provider,
+    ProviderLayer,
+    Reply,
+    Request,
+    Retry,
+    TargetSettings,
+)
 from agentv.targets.turnstile import Turnstile
 
 DEFAULT_CONCURRENCY = 16
@@ -19,23 +29,8 @@ SLOW_DOWN = "Lower `max_concurrency` of the target, set its `requests_per_minute
 TRY_LATER = "The server failed, not your suite: try again later, or raise `max_retries` of the target."
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """A try that failed and is made again after a pause."""
-
-    target: str
-    request: Request
-    tries: int
-    """Tries made so far."""
-    delay: float
-    error: ProviderError
-
-
-OnRetry = Callable[[Retry], None]
-
-
-class TargetGate:
-    """One provider with the limits of its target. Is a `Provider` itself."""
+class TargetGate(ProviderLayer):
+    """One provider with the limits of its target."""
 
     def __init__(
         self,
@@ -48,22 +43,21 @@ class TargetGate:
         jitter: Callable[[], float] = random.random,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__(provider)
         self.name = name
-        self.provider = provider
         self._settings = settings
         self._on_retry, self._sleep, self._jitter, self._clock = on_retry, sleep, jitter, clock
         limit = settings.max_concurrency or DEFAULT_CONCURRENCY
         interval = 60.0 / settings.requests_per_minute if settings.requests_per_minute else 0.0
         self._turnstile = Turnstile(limit, interval=interval, sleep=sleep, clock=clock)
-        self._deadline = None if getattr(provider, "keeps_deadline", False) else settings.timeout_seconds
-        self._prepare: Callable[[], Awaitable[None]] | None = getattr(provider, "prepare", None)
+        self._provider_hooks = (
+            CallHooks(before_second_request=self._turnstile.start_another) if self._turnstile.keeps_time else NO_HOOKS
+        )
+        self._deadline = None if provider.keeps_deadline else settings.timeout_seconds
         self._closed = False
 
-    async def invoke(
-        self, request: Request, *, on_retry: OnRetry | None = None, on_start: Callable[[], None] | None = None
-    ) -> Reply:
-        """Call the provider, again when that can help. `on_retry` hears of every try that is repeated, `on_start` when
-        the first one begins: until then the call waits for its turn."""
+    async def call(self, request: Request, hooks: CallHooks) -> Reply:
+        """Call the provider, and again when that can help."""
         turnstile, total = self._turnstile, self._settings.total_timeout_seconds
         ticket, tries, ends_at = turnstile.ticket(), 0, None
         entered = await turnstile.enter(ticket)
@@ -73,9 +67,8 @@ class TargetGate:
                 if tries == 1:
                     await self.prepare()
                     ends_at = None if total is None else self._clock() + total
-                    if on_start is not None:
-                        on_start()
-                reply = await self._call(request, ends_at)
+                    hooks.on_start()
+                reply = await self._attempt(request, ends_at)
                 well = True
             except ProviderError as error:
                 retry = self._again(request, error, tries, entered, ends_at)
@@ -83,50 +76,43 @@ class TargetGate:
                 turnstile.leave(entered, well=well)
             if well:
                 return reply if tries == 1 else replace(reply, retries=reply.retries + tries - 1)
-            for listener in (self._on_retry, on_retry):
-                if listener is not None:
-                    listener(retry)
+            if self._on_retry is not None:
+                self._on_retry(retry)
+            hooks.on_retry(retry)
             await self._sleep(retry.delay)
             entered = await self._reenter(ticket, retry, ends_at)
-
-    async def prepare(self) -> None:
-        """Let the provider load what its calls need. That is no part of the time a call may take."""
-        if self._prepare is not None:
-            await self._prepare()
 
     @property
     def batches(self) -> bool:
         """Whether the target wants all cases of a suite at once, and its provider can take them."""
-        return self._settings.provider_batching and hasattr(self.provider, "invoke_batch")
+        return self._settings.provider_batching and self.takes_batches
 
     async def invoke_batch(self, requests: Sequence[Request]) -> Mapping[str, Reply]:
         """All requests in one call, which is not repeated: eval id -> reply."""
         entered, well = await self._turnstile.enter(self._turnstile.ticket()), False
         try:
-            replies: Mapping[str, Reply] = await self.provider.invoke_batch(requests)  # type: ignore[attr-defined]
+            replies = await self.provider.invoke_batch(requests)
             well = True
         finally:
             self._turnstile.leave(entered, well=well)
         return replies
 
     async def aclose(self) -> None:
-        """Close the provider, if it can be closed. A second time does nothing."""
-        close = getattr(self.provider, "aclose", None)
-        if close is not None and not self._closed:
+        """Close the provider. A second time does nothing."""
+        if not self._closed:
             self._closed = True
-            await close()
+            await self.provider.aclose()
 
     # -- one try
 
-    async def _call(self, request: Request, ends_at: float | None) -> Reply:
+    async def _attempt(self, request: Request, ends_at: float | None) -> Reply:
         seconds = self._deadline
         if ends_at is not None:
             left = max(0.0, ends_at - self._clock())
             seconds = left if seconds is None else min(left, seconds)
-        another_request.set(self._turnstile.start_another if self._turnstile.keeps_time else None)
         try:
             async with asyncio.timeout(seconds) as deadline:
-                reply = await self.provider.invoke(request)
+                reply = await self.provider.call(request, self._provider_hooks)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and not task.cancelling():  # something inside the provider was cancelled, not us
@@ -156,7 +142,7 @@ class TargetGate:
     def _crashed(self, what: str) -> ProviderError:
         return ProviderError(
             f"target '{self.name}': its provider crashed: {what}",
-            next_step="This is a defect of the provider, not of your suite; report it to who wrote it.",
+            next_step="This is a bug in the provider, not in your suite. Please report it to the provider's author.",
         )
 
     # -- another try

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from typing import Self
+from pathlib import Path
+from typing import NamedTuple, Self
 
 from agentv.errors import AgentVError, TargetUnavailableError
 from agentv.redact import Redactor
@@ -11,10 +12,16 @@ from agentv.targets.budget import Budget, MeteredProvider
 from agentv.targets.commands import Commands
 from agentv.targets.config import TargetSpec
 from agentv.targets.environment import Environment
-from agentv.targets.gate import DEFAULT_CONCURRENCY, OnRetry, TargetGate
-from agentv.targets.provider import TargetScope, TargetSettings
+from agentv.targets.gate import DEFAULT_CONCURRENCY, TargetGate
+from agentv.targets.provider import OnRetry, TargetScope, TargetSettings
 from agentv.targets.registry import provider_class
 from agentv.targets.secrets import Secrets
+
+
+class _Opened(NamedTuple):
+    scope: TargetScope
+    settings: TargetSettings
+    gate: TargetGate
 
 
 class TargetPool:
@@ -35,8 +42,7 @@ class TargetPool:
         self._timeout = timeout
         self._on_retry = on_retry
         self.budget = budget
-        self._gates: dict[tuple[int, str], TargetGate] = {}
-        self._opened: list[tuple[TargetScope, TargetSettings, TargetGate]] = []
+        self._opened: dict[tuple[Path, str], list[_Opened]] = {}
         self._commands = Commands()
         self._closing = AsyncExitStack()
         self._closing.push_async_callback(self._commands.aclose)
@@ -49,12 +55,6 @@ class TargetPool:
 
     def gate(self, spec: TargetSpec, environment: Environment) -> TargetGate:
         """The live target, or TargetUnavailableError with the reason."""
-        key = (id(spec), spec.name)
-        if key not in self._gates:
-            self._gates[key] = self._open(spec, environment)
-        return self._gates[key]
-
-    def _open(self, spec: TargetSpec, environment: Environment) -> TargetGate:
         settings, kind = spec.reading.settings, provider_class(spec.provider)
         if spec.unavailable or settings is None or kind is None:
             raise TargetUnavailableError(spec.name, spec.unavailable or "its settings could not be read")
@@ -68,10 +68,11 @@ class TargetPool:
             run_command=self._commands.run,
         )
         limited = self._limits(settings)
-        for opened_scope, opened_settings, opened in self._opened:
-            # Suites with a `.env` of their own read the configuration anew; the same target has one gate all the same.
-            if (opened_scope, opened_settings) == (scope, limited):
-                return opened
+        # Suites with a `.env` of their own read the configuration anew; they share the gate unless the target differs.
+        same_name = self._opened.setdefault((scope.directory, spec.name), [])
+        for opened in same_name:
+            if (opened.scope, opened.settings) == (scope, limited):
+                return opened.gate
         try:
             provider = kind(limited, scope)
         except TargetUnavailableError:
@@ -83,7 +84,7 @@ class TargetPool:
         if self.budget is not None and self.budget.limited:
             provider = MeteredProvider(provider, self.budget)
         gate = TargetGate(provider, limited, name=spec.name, on_retry=self._on_retry)
-        self._opened.append((scope, limited, gate))
+        same_name.append(_Opened(scope, limited, gate))
         self._closing.push_async_callback(gate.aclose)
         return gate
 

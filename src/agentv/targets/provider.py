@@ -1,22 +1,21 @@
 """The provider seam: one request in, one reply out.
 
-A provider is a class with a `Settings` model (what a target may say in the configuration), a constructor that
-takes those settings and a `TargetScope`, and `async invoke(request) -> Reply`. It may have `async aclose()`, and
-`async prepare()` for what takes a while and is no part of a call, like importing a library.
-Raise `ProviderError` when the call failed; retries, limits and deadlines are the gate's business, not the
-provider's. One that ends its calls at `timeout_seconds` by itself says so with `keeps_deadline = True`.
+To add a provider, subclass `Provider`: a `Settings` model (what a target may say in the configuration), a constructor
+that takes those settings and a `TargetScope`, and `async invoke(request) -> Reply`. Everything else on the base class
+is optional and has a default. Raise `ProviderError` when a call fails; the gate does retries, limits and deadlines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from contextvars import ContextVar
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from agentv.errors import ProviderError
 from agentv.messages import Message, TokenUsage, final_text
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.targets.commands import RunCommand
@@ -81,17 +80,6 @@ class Reply:
     @classmethod
     def of_text(cls, text: str, *, token_usage: TokenUsage | None = None, cost_usd: float | None = None) -> Reply:
         return cls((Message("assistant", text),), token_usage=token_usage, cost_usd=cost_usd)
-
-
-another_request: ContextVar[Callable[[], Awaitable[None]] | None] = ContextVar("another request", default=None)
-"""What a provider awaits before it sends a second request for one call, so that the rate of its target holds."""
-
-
-@runtime_checkable
-class Provider(Protocol):
-    """The live object behind a target."""
-
-    async def invoke(self, request: Request) -> Reply: ...
 
 
 class TargetSettings(BaseModel):
@@ -172,9 +160,119 @@ class TargetScope:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The environment a child process of this target may see, already without other targets' secrets."""
     redactor: Redactor = NO_SECRETS
+    """Masks secret values in what a server or a command said, before it is cut to length."""
     run_command: RunCommand | None = field(default=None, compare=False, repr=False)
     """Runs a command so that nothing of it outlives the pool; None to start it directly."""
-    """Masks secret values in what a server or a command said, before it is cut to length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """A failed attempt that is repeated after a pause."""
+
+    target: str
+    request: Request
+    tries: int
+    """Attempts made so far."""
+    delay: float
+    error: ProviderError
+
+
+OnRetry = Callable[[Retry], None]
+OnStart = Callable[[], None]
+
+
+def _ignore_retry(_: Retry) -> None:
+    pass
+
+
+def _ignore_start() -> None:
+    pass
+
+
+async def _do_not_wait() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class CallHooks:
+    """What the runtime wants to know about one call, and what a provider must await to stay within its limits."""
+
+    on_start: OnStart = _ignore_start
+    """Called once, when the call no longer waits for its turn at the target."""
+    on_retry: OnRetry = _ignore_retry
+    """Called for every attempt that is repeated."""
+    before_second_request: Callable[[], Awaitable[None]] = _do_not_wait
+    """Awaited before a second request is sent for the same call, so that `requests_per_minute` holds."""
+
+
+NO_HOOKS = CallHooks()
+
+
+class Provider(ABC):
+    """The live object behind a target. Subclasses implement `invoke`; all other members have defaults."""
+
+    Settings: ClassVar[type[TargetSettings]] = TargetSettings
+    """The settings a target of this provider may have in the configuration."""
+    answers_by_prompt: bool = False
+    """Whether a reply depends on the request's prompt alone: not on the eval case, the directory, or files. `--cache`
+    shares replies between cases only when this is True."""
+    cacheable: bool = True
+    """Whether `--cache` keeps replies at all. False for replies that are free and may change, like recorded ones."""
+    keeps_deadline: bool = False
+    """Whether the provider itself ends calls at `timeout_seconds`. Otherwise the gate cancels them."""
+    takes_batches: bool = False
+    """Whether `invoke_batch` sends all requests together, for targets with `provider_batching`."""
+
+    @abstractmethod
+    async def invoke(self, request: Request) -> Reply:
+        """Send the request and return the reply."""
+
+    async def call(self, request: Request, hooks: CallHooks) -> Reply:
+        """`invoke`, with the hooks of the runtime. Override it to send a second request for the same call."""
+        hooks.on_start()
+        return await self.invoke(request)
+
+    async def invoke_batch(self, requests: Sequence[Request]) -> Mapping[str, Reply]:
+        """Replies by eval id. By default, one request after the other."""
+        return {request.eval_id: await self.invoke(request) for request in requests}
+
+    async def prepare(self) -> None:  # noqa: B027 - optional
+        """Load what calls need, like a library. The time it takes does not count toward the deadline of a call."""
+
+    def forget(self, request: Request) -> None:  # noqa: B027 - optional
+        """The reply to this request could not be used: do not return a cached copy of it again."""
+
+    async def aclose(self) -> None:  # noqa: B027 - optional
+        """Release connections and processes. No call follows."""
+
+
+class ProviderLayer(Provider):
+    """A provider in front of another: the gate, the budget meter, the judge cache. Subclasses override `call`."""
+
+    def __init__(self, provider: Provider) -> None:
+        self.provider = provider
+        self.answers_by_prompt = provider.answers_by_prompt
+        self.cacheable = provider.cacheable
+        self.keeps_deadline = provider.keeps_deadline
+        self.takes_batches = provider.takes_batches
+
+    async def invoke(self, request: Request) -> Reply:
+        return await self.call(request, NO_HOOKS)
+
+    async def call(self, request: Request, hooks: CallHooks) -> Reply:
+        return await self.provider.call(request, hooks)
+
+    async def invoke_batch(self, requests: Sequence[Request]) -> Mapping[str, Reply]:
+        return await self.provider.invoke_batch(requests)
+
+    async def prepare(self) -> None:
+        await self.provider.prepare()
+
+    def forget(self, request: Request) -> None:
+        self.provider.forget(request)
+
+    async def aclose(self) -> None:
+        await self.provider.aclose()
 
 
 def retryable_status(status: int) -> bool:

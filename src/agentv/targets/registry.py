@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any, Protocol, cast
 
 from agentv.errors import UsageError
@@ -25,7 +24,7 @@ BUILT_IN = {
     "openrouter": "agentv.targets.providers.openai_compatible:OpenRouterProvider",
     "ollama": "agentv.targets.providers.openai_compatible:OllamaProvider",
 }
-"""`provider` -> where its class is. A new provider is one file and one line here."""
+"""`provider` -> its class. To add a provider, write one file and add one line here."""
 
 ALIASES = {
     "azure-openai": "azure",
@@ -40,12 +39,16 @@ class ProviderClass(Protocol):
     """What a provider's class offers: a settings model, and a constructor."""
 
     Settings: type[TargetSettings]
+    answers_by_prompt: bool
 
     def __call__(self, settings: Any, scope: TargetScope) -> Provider: ...
 
 
 @cache
 def _third_party() -> dict[str, str]:
+    """Providers of other packages. Read only for a name that is not built in, and to list every name."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import, and few runs need it
+
     return {entry.name: entry.value for entry in entry_points(group=ENTRY_POINTS)}
 
 
@@ -63,17 +66,25 @@ def provider_class(name: str) -> ProviderClass | None:
         return None
     module, _, attribute = where.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        kind = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise UsageError(
             f"provider '{name}' could not be loaded from {where}: {error}",
             next_step="Install or repair the package that offers it.",
         ) from error
-    settings = getattr(found, "Settings", None)
-    is_settings = isinstance(settings, type) and issubclass(settings, TargetSettings)
-    if not (isinstance(found, type) and is_settings and callable(getattr(found, "invoke", None))):
+    if not (isinstance(kind, type) and issubclass(kind, Provider)):
         raise UsageError(
-            f"{where} (provider '{name}') is no provider: it needs `async invoke(request)` and `Settings`",
-            next_step="Make `Settings` a subclass of agentv.targets.provider.TargetSettings.",
+            f"{where} (provider '{name}') must be a subclass of agentv.targets.provider.Provider",
+            next_step="Derive the class from Provider and implement `async invoke(self, request)`.",
         )
-    return cast("ProviderClass", found)
+    if kind.__abstractmethods__:
+        raise UsageError(
+            f"{where} (provider '{name}') does not implement `invoke`",
+            next_step="Add `async def invoke(self, request: Request) -> Reply` to the class.",
+        )
+    if not (isinstance(kind.Settings, type) and issubclass(kind.Settings, TargetSettings)):
+        raise UsageError(
+            f"`Settings` of {where} (provider '{name}') must be a subclass of agentv.targets.provider.TargetSettings",
+            next_step="Derive it from TargetSettings, or leave it out when the provider has no settings of its own.",
+        )
+    return cast("ProviderClass", kind)

@@ -20,7 +20,7 @@ from agentv.errors import ProviderError, UsageError
 from agentv.judge.ledger import DEFAULT_MAX_CALLS, JudgeLedger
 from agentv.judge.proxy import JudgeProxy
 from agentv.judge.session import JudgeSession, JudgeTargets
-from agentv.targets.provider import Reply, Request
+from agentv.targets.provider import Provider, Reply, Request
 from agentv.targets.providers.function import as_reply
 from agentv.testing.loop_thread import loop_thread
 from agentv.wire.judge_requests import JudgeCall
@@ -109,7 +109,7 @@ class ScriptedJudge:
         return f"ScriptedJudge({', '.join(self._targets.live)}; {len(self.calls)} calls)"
 
 
-class _ScriptedTarget:
+class _ScriptedTarget(Provider):
     """One target of a scripted judge."""
 
     def __init__(self, name: str, script: Replies, calls: list[JudgeCall]) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
+from agentv.targets.provider import TargetSettings
 from agentv.targets.providers.library import LibraryProvider, LibrarySettings
-from agentv.targets.providers.model_settings import ModelSettings
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -41,7 +41,7 @@ class AnthropicSettings(LibrarySettings):
 class AnthropicProvider(LibraryProvider):
     """Claude over the messages API."""
 
-    Settings: ClassVar[type[ModelSettings]] = AnthropicSettings
+    Settings: ClassVar[type[TargetSettings]] = AnthropicSettings
     EXTRA, LIBRARY, PRICED_AS = "anthropic", "anthropic", "anthropic"
     BASE_URL = "https://api.anthropic.com"
     DECLARES_TOOLS = True

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import Field
 
 from agentv.errors import ProviderError
-from agentv.targets.provider import Reply, Request
+from agentv.targets.provider import Reply, Request, TargetSettings
 from agentv.targets.providers.exchange import Exchange
 from agentv.targets.providers.library import MOST_CONNECTIONS, LibraryProvider, LibrarySettings
-from agentv.targets.providers.model_settings import ModelSettings
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -70,7 +69,7 @@ _current: ContextVar[_Call] = ContextVar("bedrock call")
 class BedrockProvider(LibraryProvider):
     """Models on Bedrock, over its Converse API. boto3 signs in a thread; our exchange sends."""
 
-    Settings: ClassVar[type[ModelSettings]] = BedrockSettings
+    Settings: ClassVar[type[TargetSettings]] = BedrockSettings
     EXTRA, LIBRARY, PRICED_AS = "bedrock", "boto3", "bedrock"
     DECLARES_TOOLS = True
     ASSUMED: ClassVar[Mapping[str, Any]] = {"usage": {"inputTokens": 0, "outputTokens": 0, "totalTokens": 0}}

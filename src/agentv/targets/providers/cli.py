@@ -19,7 +19,7 @@ from typing import ClassVar
 from agentv.errors import ProviderError, ProviderTimeoutError
 from agentv.processes.run import STDERR_KEEP, STDOUT_CAP, ProcessOutcome, ProcessStartError, run_process
 from agentv.targets.commands import RunCommand
-from agentv.targets.provider import Reply, Request, TargetScope
+from agentv.targets.provider import Provider, Reply, Request, TargetScope, TargetSettings
 from agentv.targets.providers.cli_output import parse_batch, parse_output
 from agentv.targets.providers.cli_settings import CliSettings, CommandCheck, HttpCheck, command_template
 from agentv.targets.providers.cli_template import CommandTemplate
@@ -32,11 +32,12 @@ SHOWN = 2000
 _log = logging.getLogger(__name__)
 
 
-class CliProvider:
+class CliProvider(Provider):
     """Runs the command once per call."""
 
-    Settings: ClassVar[type[CliSettings]] = CliSettings
-    keeps_deadline: ClassVar[bool] = True
+    Settings: ClassVar[type[TargetSettings]] = CliSettings
+    keeps_deadline = True
+    takes_batches = True
 
     def __init__(self, settings: CliSettings, scope: TargetScope) -> None:
         self._settings, self._scope = settings, scope

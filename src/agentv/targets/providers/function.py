@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 from agentv.errors import ProviderError
-from agentv.targets.provider import Reply, Request
+from agentv.targets.provider import Provider, Reply, Request
 from agentv.targets.structured import ShapeError, parse_reply
 
 Answerer = Callable[..., Any]
 
 
-class FunctionProvider:
+class FunctionProvider(Provider):
     """Calls the function with the question, or with the whole `Request` when its parameter is called `request`.
 
     A plain function runs in a thread, so that many cases are in flight; a coroutine function on the event loop.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
+from agentv.targets.provider import TargetSettings
 from agentv.targets.providers.library import LibraryProvider, LibrarySettings
-from agentv.targets.providers.model_settings import ModelSettings
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -25,7 +25,7 @@ class GeminiSettings(LibrarySettings):
 class GeminiProvider(LibraryProvider):
     """Gemini over the Gemini API (not Vertex AI)."""
 
-    Settings: ClassVar[type[ModelSettings]] = GeminiSettings
+    Settings: ClassVar[type[TargetSettings]] = GeminiSettings
     EXTRA, LIBRARY, PRICED_AS = "gemini", "google.genai", "gemini"
     BASE_URL = "https://generativelanguage.googleapis.com"
 

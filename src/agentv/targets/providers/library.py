@@ -17,7 +17,7 @@ from pydantic import Field
 
 from agentv.errors import AgentVError, ProviderError, TargetUnavailableError
 from agentv.targets.prices import Pricer
-from agentv.targets.provider import Reply, Request, TargetScope
+from agentv.targets.provider import Provider, Reply, Request, TargetScope, TargetSettings
 from agentv.targets.providers.chat import wire_messages
 from agentv.targets.providers.exchange import Exchange
 from agentv.targets.providers.http import is_http
@@ -38,10 +38,11 @@ class LibrarySettings(ModelSettings):
     )
 
 
-class LibraryProvider:
+class LibraryProvider(Provider):
     """One client of the vendor's library, built in a thread at the first call: importing it takes a second or two."""
 
-    Settings: ClassVar[type[ModelSettings]] = LibrarySettings
+    Settings: ClassVar[type[TargetSettings]] = LibrarySettings
+    answers_by_prompt = True
     EXTRA: ClassVar[str]
     """The extra of this package that brings the library."""
     LIBRARY: ClassVar[str]

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from agentv.errors import ProviderError
 from agentv.messages import Message, TokenUsage
-from agentv.targets.provider import Reply, Request, TargetScope, TargetSettings, retryable_status
+from agentv.targets.provider import Provider, Reply, Request, TargetScope, TargetSettings, retryable_status
 from agentv.targets.structured import parse_messages
 
 
@@ -111,11 +111,11 @@ class _Act:
     cost_usd: float | None
 
 
-class MockProvider:
-    """Answers from its settings. `scripted` tells whoever shows results that no model was asked."""
+class MockProvider(Provider):
+    """Answers from its settings."""
 
-    Settings: ClassVar[type[MockSettings]] = MockSettings
-    scripted: ClassVar[bool] = True
+    Settings: ClassVar[type[TargetSettings]] = MockSettings
+    answers_by_prompt = True
 
     def __init__(self, settings: MockSettings, scope: TargetScope) -> None:
         self._target = scope.name

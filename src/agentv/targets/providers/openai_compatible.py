@@ -13,7 +13,7 @@ from pydantic import Field
 
 from agentv.errors import ProviderError, TargetUnavailableError
 from agentv.targets.prices import Pricer
-from agentv.targets.provider import Reply, Request, TargetScope, another_request
+from agentv.targets.provider import NO_HOOKS, CallHooks, Provider, Reply, Request, TargetScope, TargetSettings
 from agentv.targets.providers.chat import ResponseFormats, choice_error, parse_completion, wire_messages
 from agentv.targets.providers.exchange import Exchange
 from agentv.targets.providers.http import GOOD, error_code, is_http, merged_headers
@@ -91,11 +91,12 @@ class Preset:
     limit_name: str = "max_tokens"
 
 
-class OpenAICompatibleProvider:
+class OpenAICompatibleProvider(Provider):
     """One HTTP session, opened at the first call."""
 
-    Settings: ClassVar[type[ChatSettings]] = ChatSettings
+    Settings: ClassVar[type[TargetSettings]] = ChatSettings
     PRESET: ClassVar[Preset] = Preset(needs_key=False)
+    answers_by_prompt = True
 
     def __init__(self, settings: ChatSettings, scope: TargetScope) -> None:
         self._settings, self._scope = settings, scope
@@ -145,10 +146,14 @@ class OpenAICompatibleProvider:
     # -- a call
 
     async def invoke(self, request: Request) -> Reply:
+        return await self.call(request, NO_HOOKS)
+
+    async def call(self, request: Request, hooks: CallHooks) -> Reply:
+        hooks.on_start()
         self._pricer.start()
         body = {**self._options, "messages": wire_messages(request)}
         if request.schema is not None and self._format != "off":
-            return await self._ask_for_object(body, request.schema)
+            return await self._ask_for_object(body, request.schema, hooks)
         return await self._ask(body)
 
     async def aclose(self) -> None:
@@ -176,7 +181,7 @@ class OpenAICompatibleProvider:
         except ProviderError as error:
             raise self._exchange.of_target(error) from None
 
-    async def _ask_for_object(self, body: dict[str, Any], schema: Mapping[str, Any]) -> Reply:
+    async def _ask_for_object(self, body: dict[str, Any], schema: Mapping[str, Any], hooks: CallHooks) -> Reply:
         """Structured output where the server has it. One that refuses is asked again in words alone."""
         asked = self._format
         try:
@@ -192,13 +197,12 @@ class OpenAICompatibleProvider:
                 raise
             if not broken:
                 self._format = "off"
-        if (my_turn := another_request.get()) is not None:
-            await my_turn()
+        await hooks.before_second_request()
         return await self._ask(body)
 
 
 class OpenAIProvider(OpenAICompatibleProvider):
-    Settings: ClassVar[type[ChatSettings]] = OpenAISettings
+    Settings: ClassVar[type[TargetSettings]] = OpenAISettings
     PRESET = Preset("https://api.openai.com/v1", limit_name="max_completion_tokens")
 
     def __init__(self, settings: OpenAISettings, scope: TargetScope) -> None:
@@ -214,8 +218,8 @@ class OpenAIProvider(OpenAICompatibleProvider):
         if self._responses is not None:
             await self._responses.prepare()
 
-    async def invoke(self, request: Request) -> Reply:
-        return await (super().invoke(request) if self._responses is None else self._responses.invoke(request))
+    async def call(self, request: Request, hooks: CallHooks) -> Reply:
+        return await (super().call if self._responses is None else self._responses.call)(request, hooks)
 
     async def aclose(self) -> None:
         await super().aclose()
@@ -224,17 +228,17 @@ class OpenAIProvider(OpenAICompatibleProvider):
 
 
 class GroqProvider(OpenAICompatibleProvider):
-    Settings: ClassVar[type[ChatSettings]] = GroqSettings
+    Settings: ClassVar[type[TargetSettings]] = GroqSettings
     PRESET = Preset("https://api.groq.com/openai/v1")
 
 
 class MistralProvider(OpenAICompatibleProvider):
-    Settings: ClassVar[type[ChatSettings]] = MistralSettings
+    Settings: ClassVar[type[TargetSettings]] = MistralSettings
     PRESET = Preset("https://api.mistral.ai/v1")
 
 
 class OpenRouterProvider(OpenAICompatibleProvider):
-    Settings: ClassVar[type[ChatSettings]] = OpenRouterSettings
+    Settings: ClassVar[type[TargetSettings]] = OpenRouterSettings
     PRESET = Preset("https://openrouter.ai/api/v1")
 
 
@@ -245,7 +249,7 @@ class OllamaProvider(OpenAICompatibleProvider):
 class AzureProvider(OpenAICompatibleProvider):
     """Azure names the deployment in the path and takes the key in a header of its own."""
 
-    Settings: ClassVar[type[ChatSettings]] = AzureSettings
+    Settings: ClassVar[type[TargetSettings]] = AzureSettings
     PRESET = Preset(limit_name="max_completion_tokens")
 
     def _endpoint(self, base: str) -> str:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from agentv.errors import ProviderError, TargetUnavailableError, UsageError
 from agentv.targets.answers import load_answers
-from agentv.targets.provider import Reply, Request, TargetScope, TargetSettings
+from agentv.targets.provider import Provider, Reply, Request, TargetScope, TargetSettings
 
 
 class ReplaySettings(TargetSettings):
@@ -22,10 +22,11 @@ class ReplaySettings(TargetSettings):
     from_target: str | None = Field(None, description="Replay only what this target answered.")
 
 
-class ReplayProvider:
-    """Answers from a file. What is not in it is an error, never a guess."""
+class ReplayProvider(Provider):
+    """Answers from a file. An answer that is not in the file is an error, never a guess."""
 
-    Settings: ClassVar[type[ReplaySettings]] = ReplaySettings
+    Settings: ClassVar[type[TargetSettings]] = ReplaySettings
+    cacheable = False  # free, and the file may change
 
     def __init__(self, settings: ReplaySettings, scope: TargetScope) -> None:
         self._target, self._from = scope.name, settings.from_target
