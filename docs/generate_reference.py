@@ -213,7 +213,7 @@ def library_providers() -> str:
         kind: Any = provider_class(name)
         if issubclass(kind, LibraryProvider):
             reads = ", ".join(f"`{variable}`" for variable in kind.Settings.READS)
-            rows.append((f"`{name}`", f"`pip install 'agentv[{kind.EXTRA}]'`", reads))
+            rows.append((f"`{name}`", f"`pip install '{kind.REQUIREMENT}'`", reads))
     return table(("provider", "install", "variables it reads by itself"), rows)
 
 

@@ -5,10 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from agentv.targets.providers.anthropic import AnthropicProvider
+from agentv.targets.providers.bedrock import BedrockProvider
+from agentv.targets.providers.gemini import GeminiProvider
+from agentv.targets.providers.openai_responses import ResponsesProvider
 
 ROOT = Path(__file__).parent.parent
 
@@ -42,6 +48,13 @@ def test_the_wheel_carries_the_command_the_templates_and_the_script_sdk(wheel: P
         "agentv_eval/py.typed",
     } <= names
     assert not any(name.startswith(("tests/", "benchmarks/", "docs/")) for name in names)
+
+
+def test_the_install_command_of_a_vendor_library_matches_its_extra() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    classes = (AnthropicProvider, BedrockProvider, GeminiProvider, ResponsesProvider)
+    for extra, provider in zip(("anthropic", "bedrock", "gemini", "responses"), classes, strict=True):
+        assert extras[extra] == [provider.REQUIREMENT]
 
 
 def test_what_it_installs_runs_a_suite_with_a_judge_script(wheel: Path, tmp_path: Path) -> None:

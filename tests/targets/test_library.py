@@ -317,8 +317,8 @@ async def test_nothing_is_asked_for_where_the_model_has_no_schemas_or_nobody_wan
 
 @pytest.mark.parametrize(
     ("provider", "module", "extra"),
-    [("anthropic", "anthropic", "anthropic"), ("gemini", "google.genai", "gemini"), ("bedrock", "boto3", "bedrock"),
-     ("openai", "openai", "responses"), ("anthropic", "pydantic_ai", "anthropic")],
+    [("anthropic", "anthropic", "anthropic"), ("gemini", "google.genai", "google"), ("bedrock", "boto3", "bedrock"),
+     ("openai", "openai", "openai"), ("anthropic", "pydantic_ai", "anthropic")],
 )  # fmt: skip
 def test_a_target_without_its_library_is_unavailable_and_says_how_to_install_it(
     provider, module, extra, monkeypatch: pytest.MonkeyPatch
@@ -327,7 +327,7 @@ def test_a_target_without_its_library_is_unavailable_and_says_how_to_install_it(
         "agentv.targets.providers.library.find_spec", lambda name: None if name == module else find_spec(name)
     )
     settings: dict[str, Any] = {"model": "m", "api_key": KEY, **({"api": "responses"} if provider == "openai" else {})}
-    with pytest.raises(TargetUnavailableError, match=rf"pip install 'agentv\[{extra}\]'"):
+    with pytest.raises(TargetUnavailableError, match=rf"pip install 'pydantic-ai-slim\[{extra}\]>="):
         make(HERE, provider, **settings)
 
 
@@ -343,7 +343,7 @@ async def test_a_library_that_cannot_be_imported_is_to_be_installed_anew(
         monkeypatch.setattr("agentv.targets.providers.bedrock.BedrockProvider._open", broken)
         with pytest.raises(ProviderError, match="its library cannot be imported: cannot import name") as caught:
             await provider.invoke(ask())
-    assert "pip install 'agentv[" in str(caught.value.next_step)
+    assert "pip install --force-reinstall 'pydantic-ai-slim[" in str(caught.value.next_step)
 
 
 @pytest.mark.parametrize(

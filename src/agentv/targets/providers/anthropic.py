@@ -42,7 +42,8 @@ class AnthropicProvider(LibraryProvider):
     """Claude over the messages API."""
 
     Settings: ClassVar[type[TargetSettings]] = AnthropicSettings
-    EXTRA, LIBRARY, PRICED_AS = "anthropic", "anthropic", "anthropic"
+    REQUIREMENT = "pydantic-ai-slim[anthropic]>=2.60"
+    LIBRARY, PRICED_AS = "anthropic", "anthropic"
     BASE_URL = "https://api.anthropic.com"
     DECLARES_TOOLS = True
     ASSUMED: ClassVar[Mapping[str, Any]] = {"usage": {"input_tokens": 0, "output_tokens": 0}}

@@ -70,7 +70,8 @@ class BedrockProvider(LibraryProvider):
     """Models on Bedrock, over its Converse API. boto3 signs in a thread; our exchange sends."""
 
     Settings: ClassVar[type[TargetSettings]] = BedrockSettings
-    EXTRA, LIBRARY, PRICED_AS = "bedrock", "boto3", "bedrock"
+    REQUIREMENT = "pydantic-ai-slim[bedrock]>=2.60"
+    LIBRARY, PRICED_AS = "boto3", "bedrock"
     DECLARES_TOOLS = True
     ASSUMED: ClassVar[Mapping[str, Any]] = {"usage": {"inputTokens": 0, "outputTokens": 0, "totalTokens": 0}}
 

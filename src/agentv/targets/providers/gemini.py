@@ -26,7 +26,8 @@ class GeminiProvider(LibraryProvider):
     """Gemini over the Gemini API (not Vertex AI)."""
 
     Settings: ClassVar[type[TargetSettings]] = GeminiSettings
-    EXTRA, LIBRARY, PRICED_AS = "gemini", "google.genai", "gemini"
+    REQUIREMENT = "pydantic-ai-slim[google]>=2.60"
+    LIBRARY, PRICED_AS = "google.genai", "gemini"
     BASE_URL = "https://generativelanguage.googleapis.com"
 
     def _build(self) -> Model[Any]:

@@ -43,10 +43,10 @@ class LibraryProvider(Provider):
 
     Settings: ClassVar[type[TargetSettings]] = LibrarySettings
     answers_by_prompt = True
-    EXTRA: ClassVar[str]
-    """The extra of this package that brings the library."""
+    REQUIREMENT: ClassVar[str]
+    """What to `pip install` for this provider; one of agentv's extras has the same requirement."""
     LIBRARY: ClassVar[str]
-    """The module that the extra brings."""
+    """The vendor's module, which the requirement installs."""
     BASE_URL: ClassVar[str] = ""
     PRICED_AS: ClassVar[str]
     DECLARES_TOOLS: ClassVar[bool] = False
@@ -60,7 +60,7 @@ class LibraryProvider(Provider):
         self._settings, self._scope = settings, scope
         if not all(map(_is_installed, ("pydantic_ai", self.LIBRARY))):
             raise TargetUnavailableError(
-                scope.name, f"its library is not installed; run: pip install 'agentv[{self.EXTRA}]'"
+                scope.name, f"its library is not installed; run: pip install '{self.REQUIREMENT}'"
             )
         own_url = settings.base_url or self._variable("_BASE_URL")
         self._base_url = own_url or self.BASE_URL
@@ -115,7 +115,7 @@ class LibraryProvider(Provider):
         if isinstance(error, ImportError):
             return self._exchange.error(
                 f"its library cannot be imported: {what}",
-                next_step=f"Install it anew: pip install 'agentv[{self.EXTRA}]'.",
+                next_step=f"Reinstall it: pip install --force-reinstall '{self.REQUIREMENT}'.",
             )
         return self._exchange.error(
             f"the request could not be made or its reply not be read: {type(error).__name__}: {what}",

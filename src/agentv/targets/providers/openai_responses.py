@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 class ResponsesProvider(LibraryProvider):
     """The responses API. Its settings are those of `openai`."""
 
-    EXTRA, LIBRARY, PRICED_AS = "responses", "openai", "openai"
+    REQUIREMENT = "pydantic-ai-slim[openai]>=2.60"
+    LIBRARY, PRICED_AS = "openai", "openai"
     BASE_URL = "https://api.openai.com/v1"
     LATE_SYSTEM = True
 
