@@ -33,6 +33,7 @@ from agentv.evaluators.registry import evaluator_class
 from agentv.evaluators.rubric import RubricItem
 from agentv.evaluators.tool_trajectory import ExpectedCall
 from agentv.judge.access import JudgeAccess
+from agentv.plan.options import OPTIONS
 from agentv.suite import models
 from agentv.targets.config import DefaultsModel
 from agentv.targets.prices import Prices
@@ -261,6 +262,19 @@ def command(name: str) -> str:
     return f"`{usage}`\n\n{table(('option', 'meaning'), rows)}"
 
 
+def evaluate_options() -> str:
+    rows = [
+        (
+            f"`{option.keyword}`",
+            "true or false" if option.kind == "switch" else option.expected,
+            _without_range(option.help),
+        )
+        for option in OPTIONS.values()
+        if option.keyword and option.keyword != "target"
+    ]
+    return table(("argument", "value", "meaning"), rows)
+
+
 def _without_range(text: str) -> str:
     return re.sub(r"\s*\[(?:0<=)?x?(?:[<>]=?[\d.]+)?\]$", "", text)
 
@@ -298,6 +312,7 @@ SOURCES: dict[str, Callable[[], str]] = {
     "healthcheck command": lambda: options_of(CommandCheck),
     **{f"provider {name}": lambda name=name: provider(name) for name in PROVIDERS},  # type: ignore[misc]
     "commands": commands_index,
+    "evaluate": evaluate_options,
     **{f"command {name}": lambda name=name: command(name) for name in COMMANDS if name not in GROUPS},  # type: ignore[misc]
     "command judge": judge_commands,
     "command generate rubrics": lambda: command("generate rubrics"),

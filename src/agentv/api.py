@@ -66,7 +66,7 @@ class EvaluationRun:
 
 
 class Options(TypedDict, total=False):
-    """What `evaluate` takes, all by name. Most are options of `agentv eval`."""
+    """The keywords of `evaluate`. From `judge_target` on, they are the options of `agentv eval` (`RunOptions`)."""
 
     cases: Sequence[Mapping[str, Any]]
     """Cases as in a suite, instead of suites."""
@@ -76,20 +76,23 @@ class Options(TypedDict, total=False):
     """A function (question in, answer out), or the name of a configured target, or several names."""
     name: str
     """What rows call a suite made of `cases`."""
-    judge_target: str
-    config: FilePath
-    case: str | Sequence[str]
-    workers: int
-    repeat: int
-    timeout: float
-    threshold: float
-    outputs: FilePath
-    cache: bool
-    max_cost: float
-    max_judge_calls: int
     run_dir: FilePath
+    """The directory of the run, instead of `.agentv/runs/<run-id>`."""
     on_result: Callable[[CaseResult], None]
-    """Hears of every result as soon as it is recorded."""
+    """Called with every result as soon as it is recorded."""
+    judge_target: str | None
+    config: FilePath | None
+    case: str | Sequence[str]
+    workers: int | None
+    repeat: int
+    timeout: float | None
+    threshold: float | None
+    outputs: FilePath | None
+    out: FilePath | None
+    record_judge_io: bool
+    cache: bool
+    max_cost: float | None
+    max_judge_calls: int | None
 
 
 def evaluate(suites: FilePath | Sequence[FilePath] | None = None, **options: Unpack[Options]) -> EvaluationRun:
@@ -160,35 +163,18 @@ class _Asked:
                 "evaluators given as mappings go with `cases`.",
                 next_step="Write them into the suite, or pass functions or Evaluator objects.",
             )
-        target, case = options.get("target"), options.get("case", ())
+        target = options.get("target")
         function = target if callable(target) else None
         if function is not None and options.get("outputs") is not None:
             raise UsageError(
                 "`outputs` are answers that exist already: `target` cannot be a function beside them.",
                 next_step="Leave one of the two out.",
             )
-        names = () if function or target is None else (target,) if isinstance(target, str) else tuple(target)  # type: ignore[arg-type]
-        run_options = RunOptions(
-            paths=_paths(suites, cases, written, options.get("name", "evaluate"), folder),
-            targets=names,
-            judge_target=options.get("judge_target"),
-            config=_text(options.get("config")),
-            cases=(case,) if isinstance(case, str) else tuple(case),
-            workers=options.get("workers"),
-            repeat=options.get("repeat", 1),
-            timeout=options.get("timeout"),
-            threshold=options.get("threshold"),
-            outputs=_text(options.get("outputs")),
-            cache=options.get("cache", False),
-            max_cost=options.get("max_cost"),
-            max_judge_calls=options.get("max_judge_calls"),
-        )
+        paths = _paths(suites, cases, written, options.get("name", "evaluate"), folder)
+        keywords = {**options, "target": None} if function else options
+        run_options = RunOptions.from_keywords(paths, keywords)
         added = [_evaluator(item) for item in evaluators if not isinstance(item, Mapping)]
         return cls(run_options, function, added, inline=cases is not None)
-
-
-def _text(path: FilePath | None) -> str | None:
-    return None if path is None else str(path)
 
 
 def _gate(function: Answerer, label: str, options: RunOptions) -> TargetGate:

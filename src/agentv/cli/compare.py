@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from agentv.cli.numbers import FiniteRange
+from agentv.cli.parameters import FiniteRange
 from agentv.report.compare import Comparison, Decision, compare, decide
 from agentv.report.sides import read_side
 from agentv.report.source import find_rows

@@ -12,7 +12,7 @@ from typing import Any
 import click
 import yaml
 
-from agentv.cli.output import refuse_directory, write_out
+from agentv.cli.out_file import refuse_directory, write_out
 from agentv.errors import RecordError, UsageError
 from agentv.record import strict_json
 from agentv.record.files import failure

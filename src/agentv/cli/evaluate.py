@@ -17,10 +17,11 @@ from typing import Any
 
 import click
 
-from agentv.cli.numbers import FiniteRange
+from agentv.cli.parameters import run_options
+from agentv.cli.signals import EXIT_CODES, TO_STOP, until_stopped
 from agentv.errors import UsageError
 from agentv.plan.build import build_plan
-from agentv.plan.options import RunOptions, refuse_empty
+from agentv.plan.options import OPTIONS, RunOptions, refuse_empty
 from agentv.record.run_dir import RUNS, find_run, new_run_id
 from agentv.recorded import RecordedRun, RunHooks, RunOutcome, resume_run, resumed_options, start_run
 from agentv.report.console import render_summary
@@ -30,27 +31,11 @@ from agentv.report.terminal import can_print_unicode, wants_color
 from agentv.run.services import protection_gaps
 from agentv.text import plural
 
-_RAISED = ("max_cost", "max_judge_calls")
-"""Limits that may be set anew when a run goes on."""
-_EXIT = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+_SIGNALS = (*TO_STOP, signal.SIGHUP)
 
 
 @click.command(name="eval")
-@click.argument("paths", nargs=-1)
-@click.option("--target", "targets", multiple=True, metavar="NAME", help="The target to run; several give a matrix.")
-@click.option("--judge-target", metavar="NAME", help="Who judges, before every other setting; `none` for nobody.")
-@click.option("--config", metavar="FILE", help="The target configuration, instead of the one found near each suite.")
-@click.option("--case", "cases", multiple=True, metavar="GLOB", help="Only cases whose id matches; repeatable.")
-@click.option("--workers", type=click.IntRange(1), metavar="N", help="Cases in flight per target.")
-@click.option("--repeat", type=click.IntRange(1), default=1, metavar="N", help="Attempts per case.  [1]")
-@click.option("--timeout", type=FiniteRange(0, min_open=True), metavar="S", help="Deadline of one target call.")
-@click.option("--threshold", type=FiniteRange(0, 1), metavar="S", help="The pass line of cases.  [0.8]")
-@click.option("--outputs", metavar="FILE", help="Grade answers that exist already (JSON Lines) instead of calling.")
-@click.option("--out", metavar="FILE", help="Write rows to this file too, as they finish.")
-@click.option("--record-judge-io", is_flag=True, help="Keep prompts and replies of judge calls in judge_calls.jsonl.")
-@click.option("--cache", is_flag=True, help="Keep the replies of judges in .agentv/cache, and use those kept earlier.")
-@click.option("--max-cost", type=FiniteRange(0, min_open=True), metavar="USD", help="Stop before spending more.")
-@click.option("--max-judge-calls", type=click.IntRange(0), metavar="N", help="Judge calls of the whole run.")
+@run_options
 @click.option("--run-dir", metavar="DIR", help="The directory of this run.  [.agentv/runs/<run-id>]")
 @click.option("--resume", metavar="RUN", help="Go on with a run: its id, or its directory.")
 @click.option("--allow-changed", is_flag=True, help="With --resume: go on although suites have changed.")
@@ -75,8 +60,13 @@ def command(**given: Any) -> int:
         say(note)
     progress = QuietProgress() if quiet else choose_progress(sys.stderr, quiet, os.environ)
     with _target_log(progress):
-        outcome, received = asyncio.run(_run(run, progress))
-    code = _EXIT[received] if received is not None else outcome.summary.exit_code
+        work = run.run(RunHooks(progress, own_process=True))
+        outcome, received = asyncio.run(until_stopped(work, _SIGNALS, even_if_ignored=TO_STOP))
+    stopped = EXIT_CODES[received] if received is not None else None
+    if outcome is None:  # before anything was run
+        click.echo("Stopped.", err=True)
+        return stopped or 0
+    code = stopped if stopped is not None and outcome.interrupted else outcome.summary.exit_code
     if outcome.out_error is not None:
         click.echo(str(outcome.out_error), err=True)
         code = code or 3
@@ -93,29 +83,23 @@ def _new(given: dict[str, Any]) -> RecordedRun:
     if given["allow_changed"]:
         raise UsageError("--allow-changed goes with --resume.")
     cwd = Path.cwd()
-    options = RunOptions.from_dict({name: _listed(value) for name, value in given.items()})
+    options = RunOptions.from_dict(given)
     plan = build_plan(options, cwd)
     run_id = new_run_id()
     directory = Path(given["run_dir"]) if given["run_dir"] else RUNS / run_id
     return start_run(plan, run_id, cwd / directory, cwd)
 
 
-def _listed(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
 def _resumed(given: dict[str, Any]) -> RecordedRun:
     context = click.get_current_context()
-    own = {"resume", "allow_changed", "quiet", "verbose", "as_json", *_RAISED}
+    fixed = ["run_dir", *(name for name, option in OPTIONS.items() if not option.may_change)]
     extra = [
         name
-        for name in (*given, "paths")
-        if name not in own
-        and context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
-        and given[name]
+        for name in fixed
+        if given[name] and context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
     ]
     if extra:
-        word = extra[0].replace("_", "-")
+        word = (OPTIONS[extra[0]].keyword if extra[0] in OPTIONS else extra[0]).replace("_", "-") or extra[0]
         raise UsageError(
             f"--resume takes suites, targets and options from the run itself; leave out {word}.",
             next_step=f"agentv eval --resume {given['resume']}",
@@ -123,28 +107,9 @@ def _resumed(given: dict[str, Any]) -> RecordedRun:
     directory = find_run(given["resume"], Path.cwd())
     manifest = directory.read_manifest()
     options, cwd = resumed_options(manifest, directory)
-    options = replace(options, **{name: given[name] for name in _RAISED if given[name] is not None})
+    changed = {name: given[name] for name, option in OPTIONS.items() if option.may_change and given[name] is not None}
+    options = replace(options, **changed)
     return resume_run(build_plan(options, cwd), directory, manifest, allow_changed=given["allow_changed"])
-
-
-async def _run(run: RecordedRun, progress: Progress) -> tuple[RunOutcome, signal.Signals | None]:
-    """Run until done or told to stop. The first signal ends the work in order; a second one ends the process."""
-    loop = asyncio.get_running_loop()
-    task = asyncio.ensure_future(run.run(RunHooks(progress, own_process=True)))
-    received: list[signal.Signals] = []
-
-    def stop(number: signal.Signals) -> None:
-        if received:
-            os._exit(_EXIT[number])
-        received.append(number)
-        task.cancel()
-
-    for number in _EXIT:
-        # Ignored by whoever wants the run to outlive the terminal (nohup).
-        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
-            loop.add_signal_handler(number, stop, number)
-    outcome = await task
-    return outcome, received[0] if received and outcome.interrupted else None
 
 
 @contextmanager
@@ -196,7 +161,8 @@ def _report(outcome: RunOutcome, code: int) -> dict[str, Any]:
 def _resume_hint(outcome: RunOutcome) -> str | None:
     command = outcome.directory.resume_command
     if outcome.summary.not_run:
-        raised = [f"--{name.replace('_', '-')} MORE" for name in _RAISED if outcome.budget[name] is not None]
+        limits = [name for name, option in OPTIONS.items() if option.may_change]
+        raised = [f"{OPTIONS[name].flag} MORE" for name in limits if outcome.budget.get(name) is not None]
         return " ".join([command, *raised])
     return command if outcome.interrupted else None
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
-import importlib
 import os
 import sys
 import traceback
@@ -13,6 +11,7 @@ from collections.abc import Sequence
 import click
 
 from agentv import __version__
+from agentv.cli.lazy_group import LazyGroup
 from agentv.errors import AgentVError, InvalidFilesError
 from agentv.report.problems import render_problems
 from agentv.report.terminal import clean, wants_color
@@ -46,37 +45,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 BUG = "This is a bug in agentv, not in your suite. Please report it with the lines above."
 
 
-class LazyGroup(click.Group):
-    """Lists commands from the table; imports the one that is called."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
-        if cmd_name not in COMMANDS:
-            return None
-        module, _, name = COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), name)
-        gc.freeze()  # what was imported stays; the collector need not look at it again
-        gc.enable()
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from agentv.text import did_you_mean  # noqa: PLC0415 - only for a command that does not exist
-
-            near = did_you_mean(args[0], COMMANDS).replace("`", "'")
-            ctx.fail(f"there is no command '{args[0]}'{near}. Commands: {', '.join(COMMANDS)}.")
-        return super().resolve_command(ctx, args)
-
-
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", message="agentv %(version)s")
 def program() -> None:
     """Evaluate agents and LLM applications, and prove the result.

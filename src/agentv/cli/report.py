@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from agentv.cli.output import write_out
-from agentv.cli.places import CasePlaces, repository_root
+from agentv.cli.case_lines import CaseLines, repository_root
+from agentv.cli.out_file import write_out
 from agentv.errors import UsageError
 from agentv.record.run_dir import ANOTHER, refuse_recorded
 from agentv.report.source import RowSource, find_rows
@@ -71,8 +71,8 @@ def _github(source: RowSource) -> Iterator[str]:
         yield f"{line}\n"
 
 
-def _places(source: RowSource) -> CasePlaces:
-    return CasePlaces(source.manifest, Path.cwd(), repository_root())
+def _places(source: RowSource) -> CaseLines:
+    return CaseLines(source.manifest, Path.cwd(), repository_root())
 
 
 _SHAPES = {"markdown": _markdown, "junit": _junit, "github": _github}

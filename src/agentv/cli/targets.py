@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from agentv.cli.numbers import FiniteRange
+from agentv.cli.parameters import FiniteRange
 from agentv.errors import UsageError
 from agentv.judge.choice import JudgeChoice
 from agentv.plan.build import Loaded

@@ -1,87 +1,173 @@
-"""What a user asks of a run: the options of `agentv eval`, kept in `run.json` so that a run can be resumed."""
+"""The options of a run: one table that `agentv eval`, `agentv.evaluate(...)` and `run.json` are made from.
+
+A new option is one field of `RunOptions`. The command line, its help and the reference follow from it; for editors, its
+Python keyword is also a key of `agentv.api.Options`, which a test compares with this table.
+"""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
 
 from agentv.errors import UsageError
 
-_WHOLE = {"workers": 1, "repeat": 1, "max_judge_calls": 0}
-"""Options that are whole numbers, and the least they may be."""
-_NUMBERS = {"timeout": (0.0, math.inf), "threshold": (0.0, 1.0), "max_cost": (0.0, math.inf)}
-_ABOVE_ZERO = ("timeout", "max_cost")
-_TEXTS = ("judge_target", "config", "outputs", "out")
-_LISTS = ("paths", "targets", "cases")
-_SPOKEN = {"paths": "the path of a suite", "targets": "`target`", "cases": "`case`", "run_dir": "`run-dir`"}
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """How an option is written, and which values it may have."""
+
+    kind: Literal["text", "file", "list", "whole", "number", "switch"]
+    help: str
+    metavar: str = ""
+    keyword: str = ""
+    """Its name in Python and, with dashes, on the command line; empty for the positional argument."""
+    least: float = -math.inf
+    most: float = math.inf
+    is_open: bool = False
+    """Whether `least` itself is excluded."""
+    default: Any = None
+    may_change: bool = False
+    """Whether `--resume` accepts a new value."""
+
+    @property
+    def flag(self) -> str:
+        return f"--{self.keyword.replace('_', '-')}"
+
+    @property
+    def expected(self) -> str:
+        """The allowed values in words."""
+        if self.kind in ("whole", "number"):
+            noun = "a whole number" if self.kind == "whole" else "a finite number"
+            if math.isinf(self.most):
+                return f"{noun} {'above' if self.is_open else 'from'} {self.least:g}"
+            return f"{noun} from {self.least:g} to {self.most:g}"
+        return {"list": "a list of strings", "switch": "true or false"}.get(self.kind, "a string")
+
+    def check(self, name: str, value: Any) -> None:
+        """UsageError for a value that the option may not have."""
+        if not self._allows(value):
+            raise UsageError(f"`{name}` must be {self.expected}, got {value!r}.")
+
+    def _allows(self, value: Any) -> bool:
+        if value is None:
+            return self.default is None
+        if self.kind == "switch":
+            return isinstance(value, bool)
+        if self.kind == "list":
+            return isinstance(value, tuple) and all(isinstance(item, str) for item in value)
+        if self.kind in ("text", "file"):
+            return isinstance(value, str)
+        number = int if self.kind == "whole" else int | float
+        if isinstance(value, bool) or not isinstance(value, number) or not math.isfinite(value):
+            return False
+        return self.least < value <= self.most if self.is_open else self.least <= value <= self.most
+
+
+def _text(metavar: str, keyword: str, text: str) -> Any:
+    return _field(Option("text", text, metavar, keyword))
+
+
+def _file(keyword: str, text: str) -> Any:
+    return _field(Option("file", text, "FILE", keyword))
+
+
+def _list(metavar: str, keyword: str, text: str) -> Any:
+    return _field(Option("list", text, metavar, keyword, default=()))
+
+
+def _whole(keyword: str, text: str, least: int, *, default: int | None = None, may_change: bool = False) -> Any:
+    return _field(Option("whole", text, "N", keyword, least=least, default=default, may_change=may_change))
+
+
+def _above_zero(metavar: str, keyword: str, text: str, *, may_change: bool = False) -> Any:
+    return _field(Option("number", text, metavar, keyword, least=0, is_open=True, may_change=may_change))
+
+
+def _share(metavar: str, keyword: str, text: str) -> Any:
+    return _field(Option("number", text, metavar, keyword, least=0, most=1))
+
+
+def _switch(keyword: str, text: str) -> Any:
+    return _field(Option("switch", text, keyword=keyword, default=False))
+
+
+def _field(option: Option) -> Any:
+    return field(default=option.default, metadata={"option": option})
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """The choices of one run. Paths are as given, relative to the working directory of the run."""
 
-    paths: tuple[str, ...] = ()
-    targets: tuple[str, ...] = ()
-    judge_target: str | None = None
-    config: str | None = None
-    cases: tuple[str, ...] = ()
-    workers: int | None = None
-    repeat: int = 1
-    timeout: float | None = None
-    threshold: float | None = None
-    outputs: str | None = None
-    out: str | None = None
-    record_judge_io: bool = False
-    cache: bool = False
-    max_cost: float | None = None
-    max_judge_calls: int | None = None
+    paths: tuple[str, ...] = _list("[PATHS]...", "", "Suites: files, directories or globs.")
+    targets: tuple[str, ...] = _list("NAME", "target", "Target to run; repeat it for a matrix.")
+    judge_target: str | None = _text(
+        "NAME", "judge_target", "Judge target (overrides all other settings); `none` disables judging."
+    )
+    config: str | None = _file("config", "Target configuration, instead of the one found near each suite.")
+    cases: tuple[str, ...] = _list("GLOB", "case", "Only cases whose id matches; repeatable.")
+    workers: int | None = _whole("workers", "Cases in flight per target.", 1)
+    repeat: int = _whole("repeat", "Attempts per case.", 1, default=1)
+    timeout: float | None = _above_zero("S", "timeout", "Deadline of one target call.")
+    threshold: float | None = _share("S", "threshold", "Pass line of cases.  [0.8]")
+    outputs: str | None = _file("outputs", "Grade existing answers (JSON Lines) instead of calling targets.")
+    out: str | None = _file("out", "Also write rows to this file, as they finish.")
+    record_judge_io: bool = _switch("record_judge_io", "Keep prompts and replies of judge calls in judge_calls.jsonl.")
+    cache: bool = _switch("cache", "Cache the replies of judges in .agentv/cache.")
+    max_cost: float | None = _above_zero("USD", "max_cost", "Stop before spending more.", may_change=True)
+    max_judge_calls: int | None = _whole("max_judge_calls", "Judge calls of the whole run.", 0, may_change=True)
 
     def __post_init__(self) -> None:
-        for name in _TEXTS:
-            if not isinstance(getattr(self, name), str | None):
-                raise UsageError(f"`{name}` is text, not {getattr(self, name)!r}.")
-        for name in _LISTS:
-            value = getattr(self, name)
-            if not isinstance(value, tuple) or not all(isinstance(item, str) for item in value):
-                raise UsageError(f"`{name}` is a list of texts, not {value!r}.")
-        refuse_empty(asdict(self))
-        for name, least in _WHOLE.items():
-            value = getattr(self, name)
-            if value is None and name != "repeat":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise UsageError(f"`{name}` is a whole number from {least}, not {value!r}.")
-        for name, (lowest, highest) in _NUMBERS.items():
-            value = getattr(self, name)
-            if value is not None and not _is_within(value, lowest, highest, above=name in _ABOVE_ZERO):
-                allowed = "above 0" if name in _ABOVE_ZERO else f"from {lowest:g} to {highest:g}"
-                raise UsageError(f"`{name}` is a finite number {allowed}, not {value!r}.")
+        refuse_empty({name: getattr(self, name) for name in OPTIONS})
+        for name, option in OPTIONS.items():
+            option.check(name, getattr(self, name))
 
     def to_dict(self) -> dict[str, Any]:
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        values = {name: getattr(self, name) for name in OPTIONS}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RunOptions:
-        known = {field.name for field in fields(cls)}
-        given: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in data.items() if name in known
-        }
-        return cls(**given)
+        """Options by the names of the fields, as in `run.json`; other keys are ignored."""
+        return cls(**{name: _as_tuple(data[name]) for name in OPTIONS if name in data})
+
+    @classmethod
+    def from_keywords(cls, paths: tuple[str, ...], keywords: Mapping[str, Any]) -> RunOptions:
+        """Options by their names in Python. A list may be one string, a file may be a `Path`; None is the default."""
+        values: dict[str, Any] = {"paths": paths}
+        for name, option in OPTIONS.items():
+            if option.keyword and (value := keywords.get(option.keyword)) is not None:
+                values[name] = _from_python(option, value)
+                option.check(option.keyword, values[name])
+        return cls(**values)
 
 
-def refuse_empty(given: Mapping[str, Any]) -> None:
-    """An option that is there and empty was meant to say something: nothing is guessed in its place."""
-    for name, value in given.items():
-        if value == "" or (isinstance(value, Iterable) and not isinstance(value, str) and "" in value):
+OPTIONS: Mapping[str, Option] = {each.name: each.metadata["option"] for each in fields(RunOptions)}
+"""Every option of a run by the name of its field, in the order of the help."""
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _from_python(option: Option, value: Any) -> Any:
+    if option.kind == "file":
+        return os.fspath(value) if isinstance(value, os.PathLike) else value
+    if option.kind == "list":
+        return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else value
+    return value
+
+
+def refuse_empty(values: Mapping[str, Any]) -> None:
+    """UsageError for an option whose value is empty, such as a shell variable that is not set."""
+    for name, value in values.items():
+        if value == "" or (isinstance(value, tuple) and "" in value):
+            option = OPTIONS.get(name)
+            keyword = option.keyword if option else name.replace("_", "-")
             raise UsageError(
-                f"{_SPOKEN.get(name, f'`{name}`')} is empty.",
-                next_step="Give it a value, or leave it out. A variable of the shell that is not set is empty too.",
+                f"`{keyword}` is empty." if keyword else "The path of a suite is empty.",
+                next_step="Give it a value, or leave it out. A shell variable that is not set is empty too.",
             )
-
-
-def _is_within(value: Any, least: float, most: float, *, above: bool) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return False
-    return value > least if above else least <= value <= most

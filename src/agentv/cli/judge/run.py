@@ -14,11 +14,11 @@ from typing import Any
 import click
 
 from agentv.cli.judge.observed import Observer
-from agentv.cli.judge.stop import EXIT, until_stopped
 from agentv.cli.judge.subject import Asked, Subject, subject_of
 from agentv.cli.judge.view import Collected, TerminalView, look_at
 from agentv.cli.judge.watch import Stamp, changed_since, stamps
 from agentv.cli.program import show_error
+from agentv.cli.signals import EXIT_CODES, until_stopped
 from agentv.errors import AgentVError, UsageError
 from agentv.redact import Redactor
 from agentv.results import CaseResult
@@ -64,7 +64,7 @@ def command(*, save_payload: str | None, full: bool, watch: bool, as_json: bool,
     code, received = asyncio.run(until_stopped(session.watch() if watch else session.once()))
     if received is not None:
         click.echo("Stopped.", err=True)
-        return 0 if watch else EXIT[received]
+        return 0 if watch else EXIT_CODES[received]
     return code if code is not None else COULD_NOT_JUDGE
 
 

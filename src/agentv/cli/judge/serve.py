@@ -13,9 +13,9 @@ from pathlib import Path
 import click
 
 from agentv.cli.judge.observed import Observer
-from agentv.cli.judge.stop import until_stopped
 from agentv.cli.judge.view import TerminalView, ledger_line, look_at
-from agentv.cli.numbers import FiniteRange
+from agentv.cli.parameters import FiniteRange
+from agentv.cli.signals import until_stopped
 from agentv.errors import UsageError
 from agentv.judge.access import JudgeAccess
 from agentv.judge.choice import JudgeChoice

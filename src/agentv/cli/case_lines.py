@@ -1,4 +1,4 @@
-"""Where the cases of a recorded run stand in their suites."""
+"""The lines of suites that the cases of a recorded run are on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agentv.suite.loader import CASES, JSON_LINES
 from agentv.suite.yaml import YamlProblem, YamlWalk
 
 
-class CasePlaces:
+class CaseLines:
     """Finds the line of a case, as the suite is now. A suite that is gone or cannot be read has no lines."""
 
     def __init__(self, manifest: Mapping[str, Any], cwd: Path, root: Path | None = None) -> None:

@@ -1,0 +1,44 @@
+"""A group of commands that imports only the one that is called."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+
+class LazyGroup(click.Group):
+    """Commands from a table: name -> (module and attribute, one line of help)."""
+
+    def __init__(self, *args: Any, table: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(self._table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
+        if cmd_name not in self._table:
+            return None
+        module, _, name = self._table[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        gc.freeze()  # what was imported stays; the collector need not look at it again
+        gc.enable()
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self._table.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self._table and not args[0].startswith("-"):
+            from agentv.text import did_you_mean  # noqa: PLC0415 - only for a command that does not exist
+
+            near = did_you_mean(args[0], self._table).replace("`", "'")
+            ctx.fail(f"there is no command '{args[0]}'{near}. Commands: {', '.join(self._table)}.")
+        return super().resolve_command(ctx, args)

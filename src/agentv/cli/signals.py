@@ -1,0 +1,46 @@
+"""Work that a signal ends in order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Collection, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+"""As a shell has them."""
+TO_STOP = (signal.SIGINT, signal.SIGTERM)
+
+
+async def until_stopped(
+    work: Coroutine[Any, Any, T],
+    signals: Collection[signal.Signals] = TO_STOP,
+    *,
+    even_if_ignored: Collection[signal.Signals] = (),
+) -> tuple[T | None, signal.Signals | None]:
+    """What the work returns, and the signal that cancelled it. A second signal ends the process immediately.
+
+    A signal that the caller of agentv ignores stays ignored (`nohup`, a job in the background of a shell), except
+    those in `even_if_ignored`.
+    """
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(work)
+    received: list[signal.Signals] = []
+
+    def stop(number: signal.Signals) -> None:
+        if received:
+            os._exit(EXIT_CODES[number])
+        received.append(number)
+        task.cancel()
+
+    for number in signals:
+        if number in even_if_ignored or signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, stop, number)
+    try:
+        return await task, received[0] if received else None
+    except asyncio.CancelledError:
+        if not received:
+            raise
+        return None, received[0]

@@ -1,0 +1,118 @@
+"""The options of a run: one table for the command line, Python and run.json."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+import agentv
+from agentv import api
+from agentv.errors import UsageError
+from agentv.plan.options import OPTIONS, RunOptions
+from tests.conftest import Project
+
+VALUES: dict[str, Any] = {
+    "targets": ("a", "b"),
+    "judge_target": "judge",
+    "config": "other.yaml",
+    "cases": ("x*",),
+    "workers": 3,
+    "repeat": 2,
+    "timeout": 7.5,
+    "threshold": 0.5,
+    "outputs": "answers.jsonl",
+    "out": "rows.jsonl",
+    "record_judge_io": True,
+    "cache": True,
+    "max_cost": 2.0,
+    "max_judge_calls": 9,
+}
+"""A value for every option that is not the default."""
+WITHOUT_CALLS = {"targets", "timeout"}
+"""Options that contradict --outputs."""
+
+
+@pytest.fixture
+def ready(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
+    project.write(
+        "other.yaml",
+        """\
+        targets:
+          a: {provider: mock, response: Paris, cost_usd: 0.01}
+          b: {provider: mock, response: Paris, cost_usd: 0.01}
+          judge: {provider: mock, response: '{"score": 1, "reasoning": "It fits."}', cost_usd: 0.01}
+        """,
+    )
+    project.write("suite.yaml", "evalcases: [{id: xa, input: Q, evaluators: [{type: llm_judge}]}, {id: y, input: Q}]\n")
+    project.write("answers.jsonl", '{"eval_id": "xa", "candidate_answer": "Paris"}\n')
+    monkeypatch.chdir(project.root)
+    return project
+
+
+def words(name: str, value: Any) -> list[str]:
+    option = OPTIONS[name]
+    if option.kind == "switch":
+        return [option.flag]
+    return [word for item in (value if isinstance(value, tuple) else (value,)) for word in (option.flag, str(item))]
+
+
+@pytest.mark.parametrize("left_out", [{"outputs"}, WITHOUT_CALLS])
+def test_every_option_is_accepted_by_the_command_line_python_and_run_json(ready: Project, left_out: set[str]) -> None:
+    values = {name: value for name, value in VALUES.items() if name not in left_out}
+    assert set(VALUES) | {"paths"} == set(OPTIONS)
+    expected = RunOptions(paths=("suite.yaml",), **values)
+
+    arguments = [word for name, value in values.items() for word in words(name, value)]
+    done = ready.run("eval", "suite.yaml", "--run-dir", "typed", *arguments)
+    assert done.returncode == 0, done.stderr
+    assert RunOptions.from_dict(ready.manifest(ready.root / "typed")["options"]) == expected
+
+    keywords: Any = {OPTIONS[name].keyword: value for name, value in values.items()}
+    run = agentv.evaluate("suite.yaml", run_dir="called", **keywords)
+    assert run.passed
+    assert ready.manifest(run.run_dir)["options"] == expected.to_dict()
+
+    for directory in ("typed", "called"):
+        resumed = ready.run("eval", "--resume", directory)
+        assert resumed.returncode == 0, resumed.stderr
+        assert ready.manifest(ready.root / directory)["options"] == expected.to_dict()
+
+
+def test_evaluate_records_the_prompts_of_judges_on_request(ready: Project) -> None:
+    run = agentv.evaluate("suite.yaml", config="other.yaml", target="a", judge_target="judge", record_judge_io=True)
+    assert "It fits." in (run.run_dir / "judge_calls.jsonl").read_text()
+    assert ready.manifest(run.run_dir)["options"]["record_judge_io"] is True
+
+
+def test_editors_know_every_option_with_its_type() -> None:
+    hints = get_type_hints(api.Options)
+    kinds = {"whole": int, "number": float, "switch": bool, "text": str, "file": PathLike[str], "list": Sequence[str]}
+    for option in OPTIONS.values():
+        if option.keyword:
+            assert option.keyword in hints, f"agentv.api.Options has no key for {option.keyword}"
+            hint = hints[option.keyword]
+            assert kinds[option.kind] in (hint, *get_args(hint)), option.keyword
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_value_of_another_kind_in_run_json_is_refused(name: str) -> None:
+    wrong: list[Any] = [{}, 5.5j, object, [1], "", -1, float("inf"), ("",)]
+    if OPTIONS[name].kind != "switch":
+        wrong.append(True)
+    for value in wrong:
+        with pytest.raises(UsageError):
+            RunOptions.from_dict({name: value})
+
+
+def test_options_of_python_may_be_paths_and_single_strings(tmp_path: Path) -> None:
+    options = RunOptions.from_keywords(("s",), {"case": "a*", "target": ["t"], "config": tmp_path, "workers": None})
+    assert options == RunOptions(paths=("s",), cases=("a*",), targets=("t",), config=str(tmp_path))
+
+
+def test_a_wrong_value_in_python_is_reported_by_the_name_of_its_keyword() -> None:
+    with pytest.raises(UsageError, match=r"^`case` must be a list of strings, got 5\.$"):
+        RunOptions.from_keywords(("s",), {"case": 5})
