@@ -25,7 +25,7 @@ IMPORTS: dict[str, tuple[str, ...]] = {
     "judged": ("aiohttp",),
     "csafe": ("yaml",),
     "events": ("yaml",),
-    "load": ("agentv.suite.loader", "agentv.evaluators.reading"),
+    "load": ("agentv.suite.loader", "agentv.evaluators.reader"),
 }
 
 
@@ -82,10 +82,10 @@ def events(path: Path) -> int:
 
 
 def load(path: Path) -> int:
-    from agentv.evaluators.reading import read_evaluator  # noqa: PLC0415
+    from agentv.evaluators.reader import EvaluatorReader  # noqa: PLC0415
     from agentv.suite.loader import load_suite  # noqa: PLC0415
 
-    return len(load_suite(path, read_evaluator).ids)
+    return len(load_suite(path, EvaluatorReader()).ids)
 
 
 def main(kind: str, *arguments: str) -> None:

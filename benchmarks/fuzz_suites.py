@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentv.errors import SuiteError
-from agentv.evaluators.reading import read_evaluator
+from agentv.evaluators.reader import EvaluatorReader
 from agentv.suite.loader import load_suite
 
 YAML = """\
@@ -195,7 +195,7 @@ def try_one(folder: Path, suite: bytes, cases: bytes, name: str = "suite.yaml") 
     (folder / "cases.jsonl").write_bytes(cases)
     (folder / name).write_bytes(suite)
     try:
-        for case in load_suite(folder / name, read_evaluator).cases():
+        for case in load_suite(folder / name, EvaluatorReader()).cases():
             json.dumps([case.metadata, [message.to_dict() for message in case.input_messages]], allow_nan=False)
     except SuiteError as error:
         return (

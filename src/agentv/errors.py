@@ -16,7 +16,7 @@
         +-- RunLockedError
         +-- RunChangedError
 
-Raise these inside; one edge per stage turns them into results (`evaluators/judging.py`, `run/case.py`) or into an
+Raise these inside; one edge per stage turns them into results (`evaluators/scoring.py`, `run/case.py`) or into an
 exit code (`cli/program.py`).
 """
 

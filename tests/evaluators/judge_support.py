@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentv.evaluators.base import Candidate, EvaluationContext, Evaluator
-from agentv.evaluators.judging import judge
 from agentv.evaluators.runtime import Runtime
+from agentv.evaluators.scoring import judge
 from agentv.judge.access import JudgeAccess
 from agentv.judge.session import JudgeSession, JudgeTargets
 from agentv.messages import Message, TokenUsage

@@ -9,8 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from agentv.evaluators.base import Candidate, EvaluationContext, Evaluator
-from agentv.evaluators.judging import judge
 from agentv.evaluators.registry import evaluator_class
+from agentv.evaluators.scoring import judge
 from agentv.results import EvaluatorResult, Score
 from agentv.suite.case import EvalCase
 

@@ -13,7 +13,7 @@ import pytest
 from agentv.errors import Problem, SuiteError
 from agentv.evaluators.base import Need
 from agentv.evaluators.code_judge import CodeJudge
-from agentv.evaluators.reading import read_evaluator
+from agentv.evaluators.reader import EvaluatorReader
 from agentv.judge.access import JudgeAccess
 from agentv.plan.schema import suite_schema
 from agentv.suite.loader import load_suite
@@ -32,7 +32,7 @@ def suite(options: str) -> str:
 def read(tmp_path: Path, options: str) -> CodeJudge:
     path = tmp_path / "suite.yaml"
     path.write_text(suite(options))
-    (case,) = load_suite(path, read_evaluator).cases()
+    (case,) = load_suite(path, EvaluatorReader()).cases()
     (evaluator,) = case.evaluators
     assert isinstance(evaluator, CodeJudge)
     return evaluator

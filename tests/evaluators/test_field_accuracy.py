@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agentv.evaluators.base import Candidate, EvaluationContext
 from agentv.evaluators.field_paths import parse_path
 from agentv.evaluators.json_values import find_data, same_json
-from agentv.evaluators.judging import judge
+from agentv.evaluators.scoring import judge
 from agentv.messages import Message
 from agentv.results import EvaluatorResult
 from agentv.suite.case import EvalCase

@@ -16,7 +16,7 @@ from jsonschema.validators import Draft202012Validator
 from agentv.errors import EvaluatorError
 from agentv.evaluators import regex, schemas
 from agentv.evaluators.base import Evaluator
-from agentv.evaluators.judging import judge
+from agentv.evaluators.scoring import judge
 from tests.evaluators.support import an_answer, an_evaluator, at_once, judged, mistake
 
 PERSON = {

@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 from agentv.errors import ProviderError
-from agentv.evaluators.judging import judge
 from agentv.evaluators.llm_judge import LlmJudge
+from agentv.evaluators.scoring import judge
 from agentv.redact import Redactor
 from agentv.targets.provider import Reply, Request
 from agentv.testing.model_server import completion

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentv.evaluators.base import Candidate, EvaluationContext
-from agentv.evaluators.judging import judge
 from agentv.evaluators.metrics import Latency
+from agentv.evaluators.scoring import judge
 from agentv.messages import Message, TokenUsage, ToolCall
 from agentv.results import EvaluatorResult
 from agentv.run.trace import summarize_trace

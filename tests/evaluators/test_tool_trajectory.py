@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentv.evaluators.base import Candidate, EvaluationContext
-from agentv.evaluators.judging import judge
+from agentv.evaluators.scoring import judge
 from agentv.evaluators.tool_trajectory import ExpectedCall, pair_up
 from agentv.messages import Message, ToolCall
 from agentv.results import EvaluatorResult

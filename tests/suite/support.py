@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentv.errors import SuiteError
-from agentv.evaluators.reading import read_evaluator
+from agentv.evaluators.reader import EvaluatorReader
 from agentv.suite.case import EvalCase
 from agentv.suite.evaluator import Need
 from agentv.suite.loader import load_suite
@@ -29,7 +29,7 @@ def write(folder: Path, text: str | bytes, name: str = "suite.yaml") -> Path:
 
 
 def load(folder: Path, text: str | bytes, name: str = "suite.yaml") -> EvalSuite:
-    return load_suite(write(folder, text, name), read_evaluator)
+    return load_suite(write(folder, text, name), EvaluatorReader())
 
 
 def cases(folder: Path, text: str | bytes, name: str = "suite.yaml") -> list[EvalCase]:
@@ -46,7 +46,7 @@ def one_case(folder: Path, fields: str) -> EvalCase:
 def mistakes_in(path: Path) -> list[str]:
     """Every mistake as `line:column: message`; those of other files with the file's name in front."""
     with pytest.raises(SuiteError) as caught:
-        load_suite(path, read_evaluator)
+        load_suite(path, EvaluatorReader())
     return [
         f"{'' if problem.path == path else problem.path.name + ':'}{problem.line}:{problem.column}: {problem.message}"
         for problem in caught.value.problems
@@ -78,7 +78,7 @@ NEEDS = {
     "is_json": frozenset({Need.SCRIPTS}),
     "regex": frozenset({Need.SCRIPTS, Need.JUDGE_ACCESS}),
 }
-"""What `as_type` says that types need."""
+"""What `AnyType` says that types need."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,20 @@ class Read:
         return [f"judge-of-{self.name}"]
 
 
-def as_type(raw: Any, findings: Any, at: Any, files: Any) -> Any:
-    """A reader that takes any evaluator for what it says it is."""
-    return Read(raw.get("name", raw["type"]), raw["type"], NEEDS.get(raw["type"], frozenset()))
+class AnyType:
+    """Reads every entry as an evaluator of the type it names, known or not."""
+
+    def with_defaults(self, options: Any) -> AnyType:
+        del options
+        return self
+
+    def read(self, entry: Any, findings: Any, at: Any, files: Any) -> Read:
+        del findings, at, files
+        return Read(entry.get("name", entry["type"]), entry["type"], NEEDS.get(entry["type"], frozenset()))
+
+    def read_rubrics(self, name: str, rubrics: Any, findings: Any, at: Any, files: Any) -> Read:
+        del rubrics
+        return self.read({"name": name, "type": "any rubric"}, findings, at, files)
+
+    def read_default(self, findings: Any, at: Any, files: Any) -> Read:
+        return self.read({"type": "any default"}, findings, at, files)

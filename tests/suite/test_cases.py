@@ -9,7 +9,7 @@ import pytest
 from agentv.messages import Message, ToolCall
 from agentv.suite.case import Rubric
 from agentv.suite.loader import load_suite
-from tests.suite.support import EVALUATORS, as_type, load, mistakes, one_case, the_mistake, write
+from tests.suite.support import EVALUATORS, AnyType, load, mistakes, one_case, the_mistake, write
 
 
 def test_input_is_short_for_one_user_message(tmp_path):
@@ -149,9 +149,9 @@ def test_an_empty_key_is_the_same_as_an_absent_one(tmp_path):
 
 def test_rubrics_are_text_or_mappings(tmp_path):
     text = "evalcases:\n- id: a\n  input: x\n  rubrics:\n  - Be kind\n  - {id: r, description: Be brief, weight: 2}\n"
-    (case,) = load_suite(write(tmp_path, text), as_type).cases()
+    (case,) = load_suite(write(tmp_path, text), AnyType()).cases()
     assert case.rubrics == (Rubric("rubric-1", "Be kind"), Rubric("r", "Be brief", 2.0))
-    assert [evaluator.type for evaluator in case.evaluators] == ["rubric"]
+    assert [evaluator.type for evaluator in case.evaluators] == ["any rubric"]
 
 
 def test_the_head_of_a_suite_is_read(tmp_path):

@@ -8,7 +8,7 @@ from agentv.evaluators.registry import evaluator_types
 from agentv.suite.evaluator import Need
 from agentv.suite.loader import load_suite
 from agentv.text import all_of, one_of
-from tests.suite.support import as_type, cases, mistakes, names, the_mistake, write
+from tests.suite.support import AnyType, cases, mistakes, names, the_mistake, write
 
 DEFAULTS = """\
 execution:
@@ -52,28 +52,28 @@ def test_lists_on_the_case_and_under_its_execution_are_a_mistake(tmp_path):
 @pytest.mark.parametrize(
     ("head", "fields", "expected"),
     [
-        ("", "", "llm_judge"),
-        ("", "evaluators: []", "llm_judge"),
-        ("execution: {evaluators: []}\n", "", "llm_judge"),
+        ("", "", "any default"),
+        ("", "evaluators: []", "any default"),
+        ("execution: {evaluators: []}\n", "", "any default"),
         ("evaluator: rubric\n", "", "rubric"),
         ("evaluator: rubric\n", "evaluator: composite", "composite"),
     ],
 )
 def test_without_any_list_there_is_one_evaluator(tmp_path, head, fields, expected):
     path = write(tmp_path, f"{head}evalcases:\n- id: a\n  input: x\n  {fields}\n- id: b\n  input: x\n  {fields}\n")
-    for case in load_suite(path, as_type).cases():
+    for case in load_suite(path, AnyType()).cases():
         assert [evaluator.type for evaluator in case.evaluators] == [expected]
 
 
 def test_rubrics_of_a_case_come_before_its_evaluators(tmp_path):
     path = write(tmp_path, DEFAULTS + "    rubrics: [Be kind]\n")
-    (case,) = load_suite(path, as_type).cases()
+    (case,) = load_suite(path, AnyType()).cases()
     assert names(case) == ["rubric", "one", "two"]
 
 
 def test_added_evaluators_join_the_defaults(tmp_path):
     (extra,) = cases(tmp_path, f"evalcases: [{{id: a, input: x, evaluators: {OWN}}}]\n")[0].evaluators
-    suite = load_suite(write(tmp_path, DEFAULTS), as_type, added=[extra])
+    suite = load_suite(write(tmp_path, DEFAULTS), AnyType(), added=[extra])
     assert [names(case) for case in suite.cases()] == [["one", "two", "own"]]
 
 
@@ -154,7 +154,7 @@ def test_an_unknown_type_for_cases_without_a_list_is_told_at_its_key(tmp_path):
 @pytest.mark.parametrize("below", ["", "dataset: below\n"])
 def test_the_suite_knows_what_its_evaluators_need_and_whom_they_name(tmp_path, below):
     text = DEFAULTS + f"  - {{id: b, input: x, evaluators: {OWN}}}\n  - {{id: c, input: x}}\n{below}"
-    suite = load_suite(write(tmp_path, text), as_type)
+    suite = load_suite(write(tmp_path, text), AnyType())
     assert suite.evaluator_needs == set(Need)
     assert [(named.target, named.line) for named in suite.judge_names] == [
         ("judge-of-one", 6),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentv.errors import SuiteError
-from agentv.evaluators.reading import read_evaluator
+from agentv.evaluators.reader import EvaluatorReader
 from agentv.suite.files import MAX_FILE_BYTES, SuiteFiles
 from agentv.suite.loader import load_suite
 from agentv.suite.suite import EvalSuite
@@ -252,7 +252,7 @@ def test_a_file_that_was_only_touched_is_not_told(changing):
 def test_a_suite_that_changes_while_it_runs_is_told(repository):
     lines = "".join(f"- {{id: c{i}, input: x}}\n" for i in range(20_000))
     path = write(repository, EVALUATORS + "evalcases:\n" + lines)
-    running = load_suite(path, read_evaluator).cases()
+    running = load_suite(path, EvaluatorReader()).cases()
     assert next(running).id == "c0"
     path.write_text(EVALUATORS + "evalcases:\n" + lines.replace("input: x", "input: y"))
     with pytest.raises(SuiteError, match="changed after it was checked"):

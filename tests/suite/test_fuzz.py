@@ -12,7 +12,7 @@ from benchmarks.fuzz_suites import CASES, YAML, one_round, prepare, try_one
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentv.suite.cases import DEFAULT_EVALUATOR
+from agentv.evaluators.reader import DEFAULT_TYPE
 from agentv.suite.models import CaseModel, MessageModel, SuiteExecutionModel, SuiteModel, ToolCallModel
 
 quick = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
@@ -23,7 +23,7 @@ scalars = st.one_of(
     st.integers(),
     st.floats(),
     st.text(max_size=8),
-    st.sampled_from(["user", "contains", "is_json", DEFAULT_EVALUATOR, "cases.jsonl", "note.md", "file", "text", "x"]),
+    st.sampled_from(["user", "contains", "is_json", DEFAULT_TYPE, "cases.jsonl", "note.md", "file", "text", "x"]),
 )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agentv.errors import SuiteError
-from agentv.evaluators.reading import read_evaluator
+from agentv.evaluators.reader import EvaluatorReader
 from agentv.suite.loader import MAX_MISTAKES, load_suite
 from tests.suite.support import EVALUATORS, cases, load, mistakes, mistakes_in, the_mistake, write
 
@@ -19,10 +19,10 @@ MEASURED = """\
 import re, sys, time
 from pathlib import Path
 from agentv.errors import SuiteError
-from agentv.evaluators.reading import read_evaluator
+from agentv.evaluators.reader import EvaluatorReader
 from agentv.suite.loader import load_suite
 try:
-    for case in load_suite(Path(sys.argv[1]), read_evaluator).cases():
+    for case in load_suite(Path(sys.argv[1]), EvaluatorReader()).cases():
         pass
     print("loaded")
 except SuiteError as error:
@@ -275,9 +275,9 @@ def test_a_sparse_suite_of_a_gigabyte_costs_nothing(tmp_path):
 def test_a_suite_error_is_the_only_error(tmp_path):
     for data in (b"\xef\xbb\xbf", b"\x00", b"- - -", b"? a", b"!<tag:x> a", b"&a *a", b"|", b'"\\x"', b"{{}: 1}"):
         with pytest.raises(SuiteError):
-            load_suite(write(tmp_path, data), read_evaluator)
+            load_suite(write(tmp_path, data), EvaluatorReader())
         with pytest.raises(SuiteError):
-            load_suite(write(tmp_path, data, "suite.jsonl"), read_evaluator)
+            load_suite(write(tmp_path, data, "suite.jsonl"), EvaluatorReader())
 
 
 def test_loading_a_suite_needs_none_of_the_slow_libraries(tmp_path):
@@ -285,9 +285,9 @@ def test_loading_a_suite_needs_none_of_the_slow_libraries(tmp_path):
         f"""
         import sys
         from pathlib import Path
-        from agentv.evaluators.reading import read_evaluator
+        from agentv.evaluators.reader import EvaluatorReader
         from agentv.suite.loader import load_suite
-        load_suite(Path({str(write(tmp_path, EVALUATORS + "evalcases: [{id: a, input: x}]"))!r}), read_evaluator)
+        load_suite(Path({str(write(tmp_path, EVALUATORS + "evalcases: [{id: a, input: x}]"))!r}), EvaluatorReader())
         slow = {{"aiohttp", "jsonschema", "rapidfuzz", "rich", "regex", "asyncio"}} & set(sys.modules)
         assert not slow, slow
         """

@@ -15,11 +15,12 @@ import click
 from agentv.cli.program import clean_lines
 from agentv.cli.rubric_asking import ask_for_rubrics
 from agentv.errors import AgentVError, TargetUnavailableError, UsageError
-from agentv.evaluators.reading import read_evaluator
+from agentv.evaluators.reader import EvaluatorReader
 from agentv.judge.choice import JudgeChoice
 from agentv.plan.build import Loaded
 from agentv.redact import Redactor
 from agentv.suite.case import EvalCase
+from agentv.suite.cases import RUBRICS
 from agentv.suite.edit import SuiteFile
 from agentv.suite.suite import EvalSuite
 from agentv.targets.config import NO_JUDGE, TargetsConfig, TargetSpec, no_config_error
@@ -27,8 +28,6 @@ from agentv.targets.pool import TargetPool
 from agentv.targets.secrets import Secrets
 from agentv.text import did_you_mean, plural
 
-EVALUATOR = "rubric"
-"""How the evaluator is called that `rubrics` of a case make."""
 HOW = "Name one with --target, `execution.judge_target` of the suite, or `judge_target` of the configuration."
 
 
@@ -83,7 +82,7 @@ def command(file: str, target: str | None, config: str | None, cases: tuple[str,
         if flags["to_stdout"]:
             click.echo(new, nl=False)
         elif new != text.text:
-            text.replace_with(new, read_evaluator)
+            text.replace_with(new, EvaluatorReader())
     code = 3 if any(each.status == "failed" for each in outcomes) else 0
     _tell(outcomes, file, code, flags)
     return code
@@ -110,8 +109,8 @@ def _why_not(case: EvalCase, text: SuiteFile) -> str | None:
         return "it has rubrics"
     if not (case.expected_outcome or "").strip():
         return "it has no expected_outcome"
-    if any(evaluator.name == EVALUATOR for evaluator in case.evaluators):
-        return f"it has an evaluator named `{EVALUATOR}`, and `rubrics` would make another"
+    if any(evaluator.name == RUBRICS for evaluator in case.evaluators):
+        return f"it has an evaluator named `{RUBRICS}`, and `rubrics` would make another"
     return text.obstacle(case.id)
 
 

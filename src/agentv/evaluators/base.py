@@ -76,6 +76,8 @@ class Evaluator(BaseModel):
     """Other spellings of options -> the option."""
     FILES: ClassVar[tuple[str, ...]] = ()
     """Options that name a file when they are text; `load_files` reads them."""
+    INHERITS: ClassVar[tuple[str, ...]] = ()
+    """Options that take their default from `execution` of the suite, when it sets them."""
     WAITS: ClassVar[bool] = True
     """False promises that `evaluate` never waits for anything: it runs in line, without a task of its own."""
 

@@ -75,6 +75,7 @@ class CodeJudge(Evaluator):
 
     model_config = ConfigDict(json_schema_extra=_as_written)
     ALIASES: ClassVar[Mapping[str, str]] = {"judge_provider": "judge", "target": "judge"}
+    INHERITS: ClassVar[tuple[str, ...]] = ("warm",)
 
     script: list[str] = Field(
         description="The program: a list of words, or one string split like a POSIX shell would, without a shell."

@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, SerializeAsAny, model_validator
 from agentv.errors import EvaluatorError
 from agentv.evaluators.aggregators import AGGREGATORS, Aggregator, WeightedAverage
 from agentv.evaluators.base import EvaluationContext, Evaluator, Need, ReadPart
-from agentv.evaluators.judging import judge_all
+from agentv.evaluators.scoring import judge_all
 from agentv.results import EvaluatorResult, Score
 from agentv.suite.validation import show
 from agentv.text import all_of, did_you_mean, one_of

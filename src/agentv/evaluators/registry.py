@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from functools import cache
-from importlib.metadata import entry_points
 
 from agentv.evaluators.base import Evaluator
 
@@ -36,6 +35,8 @@ ENTRY_POINTS = "agentv.evaluators"
 
 @cache
 def _third_party() -> dict[str, str]:
+    from importlib.metadata import entry_points  # noqa: PLC0415 - only unknown types look there
+
     return {entry.name: entry.value for entry in entry_points(group=ENTRY_POINTS)}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentv.errors import Problem, SuiteError, UsageError
-from agentv.evaluators.reading import read_evaluator
+from agentv.evaluators.reader import EvaluatorReader
 from agentv.plan.discovery import find_suites
 from agentv.plan.names import check_names, refuse_without_a_judge
 from agentv.plan.options import RunOptions
@@ -51,7 +51,7 @@ class Loaded:
         problems: list[Problem] = []
         for path in find_suites(paths, self.cwd):
             try:
-                suites.append(load_suite(path, read_evaluator, self.added_evaluators, home=self.home))
+                suites.append(load_suite(path, EvaluatorReader(), self.added_evaluators, home=self.home))
             except SuiteError as error:
                 problems.extend(error.problems)
         if problems:

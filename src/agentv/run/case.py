@@ -10,8 +10,8 @@ from typing import cast
 
 from agentv.errors import AgentVError, BudgetExhaustedError, ProviderError
 from agentv.evaluators.base import Candidate, EvaluationContext, Evaluator
-from agentv.evaluators.judging import combine, judge_all
 from agentv.evaluators.runtime import Runtime
+from agentv.evaluators.scoring import combine, judge_all
 from agentv.messages import TokenUsage
 from agentv.plan.plan import WorkItem
 from agentv.results import CaseError, CaseResult, Verdict

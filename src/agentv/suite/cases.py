@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from agentv.messages import Message
 from agentv.suite.case import EvalCase, Rubric
+from agentv.suite.evaluator import EvaluatorLike, ReadsEvaluators
 from agentv.suite.files import SuiteFiles
 from agentv.suite.findings import Findings
 from agentv.suite.messages import MessageReader, answer_of, question_of
@@ -16,25 +17,20 @@ from agentv.suite.validation import show, validate_partly
 from agentv.suite.yaml import NodePath
 from agentv.text import did_you_mean
 
-DEFAULT_EVALUATOR = "llm_judge"
+RUBRICS = "rubric"
+"""The name of the evaluator that judges by the `rubrics` of a case."""
 _NO_EXECUTION = CaseExecutionModel.model_construct()  # not built: most suites never need it
 _INPUTS = ("input", "input_messages")
-
-
-class ReadEvaluator(Protocol):
-    """Turns one entry of an evaluator list into an evaluator; None when mistakes went into `findings`."""
-
-    def __call__(self, raw: Any, findings: Findings, at: NodePath, files: SuiteFiles) -> Any | None: ...
 
 
 @dataclass(slots=True)
 class Defaults:
     """The evaluators of cases that say nothing about theirs."""
 
-    listed: tuple[Any, ...] = ()
+    listed: tuple[EvaluatorLike, ...] = ()
     are_listed: bool = False
     """Also when the list has mistakes and nothing came of it."""
-    fallback: tuple[Any, ...] | None = None
+    fallback: tuple[EvaluatorLike, ...] | None = None
     """Of a suite without a list; None until one is needed."""
 
 
@@ -43,7 +39,7 @@ class CaseReader:
     """Reads the cases of one suite."""
 
     files: SuiteFiles
-    read_evaluator: ReadEvaluator
+    evaluators: ReadsEvaluators
     defaults: Defaults
 
     def read(self, raw: Any, line: int, at: NodePath, findings: Findings) -> EvalCase | None:
@@ -88,53 +84,64 @@ class CaseReader:
 
     # -- evaluators
 
-    def _evaluators(self, model: CaseModel, raw: dict[str, Any], at: NodePath, findings: Findings) -> tuple[Any, ...]:
+    def _evaluators(
+        self, model: CaseModel, raw: dict[str, Any], at: NodePath, findings: Findings
+    ) -> tuple[EvaluatorLike, ...]:
         own, added, node = _lists(model, at, findings)
         if own is None and added is None and not model.rubrics and self.defaults.are_listed:
             return self.defaults.listed
-        found: list[tuple[Any, NodePath, Any]] = []
+        listed: list[ListedEvaluator] = []
         if model.rubrics:
-            rubric = {"name": "rubric", "type": "rubric", "rubrics": raw["rubrics"]}
-            found.append((self.read_evaluator(rubric, findings, at, self.files), (*at, "rubrics"), rubric))
+            rubric = self.evaluators.read_rubrics(RUBRICS, raw["rubrics"], findings, at, self.files)
+            listed.append(ListedEvaluator(rubric, (*at, "rubrics"), RUBRICS))
         if own is None:
-            found.extend((evaluator, at, None) for evaluator in self.defaults.listed)
+            listed.extend(ListedEvaluator(evaluator, at, evaluator.name) for evaluator in self.defaults.listed)
         for name, entries in (("evaluators", own), ("evaluators+", added)):
-            for index, item in enumerate(entries or ()):
+            for index, entry in enumerate(entries or ()):
                 place = (*node, name, index)
-                found.append((self.read_evaluator(item, findings, place, self.files), place, item))
-        if not found and not (own is None and self.defaults.are_listed):
+                evaluator = self.evaluators.read(entry, findings, place, self.files)
+                listed.append(ListedEvaluator(evaluator, place, name_of(evaluator, entry)))
+        if not listed and not (own is None and self.defaults.are_listed):
             return self._fallback(model, at, findings)
-        return unique(found, findings, "the case")
+        return unique(listed, findings, "the case")
 
-    def _fallback(self, model: CaseModel, at: NodePath, findings: Findings) -> tuple[Any, ...]:
+    def _fallback(self, model: CaseModel, at: NodePath, findings: Findings) -> tuple[EvaluatorLike, ...]:
         if model.evaluator is not None:
-            return self._of_type(model.evaluator, findings, (*at, "evaluator"))
+            entry = {"type": model.evaluator}
+            evaluator = self.evaluators.read(entry, findings, (*at, "evaluator"), self.files)
+            return () if evaluator is None else (evaluator,)
         if self.defaults.fallback is None:
-            found = self._of_type(DEFAULT_EVALUATOR, findings, at)
-            self.defaults.fallback = found or None
-            return found
+            evaluator = self.evaluators.read_default(findings, at, self.files)
+            if evaluator is None:
+                return ()
+            self.defaults.fallback = (evaluator,)
         return self.defaults.fallback
 
-    def _of_type(self, type_name: str, findings: Findings, at: NodePath) -> tuple[Any, ...]:
-        found = self.read_evaluator({"type": type_name}, findings, at, self.files)
-        return () if found is None else (found,)
+
+class ListedEvaluator(NamedTuple):
+    """An evaluator of a list, or None when its entry has problems; where the entry is, and what it is called."""
+
+    evaluator: EvaluatorLike | None
+    node: NodePath
+    name: str
 
 
-def unique(found: Iterable[tuple[Any, NodePath, Any]], findings: Findings, whose: str) -> tuple[Any, ...]:
-    """The evaluators that could be read; two of one name are a mistake, also when one of them has others."""
-    evaluators: dict[str, Any] = {}
-    for evaluator, node, raw in found:
-        name = _name(raw) if evaluator is None else evaluator.name
+def name_of(evaluator: EvaluatorLike | None, entry: Any) -> str:
+    """The name of a listed evaluator; empty when its entry has problems and the name is one of them."""
+    if evaluator is not None:
+        return evaluator.name
+    name = entry.get("name", entry.get("type")) if isinstance(entry, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def unique(listed: Iterable[ListedEvaluator], findings: Findings, whose: str) -> tuple[EvaluatorLike, ...]:
+    """The evaluators that could be read. Two entries of one name are a problem, whether they could be read or not."""
+    evaluators: dict[str, EvaluatorLike | None] = {}
+    for evaluator, node, name in listed:
         if name and name in evaluators:
             findings.add((*node, "name"), f"{whose} has two evaluators named {show(name)}: give each its own `name`")
         evaluators[name] = evaluator
     return tuple(evaluator for evaluator in evaluators.values() if evaluator is not None)
-
-
-def _name(raw: Any) -> str:
-    """What an entry with mistakes is called; empty when that is one of them."""
-    name = raw.get("name", raw.get("type")) if isinstance(raw, dict) else None
-    return name if isinstance(name, str) else ""
 
 
 def _lists(model: CaseModel, at: NodePath, findings: Findings) -> tuple[list[Any] | None, list[Any] | None, NodePath]:

@@ -16,7 +16,7 @@ import yaml
 from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, MappingStartEvent, SequenceStartEvent
 
 from agentv.errors import Problem, SuiteError, UsageError
-from agentv.suite.cases import ReadEvaluator
+from agentv.suite.evaluator import ReadsEvaluators
 from agentv.suite.json_lines import parse_json
 from agentv.suite.loader import CASES, JSON_LINES, load_suite
 from agentv.suite.yaml import YamlProblem, YamlWalk
@@ -116,7 +116,7 @@ class SuiteFile:
                 f"{self.path} is read-only.", next_step="Make it writable, or use --stdout. Nobody was asked."
             )
 
-    def replace_with(self, new: str, read_evaluator: ReadEvaluator) -> None:
+    def replace_with(self, new: str, evaluators: ReadsEvaluators) -> None:
         """Write the new text atomically, after loading it as a suite. A file that changed meanwhile is not touched."""
         handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.stem}-", suffix=self.path.suffix)
         temporary = Path(name)
@@ -125,7 +125,7 @@ class SuiteFile:
                 file.write(new.encode("utf-8"))
                 file.flush()
                 os.fsync(file.fileno())
-            self._refuse_mistakes(temporary, read_evaluator)
+            self._refuse_mistakes(temporary, evaluators)
             temporary.chmod(self.path.stat().st_mode & 0o7777)
             if self.path.read_bytes() != self.text.encode("utf-8"):
                 raise UsageError(
@@ -139,9 +139,9 @@ class SuiteFile:
             with suppress(FileNotFoundError):
                 temporary.unlink()
 
-    def _refuse_mistakes(self, path: Path, read_evaluator: ReadEvaluator) -> None:
+    def _refuse_mistakes(self, path: Path, evaluators: ReadsEvaluators) -> None:
         try:
-            load_suite(path, read_evaluator)
+            load_suite(path, evaluators)
         except SuiteError as error:
             problems = [Problem(self.path, p.line, p.column, p.message, p.source) for p in error.problems]
             raise SuiteError(

@@ -1,10 +1,14 @@
-"""What a suite knows of its evaluators. The classes themselves are in `agentv.evaluators`."""
+"""What a suite knows of its evaluators: no type by name. The classes are in `agentv.evaluators`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
-from typing import Protocol
+from typing import Any, Protocol
+
+from agentv.suite.files import SuiteFiles
+from agentv.suite.findings import Findings
+from agentv.suite.yaml import NodePath
 
 
 class Need(Enum):
@@ -42,3 +46,21 @@ class EvaluatorLike(Protocol):
 
     def judge_targets(self) -> Sequence[str | None]:
         """The judge target of each evaluator in here that needs a judge; None where its options do not name one."""
+
+
+class ReadsEvaluators(Protocol):
+    """Makes evaluators from what a suite says. Problems go into `findings`, and the result is then None."""
+
+    def with_defaults(self, options: Mapping[str, Any], /) -> ReadsEvaluators:
+        """A reader that sets these options for every evaluator that inherits them and does not set them itself."""
+
+    def read(self, entry: Any, findings: Findings, at: NodePath, files: SuiteFiles) -> EvaluatorLike | None:
+        """One entry of a list of evaluators."""
+
+    def read_rubrics(
+        self, name: str, rubrics: Any, findings: Findings, at: NodePath, files: SuiteFiles
+    ) -> EvaluatorLike | None:
+        """The evaluator that judges by the `rubrics` of the case at `at`."""
+
+    def read_default(self, findings: Findings, at: NodePath, files: SuiteFiles) -> EvaluatorLike | None:
+        """The evaluator of cases that name none."""

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from agentv.errors import Problem, SuiteError
 from agentv.suite.case import EvalCase
-from agentv.suite.cases import CaseReader, Defaults, ReadEvaluator, unique
-from agentv.suite.evaluator import Need
+from agentv.suite.cases import CaseReader, Defaults, ListedEvaluator, name_of, unique
+from agentv.suite.evaluator import EvaluatorLike, Need, ReadsEvaluators
 from agentv.suite.files import FileReferenceError, FileUnusableError, SuiteFiles, open_regular
 from agentv.suite.findings import AllFindings, Findings
 from agentv.suite.guidelines import find_guidelines
@@ -31,7 +31,7 @@ MAX_MISTAKES = 10_000
 
 
 def load_suite(
-    path: Path, read_evaluator: ReadEvaluator, added: Sequence[Any] = (), *, home: Path | None = None
+    path: Path, evaluators: ReadsEvaluators, added: Sequence[EvaluatorLike] = (), *, home: Path | None = None
 ) -> EvalSuite:
     """The suite, or SuiteError with every mistake in it. Evaluators in `added` join the suite's defaults.
 
@@ -39,7 +39,7 @@ def load_suite(
     """
     try:
         open_regular(path).close()
-        return _SuiteReader(path, read_evaluator, tuple(added), home).load()
+        return _SuiteReader(path, evaluators, tuple(added), home).load()
     except OSError as error:
         raise SuiteError([Problem(path, 1, 1, f"the suite cannot be read: {error.strerror}")]) from None
     except FileUnusableError as error:
@@ -64,10 +64,10 @@ class _Found(NamedTuple):
 
 class _SuiteReader:
     def __init__(
-        self, path: Path, read_evaluator: ReadEvaluator, added: tuple[Any, ...], home: Path | None = None
+        self, path: Path, evaluators: ReadsEvaluators, added: tuple[EvaluatorLike, ...], home: Path | None = None
     ) -> None:
         self.path = path
-        self.read_evaluator = self.given_reader = read_evaluator
+        self.evaluators = evaluators
         self.added = added
         self.files = SuiteFiles.of(path, home=home)
         self.head = SuiteModel()
@@ -206,7 +206,7 @@ class _SuiteReader:
         self.head = model or SuiteModel()
         self.execution = self.head.execution or SuiteExecutionModel()
         self.files = replace(self.files, allow_outside=self.execution.allow_outside_files)
-        self.read_evaluator = _warming(self.given_reader) if self.execution.warm else self.given_reader
+        self.evaluators = self.evaluators.with_defaults({"warm": True} if self.execution.warm else {})
         self.defaults = self._read_defaults(findings)
         for entry in odd:
             _refuse_not_finite(entry, (entry.key,), findings, findings.told_last(()))
@@ -221,21 +221,22 @@ class _SuiteReader:
 
     def _read_defaults(self, findings: Findings) -> Defaults:
         at: NodePath = ("execution", "evaluators")
-        raw = self.execution.evaluators or []
-        found: list[tuple[Any, NodePath, Any]] = []
-        for index, item in enumerate(raw):
-            found.append((self.read_evaluator(item, findings, (*at, index), self.files), (*at, index), item))
-        found.extend((evaluator, at, None) for evaluator in self.added)
+        listed: list[ListedEvaluator] = []
+        for index, entry in enumerate(self.execution.evaluators or ()):
+            evaluator = self.evaluators.read(entry, findings, (*at, index), self.files)
+            listed.append(ListedEvaluator(evaluator, (*at, index), name_of(evaluator, entry)))
+        listed.extend(ListedEvaluator(evaluator, at, evaluator.name) for evaluator in self.added)
         fallback = None
         if self.head.evaluator is not None:
-            read = self.read_evaluator({"type": self.head.evaluator}, findings, ("evaluator",), self.files)
-            fallback = () if read is None else (read,)
-        return Defaults(unique(found, findings, "the suite"), bool(found), fallback)
+            entry = {"type": self.head.evaluator}
+            evaluator = self.evaluators.read(entry, findings, ("evaluator",), self.files)
+            fallback = () if evaluator is None else (evaluator,)
+        return Defaults(unique(listed, findings, "the suite"), bool(listed), fallback)
 
     # -- the cases
 
     def _cases(self, found: AllFindings) -> Iterator[_Found]:
-        reader = CaseReader(self.files, self.read_evaluator, self.defaults)
+        reader = CaseReader(self.files, self.evaluators, self.defaults)
         if self.is_json_lines:
             yield from self._json_lines(self.path, reader, found)
             return
@@ -297,25 +298,6 @@ class _SuiteReader:
                     yield _Found(case, (line.number,), findings)
                 _stop_when_hopeless(findings)
         self.files.fingerprints.note(path)
-
-
-def _warming(read_evaluator: ReadEvaluator) -> ReadEvaluator:
-    """The same, with what the suite says about `warm` added where an evaluator says nothing."""
-
-    def read(raw: Any, findings: Findings, at: NodePath, files: SuiteFiles) -> Any | None:
-        return read_evaluator(_warmed(raw), findings, at, files)
-
-    return read
-
-
-def _warmed(raw: Any) -> Any:
-    if not isinstance(raw, dict):
-        return raw
-    if raw.get("type") == "code_judge":
-        return raw if "warm" in raw else {**raw, "warm": True}
-    if isinstance(raw.get("evaluators"), list):  # those inside a composite
-        return {**raw, "evaluators": [_warmed(each) for each in raw["evaluators"]]}
-    return raw
 
 
 def _stop_when_hopeless(findings: Findings) -> None:

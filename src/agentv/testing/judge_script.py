@@ -12,8 +12,8 @@ from agentv.command import INTERPRETERS, split_command
 from agentv.errors import EvaluatorError, UsageError
 from agentv.evaluators.base import Candidate, EvaluationContext
 from agentv.evaluators.code_judge import CodeJudge
-from agentv.evaluators.judging import judge as evaluate
 from agentv.evaluators.runtime import Runtime
+from agentv.evaluators.scoring import judge as evaluate
 from agentv.judge.access import JudgeAccess
 from agentv.judge.session import JudgeSession
 from agentv.processes.launcher import Launcher

@@ -10,8 +10,8 @@ from pydantic import PrivateAttr
 
 from agentv.errors import EvaluatorError, ProviderError, TargetUnavailableError
 from agentv.evaluators.base import EvaluationContext, Evaluator
-from agentv.evaluators.judging import combine, judge, judge_all
 from agentv.evaluators.registry import BUILT_IN
+from agentv.evaluators.scoring import combine, judge, judge_all
 from agentv.results import CaseError, EvaluatorResult, Score, Verdict
 from tests.evaluators.support import Fixed, an_answer, an_evaluator, at_once
 

@@ -1,0 +1,123 @@
+"""What a suite says about an evaluator -> an `Evaluator`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentv.evaluators.base import Evaluator
+from agentv.evaluators.registry import evaluator_class, evaluator_types
+from agentv.suite.files import SuiteFiles
+from agentv.suite.findings import Findings
+from agentv.suite.validation import show, validate_partly
+from agentv.suite.yaml import NodePath
+from agentv.text import all_of, did_you_mean, one_of
+
+DEFAULT_TYPE = "llm_judge"
+"""The type of evaluator for cases that name none."""
+RUBRICS_TYPE = "rubric"
+"""The type of evaluator that judges by the `rubrics` of a case."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatorReader:
+    """Reads the evaluators of a suite. Problems go into `findings`, and the result is then None."""
+
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the suite, for the evaluators that inherit them (`Evaluator.INHERITS`)."""
+
+    def with_defaults(self, options: Mapping[str, Any]) -> EvaluatorReader:
+        """The same reader with these defaults instead."""
+        return EvaluatorReader(options)
+
+    def read(self, entry: Any, findings: Findings, at: NodePath, files: SuiteFiles) -> Evaluator | None:
+        """One entry of a list of evaluators. Without a `name` it is named by its type."""
+        if not isinstance(entry, dict):
+            findings.add(at, f"an evaluator is a mapping with `type`, got {show(entry)}")
+            return None
+        kind = _kind(entry, findings, at)
+        return None if kind is None else self.read_as(kind, entry, findings, at, files)
+
+    def read_rubrics(
+        self, name: str, rubrics: Any, findings: Findings, at: NodePath, files: SuiteFiles
+    ) -> Evaluator | None:
+        """The evaluator that judges by the `rubrics` of the case at `at`."""
+        return self.read({"name": name, "type": RUBRICS_TYPE, "rubrics": rubrics}, findings, at, files)
+
+    def read_default(self, findings: Findings, at: NodePath, files: SuiteFiles) -> Evaluator | None:
+        """The evaluator of cases that name none."""
+        return self.read({"type": DEFAULT_TYPE}, findings, at, files)
+
+    def read_as(
+        self, kind: type[Evaluator], entry: dict[str, Any], findings: Findings, at: NodePath, files: SuiteFiles
+    ) -> Evaluator | None:
+        """An entry as an evaluator of a class that is known already."""
+        refused: list[str] = []
+        children = _Children(self, findings, at, files)
+
+        def complain(option: str, message: str) -> None:
+            refused.append(option)
+            findings.add((*at, option), message, at_key=True)
+
+        inherited = {option: self.defaults[option] for option in kind.INHERITS if option in self.defaults}
+        options = {"name": entry["type"], **inherited, **kind.normalize(entry, complain)}
+        spelled = {option: alias for alias, option in kind.ALIASES.items() if alias in entry and alias not in refused}
+        evaluator, wrong = validate_partly(kind, kind.read_children(options, children), findings, at, spelled=spelled)
+        if evaluator is None:
+            return None
+        try:
+            evaluator = evaluator.load_files(files.find)
+        except ValueError as error:
+            named = next((name for name in kind.FILES if isinstance(entry.get(name), str)), None)
+            findings.add((*at, named) if named else at, f"`{named}`: {error}" if named else str(error))
+            return None
+        if wrong or refused or children.wrong:
+            return None
+        for path in evaluator.depends_on(files.directory):
+            with suppress(ValueError):  # an unreadable file of a script is reported when the script runs
+                files.fingerprints.note_once(path)
+        return evaluator
+
+
+class _Children:
+    """Reads evaluators inside an evaluator; `wrong` once one of them has problems."""
+
+    def __init__(self, reader: EvaluatorReader, findings: Findings, at: NodePath, files: SuiteFiles) -> None:
+        self.reader, self.findings, self.at, self.files = reader, findings, at, files
+        self.wrong = False
+
+    def __call__(self, entry: Any, node: NodePath, kind: type[Evaluator] | None) -> Evaluator | None:
+        place = (*self.at, *node)
+        if kind is None:
+            evaluator = self.reader.read(entry, self.findings, place, self.files)
+        else:
+            evaluator = self.reader.read_as(kind, entry, self.findings, place, self.files)
+        self.wrong = self.wrong or evaluator is None
+        return evaluator
+
+    def complain(self, node: NodePath, message: str) -> None:
+        self.wrong = True
+        self.findings.add((*self.at, *node), message)
+
+
+def _kind(raw: dict[str, Any], findings: Findings, at: NodePath) -> type[Evaluator] | None:
+    """The class that `type` names."""
+    wanted = raw.get("type")
+    try:
+        kind = evaluator_class(wanted) if isinstance(wanted, str) else None
+    except Exception as error:
+        findings.add((*at, "type"), f"the evaluator type {show(wanted)} cannot be loaded: {error}")
+        return None
+    if kind is not None:
+        return kind
+    types = evaluator_types()
+    if "type" not in raw:
+        near = next((key for key in raw if did_you_mean(key, ["type"])), None)
+        hint = f" (did you mean `type` by `{near}`?)" if near else ""
+        findings.add(at, f"`type` is missing{hint}: say which evaluator this is: {one_of(types)}")
+    else:
+        near_type = did_you_mean(str(wanted), types)
+        findings.add((*at, "type"), f"unknown evaluator type {show(wanted)}{near_type}; there are {all_of(types)}")
+    return None
