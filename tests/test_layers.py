@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "agentv"
 SDK = ROOT / "sdk" / "python" / "src" / "agentv_eval"
 
-VALUES = {"errors", "messages", "results", "redact", "text", "jsonio", "http"}
+VALUES = {"errors", "codec", "messages", "results", "redact", "text", "jsonio", "http"}
 """What both arms are built on."""
 BASE = VALUES | {"command", "processes", "wire"}
 RUN_ARM = ["suite", "targets", "judge", "scripts", "evaluators", "plan", "run"]

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from agentv.codec import OMIT_DEFAULT, decode, encode
+
+OptionalText = Annotated[str | None, OMIT_DEFAULT]
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,24 +17,13 @@ class ToolCall:
     """One tool call of an assistant. `input` and `output` are user data and are never rewritten."""
 
     tool: str
-    input: Any = None
-    output: Any = None
-    id: str | None = None
-    timestamp: str | None = None
+    input: Annotated[Any, OMIT_DEFAULT] = None
+    output: Annotated[Any, OMIT_DEFAULT] = None
+    id: OptionalText = None
+    timestamp: OptionalText = None
 
     def to_dict(self) -> dict[str, Any]:
-        optional = {"input": self.input, "output": self.output, "id": self.id, "timestamp": self.timestamp}
-        return {"tool": self.tool, **{k: v for k, v in optional.items() if v is not None}}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> ToolCall:
-        return cls(
-            tool=data["tool"],
-            input=data.get("input"),
-            output=data.get("output"),
-            id=data.get("id"),
-            timestamp=data.get("timestamp"),
-        )
+        return encode(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +31,11 @@ class Message:
     """One message. `content` is text, a list of content parts, or one structured object."""
 
     role: str
-    content: Any = None
-    name: str | None = None
-    tool_calls: tuple[ToolCall, ...] = ()
-    timestamp: str | None = None
-    metadata: Mapping[str, Any] | None = None
+    content: Annotated[Any, OMIT_DEFAULT] = None
+    name: OptionalText = None
+    tool_calls: Annotated[tuple[ToolCall, ...], OMIT_DEFAULT] = ()
+    timestamp: OptionalText = None
+    metadata: Annotated[Mapping[str, Any] | None, OMIT_DEFAULT] = None
 
     @property
     def text(self) -> str:
@@ -56,29 +49,7 @@ class Message:
         return ""
 
     def to_dict(self) -> dict[str, Any]:
-        data: dict[str, Any] = {"role": self.role}
-        if self.name is not None:
-            data["name"] = self.name
-        if self.content is not None:
-            data["content"] = self.content
-        if self.tool_calls:
-            data["tool_calls"] = [call.to_dict() for call in self.tool_calls]
-        if self.timestamp is not None:
-            data["timestamp"] = self.timestamp
-        if self.metadata is not None:
-            data["metadata"] = dict(self.metadata)
-        return data
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Message:
-        return cls(
-            role=data["role"],
-            content=data.get("content"),
-            name=data.get("name"),
-            tool_calls=tuple(ToolCall.from_dict(call) for call in data.get("tool_calls") or ()),
-            timestamp=data.get("timestamp"),
-            metadata=data.get("metadata"),
-        )
+        return encode(self)
 
 
 def part_text(part: Any) -> str:
@@ -106,7 +77,7 @@ class TokenUsage:
 
     input: int = 0
     output: int = 0
-    cached: int | None = None
+    cached: Annotated[int | None, OMIT_DEFAULT] = None
 
     @property
     def total(self) -> int:
@@ -117,9 +88,8 @@ class TokenUsage:
         return TokenUsage(self.input + other.input, self.output + other.output, cached)
 
     def to_dict(self) -> dict[str, int]:
-        data = {"input": self.input, "output": self.output}
-        return data if self.cached is None else {**data, "cached": self.cached}
+        return encode(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TokenUsage:
-        return cls(input=data.get("input", 0), output=data.get("output", 0), cached=data.get("cached"))
+        return decode(cls, data)

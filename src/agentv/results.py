@@ -6,12 +6,16 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypedDict
 
+from agentv.codec import OMIT_DEFAULT, Between, decode, encode
 from agentv.messages import Message, TokenUsage
 
 DEFAULT_THRESHOLD = 0.8
 BORDERLINE = 0.6
+
+Unit = Annotated[float, Between(0, 1)]
+Counted = Annotated[int, Between(1, 2**63 - 1)]
 
 
 class Verdict(StrEnum):
@@ -49,6 +53,27 @@ class Score:
             raise TypeError(f"a score is a number, not {self.score!r}")
         if not math.isfinite(self.score) or not 0.0 <= self.score <= 1.0:
             raise ValueError(f"a score is a finite number from 0 to 1, not {self.score!r}")
+        for name in ("hits", "misses", "warnings"):
+            items = getattr(self, name)
+            if isinstance(items, str) or not all(isinstance(item, str) for item in items):
+                raise TypeError(f"`{name}` of a score must be strings, got {items!r:.200}")
+
+
+class JudgeSpend(TypedDict, total=False):
+    """What was asked of a judge, as a ledger writes it. Rows of older versions lack some of these keys."""
+
+    target: str | None
+    call_count: int
+    max_calls: int
+    batch_used: bool
+    refused_calls: int
+    failed_calls: int
+    retries: int
+    cache_hits: int
+    targets: Mapping[str, int]
+    token_usage: TokenUsage | None
+    cost_usd: float | None
+    duration_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +82,7 @@ class EvaluatorResult:
 
     name: str
     type: str
-    score: float
+    score: Unit
     weight: float
     verdict: Verdict
     required: bool = False
@@ -68,59 +93,21 @@ class EvaluatorResult:
     reasoning: str = ""
     details: Mapping[str, Any] | None = None
     duration_ms: float = 0.0
-    judge_proxy: Mapping[str, Any] | None = None
-    judge: Mapping[str, Any] | None = None
+    judge_proxy: Annotated[Mapping[str, Any] | None, OMIT_DEFAULT, JudgeSpend] = None
+    judge: Annotated[Mapping[str, Any] | None, OMIT_DEFAULT, JudgeSpend] = None
     """What the evaluator itself asked of a judge; `judge_proxy` is what a script asked."""
-    evaluator_results: tuple[EvaluatorResult, ...] = ()
+    evaluator_results: Annotated[tuple[EvaluatorResult, ...], OMIT_DEFAULT] = ()
 
     @property
     def failed_required(self) -> bool:
         return self.required and self.verdict is not Verdict.PASS
 
     def to_dict(self) -> dict[str, Any]:
-        data: dict[str, Any] = {
-            "name": self.name,
-            "type": self.type,
-            "score": self.score,
-            "weight": self.weight,
-            "required": self.required,
-            "verdict": self.verdict.value,
-            "error": self.error,
-            "warnings": list(self.warnings),
-            "hits": list(self.hits),
-            "misses": list(self.misses),
-            "reasoning": self.reasoning,
-            "details": None if self.details is None else dict(self.details),
-            "duration_ms": self.duration_ms,
-        }
-        if self.judge_proxy is not None:
-            data["judge_proxy"] = dict(self.judge_proxy)
-        if self.judge is not None:
-            data["judge"] = dict(self.judge)
-        if self.evaluator_results:
-            data["evaluator_results"] = [member.to_dict() for member in self.evaluator_results]
-        return data
+        return encode(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> EvaluatorResult:
-        return cls(
-            name=data["name"],
-            type=data["type"],
-            score=data["score"],
-            weight=data["weight"],
-            required=data.get("required", False),
-            verdict=Verdict(data["verdict"]),
-            error=data.get("error"),
-            warnings=tuple(data.get("warnings") or ()),
-            hits=tuple(data.get("hits") or ()),
-            misses=tuple(data.get("misses") or ()),
-            reasoning=data.get("reasoning") or "",
-            details=data.get("details"),
-            duration_ms=data.get("duration_ms") or 0.0,
-            judge_proxy=data.get("judge_proxy"),
-            judge=data.get("judge"),
-            evaluator_results=tuple(cls.from_dict(m) for m in data.get("evaluator_results") or ()),
-        )
+        return decode(cls, data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +116,6 @@ class CaseError:
 
     stage: str
     message: str
-
-    def to_dict(self) -> dict[str, str]:
-        return {"stage": self.stage, "message": self.message}
 
 
 class RowKey(NamedTuple):
@@ -151,8 +135,8 @@ class CaseResult:
     eval_id: str
     suite: str
     target: str
-    attempt: int
-    score: float
+    attempt: Counted
+    score: Unit
     verdict: Verdict
     error: CaseError | None = None
     candidate_answer: str = ""
@@ -167,65 +151,18 @@ class CaseResult:
     duration_ms: float | None = None
     started_at: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    conversation_id: str | None = None
+    conversation_id: Annotated[str | None, OMIT_DEFAULT] = None
 
     @property
     def key(self) -> RowKey:
         return RowKey(self.suite, self.eval_id, self.target, self.attempt)
 
     def to_dict(self) -> dict[str, Any]:
-        data: dict[str, Any] = {
-            "run_id": self.run_id,
-            "eval_id": self.eval_id,
-            "suite": self.suite,
-            "target": self.target,
-            "attempt": self.attempt,
-            "score": self.score,
-            "verdict": self.verdict.value,
-            "error": self.error.to_dict() if self.error else None,
-            "candidate_answer": self.candidate_answer,
-            "output_messages": [message.to_dict() for message in self.output_messages],
-            "hits": list(self.hits),
-            "misses": list(self.misses),
-            "reasoning": self.reasoning,
-            "evaluator_results": [result.to_dict() for result in self.evaluator_results],
-            "trace_summary": None if self.trace_summary is None else dict(self.trace_summary),
-            "token_usage": self.token_usage.to_dict() if self.token_usage else None,
-            "cost_usd": self.cost_usd,
-            "duration_ms": self.duration_ms,
-            "started_at": self.started_at,
-            "metadata": dict(self.metadata),
-        }
-        if self.conversation_id is not None:
-            data["conversation_id"] = self.conversation_id
-        return data
+        return encode(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> CaseResult:
-        error, usage = data.get("error"), data.get("token_usage")
-        return cls(
-            run_id=data["run_id"],
-            eval_id=data["eval_id"],
-            suite=data["suite"],
-            target=data["target"],
-            attempt=data["attempt"],
-            score=data["score"],
-            verdict=Verdict(data["verdict"]),
-            error=CaseError(error["stage"], error["message"]) if error else None,
-            candidate_answer=data.get("candidate_answer") or "",
-            output_messages=tuple(Message.from_dict(m) for m in data.get("output_messages") or ()),
-            hits=tuple(data.get("hits") or ()),
-            misses=tuple(data.get("misses") or ()),
-            reasoning=data.get("reasoning") or "",
-            evaluator_results=tuple(EvaluatorResult.from_dict(r) for r in data.get("evaluator_results") or ()),
-            trace_summary=data.get("trace_summary"),
-            token_usage=TokenUsage.from_dict(usage) if usage else None,
-            cost_usd=data.get("cost_usd"),
-            duration_ms=data.get("duration_ms"),
-            started_at=data.get("started_at") or "",
-            metadata=data.get("metadata") or {},
-            conversation_id=data.get("conversation_id"),
-        )
+        return decode(cls, data)
 
 
 def judge_ledgers(results: Iterable[EvaluatorResult]) -> Iterator[Mapping[str, Any]]:

@@ -214,7 +214,6 @@ async def test_what_cannot_be_read_is_401_without_the_token(proxy: JudgeProxy, j
         assert (reply.status, reply.code) == (401, "unauthorized")
         assert reply.headers["www-authenticate"] == "Bearer"
     token = b"Authorization: Bearer " + proxy.token.encode() + b"\r\n"
-    reply = await send(proxy, spoil(bare).replace(b"HTTP/1.1\r\n", b"HTTP/1.1\r\n" + token, 1))
-    if b"\r" in spoil(bare):
-        assert (reply.status, reply.code) == (400, "invalid_request")
+    reply = await send(proxy, spoil(bare.replace(b"Host", token + b"Host")))
+    assert (reply.status, reply.code) == (400, "invalid_request")
     assert judge.calls == 0

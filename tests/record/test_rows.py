@@ -170,7 +170,7 @@ def changed(**fields: Any) -> bytes:
     [
         (b"", "not JSON"),
         (b"\x00\x00\x00\n", "not JSON"),
-        (b"null\n", "not an object"),
+        (b"null\n", "a row must be an object, got null"),
         (b'{"run_id": "r"}\n', "`eval_id`"),
         (encode_row(make_row())[:-20], "not JSON"),
         (encode_row(make_row()).replace(b"Paris", b"\xff"), "not UTF-8"),
@@ -188,8 +188,8 @@ def changed(**fields: Any) -> bytes:
         (changed(error="bad"), "`error`"),
         (changed(output_messages=["x"]), "output_messages[0]"),
         (changed(output_messages=[{"role": "a", "tool_calls": [{}]}]), "tool_calls[0]"),
-        (changed(evaluator_results=[{"name": "n"}]), "evaluator_results[0]"),
-        (changed(token_usage={"input": "3"}), "token_usage"),
+        (changed(evaluator_results=[{"name": "n"}]), "`evaluator_results[0].type` is missing"),
+        (changed(token_usage={"input": "3"}), "`token_usage.input` must be a whole number, got '3'"),
     ],
 )
 def test_a_line_that_is_not_a_row_is_refused_with_the_reason(line: bytes, reason: str):

@@ -30,4 +30,4 @@ def test_plain_output_loads_no_rich_and_nothing_of_the_run_arm():
     loaded = set(json.loads(done.stdout))
     assert not {name for name in loaded if name.split(".")[0] in {"rich", "pydantic", "asyncio", "aiohttp"}}
     ours = {name.split(".")[1] for name in loaded if name.startswith("agentv.")}
-    assert ours <= {"errors", "messages", "results", "record", "redact", "report", "text", "jsonio"}
+    assert ours <= {"codec", "errors", "messages", "results", "record", "redact", "report", "text", "jsonio"}

@@ -9,8 +9,9 @@ import tracemalloc
 import pytest
 
 from agentv.messages import TokenUsage
+from agentv.report.accumulate import MESSAGE_LENGTH, MESSAGES_KEPT, ErrorMessages
 from agentv.report.summary import Summary, SummaryBuilder
-from agentv.results import CaseResult, Verdict
+from agentv.results import CaseError, CaseResult, RowKey, Verdict
 from tests.report.rows import error_row, ledger, result, row
 
 
@@ -122,6 +123,25 @@ def test_the_most_frequent_errors_come_first_and_the_rest_is_counted():
     groups = summarize(*rows).error_groups
     assert [(group.message, group.count) for group in groups] == [(f"message {n}", n + 1) for n in (6, 5, 4, 3, 2)]
     assert groups[0].eval_id == "c6-0"
+
+
+def test_error_messages_that_sort_first_are_counted_exactly_when_there_are_too_many():
+    names = [f"message {n:03}" for n in range(MESSAGES_KEPT + 50)]
+    twice = [names[0], names[MESSAGES_KEPT - 1], names[MESSAGES_KEPT], names[-1]]
+    for order in (names + twice, [*reversed(names), *twice], twice + names):
+        messages = ErrorMessages()
+        for number, message in enumerate(order):
+            messages.add(CaseError("target", message), RowKey("suite", f"case {number}", "target", 1))
+        counts = {message: count for _, message, count, _ in messages.most_frequent(10_000)}
+        assert counts == {name: 2 if name in twice else 1 for name in names[:MESSAGES_KEPT]}
+
+
+def test_long_error_messages_are_grouped_by_how_they_begin():
+    begin = "x" * MESSAGE_LENGTH
+    groups = summarize(
+        error_row("a", begin + "1"), error_row("b", begin + "2"), error_row("c", begin[:-1])
+    ).error_groups
+    assert [(group.message, group.count) for group in groups] == [(begin, 2), (begin[:-1], 1)]
 
 
 def test_spend_is_unknown_when_no_row_knows_it():

@@ -139,7 +139,7 @@ def load(data: bytes) -> Any:
     """One JSON document, or ValueError: strict UTF-8, no NaN, no duplicate keys, no lone surrogates."""
     try:
         text = data.decode("utf-8")
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        value = _decoder.decode(text)
         if _ESCAPED_SURROGATE.search(text):
             _encode(value).encode("utf-8")
     except UnicodeDecodeError as error:
@@ -164,3 +164,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse_constant)

@@ -15,7 +15,7 @@ from agentv.results import CaseError, CaseResult, EvaluatorResult, RowKey, Verdi
 WORST_KEPT = 5
 MESSAGES_KEPT = 200
 _REASON_KEPT = 600
-_MESSAGE_KEPT = 2000
+MESSAGE_LENGTH = 2000
 
 
 class ExactSum:
@@ -161,7 +161,7 @@ class ErrorMessages:
         self._sorted: list[tuple[str, str]] = []
 
     def add(self, error: CaseError, key: RowKey) -> None:
-        message = (error.stage, error.message[:_MESSAGE_KEPT])
+        message = (error.stage, error.message[:MESSAGE_LENGTH])
         if message in self._kept:
             count, example = self._kept[message]
             self._kept[message] = (count + 1, min(example, key))

@@ -129,8 +129,12 @@ def _agentv_row(line: bytes) -> CaseResult | None:
         verdict=verdict_for(score),
         error=CaseError("target", str(error)) if error else None,
         candidate_answer=str(data.get("candidate_answer") or ""),
-        hits=tuple(map(str, data.get("hits") or ())),
-        misses=tuple(map(str, data.get("misses") or ())),
+        hits=_strings(data.get("hits")),
+        misses=_strings(data.get("misses")),
         reasoning=str(data.get("reasoning") or ""),
         started_at=str(data.get("timestamp") or ""),
     )
+
+
+def _strings(value: Any) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list) else ()
