@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from agentv.judge import connection
+from agentv.http import server
 from agentv.judge.proxy import JudgeProxy
 from agentv.judge.session import JudgeSession, JudgeTargets
 from agentv.targets.provider import Provider, Reply, Request
@@ -194,7 +194,7 @@ async def fuzz(requests: int, seed: int, say: Callable[[str], None] = lambda _: 
 
 def short_deadlines() -> None:
     """What takes seconds in earnest takes milliseconds here."""
-    connection.HEAD_SECONDS = connection.BODY_SECONDS = connection.IDLE_SECONDS = connection.LINGER_SECONDS = 0.03
+    server.HEAD_SECONDS = server.BODY_SECONDS = server.IDLE_SECONDS = server.LINGER_SECONDS = 0.03
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentv.errors import ProviderError
-from agentv.judge import connection as connection_module
+from agentv.http import server as server_module
 from agentv.judge.proxy import JudgeProxy
 from agentv.messages import Message, TokenUsage, ToolCall
 from agentv.redact import Redactor
@@ -348,7 +348,7 @@ async def test_a_late_head_is_closed_and_a_late_body_is_408(judge: Judge, monkey
     def allow(**seconds: float) -> None:
         """Short is only what a request does not keep to: one that does must not be late on a busy machine."""
         for name in ("HEAD_SECONDS", "BODY_SECONDS"):
-            monkeypatch.setattr(connection_module, name, seconds.get(name, 60.0))
+            monkeypatch.setattr(server_module, name, seconds.get(name, 60.0))
 
     async with JudgeProxy(make_session(judge)) as proxy:
         allow(HEAD_SECONDS=0.05)
@@ -373,7 +373,7 @@ async def test_a_late_head_is_closed_and_a_late_body_is_408(judge: Judge, monkey
 
 
 async def test_deadlines_are_what_is_promised() -> None:
-    assert (connection_module.HEAD_SECONDS, connection_module.BODY_SECONDS) == (10.0, 30.0)
+    assert (server_module.HEAD_SECONDS, server_module.BODY_SECONDS) == (10.0, 30.0)
 
 
 async def test_failures_of_the_judge_are_502_and_504_without_secrets() -> None:

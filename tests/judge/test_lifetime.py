@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from agentv.judge import proxy as proxy_module
+from agentv.http import server as server_module
 from agentv.judge.proxy import JudgeProxy
 from agentv.targets.provider import Provider, Request
 from tests.judge.support import Judge, Wire, ask, make_session, port_of, request
@@ -188,7 +188,7 @@ async def test_a_script_that_hangs_up_cancels_its_call() -> None:
 
 
 async def test_too_many_connections_push_out_the_oldest_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxy_module, "MAX_CONNECTIONS", 3)
+    monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 3)
     async with JudgeProxy(make_session()) as proxy:
         trusted = await Wire.to(proxy)
         trusted.send(request(proxy, "GET", "/info"))
@@ -246,7 +246,7 @@ async def test_requests_of_a_client_that_never_reads_are_left_unread_too() -> No
 async def test_kept_connections_make_room_for_a_new_one_and_calls_in_flight_do_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(proxy_module, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 2)
     judge = Judge(held=True)
     async with JudgeProxy(make_session(judge)) as proxy, AsyncExitStack() as stack:
         kept, *busy = [await stack.enter_async_context(await Wire.to(proxy)) for _ in range(2)]
@@ -283,7 +283,7 @@ def test_judge_access_imports_no_http_library() -> None:
 
 
 async def test_running_out_of_descriptors_only_delays_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxy_module, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(server_module, "PAUSE_SECONDS", 0.01)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     async with JudgeProxy(make_session()) as proxy:
         with socket.create_connection(("127.0.0.1", port_of(proxy))) as waiting:

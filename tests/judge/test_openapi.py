@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentv.errors import ProviderError
-from agentv.judge import connection as connection_module
-from agentv.judge.app import ROUTES
+from agentv.http import server as server_module
+from agentv.judge.app import JudgeApp
 from agentv.judge.proxy import JudgeProxy
 from agentv.messages import Message, TokenUsage, ToolCall
 from agentv.targets.provider import Reply, Request
@@ -93,7 +93,7 @@ def provoke(proxy: JudgeProxy, status: int, method: str, path: str) -> bytes:
 async def test_every_documented_status_can_be_had_and_conforms(
     path: str, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_module, "BODY_SECONDS", 0.02)
+    monkeypatch.setattr(server_module, "BODY_SECONDS", 0.02)
     for name, documented in DOCUMENT["paths"][path][method]["responses"].items():
         async with proxy_for(int(name)) as proxy:
             reply = await send(proxy, provoke(proxy, int(name), method, path))
@@ -108,7 +108,9 @@ async def test_other_paths_and_methods_conform(proxy: JudgeProxy) -> None:
 
 
 def test_the_document_has_the_routes_of_the_proxy_and_is_all_used() -> None:
-    assert {path.encode(): method.upper().encode() for path, method in OPERATIONS} == ROUTES
+    assert {(method.upper(), path) for path, method in OPERATIONS} == {
+        (route.method, route.path) for route in JudgeApp.routes
+    }
     text = json.dumps(DOCUMENT)
     unused = [
         name

@@ -1,0 +1,284 @@
+"""HTTP/1.1 requests: llhttp splits and checks the bytes, the rules about what is accepted are here. No sockets.
+
+A request that two parsers could read differently is refused, and the connection is closed after it. `parse_request`
+refuses what is not a request at all. What `body_of` refuses (both framings, several lengths, encodings, Upgrade) is
+refused in its turn, after the checks of the token, the path and the method.
+"""
+
+from __future__ import annotations
+
+import re
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
+
+MAX_HEAD = 16 * 1024
+MAX_HEADERS = 100
+MAX_NAME = 256
+MAX_TARGET = 8192
+MAX_BODY = 8 * 1024 * 1024
+MAX_LENGTH_DIGITS = 15
+"""Python refuses to read a number of thousands of digits; a Content-Length that long is over every limit."""
+MAX_CHUNK_LINE = 256
+MAX_FRAMING = 256 * 1024
+"""Bytes of chunk sizes and extensions in one body, so that it cannot come in millions of tiny chunks."""
+
+_LINES = re.IGNORECASE | re.MULTILINE
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]"
+_REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb"{1,32}) ([\x21-\x7e]{1,%d}) HTTP/1\.([01])\r\n" % MAX_TARGET)
+_FRAMING_LINE = re.compile(rb"^(?:content-length|transfer-encoding):[\t\x20-\x7e\x80-\xff]*\r\n", _LINES)
+_HEADER_LINE = re.compile(rb"^([^:\r\n]+):([^\r\n]*)\r\n", re.MULTILINE)
+_LENGTH = re.compile(rb"0*([0-9]+)")
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[;\r]")
+
+
+class Refused(Exception):  # noqa: N818 - the reply to a request, not a defect
+    """A request that is answered with an error status. `code` is the same thing as a word for programs."""
+
+    def __init__(self, status: int, code: str, message: str, headers: tuple[tuple[str, str], ...] = ()) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message, self.headers = status, code, message, headers
+
+
+def bad_request(message: str) -> Refused:
+    return Refused(400, "invalid_request", message)
+
+
+class Request:
+    """One request. Header names are in lower case; a header sent several times is joined with commas and in `repeated`.
+
+    llhttp fills it through the methods that begin with `on_`.
+    """
+
+    __slots__ = ("body", "headers", "long_name", "method", "misread", "repeated", "target", "version")
+
+    def __init__(self) -> None:
+        self.method = b""
+        self.target = b""
+        self.version = 1
+        """The minor version of HTTP/1."""
+        self.headers: dict[bytes, bytes] = {}
+        self.repeated: frozenset[bytes] = frozenset()
+        self.body = b""
+        self.misread = False
+        """llhttp refuses it, so it is never served: it is read only to find the first check that it fails."""
+        self.long_name = False
+
+    @property
+    def path(self) -> bytes:
+        return self.target.partition(b"?")[0]
+
+    @property
+    def announces_body(self) -> bool:
+        """Whether bytes of a body may follow, however its length is given."""
+        headers = self.headers
+        return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
+
+    @property
+    def keeps_alive(self) -> bool:
+        options = self.headers.get(b"connection")
+        if options is None:
+            return self.version == 1
+        return self.version == 1 and b"close" not in options.lower() and b"connection" not in self.repeated
+
+    def on_url(self, target: bytes) -> None:
+        self.target = target
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if len(name) > MAX_NAME:
+            self.long_name = True
+        name, value = name.lower(), value.rstrip(b" ")
+        if name in self.headers:
+            self.repeated |= {name}
+            value = b"%b, %b" % (self.headers[name], value)
+        self.headers[name] = value
+
+
+def parse_request(head: bytes) -> Request:
+    """The request with this head, which ends with its empty line; the body is not looked at."""
+    request = Request()
+    parser = HttpRequestParser(request)
+    try:
+        parser.feed_data(head)
+    except HttpParserUpgrade:
+        pass  # `body_of` refuses it in its turn
+    except HttpParserError:
+        return _misread_request(head)
+    request.method = parser.get_method()
+    request.version = 1 if parser.get_http_version() == "1.1" else 0
+    # llhttp knows more versions, protocols and blanks than we do.
+    if not head.startswith(b"%b %b HTTP/1.%d\r\n" % (request.method, request.target, request.version)):
+        raise bad_request(_NOT_A_REQUEST)
+    return _checked(request, head)
+
+
+_NOT_A_REQUEST = "this is not an HTTP/1.1 request; send e.g. `GET / HTTP/1.1`"
+_BAD_HEADER = "a header line is malformed; send `Name: value`, one line each"
+
+
+def _checked(request: Request, head: bytes) -> Request:
+    if b"\t" in head:  # llhttp drops tabs in front of a value; a value that is checked must be exact
+        request.headers, request.repeated = {}, frozenset()
+        for name, value in _HEADER_LINE.findall(head, head.find(b"\n") + 1):
+            request.on_header(name, value.strip(b" "))
+    if head.count(b"\n") - 2 > MAX_HEADERS:
+        raise bad_request(f"more than {MAX_HEADERS} headers; send fewer")
+    if request.long_name:
+        raise bad_request(_BAD_HEADER)
+    if len(request.target) > MAX_TARGET:
+        raise bad_request(_NOT_A_REQUEST)
+    return request
+
+
+def _misread_request(head: bytes) -> Request:
+    """A request that llhttp refuses for its method, target or framing alone; `Refused` when its lines are malformed.
+
+    llhttp stops at the first problem. The checks have an order, so those before framing must still be made.
+    """
+    line = _REQUEST_LINE.match(head)
+    if line is None:
+        raise bad_request(_NOT_A_REQUEST)
+    request = Request()
+    try:
+        HttpRequestParser(request).feed_data(b"POST / HTTP/1.1\r\n" + _FRAMING_LINE.sub(b"", head[line.end() :]))
+    except HttpParserUpgrade:
+        pass
+    except HttpParserError:
+        raise bad_request(_BAD_HEADER) from None
+    request.method, request.target, request.version = line[1], line[2], int(line[3])
+    request.misread = True
+    request.headers, request.repeated = {}, frozenset()
+    for name, value in _HEADER_LINE.findall(head, line.end()):
+        request.on_header(name, value.strip(b" "))
+    return _checked(request, head)
+
+
+def cannot_become_request(buffer: bytes | bytearray) -> bool:
+    """Whether no bytes that follow could make a request of these."""
+    return b"\n" in buffer and _REQUEST_LINE.match(buffer) is None
+
+
+def body_of(request: Request, max_body: int = MAX_BODY) -> SizedBody | ChunkedBody | None:
+    """How to read the body of a request, None when it has none, or `Refused`."""
+    headers = request.headers
+    if b"upgrade" in headers or b"x-http-method-override" in headers:
+        raise bad_request("only plain HTTP/1.1 is supported; send neither Upgrade nor X-HTTP-Method-Override")
+    length, coding = headers.get(b"content-length"), headers.get(b"transfer-encoding")
+    encoding = headers.get(b"content-encoding", b"").lower()
+    if (coding is not None and coding.lower() != b"chunked") or encoding not in (b"", b"identity"):
+        message = "send the body as it is, without Content-Encoding, whole or in chunks"
+        raise Refused(415, "unsupported_encoding", message)
+    if coding is not None:
+        if length is not None:
+            raise bad_request("both Content-Length and Transfer-Encoding are given; send one of them")
+        if request.version == 0:
+            raise bad_request("HTTP/1.0 has no Transfer-Encoding; send Content-Length")
+    size = 0
+    if length is not None:
+        digits = _LENGTH.fullmatch(length)
+        if digits is None:
+            raise bad_request("Content-Length must be given once, as a whole number")
+        if len(digits[1]) > MAX_LENGTH_DIGITS or (size := int(digits[1])) > max_body:
+            raise too_large(max_body)
+    if request.misread:
+        raise bad_request(_NOT_A_REQUEST)
+    if coding is not None:
+        return ChunkedBody(max_body)
+    return SizedBody(size) if size else None
+
+
+def too_large(max_body: int) -> Refused:
+    return Refused(413, "payload_too_large", f"the body is larger than {max_body // 2**20} MiB; send less")
+
+
+class SizedBody:
+    """A body of a known length."""
+
+    __slots__ = ("_size",)
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def take(self, buffer: bytearray) -> bytes | None:
+        """The body from the front of the buffer, once all of it is there."""
+        if len(buffer) < self._size:
+            return None
+        body = bytes(memoryview(buffer)[: self._size])
+        del buffer[: self._size]
+        return body
+
+
+class _Chunks:
+    """Where llhttp puts the data of chunks. It does not know the parser, so no cycle keeps megabytes alive."""
+
+    __slots__ = ("complete", "data")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.complete = False
+
+    def on_body(self, data: bytes) -> None:
+        self.data += data
+
+    def on_message_complete(self) -> None:
+        self.complete = True
+
+
+class ChunkedBody:
+    """A body in chunks. llhttp checks them; limits are checked line by line, before anything is kept."""
+
+    __slots__ = ("_chunks", "_framing", "_last", "_left", "_max_body", "_parser")
+
+    def __init__(self, max_body: int) -> None:
+        self._max_body = max_body
+        self._framing = 0
+        self._left = 0
+        """Bytes of the current chunk still to come, with its CRLF; 0 where a line begins."""
+        self._last = False
+        self._chunks = _Chunks()
+        self._parser = HttpRequestParser(self._chunks)
+        self._parser.feed_data(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
+
+    def take(self, buffer: bytearray) -> bytes | None:
+        """The body, once its end was at the front of the buffer; what is not needed any more is removed from there."""
+        position = 0
+        try:
+            while not self._chunks.complete:
+                piece = self._piece(buffer, position)
+                if not piece:
+                    return None
+                self._parser.feed_data(piece)
+                position += len(piece)
+        except HttpParserError:
+            raise bad_request("the chunks of the body are malformed") from None
+        finally:
+            del buffer[:position]
+        return bytes(self._chunks.data)
+
+    def _piece(self, buffer: bytearray, position: int) -> bytes:
+        """The next bytes to check: a line, or what is there of a chunk; none when more have to arrive."""
+        if self._left:
+            piece = bytes(memoryview(buffer)[position : position + self._left])
+            self._left -= len(piece)
+            return piece
+        end = buffer.find(b"\r\n", position, position + MAX_CHUNK_LINE)
+        if end < 0:
+            if len(buffer) - position >= MAX_CHUNK_LINE:
+                raise bad_request("the line with the size of a chunk is too long")
+            return b""
+        line = bytes(buffer[position : end + 2])
+        self._framing += len(line)
+        if self._framing > MAX_FRAMING:
+            raise bad_request("the body comes in too many small chunks; send larger ones")
+        if self._last:
+            if line != b"\r\n":
+                raise bad_request("headers after the last chunk are not supported; send them before the body")
+            return line
+        size = _CHUNK_SIZE.match(line)
+        if size is None:
+            raise bad_request("the size of a chunk must be a hexadecimal number")
+        self._left = int(size[1], 16) + 2
+        if len(self._chunks.data) + self._left - 2 > self._max_body:
+            raise too_large(self._max_body)
+        if self._left == 2:
+            self._last, self._left = True, 0
+        return line

@@ -1,0 +1,576 @@
+"""A small HTTP/1.1 server: a table of routes, JSON and event streams, and a deadline for everything a client sends.
+
+    class Pong(App):
+        async def ping(self, request: Request) -> Response:
+            return Response(200, b"{}")
+
+        routes = (Route("GET", "/ping", ping),)
+
+    async with Server(Pong()) as server:
+        ...  # server.url
+
+Checks come in this order: `App.admit` (credentials, host), path, method, framing and encoding, body. A request is
+refused at its first failed check, and before its body is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, Self, cast
+
+from agentv.http.messages import (
+    MAX_BODY,
+    MAX_HEAD,
+    ChunkedBody,
+    Refused,
+    Request,
+    SizedBody,
+    bad_request,
+    body_of,
+    cannot_become_request,
+    parse_request,
+)
+from agentv.text import one_of
+
+HOST = "127.0.0.1"
+BACKLOG = 4096
+ACCEPTED_AT_ONCE = 100
+MAX_CONNECTIONS = 1024
+PAUSE_SECONDS = 0.1
+END_SECONDS = 0.05
+
+HEAD_SECONDS = 10.0
+BODY_SECONDS = 30.0
+IDLE_SECONDS = 300.0
+LINGER_SECONDS = 2.0
+"""How long to read on after a refusal: closing immediately would reset the connection and lose the reply."""
+READ_AHEAD = 64 * 1024
+
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    408: "Request Timeout",
+    413: "Content Too Large",
+    415: "Unsupported Media Type",
+    421: "Misdirected Request",
+    429: "Too Many Requests",
+    500: "Internal Server Error",
+    502: "Bad Gateway",
+    503: "Service Unavailable",
+    504: "Gateway Timeout",
+}
+_ENDS_CONNECTION = (401, 403, 408, 421, 503)
+"""After these the connection is closed, with or without a body to come."""
+_NO_BODY = (204, 304)
+
+HeaderLines = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A whole reply. It is not cached by clients unless its headers say so."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = "application/json"
+    headers: HeaderLines = ()
+
+    def to_bytes(self, *, close: bool, head_only: bool = False) -> bytes:
+        """The reply as sent. A reply to HEAD has no body, and so names no length."""
+        ending = b"Connection: close\r\n\r\n" if close else b"\r\n"
+        start = _head(self.status, self.content_type, self.headers)
+        if head_only or self.status in _NO_BODY:
+            return start + ending
+        return b"%bContent-Length: %d\r\n%b%b" % (start, len(self.body), ending, self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A reply whose body is made while it is sent: each item goes out at once, and no faster than the client reads.
+
+    The generator is closed when the client goes away. With `length` the body is not sent in chunks.
+    """
+
+    chunks: AsyncGenerator[bytes, None]
+    status: int = 200
+    content_type: str = "application/octet-stream"
+    headers: HeaderLines = ()
+    length: int | None = None
+
+
+def event(data: str, *, name: str | None = None, id: str | None = None) -> bytes:  # noqa: A002 - the field's name
+    """One server-sent event. Line ends in `data` are kept; a line end in `name` or `id` is an error."""
+    fields = [(key, value) for key, value in (("event", name), ("id", id)) if value is not None]
+    if any(set("\r\n\0") & set(value) for _, value in fields):
+        raise ValueError("the name and the id of an event must be one line each")
+    lines = data.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return (
+        "".join(f"{key}: {value}\n" for key, value in [*fields, *(("data", line) for line in lines)]).encode() + b"\n"
+    )
+
+
+def event_stream(events: AsyncGenerator[bytes, None], headers: HeaderLines = ()) -> Stream:
+    """A reply of server-sent events, as `event` makes them."""
+    return Stream(events, content_type="text/event-stream", headers=headers)
+
+
+class HangUp(Exception):  # noqa: N818 - a way to answer, not a defect
+    """Raised by a handler or inside a stream: close the connection without the rest of the reply."""
+
+
+Handler = Callable[[Any, Request], Awaitable[Response | Stream]]
+"""A method of an `App`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What answers a method and a path. One `*` in the path stands for any characters."""
+
+    method: str
+    path: str
+    handler: Handler
+
+
+class App:
+    """What a server serves. Subclasses have the routes, and say who is admitted and what an error looks like."""
+
+    routes: ClassVar[tuple[Route, ...]] = ()
+    max_body: ClassVar[int] = MAX_BODY
+    _paths: ClassVar[dict[bytes, dict[bytes, Handler]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        cls._paths = {}
+        for route in cls.routes:
+            cls._paths.setdefault(route.path.encode(), {})[route.method.encode()] = route.handler
+
+    def __init__(self) -> None:
+        self.hosts: frozenset[bytes] = frozenset()
+        """The values of `Host` that name this server, once it listens."""
+
+    def admit(self, request: Request) -> None:
+        """Raise `Refused` for a client that may not ask for anything. It comes before every other check."""
+
+    def unreadable(self, head: bytes, refused: Refused) -> Refused:
+        """The reply to bytes that are not a request, e.g. to say less to a client without credentials."""
+        del head
+        return refused
+
+    def error(self, refused: Refused) -> Response:
+        """The reply that reports a refusal."""
+        body = json.dumps({"error": refused.message, "code": refused.code}).encode()
+        return Response(refused.status, body, headers=refused.headers)
+
+    def failure(self, error: Exception) -> Refused | None:
+        """The refusal that an exception of a handler stands for; None for a bug, which is reported and replied to
+        without its message."""
+        return error if isinstance(error, Refused) else None
+
+    def crashed(self) -> Refused:
+        """The refusal for a bug in a handler."""
+        return Refused(500, "internal_error", "agentv failed to handle this request; please report it")
+
+    def handler_of(self, request: Request) -> Handler:
+        """The handler of a request, by path and then by method."""
+        path = request.path
+        methods = self._paths.get(path) or next((self._paths[one] for one in self._paths if _matches(one, path)), None)
+        if methods is None:
+            known = one_of([f"{route.method} {route.path}" for route in self.routes])
+            raise Refused(404, "not_found", f"unknown path; use {known}")
+        handler = methods.get(request.method)
+        if handler is None:
+            allowed = b", ".join(methods).decode()
+            raise Refused(405, "method_not_allowed", f"use {allowed} for this path", (("Allow", allowed),))
+        return handler
+
+
+def _matches(pattern: bytes, path: bytes) -> bool:
+    before, star, after = pattern.partition(b"*")
+    return bool(star) and path.startswith(before) and path.endswith(after) and len(path) >= len(before) + len(after)
+
+
+class Server:
+    """Serves an app on a port of loopback while it is entered. Leaving closes the port and every connection at once.
+
+    Connections are accepted here and not by `asyncio.Server`, which loses a connection that it is just accepting when
+    it is closed: its client would wait until the garbage collector runs.
+    """
+
+    def __init__(self, app: App, *, port: int = 0, max_connections: int | None = None) -> None:
+        self.app = app
+        self._port = port
+        self._max_connections = max_connections
+        self._connections: dict[Connection, None] = {}
+        self._accepting: set[asyncio.Task[Any]] = set()
+        self._listener: socket.socket | None = None
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    @property
+    def url(self) -> str:
+        """The origin to call, without a slash at the end."""
+        return f"http://{HOST}:{self._port}"
+
+    async def __aenter__(self) -> Self:
+        self._listener = socket.create_server((HOST, self._port), backlog=BACKLOG)
+        self._listener.setblocking(False)
+        self._port = self._listener.getsockname()[1]
+        names = (HOST, "localhost", "[::1]")
+        self.app.hosts = frozenset(f"{name}:{self._port}".encode() for name in names)
+        self._listen()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._listener is not None:
+            asyncio.get_running_loop().remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
+        connections = list(self._connections)
+        ending = {connection.task for connection in connections if connection.task is not None} | self._accepting
+        for connection in connections:
+            connection.abort()
+        if ending:
+            await asyncio.wait(ending, timeout=END_SECONDS)
+        if connections or ending:
+            await asyncio.sleep(0)  # sockets are closed in the loop's next turn
+
+    def opened(self, connection: Connection) -> None:
+        """Keep a connection. When there are too many, the oldest that was never admitted makes room, or else the
+        oldest that waits for its next request. Calls in flight are never ended for that."""
+        self._connections[connection] = None
+        if self._listener is None:
+            connection.abort()
+        elif len(self._connections) > (self._max_connections or MAX_CONNECTIONS):
+            others = [other for other in self._connections if other is not connection]
+            strangers = (other for other in others if not other.trusted)
+            resting = next(strangers, None) or next((other for other in others if other.is_idle), None)
+            if resting is not None:
+                resting.abort()
+
+    def closed(self, connection: Connection) -> None:
+        self._connections.pop(connection, None)
+
+    def _listen(self) -> None:
+        if self._listener is not None:
+            asyncio.get_running_loop().add_reader(self._listener, self._accept, self._listener)
+
+    def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                accepted, _address = listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError:  # out of descriptors: clients that wait are accepted when some are free again
+                loop.remove_reader(listener)
+                loop.call_later(PAUSE_SECONDS, self._listen)
+                return
+            accepted.setblocking(False)
+            task = loop.create_task(loop.connect_accepted_socket(lambda: Connection(self, loop), accepted))
+            self._accepting.add(task)
+            task.add_done_callback(self._accepting.discard)
+
+
+class Connection(asyncio.Protocol):
+    """One connection: reads a head within 10 s and a body within 30 s, replies, and continues with the next request."""
+
+    def __init__(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
+        self._server = server
+        self._app = server.app
+        self._loop = loop
+        self._transport = cast("asyncio.Transport", None)  # until connection_made, which comes first
+        self._buffer = bytearray()
+        self._request: Request | None = None
+        self._handler: Handler | None = None
+        self._body: SizedBody | ChunkedBody | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._idle = False
+        self._lingering = False
+        self._reading_paused = False
+        self._writing_paused = False
+        self._drained: asyncio.Future[None] | None = None
+        self._deadline = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self.trusted = False
+        """A request was admitted: among the last to be closed to make room for others."""
+
+    @property
+    def task(self) -> asyncio.Task[None] | None:
+        """The call in flight, if there is one."""
+        return self._task
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing of a next request has arrived."""
+        return self._task is None and self._request is None and not self._buffer
+
+    def abort(self) -> None:
+        """Close now, whatever is under way."""
+        if self._task is not None:
+            self._task.cancel()
+        self._transport.abort()
+
+    # -- called by the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._allow(HEAD_SECONDS)
+        self._server.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._task is not None:
+            self._task.cancel()
+        self._buffer.clear()
+        self._server.closed(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._lingering:
+            return
+        self._buffer += data
+        if len(self._buffer) > READ_AHEAD and not self._reading_paused:
+            self._reading_paused = True
+            self._transport.pause_reading()
+        if self._task is None:
+            self._advance()
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        if self._task is None:
+            self._advance()
+
+    # -- one request after another
+
+    def _advance(self) -> None:
+        """Go as far as the bytes that are there allow: a head, its body, the call."""
+        if self._lingering or self._writing_paused:
+            return
+        request = self._request
+        if request is None:
+            try:
+                request = self._read_head()
+            except Refused as refused:
+                self._refuse(refused)
+                return
+            if request is None:
+                self._read_on()
+                return
+            try:
+                self._screen(request)
+            except Refused as refused:
+                self._refuse(refused, request)
+                return
+        if self._body is not None:
+            try:
+                body = self._body.take(self._buffer)
+            except Refused as refused:
+                self._refuse(refused)
+                return
+            if body is None:
+                self._read_on()
+                if self._request is None:
+                    self._request = request
+                    self._await_body(request)
+                return
+            request.body = body
+        self._request, self._body = None, None
+        self._deadline = float("inf")
+        self._task = self._loop.create_task(self._serve(request))
+
+    def _read_head(self) -> Request | None:
+        """The next request, None when its head is not there yet; `Refused` for bytes that are not a request."""
+        buffer = self._buffer
+        while buffer.startswith(b"\r\n"):
+            del buffer[:2]
+        end = buffer.find(b"\r\n\r\n", 0, MAX_HEAD) + 4
+        if end < 4:
+            if len(buffer) >= MAX_HEAD or cannot_become_request(buffer):
+                refused = bad_request("the head of the request is too long or not HTTP/1.1")
+                raise self._app.unreadable(bytes(buffer[:MAX_HEAD]), refused)
+            if buffer and self._idle:
+                self._idle = False
+                self._allow(HEAD_SECONDS)
+            return None
+        head = bytes(memoryview(buffer)[:end])
+        try:
+            request = parse_request(head)
+        except Refused as refused:
+            raise self._app.unreadable(head, refused) from None
+        del buffer[:end]
+        return request
+
+    def _screen(self, request: Request) -> None:
+        """Every check that needs no body, in order; then how to read the body is known."""
+        app = self._app
+        app.admit(request)
+        self.trusted = True
+        self._handler = app.handler_of(request)
+        self._body = body_of(request, app.max_body)
+
+    def _await_body(self, request: Request) -> None:
+        self._allow(BODY_SECONDS)
+        expected = request.headers.get(b"expect", b"").lower()
+        if expected == b"100-continue" and request.version == 1 and not self._buffer:
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    async def _serve(self, request: Request) -> None:
+        transport = self._transport
+        try:
+            try:
+                response = await cast("Handler", self._handler)(self._app, request)
+            except Exception as error:
+                response = self._app.error(self._refusal(error))
+            close = not request.keeps_alive
+            if isinstance(response, Stream):
+                await self._send_stream(response, request, close=close)
+            elif not transport.is_closing():
+                close = close or response.status in _ENDS_CONNECTION
+                transport.write(response.to_bytes(close=close))
+        except asyncio.CancelledError:
+            transport.abort()
+            raise
+        except Exception as error:
+            if not isinstance(error, HangUp):
+                self._report(error)
+            transport.abort()
+            return
+        finally:
+            self._task = None
+        if transport.is_closing():
+            return
+        if close:
+            self._linger()
+        else:
+            self._continue()
+
+    def _refusal(self, error: Exception) -> Refused:
+        if isinstance(error, HangUp):
+            raise error
+        refused = self._app.failure(error)
+        if refused is None:
+            self._report(error)
+            refused = self._app.crashed()
+        return refused
+
+    def _report(self, error: Exception) -> None:
+        self._loop.call_exception_handler({"message": "a request could not be handled", "exception": error})
+
+    async def _send_stream(self, stream: Stream, request: Request, *, close: bool) -> None:
+        transport = self._transport
+        in_chunks = stream.length is None and request.version == 1
+        framing = f"Content-Length: {stream.length}\r\n" if stream.length is not None else ""
+        framing = "Transfer-Encoding: chunked\r\n" if in_chunks else framing
+        ending = "Connection: close\r\n\r\n" if close else "\r\n"
+        async with contextlib.aclosing(stream.chunks) as chunks:
+            transport.write(_head(stream.status, stream.content_type, stream.headers) + (framing + ending).encode())
+            async for chunk in chunks:
+                if chunk:
+                    transport.write(b"%x\r\n%b\r\n" % (len(chunk), chunk) if in_chunks else chunk)
+                if self._writing_paused:
+                    self._drained = self._loop.create_future()
+                    await self._drained
+                else:
+                    await asyncio.sleep(0)  # a generator that never waits must not stop everything else
+        if in_chunks:
+            transport.write(b"0\r\n\r\n")
+
+    def _refuse(self, refused: Refused, request: Request | None = None) -> None:
+        """Reply without having read the body. Bytes that follow are ignored, unless the request has no body."""
+        head_only = request is not None and request.method == b"HEAD"
+        continues = (
+            request is not None
+            and request.keeps_alive
+            and not request.announces_body
+            and not head_only
+            and refused.status in (404, 405)
+        )
+        response = self._app.error(refused)
+        self._transport.write(response.to_bytes(close=not continues, head_only=head_only))
+        if continues:
+            self._continue()
+        else:
+            self._linger()
+
+    def _continue(self) -> None:
+        """Wait for the next request, which may be there already."""
+        self._idle = True
+        self._allow(IDLE_SECONDS)
+        if self._buffer:
+            self._loop.call_soon(self._next)
+        else:
+            self._read_on()
+
+    def _next(self) -> None:
+        if self._task is None and not self._transport.is_closing():
+            self._advance()
+
+    def _linger(self) -> None:
+        self._lingering = True
+        self._buffer.clear()
+        self._read_on()
+        if self._transport.can_write_eof():
+            with contextlib.suppress(OSError):  # the client is gone, e.g. a script that was killed
+                self._transport.write_eof()
+        self._allow(LINGER_SECONDS)
+
+    def _read_on(self) -> None:
+        """The bytes that are there are not enough. While they are, nothing more is read: it would pile up."""
+        if self._reading_paused:
+            self._reading_paused = False
+            self._transport.resume_reading()
+
+    # -- deadlines
+
+    def _allow(self, seconds: float) -> None:
+        """Set the deadline for what comes next. One timer serves many deadlines: it is set again when it fires."""
+        self._deadline = self._loop.time() + seconds
+        if self._timer is None:
+            self._timer = self._loop.call_at(self._deadline, self._check_time)
+        elif self._timer.when() > self._deadline:
+            self._timer.cancel()
+            self._timer = self._loop.call_at(self._deadline, self._check_time)
+
+    def _check_time(self) -> None:
+        self._timer = None
+        if self._loop.time() < self._deadline:
+            if self._deadline != float("inf"):
+                self._timer = self._loop.call_at(self._deadline, self._check_time)
+            return
+        if self._request is not None and not self._lingering:
+            self._request = None
+            message = f"the body did not arrive within {BODY_SECONDS:g} s; send it immediately after the head"
+            self._refuse(Refused(408, "request_timeout", message))
+            return
+        self._transport.abort()
+
+
+@lru_cache(maxsize=256)
+def _head(status: int, content_type: str, headers: HeaderLines) -> bytes:
+    """The status line and the headers that say nothing about the length."""
+    lines = [("Content-Type", content_type), *headers]
+    if not any(name.lower() == "cache-control" for name, _ in headers):
+        lines.insert(1, ("Cache-Control", "no-store"))
+    for name, value in lines:
+        if not name or set("\r\n\0: ") & set(name) or set("\r\n\0") & set(value):
+            raise ValueError(f"the header {name!r} cannot be sent: it must be one line")
+    start = f"HTTP/1.1 {status} {_REASONS.get(status, '')}"
+    return "\r\n".join([start, *(f"{name}: {value}" for name, value in lines), ""]).encode("latin-1")
