@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -55,6 +56,24 @@ def test_the_install_command_of_a_vendor_library_matches_its_extra() -> None:
     classes = (AnthropicProvider, BedrockProvider, GeminiProvider, ResponsesProvider)
     for extra, provider in zip(("anthropic", "bedrock", "gemini", "responses"), classes, strict=True):
         assert extras[extra] == [provider.REQUIREMENT]
+
+
+def pinned(name: str) -> dict[str, str]:
+    """Package -> version of a lock file."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    return dict(re.findall(r"^([\w.-]+)==([\w.]+)", text, re.MULTILINE))
+
+
+def test_locks_pin_every_dependency_to_the_same_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    everything, runtime, build = map(
+        pinned, ("requirements.lock", "requirements.runtime.lock", "requirements.build.lock")
+    )
+    declared = {re.split(r"[\[>]", requirement)[0].lower() for requirement in project["project"]["dependencies"]}
+    assert declared <= runtime.keys(), "Run: make lock"
+    assert {"hatchling", "editables"} <= build.keys()
+    assert runtime.items() <= everything.items()
+    assert build.items() <= everything.items()
 
 
 def test_what_it_installs_runs_a_suite_with_a_judge_script(wheel: Path, tmp_path: Path) -> None:
