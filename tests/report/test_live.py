@@ -7,6 +7,8 @@ import os
 import pty
 import re
 import struct
+import subprocess
+import sys
 import termios
 import threading
 import time
@@ -17,8 +19,9 @@ import pytest
 
 from agentv.report.live import LiveProgress, bar_lines
 from agentv.report.progress import FURTHER_FAILURES, Pace
-from agentv.report.terminal import Look, columns
+from agentv.report.terminal import Look, StatusLines, columns
 from agentv.results import CaseResult
+from tests.conftest import AGENTV, Project, signals_heard
 from tests.report.rows import error_row, row
 
 
@@ -31,14 +34,14 @@ def a_terminal_that_can_draw(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Screen:
-    """As much of a terminal as a bar needs: text, line feeds, cursor up, erase line."""
+    """As much of a terminal as a bar needs: text, line feeds, cursor up, erase to the right and below."""
 
     TOKEN = re.compile(r"\x1b\[(\??[\d;]*)([A-Za-z])|(\r|\n)|([^\x1b\r\n]+)")
 
     def __init__(self) -> None:
         self.lines = [""]
         self.row = self.column = 0
-        self.cursor_shown = True
+        self.cursor_shown = self.wraps = True
 
     def feed(self, text: str) -> None:
         position = 0
@@ -57,19 +60,20 @@ class Screen:
                 self.lines += [""] * (self.row + 1 - len(self.lines))
             elif command == "A":
                 self.row -= int(argument or 1)
-            elif command == "K":
-                self.lines[self.row] = ""
-            elif command in "hl" and argument == "?25":
-                self.cursor_shown = command == "h"
+            elif command in "KJ":
+                assert argument == ""
+                self.lines[self.row] = self.lines[self.row][: self.column]
+                del self.lines[self.row + 1 if command == "J" else len(self.lines) :]
+            elif command in "hl" and argument in ("?25", "?7"):
+                self.cursor_shown = command == "h" if argument == "?25" else self.cursor_shown
+                self.wraps = command == "h" if argument == "?7" else self.wraps
             else:
                 assert command == "m", f"unknown sequence {match.group()!r}"
         assert position == len(text)
 
     @property
     def text(self) -> list[str]:
-        """Every line down to the cursor; below it there must be nothing."""
-        assert not any(self.lines[self.row + 1 :])
-        return [line.rstrip() for line in self.lines[: self.row + 1]]
+        return [line.rstrip() for line in self.lines]
 
 
 class Terminal:
@@ -144,6 +148,7 @@ def test_failures_stay_on_the_screen_and_the_bar_goes():
         "",
     ]
     assert screen.cursor_shown
+    assert screen.wraps
     assert "60/60  100%" in drawn
     assert "57 passed  1 borderline  1 failed  1 error  $0.5700" in drawn
 
@@ -211,12 +216,154 @@ def test_closing_what_never_started_is_fine():
     assert terminal.finish() == ""
 
 
-@pytest.mark.parametrize("width", [20, 40, 80, 200])
-def test_the_bar_fits(width: int):
-    pace = Pace(123_456, 0, lambda: 0.0)
-    pace.add(row("a"))
-    first, _ = bar_lines(pace, Look(width=width))
-    assert columns(first) < width
+@pytest.mark.parametrize("width", [1, 2, 10, 20, 40, 60, 80, 200])
+def test_bar_is_narrower_than_the_terminal(width: int):
+    now = [0.0]
+    pace = Pace(123_456, 0, lambda: now[0])
+    for each in (row("a", cost_usd=1234.5), row("b", 0.7), row("c", 0.1), error_row("d", "down")):
+        pace.add(each)
+    now[0] = 3.0
+    assert all(columns(line) < max(width, 2) for line in bar_lines(pace, Look(width=width)))
+
+
+def test_narrow_terminals_get_the_position_the_time_left_and_short_counts():
+    now = [0.0]
+    pace = Pace(1000, 0, lambda: now[0])
+    for each in (row("a", cost_usd=0.5), row("b", 0.7), row("c", 0.1), error_row("d", "down")):
+        pace.add(each)
+    now[0] = 4.0
+    long = ["4/1,000  0%  1.0/s  ETA 16 min 36 s", "1 passed  1 borderline  1 failed  1 error  $0.5000"]
+    assert [line.split("─  ")[-1] for line in bar_lines(pace, Look(width=80))] == long
+    assert bar_lines(pace, Look(width=40)) == [long[0], "1 pass  1 border  1 fail  1 error"]
+    assert bar_lines(pace, Look(width=32)) == ["4/1,000  0%  ETA 16 min 36 s", "1 pass  1 border  1 fail"]
+
+
+def test_a_frame_that_shows_nothing_new_is_not_written():
+    terminal = Terminal()
+    status = StatusLines(terminal.stream)
+    for _ in range(3):
+        status.draw(["1/2", "1 passed"])
+    status.close()
+    assert terminal.finish().count("1/2") == 1
+
+
+def test_a_frame_is_one_write_that_overwrites_and_never_clears_first():
+    writes: list[str] = []
+    terminal = Terminal()
+    terminal.stream.write = writes.append  # type: ignore[method-assign,assignment]
+    status = StatusLines(terminal.stream)
+    status.draw(["1/2", "1 passed"])
+    status.draw(["2/2", "2 passed"], ["a note"])
+    status.close()
+    assert len(writes) == 3
+    drawn = writes[1]
+    assert drawn.index("a note") < drawn.index("\x1b[K") < drawn.index("2/2")
+    assert drawn.index("2 passed") < drawn.index("\x1b[J")
+    terminal.finish()
+
+
+def test_resizing_redraws_for_the_new_width_from_where_the_cursor_waits():
+    terminal = Terminal()
+    progress = LiveProgress(terminal.stream, color=False)
+    progress.start(1000, 0)
+    progress.row(row("paris"))
+    terminal.wait_for("1 passed")
+    before = len(terminal.seen)
+    fcntl.ioctl(terminal.stream.fileno(), termios.TIOCSWINSZ, struct.pack("HHHH", 24, 30, 0, 0))
+    deadline = time.monotonic() + 20
+    while b"1 passed" not in terminal.seen[before:] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    progress.close()
+    frame = terminal.finish().encode()[before:].decode().split("\x1b[?7h")[0].removeprefix("\x1b[?7h")
+    frame = frame[frame.rindex("\x1b[?7l") :]
+    assert frame.startswith("\x1b[?7l\r\x1b[J"), "the cursor is where the lines begin, and everything below goes"
+    assert all(columns(re.sub(r"\x1b\[\??[\d;]*[A-Za-z]", "", line).strip()) < 30 for line in frame.split("\r\n"))
+
+
+def test_a_terminal_that_does_not_read_holds_up_no_row():
+    master, slave = pty.openpty()
+    stream = os.fdopen(slave, "w", encoding="utf-8")
+    progress = LiveProgress(stream)
+    progress.start(100_000, 0)
+    done = threading.Event()
+
+    def rows() -> None:
+        for i in range(5000):
+            progress.row(row(f"case-{i}", 0.1, misses=("m" * 200,)))
+            progress.note("n" * 200)
+        done.set()
+
+    threading.Thread(target=rows, daemon=True).start()
+    assert done.wait(60)
+    reader = threading.Thread(target=_drain, args=(master,), daemon=True)
+    reader.start()
+    progress.close()
+    stream.close()
+    reader.join(20)
+
+
+def _drain(master: int) -> None:
+    with suppress(OSError):
+        while os.read(master, 65536):
+            pass
+
+
+ABANDONED = """
+import os, sys
+from agentv.report.terminal import StatusLines, abandon_status_lines
+StatusLines(sys.stderr).draw(["1/2", "1 passed"])
+abandon_status_lines()
+os._exit(0)
+"""
+
+
+def test_a_process_that_ends_at_once_leaves_a_visible_cursor_on_an_empty_line():
+    terminal = Terminal()
+    subprocess.run([sys.executable, "-c", ABANDONED], stderr=terminal.stream, check=True, timeout=60)
+    screen = Screen()
+    screen.feed(terminal.finish())
+    assert (screen.text, screen.cursor_shown, screen.wraps) == ([""], True, True)
+
+
+def test_control_c_leaves_no_bar_and_a_visible_cursor(project: Project):
+    project.write("agentv.config.yaml", "targets: {a: {provider: mock, response: x, delay_ms: 60000}}")
+    project.write("suite.yaml", "evalcases: [{id: a, input: x, evaluators: [{type: contains, value: x}]}]")
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+
+    def controlling() -> None:
+        os.setsid()
+        fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+
+    with signals_heard():
+        child = subprocess.Popen(
+            [*AGENTV, "eval", "suite.yaml"],
+            cwd=project.root,
+            env={**project.environment(), "TERM": "xterm"},
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            preexec_fn=controlling,  # noqa: PLW1509 - the test has no other thread yet
+        )
+    os.close(slave)
+    seen = b""
+    pressed = False
+    with suppress(OSError):
+        while data := os.read(master, 65536):
+            seen += data
+            if not pressed and b"0 passed" in seen:
+                pressed = True
+                os.write(master, b"\x03")
+    os.close(master)
+    assert child.wait(60) == 130
+    screen = Screen()
+    screen.feed(seen.decode())
+    assert screen.cursor_shown
+    text = "\n".join(screen.text)
+    assert "0/1" not in text
+    assert "0 passed" not in text
+    assert "! interrupted" in text
+    assert "agentv eval --resume" in text
 
 
 def test_rows_recorded_earlier_do_not_count_into_the_rate():
@@ -226,5 +373,5 @@ def test_rows_recorded_earlier_do_not_count_into_the_rate():
     one: CaseResult = row("a")
     for _ in range(5):
         pace.add(one)
-    assert pace.speed() == "30.0/min  ETA 10 s"
+    assert pace.speed() == ("30.0/min", "ETA 10 s")
     assert pace.position == 95

@@ -8,6 +8,8 @@ import signal
 from collections.abc import Collection, Coroutine
 from typing import Any, TypeVar
 
+from agentv.report.terminal import abandon_status_lines
+
 T = TypeVar("T")
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 """As a shell has them."""
@@ -31,6 +33,7 @@ async def until_stopped(
 
     def stop(number: signal.Signals) -> None:
         if received:
+            abandon_status_lines()
             os._exit(EXIT_CODES[number])
         received.append(number)
         task.cancel()

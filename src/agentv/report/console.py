@@ -8,11 +8,10 @@ from typing import TypeVar
 from agentv.messages import TokenUsage
 from agentv.report.format import format_cost, format_duration, format_score, format_tokens
 from agentv.report.summary import Counts, ErrorGroup, EvaluatorCounts, Summary, WorstCase
-from agentv.report.terminal import Look, columns, pad
+from agentv.report.terminal import INDENT, Look, columns, render_table
 from agentv.results import Verdict
 from agentv.text import plural
 
-INDENT = "  "
 GROUPS_SHOWN = 12
 LEAST_WIDTH = 40
 
@@ -126,24 +125,6 @@ def _title(text: str, look: Look) -> str:
     return INDENT + look.style(text, "bold")
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[str | None], look: Look) -> list[str]:
-    """A name and right-aligned numbers. Names give way when the terminal is narrow; empty columns go."""
-    kept = [i for i in range(len(header)) if i == 0 or any(row[i] != "-" for row in rows)]
-    widths = [max(columns(row[i]) for row in [header, *rows]) for i in kept]
-    room = look.width - len(INDENT) - sum(2 + width for width in widths[1:])
-    widths[0] = min(widths[0], max(8, room))
-
-    def line(cells: Sequence[str], cell_styles: Sequence[str | None]) -> str:
-        padded = [pad(look.cut(cells[0], widths[0]), widths[0])]
-        padded += [pad(cells[i], width, right=True) for i, width in zip(kept[1:], widths[1:], strict=True)]
-        chosen = ["dim" if cells[i] == "-" else cell_styles[i] for i in kept]
-        styled = [look.style(cell, style) if style else cell for cell, style in zip(padded, chosen, strict=True)]
-        return (INDENT + "  ".join(styled)).rstrip()
-
-    titles = ["bold", *["dim"] * (len(header) - 1)]
-    return [line(header, titles), *(line(row, styles) for row in rows)]
-
-
 def _number(count: int) -> str:
     return f"{count:,}" if count else "-"
 
@@ -165,7 +146,7 @@ def _breakdown(title: str, groups: Mapping[str, Counts], look: Look) -> list[str
     ]
     header = (title, "passed", "borderline", "failed", "errors", "mean")
     styles = (None, "green", "yellow", "red", ERROR_STYLE, None)
-    return [*_table(header, rows, styles, look), *_more(len(groups) - len(shown), look)]
+    return [*render_table(header, rows, styles, look), *_more(len(groups) - len(shown), look)]
 
 
 def _evaluators(groups: Mapping[str, EvaluatorCounts], look: Look) -> list[str]:
@@ -176,7 +157,7 @@ def _evaluators(groups: Mapping[str, EvaluatorCounts], look: Look) -> list[str]:
         (look.text(name), format_score(counts.mean_score), _number(counts.judged), _number(counts.errors))
         for name, counts in shown.items()
     ]
-    table = _table(("Evaluators", "mean", "judged", "errors"), rows, (None, None, "dim", ERROR_STYLE), look)
+    table = render_table(("Evaluators", "mean", "judged", "errors"), rows, (None, None, "dim", ERROR_STYLE), look)
     return [*table, *_more(len(groups) - len(shown), look)]
 
 

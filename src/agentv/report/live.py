@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Mapping, Sequence
+from typing import TextIO
 
 from agentv.report.progress import (
     FURTHER_FAILURES,
@@ -21,11 +20,8 @@ from agentv.report.progress import (
     case_line,
     is_failure,
 )
-from agentv.report.terminal import Look, can_print_unicode, columns, is_set, is_terminal, wants_color
+from agentv.report.terminal import Look, StatusLines, can_print_unicode, columns, is_set, is_terminal, wants_color
 from agentv.results import CaseResult
-
-if TYPE_CHECKING:
-    from rich.live import Live
 
 FRAME_SECONDS = 0.1
 
@@ -36,7 +32,6 @@ class LiveProgress:
     def __init__(
         self, stream: TextIO, *, color: bool = True, unicode: bool = True, clock: Clock = time.monotonic
     ) -> None:
-        self._stream = stream
         self._color = color
         self._unicode = unicode
         self._clock = clock
@@ -48,27 +43,10 @@ class LiveProgress:
         self._counting = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._live: Live | None = None
+        self._status = StatusLines(stream)
 
     def start(self, total: int, done: int) -> None:
-        from rich.console import Console  # noqa: PLC0415 - a run without a terminal does not pay for it
-        from rich.live import Live  # noqa: PLC0415
-
         self._pace = Pace(total, done, self._clock)
-        console = Console(
-            file=self._stream,
-            force_terminal=True,
-            force_interactive=True,
-            color_system="standard" if self._color else None,
-            highlight=False,
-        )
-        self._live = Live(
-            console=console,
-            auto_refresh=False,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
         self._thread = threading.Thread(target=self._draw, name="agentv-progress", daemon=True)
         self._thread.start()
 
@@ -90,63 +68,57 @@ class LiveProgress:
             self._thread = None
 
     def _draw(self) -> None:
-        assert self._live is not None  # noqa: S101 - set before the thread starts
         try:
-            with self._live as live:
-                self._frame(live)
-                while not self._stop.wait(FRAME_SECONDS):
-                    self._frame(live)
-                self._frame(live)
-                if self._printed:
-                    live.console.print()  # sets apart what comes next
+            self._frame()
+            while not self._stop.wait(FRAME_SECONDS):
+                self._frame()
+            self._frame()
+            self._status.close(after="\n" if self._printed else "")  # an empty line before what comes next
         except (OSError, ValueError):
-            pass  # the terminal is gone; the run goes on
+            pass  # the terminal is gone; the run continues
 
-    def _frame(self, live: Live) -> None:
-        from rich.text import Text  # noqa: PLC0415
-
-        look = self._measure(live)
-        with self._counting:
-            bar = "\n".join(bar_lines(self._pace, look))
-        live.update(Text.from_ansi(bar, no_wrap=True, overflow="crop"))
-        lines, room = [], look.width - 1
+    def _frame(self) -> None:
+        look = Look(color=self._color, width=self._status.size()[0], unicode=self._unicode)
+        above, room = [], look.width - 1
         while self._waiting:
             item = self._waiting.popleft()
             if isinstance(item, str):
-                lines.append(look.cut(look.text(item), room))
+                above.append(look.cut(look.text(item), room))
             else:
-                lines.append(case_line(item, look, room=room))
-        if lines:
-            self._printed = True
-            live.console.print(Text.from_ansi("\n".join(lines)), no_wrap=True, overflow="crop")
-        live.refresh()
-
-    def _measure(self, live: Live) -> Look:
-        """The size of the terminal behind this stream; rich would ask stdin and stdout."""
-        try:
-            width, height = os.get_terminal_size(self._stream.fileno())
-        except (OSError, ValueError):
-            width, height = 80, 24
-        # Some terminals say 0 until they are laid out.
-        live.console.size = (width or 80, height or 24)
-        return Look(color=self._color, width=width or 80, unicode=self._unicode)
+                above.append(case_line(item, look, room=room))
+        self._printed = self._printed or bool(above)
+        with self._counting:
+            lines = bar_lines(self._pace, look)
+        self._status.draw(lines, above)
 
 
 def bar_lines(pace: Pace, look: Look) -> list[str]:
-    """The bar with position and speed, and below it the counts and the spend."""
-    full, empty = look.mark("━", "="), look.mark("─", "-")
-    numbers = f"{pace.position:,}/{pace.total:,}  {pace.share:.0%}"
-    speed = pace.speed()
-    state = f"{numbers}  {speed}" if speed else numbers
+    """The bar with position and speed, and below it the counts and the spend, each on one line."""
     room = look.width - 1
+    position, *speed = (f"{pace.position:,}/{pace.total:,}  {pace.share:.0%}", *pace.speed())
+    # On a narrow terminal the rate gives way first, then the time left.
+    states = ["  ".join([position, *speed[skipped:]]) for skipped in range(len(speed) + 1)]
+    state = next((state for state in states if columns(state) <= room), look.cut(position, room))
     length = min(40, room - columns(state) - 2)
     if length >= 8:
         filled = int(length * pace.share)
-        bar = look.style(full * filled, "green") + look.style(empty * (length - filled), "dim")
-        state = f"{bar}  {state}"
-    spent = pace.spent()
-    counts = pace.counts(look) + (f"  {look.style(spent, 'dim')}" if spent else "")
-    return [state, counts]
+        full, empty = look.mark("━", "=") * filled, look.mark("─", "-") * (length - filled)
+        state = f"{look.style(full, 'green')}{look.style(empty, 'dim')}  {state}"
+    spent = [(text, "dim") for text in [pace.spent()] if text]
+    choices = [[*pace.counts(), *spent], [*pace.counts(short=True), *spent], pace.counts(short=True)]
+    return [state, _fitting_parts(choices, room, look)]
+
+
+def _fitting_parts(choices: Sequence[Sequence[tuple[str, str]]], room: int, look: Look) -> str:
+    """The first choice that fits on a line, else as much of the last as fits."""
+    parts = next((parts for parts in choices if _width(parts) <= room), choices[-1])
+    while len(parts) > 1 and _width(parts) > room:
+        parts = parts[:-1]
+    return "  ".join(look.style(look.cut(text, room), style) for text, style in parts)
+
+
+def _width(parts: Sequence[tuple[str, str]]) -> int:
+    return sum(columns(text) + 2 for text, _ in parts) - 2
 
 
 def choose_progress(stream: TextIO, quiet: bool, env: Mapping[str, str]) -> Progress:

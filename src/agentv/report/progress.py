@@ -82,25 +82,26 @@ class Pace:
     def share(self) -> float:
         return min(1.0, self.position / self.total) if self.total else 1.0
 
-    def speed(self) -> str:
-        """Rate and time left, once there is something to tell them from."""
+    def speed(self) -> tuple[str, ...]:
+        """Rate and time left; empty until the first row."""
         elapsed = self.elapsed
         if not self._finished or elapsed <= 0:
-            return ""
+            return ()
         rate = self._finished / elapsed
         left = max(0, self.total - self.position)
-        return f"{format_rate(rate)}  ETA {format_duration(left / rate)}" if left else format_rate(rate)
+        return (format_rate(rate), f"ETA {format_duration(left / rate)}") if left else (format_rate(rate),)
 
-    def counts(self, look: Look) -> str:
+    def counts(self, *, short: bool = False) -> list[tuple[str, str]]:
+        """The rows by outcome, each with its style; rows that passed come first, also when there are none."""
         tally = self.tally
-        parts = [look.style(f"{tally.passed:,} passed", "green")]
-        if tally.borderline:
-            parts.append(look.style(f"{tally.borderline:,} borderline", "yellow"))
-        if tally.failed:
-            parts.append(look.style(f"{tally.failed:,} failed", "red"))
-        if tally.errors:
-            parts.append(look.style(plural(tally.errors, "error"), "magenta"))
-        return "  ".join(parts)
+        errors = (tally.errors, "error", "error" if tally.errors == 1 else "errors")
+        counts = [(tally.passed, "pass", "passed"), (tally.borderline, "border", "borderline")]
+        counts += [(tally.failed, "fail", "failed"), errors]
+        return [
+            (f"{count:,} {label if short else word}", _STYLES[label])
+            for count, label, word in counts
+            if count or label == "pass"
+        ]
 
     def spent(self) -> str:
         cost, usage = self._spend.cost_usd, self._spend.target.token_usage
@@ -211,7 +212,8 @@ class PlainProgress:
     def _tell(self) -> None:
         pace = self._pace
         self._told_at, self._told_share = pace.elapsed, pace.share
-        parts = [f"{self._position()} {pace.share:4.0%}", pace.counts(self._look), pace.speed(), pace.spent()]
+        counts = [self._look.style(text, style) for text, style in pace.counts()]
+        parts = [f"{self._position()} {pace.share:4.0%}", *counts, *pace.speed(), pace.spent()]
         self._say("  ".join(part for part in parts if part))
 
     def _say(self, line: str) -> None:

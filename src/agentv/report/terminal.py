@@ -1,4 +1,4 @@
-"""Text for a terminal: safe to print, cut to columns, coloured only where that is wanted.
+"""The terminal: text that is safe to print, columns, colours, tables, and status lines that are redrawn in place.
 
 Ids, answers and reasons come from models and scripts. Whatever they hold, no control character, escape
 sequence or bidirectional override reaches the terminal through `clean`.
@@ -6,9 +6,12 @@ sequence or bidirectional override reaches the terminal through `clean`.
 
 from __future__ import annotations
 
+import os
 import re
+import select
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -121,6 +124,99 @@ def pad(text: str, width: int, *, right: bool = False) -> str:
     """The text filled up with spaces to this many columns."""
     space = " " * max(0, width - columns(text))
     return space + text if right else text + space
+
+
+INDENT = "  "
+
+
+def render_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[str | None], look: Look
+) -> list[str]:
+    """A name and right-aligned numbers. Long names are cut when the terminal is narrow; empty columns are left out."""
+    used = [i for i in range(len(header)) if i == 0 or any(row[i] != "-" for row in rows)]
+    widths = [max(columns(row[i]) for row in [header, *rows]) for i in used]
+    room = look.width - len(INDENT) - sum(2 + width for width in widths[1:])
+    widths[0] = min(widths[0], max(8, room))
+
+    def line(cells: Sequence[str], cell_styles: Sequence[str | None]) -> str:
+        padded = [pad(look.cut(cells[0], widths[0]), widths[0])]
+        padded += [pad(cells[i], width, right=True) for i, width in zip(used[1:], widths[1:], strict=True)]
+        chosen = ["dim" if cells[i] == "-" else cell_styles[i] for i in used]
+        styled = [look.style(cell, style) if style else cell for cell, style in zip(padded, chosen, strict=True)]
+        return (INDENT + "  ".join(styled)).rstrip()
+
+    titles = ["bold" if header[0] else "dim", *["dim"] * (len(header) - 1)]
+    return [line(header, titles), *(line(row, styles) for row in rows)]
+
+
+_HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"
+_NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
+_ERASE_LINE, _ERASE_BELOW = "\x1b[K", "\x1b[J"
+
+
+class StatusLines:
+    """Lines at the bottom of a terminal that are redrawn in place; what is printed above them stays.
+
+    Between two frames the cursor waits at the start of the first line. A terminal that is resized and wraps the lines
+    anew takes the cursor along, so the next frame starts at the right place and erases everything below it. Any other
+    frame is one write in which text replaces text, so that nothing flickers.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._last: tuple[list[str], int, int] | None = None
+        self.is_open = False
+
+    def size(self) -> tuple[int, int]:
+        """Columns and rows of this terminal; some report 0 until they are laid out."""
+        try:
+            width, height = os.get_terminal_size(self._stream.fileno())
+        except (OSError, ValueError):
+            width, height = 0, 0
+        return width or 80, height or 24
+
+    def draw(self, lines: Sequence[str], above: Sequence[str] = ()) -> None:
+        """Print lines above, then the status lines. Each must be narrower than the terminal."""
+        width, height = self.size()
+        shown = list(lines[: max(1, height - 1)])
+        frame = (shown, width, height)
+        if not above and frame == self._last:
+            return
+        resized = self._last is not None and frame[1:] != self._last[1:]
+        self._last = frame
+        parts = ["" if self.is_open else _HIDE, _NO_WRAP, "\r", _ERASE_BELOW if resized else ""]
+        parts += [f"{line}{_ERASE_LINE}\r\n" for line in (*above, *shown[:-1])]
+        parts += [shown[-1], _ERASE_BELOW, "\r", f"\x1b[{len(shown) - 1}A" if len(shown) > 1 else "", _WRAP]
+        _open.add(self)
+        self.is_open = True
+        self._write("".join(parts))
+
+    def close(self, after: str = "") -> None:
+        """Erase the status lines and show the cursor again."""
+        if self.is_open:
+            self.is_open = False
+            _open.discard(self)
+            self._write(f"\r{_ERASE_BELOW}{after}{_SHOW}")
+
+    def abandon(self) -> None:
+        """Close before `os._exit`, without waiting: a terminal that does not read is left as it is."""
+        with suppress(OSError, ValueError):
+            descriptor = self._stream.fileno()
+            if select.select([], [descriptor], [], 0)[1]:
+                os.write(descriptor, f"\r{_ERASE_BELOW}{_WRAP}{_SHOW}".encode("ascii"))
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+_open: set[StatusLines] = set()
+
+
+def abandon_status_lines() -> None:
+    """Leave every terminal with a visible cursor, before `os._exit`."""
+    for lines in list(_open):
+        lines.abandon()
 
 
 def can_print_unicode(stream: TextIO) -> bool:
