@@ -1,4 +1,4 @@
-"""Contextual precision with one judge call for each passage, all of them at once."""
+"""Contextual precision with one judge call per passage, made concurrently."""
 
 from agentv_eval import code_judge
 

@@ -7,8 +7,8 @@ from agentv_eval import code_judge
 ASK = "Which passage supports each statement? Answer with the number of the passage, or 0 when none does, in order."
 
 
-def numbered(texts):
-    return "\n".join(f"{number}. {text}" for number, text in enumerate(texts, 1))
+def numbered(lines):
+    return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
 
 
 @code_judge

@@ -5,7 +5,7 @@ import { defineCodeJudge } from "@agentv/eval";
 const ASK =
   "Which passage supports each statement? Answer with the number of the passage, or 0 when none does, in order.";
 
-const numbered = (texts: string[]) => texts.map((text, index) => `${index + 1}. ${text}`).join("\n");
+const numbered = (lines: string[]) => lines.map((line, index) => `${index + 1}. ${line}`).join("\n");
 
 defineCodeJudge(async (input, judge) => {
   if (!judge) throw new Error("this judge asks a model: add `judge: {max_calls: 3}` to its evaluator");
