@@ -174,6 +174,7 @@ HEAVY = {
     "google.genai",
     "http.client",
     "httpx2",
+    "importlib.metadata",
     "jinja2",
     "json_repair",
     "jsonschema",
@@ -201,7 +202,14 @@ def modules_after(code: str, cwd: Path) -> set[str]:
     return set(done.stderr.splitlines()[-1].split())
 
 
-RUN = "import sys\nfrom agentv.cli.program import run\nassert run({arguments!r}) == 0"
+RUN = """
+import sys
+from agentv import cli
+def leave(code):
+    assert code == 0
+cli._leave, sys.argv = leave, ["agentv", *{arguments!r}]
+cli.main()
+"""
 
 
 def test_the_version_loads_neither_click_nor_pydantic(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import gc
 import os
 import signal
 import sys
@@ -24,7 +23,9 @@ def main() -> None:
     _fill_standard_streams()
     # Until a command listens itself: nothing has been run yet that would have to end in order.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(TERMINATED))
-    gc.disable()  # until the command is imported: nothing of that is garbage
+    from agentv.cli import quick_start  # noqa: PLC0415 - not needed for the version
+
+    quick_start.begin()
     try:
         from agentv.cli.program import run  # noqa: PLC0415 - click is not needed for the version
 

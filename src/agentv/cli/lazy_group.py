@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import importlib
 from collections.abc import Mapping
 from typing import Any
 
 import click
+
+from agentv.cli import quick_start
 
 
 class LazyGroup(click.Group):
@@ -25,8 +26,8 @@ class LazyGroup(click.Group):
             return None
         module, _, name = self._table[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
-        gc.freeze()  # what was imported stays; the collector need not look at it again
-        gc.enable()
+        if not isinstance(command, click.Group):
+            quick_start.end()
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -1,7 +1,5 @@
 """What an eval suite file may say: the models behind validation and `agentv schema`."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
