@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any, Literal
 
 from agentv.codec import OMIT_DEFAULT, decode, encode
 
@@ -93,3 +93,139 @@ class TokenUsage:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TokenUsage:
         return decode(cls, data)
+
+
+# -- a conversation
+
+
+class Conversation:
+    """What has `messages`: its system prompt, and all that follows as one text."""
+
+    __slots__ = ()
+    messages: tuple[Message, ...]
+
+    @property
+    def system_messages(self) -> tuple[Message, ...]:
+        """The system messages at the beginning."""
+        first = next((at for at, message in enumerate(self.messages) if message.role != "system"), len(self.messages))
+        return self.messages[:first]
+
+    @property
+    def turns(self) -> tuple[Message, ...]:
+        """The messages after the system prompt."""
+        return self.messages[len(self.system_messages) :]
+
+    @property
+    def system_prompt(self) -> str | None:
+        """The text of the system messages at the beginning; None when there is none."""
+        messages = self.system_messages
+        return "\n\n".join(whole_text(message) for message in messages) if messages else None
+
+    @property
+    def question(self) -> str:
+        """The turns as one text: one message as it is, several each under a line that names the role."""
+        turns = self.turns
+        if len(turns) == 1:
+            return whole_text(turns[0])
+        return "\n\n".join(f"@[{message.role.capitalize()}]:\n{whole_text(message)}" for message in turns)
+
+
+def as_messages(question: str | None, system_prompt: str | None, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The conversation of a question with its system prompt, or the `messages` that are given instead."""
+    if question is None:
+        if not messages:
+            raise ValueError("a question or messages must be given, got neither")
+        if system_prompt is not None:
+            raise ValueError("`system_prompt` goes with a question; use a message with the role `system` instead")
+        return tuple(messages)
+    if messages:
+        raise ValueError("a question or messages must be given, got both")
+    asked = Message("user", question)
+    return (asked,) if system_prompt is None else (Message("system", system_prompt), asked)
+
+
+def whole_text(message: Message) -> str:
+    """The message as text. Parts that are not text, and tool calls, become JSON."""
+    if isinstance(message.content, list):
+        texts = [part_text(part) or json.dumps(part, ensure_ascii=False) for part in message.content]
+    else:
+        texts = [message.text] if message.text else []
+    calls = "\n".join(json.dumps(call.to_dict(), ensure_ascii=False) for call in message.tool_calls)
+    return "\n\n".join([*texts, calls] if calls else texts)
+
+
+# -- how a model answers
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that the model may call. `parameters` is the JSON Schema of its arguments."""
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationOptions:
+    """How a model should answer. What is None or empty is left to the target."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    max_output_tokens: int | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    response_schema: Mapping[str, Any] | None = None
+    """JSON Schema of the object that the answer should be."""
+    tools: tuple[Tool, ...] = ()
+    tool_choice: Literal["auto", "none", "required"] | Tool | None = None
+    """Whether the model must call a tool, or the one of `tools` that it must call."""
+    logprobs: int | None = None
+    """Report the log probability of each token, and of this number of alternatives to it (0 for none)."""
+
+    def __post_init__(self) -> None:
+        if self.tool_choice is not None and not self.tools:
+            raise ValueError("`tool_choice` needs `tools`")
+        if isinstance(self.tool_choice, Tool) and self.tool_choice not in self.tools:
+            raise ValueError(f"`tool_choice` must be one of `tools`, got '{self.tool_choice.name}'")
+
+    @property
+    def requested(self) -> tuple[str, ...]:
+        """Names of the options that are set."""
+        return tuple(name for name in OPTIONS if getattr(self, name) not in (None, ()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The options that are set, as JSON values."""
+        values = {name: getattr(self, name) for name in self.requested}
+        if self.stop:
+            values["stop"] = list(self.stop)
+        if self.tools:
+            values["tools"] = [tool.to_dict() for tool in self.tools]
+        if isinstance(self.tool_choice, Tool):
+            values["tool_choice"] = {"name": self.tool_choice.name}
+        return values
+
+
+OPTIONS = tuple(option.name for option in fields(GenerationOptions))
+"""Names of all generation options."""
+NO_OPTIONS = GenerationOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """A token of a reply, its log probability, and the tokens that could have been in its place."""
+
+    token: str
+    logprob: float
+    alternatives: tuple[tuple[str, float], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"token": self.token, "logprob": self.logprob, "alternatives": [list(one) for one in self.alternatives]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> TokenLogprob:
+        alternatives = tuple((str(token), float(logprob)) for token, logprob in data["alternatives"])
+        return cls(str(data["token"]), float(data["logprob"]), alternatives)

@@ -11,7 +11,7 @@ from agentv.evaluators.runtime import Runtime
 from agentv.evaluators.scoring import judge
 from agentv.judge.access import JudgeAccess
 from agentv.judge.session import JudgeSession, JudgeTargets
-from agentv.messages import Message, TokenUsage
+from agentv.messages import OPTIONS, Message, TokenUsage
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.results import EvaluatorResult
 from agentv.suite.case import EvalCase
@@ -22,6 +22,8 @@ Scripted = str | Exception | Reply
 
 class Judge(Provider):
     """Replies in order, the last one again and again; `requests` is what arrived."""
+
+    honours = frozenset(OPTIONS)
 
     def __init__(self, *replies: Scripted) -> None:
         self.replies: list[Scripted] = list(replies)

@@ -9,6 +9,7 @@ from typing import Any
 from agentv.errors import ProviderError
 from agentv.evaluators.llm_judge import LlmJudge
 from agentv.evaluators.scoring import judge
+from agentv.messages import GenerationOptions
 from agentv.redact import Redactor
 from agentv.targets.provider import Reply, Request
 from agentv.testing.model_server import completion
@@ -152,10 +153,17 @@ async def test_without_a_run_there_is_nobody_to_ask():
     assert result.error == "the evaluator 'llm_judge' needs a run to ask a judge in"
 
 
+async def test_llm_judge_sends_no_schema_to_a_judge_without_structured_output():
+    asked = Judge(verdict())
+    asked.honours = frozenset({"temperature"})
+    assert (await asked.judged(the_judge(), a_case())).error is None
+    assert asked.requests[0].options == GenerationOptions()
+
+
 async def test_the_shape_of_the_reply_is_asked_for():
     asked = Judge(verdict())
     await asked.judged(the_judge(), a_case())
-    schema = asked.requests[0].schema
+    schema = asked.requests[0].options.response_schema
     assert schema is not None
     assert set(schema["required"]) == {"score", "hits", "misses", "reasoning"}
 

@@ -96,8 +96,11 @@ async def test_the_judge_sees_every_criterion_and_its_id():
     assert request.system_prompt is not None
     assert '{"id": "city", "description": "Names Paris."}' in request.system_prompt
     assert '{"id": "rubric-2", "description": "Is polite."}' in request.system_prompt
-    assert request.schema is not None
-    assert request.schema["properties"]["checks"]["items"]["properties"]["id"]["enum"] == ["city", "rubric-2"]
+    assert request.options.response_schema is not None
+    assert request.options.response_schema["properties"]["checks"]["items"]["properties"]["id"]["enum"] == [
+        "city",
+        "rubric-2",
+    ]
 
 
 async def test_an_llm_judge_with_rubrics_judges_by_them():

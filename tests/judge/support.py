@@ -11,11 +11,14 @@ from typing import Any
 
 from agentv.judge.proxy import JudgeProxy
 from agentv.judge.session import JudgeSession, JudgeTargets
+from agentv.messages import OPTIONS
 from agentv.targets.provider import Provider, Reply, Request
 
 
 class Judge(Provider):
     """A provider that counts, and can be held: nothing is answered until `let_go`."""
+
+    honours = frozenset(OPTIONS)
 
     def __init__(self, answer: Callable[[Request], Reply] | str = "yes", *, held: bool = False) -> None:
         self.calls = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 import stat
 import subprocess
@@ -18,7 +19,7 @@ import pytest
 from agentv.errors import ProviderError
 from agentv.judge.cache import CachedJudge, JudgeCache, cached, fingerprint_of
 from agentv.judge.cache_store import FILE, ReplyStore
-from agentv.messages import Message, TokenUsage, ToolCall
+from agentv.messages import OPTIONS, GenerationOptions, Message, TokenLogprob, TokenUsage, Tool, ToolCall
 from agentv.redact import Redactor
 from agentv.targets.config import TargetSpec, load_config
 from agentv.targets.environment import Environment
@@ -34,6 +35,7 @@ PAID = Reply(
     token_usage=TokenUsage(10, 2),
     cost_usd=0.25,
     finish_reason="stop",
+    logprobs=(TokenLogprob("yes", -0.25, (("no", -1.5),)),),
 )
 
 
@@ -87,7 +89,7 @@ async def test_the_second_time_the_judge_is_not_asked_and_nothing_is_paid(direct
     assert judge.calls == 1
     assert first == PAID
     assert second.output_messages == PAID.output_messages
-    assert second.finish_reason == "stop"
+    assert (second.finish_reason, second.logprobs) == ("stop", PAID.logprobs)
     assert second.cache_hit
     assert second.cost_usd == 0.0
     assert second.token_usage is None
@@ -131,23 +133,67 @@ async def test_a_session_counts_a_hit_as_a_call(directory: Path) -> None:
 # -- what is the same question
 
 
-BASE = Request("q", "s", schema={"type": "object"}, attempt=1)
+TOOL, OTHER_TOOL = Tool("look"), Tool("look", "Look it up.")
+OPTIONS_SET = GenerationOptions(
+    temperature=0.5,
+    top_p=0.9,
+    max_output_tokens=10,
+    seed=1,
+    stop=("END",),
+    response_schema={"type": "object"},
+    tools=(TOOL,),
+    tool_choice="auto",
+    logprobs=2,
+)
+OTHER_VALUES: dict[str, list[Any]] = {
+    "temperature": [0.0, None],
+    "top_p": [0.8, None],
+    "max_output_tokens": [11, None],
+    "seed": [0, None],
+    "stop": [("STOP",), ("END", "STOP"), ()],
+    "response_schema": [{"type": "object", "required": ["score"]}, {}, None],
+    "tools": [(OTHER_TOOL,), (TOOL, OTHER_TOOL)],
+    "tool_choice": ["none", "required", TOOL, None],
+    "logprobs": [0, None],
+}
+CHANGED_OPTIONS = [
+    *(replace(OPTIONS_SET, **{name: value}) for name, values in OTHER_VALUES.items() for value in values),
+    replace(OPTIONS_SET, tools=(), tool_choice=None),
+    GenerationOptions(),
+]
+TALK = (Message("system", "s"), Message("user", "q"), Message("assistant", "a"), Message("user", "q"))
+BASE = Request("q", "s", options=OPTIONS_SET, attempt=1)
+
+
+def test_every_option_is_changed_here() -> None:
+    assert set(OTHER_VALUES) == set(OPTIONS)
+
+
+@pytest.mark.parametrize("options", CHANGED_OPTIONS, ids=lambda options: json.dumps(options.to_dict())[:60])
+async def test_calls_that_differ_in_one_option_are_distinct(directory: Path, options: GenerationOptions) -> None:
+    assert await asked_twice(BASE, replace(BASE, options=options), directory) == 2
 
 
 @pytest.mark.parametrize(
-    "changes",
+    "changed",
     [
-        {"question": "other"},
-        {"system_prompt": "other"},
-        {"system_prompt": None},
-        {"attempt": 2},
-        {"schema": {"type": "object", "required": ["score"]}},
-        {"schema": None},
-        {"messages": (Message("user", "q"),)},
+        Request("other", "s", options=OPTIONS_SET),
+        Request("q", "other", options=OPTIONS_SET),
+        Request("q", options=OPTIONS_SET),
+        Request("q", "s", options=OPTIONS_SET, attempt=2),
+        Request("q", "s", options=OPTIONS_SET, guidelines="be kind"),
+        Request(messages=TALK, options=OPTIONS_SET),
+        Request(messages=[Message("system", "s"), Message("user", "q", name="ada")], options=OPTIONS_SET),
+        Request(messages=[Message("system", "s"), Message("assistant", "q")], options=OPTIONS_SET),
     ],
 )
-async def test_whatever_is_asked_differently_is_asked(directory: Path, changes: Mapping[str, Any]) -> None:
-    assert await asked_twice(BASE, replace(BASE, **changes), directory) == 2
+async def test_whatever_is_asked_differently_is_asked(directory: Path, changed: Request) -> None:
+    assert await asked_twice(BASE, changed, directory) == 2
+
+
+async def test_a_question_and_the_messages_it_stands_for_are_the_same_call(directory: Path) -> None:
+    spelled_out = Request(messages=[Message("system", "s"), Message("user", "q")], options=OPTIONS_SET)
+    assert await asked_twice(BASE, spelled_out, directory) == 1
 
 
 async def test_the_case_and_its_directory_are_no_part_of_a_question_to_a_model(directory: Path) -> None:

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from agentv.messages import GenerationOptions
 from agentv.targets.provider import Provider, Request, TargetScope
 from agentv.targets.registry import provider_class
 
@@ -17,5 +18,9 @@ def make(directory: Path, provider: str, /, *, scope: dict[str, Any] | None = No
     return built
 
 
-def ask(question: str = "q", **details: Any) -> Request:
-    return Request(question, **details)
+def ask(question: str | None = None, *, schema: dict[str, Any] | None = None, **details: Any) -> Request:
+    """A question, or the `messages` of a conversation."""
+    if question is None and not details.get("messages"):
+        question = "q"
+    options = details.pop("options", GenerationOptions(response_schema=schema))
+    return Request(question, options=options, **details)

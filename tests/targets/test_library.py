@@ -253,7 +253,7 @@ async def test_a_conversation_is_sent_with_its_roles_tools_and_files(vendor: Ven
     (tmp_path / "notes.md").write_text("# Notes")
     async with VendorServer(vendor.reply("ok")) as server:
         async with vendor.against(server) as provider:
-            await provider.invoke(ask("ignored", messages=CONVERSATION, files=(tmp_path / "notes.md",)))
+            await provider.invoke(ask(messages=CONVERSATION, files=(tmp_path / "notes.md",)))
         sent = server.calls[0].body
     turns = sent.get("messages") or sent.get("contents") or sent["input"]
     text = json.dumps(turns)
@@ -268,7 +268,7 @@ async def test_a_conversation_is_sent_with_its_roles_tools_and_files(vendor: Ven
 async def test_tools_of_the_conversation_are_declared_where_the_api_wants_that_but_cannot_be_called(vendor: Vendor):
     async with VendorServer(vendor.reply("ok")) as server:
         async with vendor.against(server) as provider:
-            await provider.invoke(ask("q", messages=CONVERSATION[1:]))
+            await provider.invoke(ask(messages=CONVERSATION[1:]))
             await provider.invoke(ask("q"))
         looking_back, plain = (json.dumps(call.body) for call in server.calls)
     assert '"tool_choice": {"type": "none"}' in looking_back
@@ -281,7 +281,7 @@ async def test_a_part_that_cannot_be_sent_is_named(vendor: Vendor):
     messages = (Message("user", [{"type": "video", "url": "x"}]),)
     async with VendorServer(vendor.reply("ok")) as server, vendor.against(server) as provider:
         with pytest.raises(ProviderError, match="'video', which cannot be sent"):
-            await provider.invoke(ask("q", messages=messages))
+            await provider.invoke(ask(messages=messages))
         assert server.calls == []
 
 

@@ -138,7 +138,7 @@ async def test_a_conversation_is_sent_with_its_roles_tools_and_files(tmp_path):
     )
     async with FakeModelServer() as server:
         async with client(server) as provider:
-            await provider.invoke(ask("ignored", messages=messages, files=(tmp_path / "notes.md",)))
+            await provider.invoke(ask(messages=messages, files=(tmp_path / "notes.md",)))
         sent = body_of(server)["messages"]
     assert sent[0] == {"role": "user", "content": 'Read\n<file path="docs/notes.md">\n# Notes\n</file>'}
     calls = sent[1]["tool_calls"]

@@ -10,6 +10,7 @@ from typing import Any
 from agentv.errors import AgentVError, ProviderError
 from agentv.evaluators.llm.prompt import conversation, set_apart
 from agentv.evaluators.llm.reply_object import ReplyError, read_object
+from agentv.messages import NO_OPTIONS, GenerationOptions
 from agentv.redact import Redactor
 from agentv.suite.case import EvalCase
 from agentv.targets.provider import Provider, Request
@@ -60,9 +61,11 @@ async def ask_for_rubrics(
 ) -> list[dict[str, Any]]:
     """The rubrics of a case. ProviderError says why there are none: the call failed, or no reply could be used."""
     question = question_about(case)
+    honoured = "response_schema" in provider.honours
+    options = GenerationOptions(response_schema=SCHEMA) if honoured else NO_OPTIONS
     text, problem = question, ""
     for attempt in range(1, 2 + ASKED_AGAIN):
-        request = Request(text, SYSTEM_PROMPT, eval_id=case.id, attempt=attempt, directory=directory, schema=SCHEMA)
+        request = Request(text, SYSTEM_PROMPT, options=options, eval_id=case.id, attempt=attempt, directory=directory)
         try:
             reply = await provider.invoke(request)
         except AgentVError as error:

@@ -138,10 +138,8 @@ class CachedJudge(ProviderLayer):
     def _key(self, request: Request) -> bytes:
         asked: list[Any] = [
             self._fingerprint,
-            request.system_prompt,
-            request.question,
             [message.to_dict() for message in request.messages],
-            request.schema,
+            request.options.to_dict(),
             request.attempt,
             request.guidelines,
         ]

@@ -18,6 +18,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Self
 
+from agentv.messages import TokenLogprob
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.targets.provider import Reply
 from agentv.targets.structured import parse_messages
@@ -200,6 +201,7 @@ def encoded(reply: Reply) -> str | None:
         "token_usage": reply.token_usage.to_dict() if reply.token_usage else None,
         "cost_usd": reply.cost_usd,
         "finish_reason": reply.finish_reason,
+        "logprobs": None if reply.logprobs is None else [token.to_dict() for token in reply.logprobs],
     }
     try:
         text = json.dumps(data, allow_nan=False, separators=(",", ":"))
@@ -215,12 +217,20 @@ def decoded(text: str) -> Reply:
     messages, reason = parse_messages(data["output_messages"]), data["finish_reason"]
     if not isinstance(reason, str | None):
         raise TypeError("a finish reason is text")
-    return free(Reply(messages, finish_reason=reason))
+    kept = data.get("logprobs")
+    logprobs = None if kept is None else tuple(map(TokenLogprob.from_dict, kept))
+    return free(Reply(messages, finish_reason=reason, logprobs=logprobs))
 
 
 def free(reply: Reply) -> Reply:
     """The same answer for somebody who did not cause the call."""
-    return Reply(reply.output_messages, cost_usd=0.0, finish_reason=reply.finish_reason, cache_hit=True)
+    return Reply(
+        reply.output_messages,
+        cost_usd=0.0,
+        finish_reason=reply.finish_reason,
+        logprobs=reply.logprobs,
+        cache_hit=True,
+    )
 
 
 # -- the file

@@ -310,13 +310,17 @@ class JudgeSession:
 
     def _request(self, call: JudgeCall) -> Request:
         return Request(
-            call.question,
-            call.system_prompt,
+            messages=call.messages,
+            options=call.options,
+            evaluator=self.evaluator,
             eval_id=self._eval_id if call.eval_case_id is None else call.eval_case_id,
             attempt=self._attempt if call.attempt is None else call.attempt,
             directory=self._directory,
-            schema=call.schema,
         )
+
+    def honours(self, option: str) -> bool:
+        """Whether the default judge target supports this generation option."""
+        return option in self.targets.live[self.targets.default].honours
 
     def forget(self, call: JudgeCall) -> None:
         """The reply to this call was of no use: it is not to be found in a cache again."""

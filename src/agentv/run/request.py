@@ -2,46 +2,36 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentv.messages import Message, part_text
+from agentv.messages import Message, part_text, whole_text
 from agentv.suite.case import EvalCase
 from agentv.suite.files import SuiteFiles
-from agentv.targets.provider import Asked, Request
+from agentv.targets.provider import Request
 
 
 def build_request(case: EvalCase, attempt: int, files: SuiteFiles) -> Request:
-    """The conversation with its files read in, and the same as one text for targets that take one."""
-    spoken, system = _conversation(case, files)
+    """The conversation of the case with its files read in, the system messages joined at its beginning."""
     return Request(
-        question=_as_one_text(spoken),
-        system_prompt=system or None,
-        messages=tuple(spoken),
+        messages=_conversation(case, files),
         eval_id=case.id,
         attempt=attempt,
         files=case.input_files,
         directory=files.directory,
         guidelines="\n\n".join(_tagged(path, files) for path in case.guideline_files),
-        naming_files=_naming_files(case, files),
+        naming_files=_conversation(case, files, named=True) if case.input_files else None,
     )
 
 
-def _naming_files(case: EvalCase, files: SuiteFiles) -> Asked | None:
-    if not case.input_files:
-        return None
-    spoken, system = _conversation(case, files, named=True)
-    return Asked(_as_one_text(spoken), system or None)
-
-
-def _conversation(case: EvalCase, files: SuiteFiles, *, named: bool = False) -> tuple[list[Message], str]:
-    """What is said, and the system prompt; files read in, or only named."""
+def _conversation(case: EvalCase, files: SuiteFiles, *, named: bool = False) -> tuple[Message, ...]:
+    """The messages with their files read in, or only named."""
     attached = _Attached(iter(case.attachments), frozenset(case.guideline_files), files, named)
     messages = [_with_files(message, attached) for message in case.input_messages]
-    system = "\n\n".join(_said(message) for message in messages if message.role == "system")
-    return [message for message in messages if message.role != "system"], system
+    system = "\n\n".join(whole_text(message) for message in messages if message.role == "system")
+    turns = [message for message in messages if message.role != "system"] or [Message("user", "")]
+    return (Message("system", system), *turns) if system else tuple(turns)
 
 
 class _Attached(NamedTuple):
@@ -79,20 +69,3 @@ def _tagged(path: Path, files: SuiteFiles) -> str:
 
 def _shown(path: Path, files: SuiteFiles) -> Path:
     return path.relative_to(files.root) if path.is_relative_to(files.root) else path
-
-
-def _as_one_text(messages: Sequence[Message]) -> str:
-    """One message as it is; several turns each under a line that names the speaker."""
-    if len(messages) == 1:
-        return _said(messages[0])
-    return "\n\n".join(f"@[{message.role.capitalize()}]:\n{_said(message)}" for message in messages)
-
-
-def _said(message: Message) -> str:
-    """The message as text: what is none, parts of other kinds and tool calls, as JSON."""
-    if isinstance(message.content, list):
-        said = [part_text(part) or json.dumps(part, ensure_ascii=False) for part in message.content]
-    else:
-        said = [message.text] if message.text else []
-    calls = "\n".join(json.dumps(call.to_dict(), ensure_ascii=False) for call in message.tool_calls)
-    return "\n\n".join([*said, calls] if calls else said)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from agentv.errors import AgentVError, ProviderError, ProviderTimeoutError
+from agentv.messages import NO_OPTIONS, GenerationOptions
 from agentv.targets.provider import (
     NO_HOOKS,
     CallHooks,
@@ -58,6 +59,8 @@ class TargetGate(ProviderLayer):
 
     async def call(self, request: Request, hooks: CallHooks) -> Reply:
         """Call the provider, and again when that can help."""
+        if request.options is not NO_OPTIONS:
+            self._refuse_unhonoured(request.options)
         turnstile, total = self._turnstile, self._settings.total_timeout_seconds
         ticket, tries, ends_at = turnstile.ticket(), 0, None
         entered = await turnstile.enter(ticket)
@@ -102,6 +105,16 @@ class TargetGate(ProviderLayer):
         if not self._closed:
             self._closed = True
             await self.provider.aclose()
+
+    def _refuse_unhonoured(self, options: GenerationOptions) -> None:
+        unhonoured = [f"`{name}`" for name in options.requested if name not in self.honours]
+        if unhonoured:
+            known = ", ".join(f"`{name}`" for name in sorted(self.honours)) or "none"
+            raise ProviderError(
+                f"target '{self.name}': its provider '{self._settings.provider}' does not support the option "
+                f"{', '.join(unhonoured)}; nothing was sent",
+                next_step=f"Leave the option out or use another target. Options this provider supports: {known}.",
+            )
 
     # -- one try
 

@@ -11,12 +11,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from agentv.errors import ProviderError
-from agentv.messages import Message, TokenUsage, final_text
+from agentv.messages import (
+    NO_OPTIONS,
+    Conversation,
+    GenerationOptions,
+    Message,
+    TokenLogprob,
+    TokenUsage,
+    as_messages,
+    final_text,
+)
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.targets.commands import RunCommand
 
@@ -24,31 +33,54 @@ GUIDELINES = "[[ ## Guidelines ## ]]"
 """The line above the guidelines of a case."""
 
 
-class Asked(NamedTuple):
-    """The texts of a request."""
+@dataclass(frozen=True, slots=True, init=False)
+class Request(Conversation):
+    """What a target is asked: a conversation, how to answer it, and who asks.
 
-    question: str
-    system_prompt: str | None
+    `Request("question", "system prompt")` is short for the messages of a system prompt and a question.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a target is asked. `messages` is the conversation; `question` its text, for one-string targets."""
-
-    question: str
-    system_prompt: str | None = None
-    messages: tuple[Message, ...] = ()
-    eval_id: str = ""
-    attempt: int = 1
-    files: tuple[Path, ...] = ()
-    directory: Path | None = None
+    messages: tuple[Message, ...]
+    """The whole conversation: roles `system`, `user`, `assistant` and `tool`."""
+    options: GenerationOptions
+    """How to answer. A provider that cannot honour a requested option is never sent the request."""
+    eval_id: str
+    attempt: int
+    evaluator: str | None
+    """The evaluator that asks a judge; None when the target under test is asked."""
+    files: tuple[Path, ...]
+    directory: Path | None
     """The suite's directory: where commands run when their target names no other."""
-    guidelines: str = ""
+    guidelines: str
     """Guideline text of the case, for commands that take it apart from the question."""
-    naming_files: Asked | None = None
-    """The same texts with files only named, for commands that get the files themselves; None without files."""
-    schema: Mapping[str, Any] | None = None
-    """JSON Schema of an object that the answer should be. A provider with structured output asks for it that way."""
+    naming_files: tuple[Message, ...] | None
+    """The same conversation with files only named, for commands that read the files; None without files."""
+
+    def __init__(
+        self,
+        question: str | None = None,
+        system_prompt: str | None = None,
+        *,
+        messages: Sequence[Message] = (),
+        options: GenerationOptions = NO_OPTIONS,
+        eval_id: str = "",
+        attempt: int = 1,
+        evaluator: str | None = None,
+        files: tuple[Path, ...] = (),
+        directory: Path | None = None,
+        guidelines: str = "",
+        naming_files: tuple[Message, ...] | None = None,
+    ) -> None:
+        fill = object.__setattr__
+        fill(self, "messages", as_messages(question, system_prompt, messages))
+        fill(self, "options", options)
+        fill(self, "eval_id", eval_id)
+        fill(self, "attempt", attempt)
+        fill(self, "evaluator", evaluator)
+        fill(self, "files", files)
+        fill(self, "directory", directory)
+        fill(self, "guidelines", guidelines)
+        fill(self, "naming_files", naming_files)
 
     @property
     def instructions(self) -> str | None:
@@ -68,6 +100,9 @@ class Reply:
     duration_ms: float | None = None
     """What the target itself reported; the runtime measures when it is None."""
     finish_reason: str | None = None
+    """Why the model stopped, as the vendor says it: `stop`, `length`, `tool_calls`, ..."""
+    logprobs: tuple[TokenLogprob, ...] | None = None
+    """Log probabilities of the answer's tokens, when they were requested and the vendor gives them."""
     retries: int = 0
     cache_hit: bool = False
     recorded: bool = False
@@ -218,6 +253,9 @@ class Provider(ABC):
     shares replies between cases only when this is True."""
     cacheable: bool = True
     """Whether `--cache` keeps replies at all. False for replies that are free and may change, like recorded ones."""
+    honours: frozenset[str] = frozenset()
+    """Names of the `GenerationOptions` that the provider passes on or satisfies anyway. A request with any other option
+    fails before anything is sent."""
     keeps_deadline: bool = False
     """Whether the provider itself ends calls at `timeout_seconds`. Otherwise the gate cancels them."""
     takes_batches: bool = False
@@ -253,6 +291,7 @@ class ProviderLayer(Provider):
         self.provider = provider
         self.answers_by_prompt = provider.answers_by_prompt
         self.cacheable = provider.cacheable
+        self.honours = provider.honours
         self.keeps_deadline = provider.keeps_deadline
         self.takes_batches = provider.takes_batches
 

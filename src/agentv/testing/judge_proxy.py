@@ -133,7 +133,15 @@ class _ScriptedTarget(Provider):
             )
 
     async def invoke(self, request: Request) -> Reply:
-        call = JudgeCall(request.question, request.system_prompt, request.eval_id, request.attempt, self._name)
+        call = JudgeCall(
+            None,
+            None,
+            request.eval_id,
+            request.attempt,
+            self._name,
+            messages=request.messages,
+            options=request.options,
+        )
         self._calls.append(call)
         answer = self._script(call)
         if inspect.isawaitable(answer):

@@ -7,10 +7,11 @@ All fields are plain values, so whatever is nested, doubled inside or oddly type
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agentv.messages import NO_OPTIONS, Conversation, GenerationOptions, Message, as_messages
 from agentv.text import did_you_mean, kind_of
 
 LARGEST_ATTEMPT = 2**31 - 1
@@ -24,17 +25,37 @@ class InvalidRequestError(ValueError):
     """A body that is no request; the message says what to send instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeCall:
-    """One question to the judge. What is None was not given: the execution's own values are used."""
+@dataclass(frozen=True, slots=True, init=False)
+class JudgeCall(Conversation):
+    """What the judge is asked. Where `eval_case_id`, `attempt` or `target` is None, the execution's own value is used.
 
-    question: str
-    system_prompt: str | None = None
-    eval_case_id: str | None = None
-    attempt: int | None = None
-    target: str | None = None
-    schema: Mapping[str, Any] | None = None
-    """What the answer should look like, when the runtime itself asks; scripts cannot say this."""
+    `JudgeCall("question", "system prompt")` is short for the messages of a system prompt and a question, which is all
+    that a script can send.
+    """
+
+    messages: tuple[Message, ...]
+    options: GenerationOptions
+    eval_case_id: str | None
+    attempt: int | None
+    target: str | None
+
+    def __init__(
+        self,
+        question: str | None = None,
+        system_prompt: str | None = None,
+        eval_case_id: str | None = None,
+        attempt: int | None = None,
+        target: str | None = None,
+        *,
+        messages: Sequence[Message] = (),
+        options: GenerationOptions = NO_OPTIONS,
+    ) -> None:
+        fill = object.__setattr__
+        fill(self, "messages", as_messages(question, system_prompt, messages))
+        fill(self, "options", options)
+        fill(self, "eval_case_id", eval_case_id)
+        fill(self, "attempt", attempt)
+        fill(self, "target", target)
 
 
 class _Doubled(dict[str, Any]):

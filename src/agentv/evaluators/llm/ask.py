@@ -11,6 +11,7 @@ from agentv.errors import BudgetExhaustedError, EvaluatorError
 from agentv.evaluators.base import Candidate, EvaluationContext
 from agentv.evaluators.llm.prompt import again, words_of
 from agentv.evaluators.llm.reply_object import ReplyError, refuse_copy
+from agentv.messages import NO_OPTIONS, GenerationOptions
 
 if TYPE_CHECKING:
     from agentv.judge.session import JudgeCallError, JudgeSession
@@ -76,9 +77,11 @@ async def _ask(
     from agentv.judge.session import JudgeCallError  # noqa: PLC0415 - only runs that ask a judge need it
     from agentv.wire.judge_requests import JudgeCall  # noqa: PLC0415
 
+    # A judge without structured output is asked in words alone: the prompt describes the object, too.
+    options = GenerationOptions(response_schema=question.schema) if session.honours("response_schema") else NO_OPTIONS
     text, reply_text, problem = question.text, "", ""
     for _ in range(1 + ASKED_AGAIN):
-        call = JudgeCall(text, question.system_prompt, schema=question.schema)
+        call = JudgeCall(text, question.system_prompt, options=options)
         try:
             reply = await session.ask(call)
         except JudgeCallError as error:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
+from agentv.messages import GenerationOptions
 from agentv.targets.provider import TargetSettings
 from agentv.targets.providers.library import LibraryProvider, LibrarySettings
 
@@ -46,6 +47,7 @@ class AnthropicProvider(LibraryProvider):
     LIBRARY, PRICED_AS = "anthropic", "anthropic"
     BASE_URL = "https://api.anthropic.com"
     DECLARES_TOOLS = True
+    honours = LibraryProvider.honours | {"stop"}
     ASSUMED: ClassVar[Mapping[str, Any]] = {"usage": {"input_tokens": 0, "output_tokens": 0}}
 
     def _build(self) -> Model[Any]:
@@ -64,9 +66,10 @@ class AnthropicProvider(LibraryProvider):
         )
         return AnthropicModel(self._settings.model, provider=Vendor(anthropic_client=vendor))
 
-    def _vendor_settings(self) -> dict[str, Any]:
+    def _vendor_settings(self, options: GenerationOptions) -> dict[str, Any]:
         budget = self._settings.thinking_budget
-        limit = self._settings.max_output_tokens or ROOM_TO_ANSWER + (budget or 0)
+        asked = self._settings.max_output_tokens or options.max_output_tokens
+        limit = asked or ROOM_TO_ANSWER + (budget or 0)
         if budget is None:
             return {"max_tokens": limit}
         return {"max_tokens": limit, "anthropic_thinking": {"type": "enabled", "budget_tokens": budget}}

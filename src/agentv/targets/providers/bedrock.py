@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import Field
 
 from agentv.errors import ProviderError
+from agentv.messages import GenerationOptions
 from agentv.targets.provider import Reply, Request, TargetSettings
 from agentv.targets.providers.exchange import Exchange
 from agentv.targets.providers.library import MOST_CONNECTIONS, LibraryProvider, LibrarySettings
@@ -73,6 +74,7 @@ class BedrockProvider(LibraryProvider):
     REQUIREMENT = "pydantic-ai-slim[bedrock]>=2.60"
     LIBRARY, PRICED_AS = "boto3", "bedrock"
     DECLARES_TOOLS = True
+    honours = LibraryProvider.honours | {"stop"}
     ASSUMED: ClassVar[Mapping[str, Any]] = {"usage": {"inputTokens": 0, "outputTokens": 0, "totalTokens": 0}}
 
     def _own_key(self) -> str | None:
@@ -90,9 +92,9 @@ class BedrockProvider(LibraryProvider):
         names = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
         return [self._key, *(self._scope.environment.get(name, "") for name in names)]
 
-    def _vendor_settings(self) -> dict[str, Any]:
+    def _vendor_settings(self, options: GenerationOptions) -> dict[str, Any]:
         # Without a limit of ours the library asks for the longest answer the model can give, and for a stream of it.
-        return {"max_tokens": self._settings.max_output_tokens or LONGEST_ANSWER}
+        return {"max_tokens": self._settings.max_output_tokens or options.max_output_tokens or LONGEST_ANSWER}
 
     def _address(self) -> str:
         return self._base_url or f"https://bedrock-runtime.{self._region() or 'any'}.amazonaws.com"

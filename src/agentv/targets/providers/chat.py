@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from agentv.errors import ProviderError
-from agentv.messages import Message, TokenUsage, ToolCall, part_text
+from agentv.messages import GenerationOptions, Message, TokenLogprob, TokenUsage, Tool, ToolCall, part_text
 from agentv.suite.json_lines import parse_json
 from agentv.targets.prices import Pricer
 from agentv.targets.provider import Reply, Request
@@ -24,10 +24,8 @@ def wire_messages(request: Request) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
     if request.instructions:
         messages.append({"role": "system", "content": request.instructions})
-    if not request.messages:
-        return [*messages, {"role": "user", "content": request.question}]
     files, waiting = list(request.files), list[ToolCall]()
-    for message in request.messages:
+    for message in request.turns:
         if message.role == "tool":
             messages.append(_tool_result(message, waiting, files))
             continue
@@ -112,6 +110,24 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+def wire_options(options: GenerationOptions, *, limit_name: str, seed_name: str) -> dict[str, Any]:
+    """The fields of the body that ask for these options. `response_schema` is asked for by `response_format`."""
+    body: dict[str, Any] = {
+        "temperature": options.temperature,
+        "top_p": options.top_p,
+        limit_name: options.max_output_tokens,
+        seed_name: options.seed,
+        "stop": list(options.stop) or None,
+        "tools": [{"type": "function", "function": tool.to_dict()} for tool in options.tools] or None,
+        "tool_choice": options.tool_choice,
+    }
+    if isinstance(options.tool_choice, Tool):
+        body["tool_choice"] = {"type": "function", "function": {"name": options.tool_choice.name}}
+    if options.logprobs is not None:
+        body |= {"logprobs": True, "top_logprobs": options.logprobs or None}
+    return {name: value for name, value in body.items() if value is not None}
+
+
 def response_format(mode: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     """What asks for a JSON object: of this schema, or of any shape."""
     if mode == "json_object":
@@ -188,7 +204,25 @@ def parse_completion(data: Any, pricer: Pricer, model: str) -> Reply:
         token_usage=usage,
         cost_usd=cost,
         finish_reason=finish if isinstance(finish, str) else None,
+        logprobs=received_logprobs(choice.get("logprobs")),
     )
+
+
+def received_logprobs(logprobs: Any) -> tuple[TokenLogprob, ...] | None:
+    """`{"content": [{"token", "logprob", "top_logprobs"}]}`; None where the vendor gives none, or another shape."""
+    tokens = logprobs.get("content") if isinstance(logprobs, Mapping) else logprobs
+    if not isinstance(tokens, list) or not tokens:
+        return None
+    with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
+        return tuple(
+            TokenLogprob(
+                str(token["token"]),
+                float(token["logprob"]),
+                tuple((str(other["token"]), float(other["logprob"])) for other in token.get("top_logprobs") or ()),
+            )
+            for token in tokens
+        )
+    return None
 
 
 def choice_error(data: Any) -> Any:

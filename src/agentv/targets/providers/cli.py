@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from agentv.errors import ProviderError, ProviderTimeoutError
+from agentv.messages import Message
 from agentv.processes.run import STDERR_KEEP, STDOUT_CAP, ProcessOutcome, ProcessStartError, run_process
 from agentv.targets.commands import RunCommand
 from agentv.targets.provider import Provider, Reply, Request, TargetScope, TargetSettings
@@ -68,9 +69,8 @@ class CliProvider(Provider):
         await self._healthy(first.directory)
         whole = replace(
             first,
-            question="",
+            messages=(Message("user", ""),),
             eval_id="batch",
-            system_prompt=None,
             naming_files=None,
             guidelines="",
             files=tuple(dict.fromkeys(path for request in requests for path in request.files)),
@@ -221,7 +221,7 @@ async def _http_problem(check: HttpCheck) -> str | None:
 def _prompt(request: Request, template: CommandTemplate) -> str:
     if "FILES" in template.names and request.naming_files is not None:
         # The command reads the files itself; together with their texts an argument may be too long to start it.
-        request = replace(request, **request.naming_files._asdict())
+        request = replace(request, messages=request.naming_files)
     said = request.system_prompt if "GUIDELINES" in template.names else request.instructions
     return f"{said}\n\n{request.question}" if said else request.question
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
+from agentv.messages import GenerationOptions
 from agentv.targets.provider import TargetSettings
 from agentv.targets.providers.library import LibraryProvider, LibrarySettings
 
@@ -28,6 +29,7 @@ class GeminiProvider(LibraryProvider):
     Settings: ClassVar[type[TargetSettings]] = GeminiSettings
     REQUIREMENT = "pydantic-ai-slim[google]>=2.60"
     LIBRARY, PRICED_AS = "google.genai", "gemini"
+    honours = LibraryProvider.honours | {"seed", "stop", "logprobs"}
     BASE_URL = "https://generativelanguage.googleapis.com"
 
     def _build(self) -> Model[Any]:
@@ -50,6 +52,9 @@ class GeminiProvider(LibraryProvider):
         vendor = Client(vertexai=False, api_key=self._key, http_options=options)
         return GoogleModel(self._settings.model, provider=GoogleProvider(client=vendor))
 
-    def _vendor_settings(self) -> dict[str, Any]:
+    def _vendor_settings(self, options: GenerationOptions) -> dict[str, Any]:
         seconds = self._settings.timeout_seconds
-        return {"timeout": seconds} if seconds else {}
+        settings: dict[str, Any] = {"timeout": seconds} if seconds else {}
+        if options.logprobs is not None:
+            settings |= {"google_logprobs": True, "google_top_logprobs": options.logprobs}
+        return settings

@@ -10,12 +10,14 @@ import asyncio
 import importlib
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from agentv.errors import AgentVError, ProviderError, TargetUnavailableError
+from agentv.messages import GenerationOptions, Tool
 from agentv.targets.prices import Pricer
 from agentv.targets.provider import Provider, Reply, Request, TargetScope, TargetSettings
 from agentv.targets.providers.chat import wire_messages
@@ -43,6 +45,7 @@ class LibraryProvider(Provider):
 
     Settings: ClassVar[type[TargetSettings]] = LibrarySettings
     answers_by_prompt = True
+    honours = frozenset({"temperature", "top_p", "max_output_tokens", "response_schema", "tools", "tool_choice"})
     REQUIREMENT: ClassVar[str]
     """What to `pip install` for this provider; one of agentv's extras has the same requirement."""
     LIBRARY: ClassVar[str]
@@ -91,8 +94,9 @@ class LibraryProvider(Provider):
         """The model, on a client that sends through `self._exchange`. Runs in a thread."""
         raise NotImplementedError
 
-    def _vendor_settings(self) -> dict[str, Any]:
-        return {}
+    def _vendor_settings(self, options: GenerationOptions) -> dict[str, Any]:
+        """What this vendor's library takes besides, or under another name."""
+        raise NotImplementedError
 
     def _own_key(self) -> str | None:
         return self._variable("_API_KEY")
@@ -135,7 +139,7 @@ class LibraryProvider(Provider):
         messages = wire_messages(request)
         try:
             model = self._model or await self._open()
-            response = await self._request(model, messages, request.schema)
+            response = await self._request(model, messages, request.options)
         except Exception as error:
             known = _known_cause(error)
             if known is None:
@@ -159,26 +163,41 @@ class LibraryProvider(Provider):
         importlib.import_module("pydantic_ai.direct")
         return model
 
-    async def _request(
-        self, model: Model[Any], messages: list[dict[str, Any]], schema: Mapping[str, Any] | None
-    ) -> Any:
+    async def _request(self, model: Model[Any], messages: list[dict[str, Any]], options: GenerationOptions) -> Any:
         from pydantic_ai.direct import model_request  # noqa: PLC0415 - the module says why
 
-        from agentv.targets.providers.library_messages import parameters, to_library  # noqa: PLC0415 - imports it too
+        from agentv.targets.providers.library_messages import (  # noqa: PLC0415 - imports it too
+            dropped_options,
+            parameters,
+            to_library,
+        )
+
+        if dropped := dropped_options(model, options):
+            raise self._exchange.error(
+                f"the model '{self._settings.model}' does not support the option "
+                f"{', '.join(f'`{name}`' for name in dropped)}; nothing was sent",
+                next_step="Leave the option out, or use a target with another model.",
+            )
 
         if self._settings.structured_output == "off":
-            schema = None
-        asked = parameters(model, messages, schema, declare_tools=self.DECLARES_TOOLS)
+            options = replace(options, response_schema=None)
+        asked = parameters(model, messages, options, declare_tools=self.DECLARES_TOOLS)
         conversation = to_library(messages, late_system=self.LATE_SYSTEM)
-        settings: Any = {**self._common_settings(), **self._vendor_settings()}
-        if asked.function_tools:
+        settings: Any = {**self._common_settings(options), **self._vendor_settings(options)}
+        if asked.function_tools and not options.tools:
             settings["tool_choice"] = "none"
         return await model_request(model, conversation, model_settings=settings, model_request_parameters=asked)
 
-    def _common_settings(self) -> dict[str, Any]:
+    def _common_settings(self, options: GenerationOptions) -> dict[str, Any]:
+        """The options in the library's words. What the settings of the target fix wins."""
+        own, choice = self._settings, options.tool_choice
         settings = {
-            "temperature": self._settings.temperature,
-            "max_tokens": self._settings.max_output_tokens,
+            "temperature": options.temperature if own.temperature is None else own.temperature,
+            "top_p": options.top_p,
+            "max_tokens": own.max_output_tokens or options.max_output_tokens,
+            "seed": options.seed,
+            "stop_sequences": list(options.stop) or None,
+            "tool_choice": [choice.name] if isinstance(choice, Tool) else choice,
             # The exchange sends them all; libraries look for a header that stands in for the key.
             "extra_headers": {name: text for name, text in self._settings.headers.items() if text.isascii()} or None,
         }

@@ -26,10 +26,10 @@ from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.tools import ToolDefinition
 
 from agentv.errors import ProviderError
-from agentv.messages import Message, TokenUsage, ToolCall
+from agentv.messages import GenerationOptions, Message, TokenLogprob, TokenUsage, ToolCall
 from agentv.targets.prices import Pricer
 from agentv.targets.provider import Reply
-from agentv.targets.providers.chat import received_arguments
+from agentv.targets.providers.chat import received_arguments, received_logprobs
 
 # -- request
 
@@ -110,16 +110,42 @@ def _content(part: Mapping[str, Any]) -> UserContent:
 
 
 def parameters(
-    model: Model[Any], messages: list[dict[str, Any]], schema: Mapping[str, Any] | None, *, declare_tools: bool
+    model: Model[Any], messages: list[dict[str, Any]], options: GenerationOptions, *, declare_tools: bool
 ) -> ModelRequestParameters:
-    """What is asked for besides the conversation: a JSON object where the model can be held to a schema."""
-    tools = (
-        [ToolDefinition(name=name, parameters_json_schema=_ANY) for name in _tools(messages)] if declare_tools else []
-    )
+    """What is asked for besides the conversation: tools, and a JSON object where the model can be held to a schema."""
+    tools = [
+        ToolDefinition(
+            name=tool.name, description=tool.description or None, parameters_json_schema=dict(tool.parameters)
+        )
+        for tool in options.tools
+    ]
+    if declare_tools:
+        offered = {tool.name for tool in options.tools}
+        earlier = (name for name in _tools(messages) if name not in offered)
+        tools += [ToolDefinition(name=name, parameters_json_schema=_ANY) for name in earlier]
+    schema = options.response_schema
     if schema is None or not model.profile.get("supports_json_schema_output", False):
         return ModelRequestParameters(function_tools=tools)
     wanted = OutputObjectDefinition(dict(schema), name="answer", strict=True)
     return ModelRequestParameters(function_tools=tools, output_mode="native", output_object=wanted)
+
+
+_SAMPLING = ("temperature", "top_p", "logprobs")
+
+
+def dropped_options(model: Model[Any], options: GenerationOptions) -> list[str]:
+    """Requested options that the library would leave out with no more than a warning: some models take no sampling."""
+    profile: Mapping[str, Any] = model.profile
+    efforts = profile.get("openai_reasoning_efforts")
+    can_answer_at_once = (
+        profile.get("openai_supports_reasoning_effort_none") if efforts is None else "none" in efforts
+    ) and not profile.get("thinking_enabled_by_default")
+    takes_none = (
+        (profile.get("openai_supports_reasoning") and not can_answer_at_once)
+        or profile.get("anthropic_disallows_sampling_settings")
+        or profile.get("bedrock_disallows_sampling_settings")
+    )
+    return [name for name in options.requested if name in _SAMPLING] if takes_none else []
 
 
 _ANY: dict[str, Any] = {"type": "object", "additionalProperties": True}
@@ -160,7 +186,32 @@ def from_library(response: ModelResponse, pricer: Pricer, model: str) -> Reply:
         token_usage=usage,
         cost_usd=cost,
         finish_reason="tool_calls" if calls and finish in _CALLED else finish,
+        logprobs=_logprobs(response),
     )
+
+
+def _logprobs(response: ModelResponse) -> tuple[TokenLogprob, ...] | None:
+    """OpenAI's library keeps them with each text, Google's with the response."""
+    google = (response.provider_details or {}).get("logprobs")
+    if isinstance(google, Mapping):
+        return _google_logprobs(google)
+    tokens: list[Any] = []
+    for part in response.parts:
+        if isinstance(part, TextPart):
+            tokens += (part.provider_details or {}).get("logprobs") or []
+    return received_logprobs(tokens)
+
+
+def _google_logprobs(result: Mapping[str, Any]) -> tuple[TokenLogprob, ...] | None:
+    chosen, top = result.get("chosen_candidates") or (), result.get("top_candidates") or ()
+    tokens = []
+    for at, candidate in enumerate(chosen):
+        others = (top[at].get("candidates") or ()) if at < len(top) else ()
+        alternatives = [{"token": other["token"], "logprob": other["log_probability"]} for other in others]
+        tokens.append(
+            {"token": candidate["token"], "logprob": candidate["log_probability"], "top_logprobs": alternatives}
+        )
+    return received_logprobs(tokens)
 
 
 _CALLED = ("stop", "tool_call")

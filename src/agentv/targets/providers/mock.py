@@ -116,6 +116,7 @@ class MockProvider(Provider):
 
     Settings: ClassVar[type[TargetSettings]] = MockSettings
     answers_by_prompt = True
+    honours = frozenset({"temperature", "top_p", "seed"})  # no sampling: every value gives the same answer
 
     def __init__(self, settings: MockSettings, scope: TargetScope) -> None:
         self._target = scope.name

@@ -12,9 +12,16 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from pydantic import Field
 
 from agentv.errors import ProviderError, TargetUnavailableError
+from agentv.messages import NO_OPTIONS, OPTIONS
 from agentv.targets.prices import Pricer
 from agentv.targets.provider import NO_HOOKS, CallHooks, Provider, Reply, Request, TargetScope, TargetSettings
-from agentv.targets.providers.chat import ResponseFormats, choice_error, parse_completion, wire_messages
+from agentv.targets.providers.chat import (
+    ResponseFormats,
+    choice_error,
+    parse_completion,
+    wire_messages,
+    wire_options,
+)
 from agentv.targets.providers.exchange import Exchange
 from agentv.targets.providers.http import GOOD, error_code, is_http, merged_headers
 from agentv.targets.providers.model_settings import ModelSettings
@@ -89,6 +96,7 @@ class Preset:
     base_url: str | None = None
     needs_key: bool = True
     limit_name: str = "max_tokens"
+    seed_name: str = "seed"
 
 
 class OpenAICompatibleProvider(Provider):
@@ -97,6 +105,7 @@ class OpenAICompatibleProvider(Provider):
     Settings: ClassVar[type[TargetSettings]] = ChatSettings
     PRESET: ClassVar[Preset] = Preset(needs_key=False)
     answers_by_prompt = True
+    honours = frozenset(OPTIONS)
 
     def __init__(self, settings: ChatSettings, scope: TargetScope) -> None:
         self._settings, self._scope = settings, scope
@@ -152,8 +161,12 @@ class OpenAICompatibleProvider(Provider):
         hooks.on_start()
         self._pricer.start()
         body = {**self._options, "messages": wire_messages(request)}
-        if request.schema is not None and self._format != "off":
-            return await self._ask_for_object(body, request.schema, hooks)
+        options = request.options
+        if options is not NO_OPTIONS:  # what the settings of the target fix wins
+            names = self.PRESET
+            body = {**wire_options(options, limit_name=names.limit_name, seed_name=names.seed_name), **body}
+        if options.response_schema is not None and self._format != "off":
+            return await self._ask_for_object(body, options.response_schema, hooks)
         return await self._ask(body)
 
     async def aclose(self) -> None:
@@ -213,6 +226,7 @@ class OpenAIProvider(OpenAICompatibleProvider):
             from agentv.targets.providers.openai_responses import ResponsesProvider  # noqa: PLC0415
 
             self._responses = ResponsesProvider(settings, scope)
+            self.honours = self._responses.honours
 
     async def prepare(self) -> None:
         if self._responses is not None:
@@ -230,11 +244,13 @@ class OpenAIProvider(OpenAICompatibleProvider):
 class GroqProvider(OpenAICompatibleProvider):
     Settings: ClassVar[type[TargetSettings]] = GroqSettings
     PRESET = Preset("https://api.groq.com/openai/v1")
+    honours = frozenset(OPTIONS) - {"logprobs"}
 
 
 class MistralProvider(OpenAICompatibleProvider):
     Settings: ClassVar[type[TargetSettings]] = MistralSettings
-    PRESET = Preset("https://api.mistral.ai/v1")
+    PRESET = Preset("https://api.mistral.ai/v1", seed_name="random_seed")
+    honours = frozenset(OPTIONS) - {"logprobs"}
 
 
 class OpenRouterProvider(OpenAICompatibleProvider):
@@ -244,6 +260,7 @@ class OpenRouterProvider(OpenAICompatibleProvider):
 
 class OllamaProvider(OpenAICompatibleProvider):
     PRESET = Preset("http://127.0.0.1:11434/v1", needs_key=False)
+    honours = frozenset(OPTIONS) - {"tool_choice", "logprobs"}
 
 
 class AzureProvider(OpenAICompatibleProvider):

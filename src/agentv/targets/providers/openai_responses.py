@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from agentv.messages import GenerationOptions
 from agentv.targets.providers.library import LibraryProvider
 
 if TYPE_CHECKING:
@@ -17,9 +18,15 @@ class ResponsesProvider(LibraryProvider):
     LIBRARY, PRICED_AS = "openai", "openai"
     BASE_URL = "https://api.openai.com/v1"
     LATE_SYSTEM = True
+    honours = LibraryProvider.honours | {"logprobs"}
 
     def _needs_key(self) -> bool:
         return self._base_url == self.BASE_URL
+
+    def _vendor_settings(self, options: GenerationOptions) -> dict[str, Any]:
+        if options.logprobs is None:
+            return {}
+        return {"openai_logprobs": True, "openai_top_logprobs": options.logprobs}
 
     def _build(self) -> Model[Any]:
         from openai import AsyncOpenAI  # noqa: PLC0415 - see library.py
