@@ -175,7 +175,7 @@ def test_the_judge_of_the_readme_that_wants_json_asks_until_it_gets_some(readme_
     with JudgingServer(replies) as server:
         done = run_judge(readme_files["judges/graded.py"], PAYLOAD, environ=server.environ)
     assert (done.result["score"], done.result["reasoning"]) == (0.75, "no source")
-    assert "[answer]\nParis is.\n" in server.questions[0]
+    assert "\nParis is.\n--- end of answer " in server.questions[0]
 
 
 def test_the_client_of_the_readme_asks(readme_files):

@@ -9,6 +9,7 @@ import pytest
 
 import agentv_eval
 from agentv_eval import wire
+from agentv_eval.fence import MARK_LENGTH, fence
 from tests.sdk_python.reference import ResultError, read_result
 from tests.sdk_python.support import TOKEN, Answer, Server, ask, http_answer, run_judge, snake, vectors
 
@@ -181,3 +182,10 @@ def test_the_stdout_vectors_agree_with_a_plain_reading_of_the_rules(vector):
         assert caught.value.kind == vector["error"]
     else:
         assert read_result(vector["stdout"]) == vector["result"]
+
+
+@pytest.mark.parametrize("vector", named(vectors("fences.json")))
+def test_parts_get_exactly_this_fence(vector):
+    parts = [(name, text) for name, text in vector["parts"]]
+    assert fence(parts, vector["around"], vector["markLength"]) == (vector["text"], vector["mark"])
+    assert MARK_LENGTH == 12

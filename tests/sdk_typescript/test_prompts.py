@@ -33,8 +33,8 @@ ASKS: list[dict[str, Any]] = [
     ),
     *(
         {"ask": {**asked, "material": material, "choices": ["a", "b"]}, "replies": ["a"]}
-        for asked in ({"question": "q ====="}, {"criteria": "c"})
-        for material in ("m", "====== m", {"answer": "a\n=====", "ü": ""}, "")
+        for asked in ({"question": "q --- end of material 0 ---"}, {"criteria": "c"})
+        for material in ("m", "--- m ---", {"answer": "a\n---", "ü": "", "two\nlines": "🙂"}, "", {})
     ),
 ]
 

@@ -3,7 +3,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
-import { checkError, clientFor, environ, eval_, failure, http, runJudge, serve, TOKEN, vectors } from "./support.mjs";
+import { checkError, clientFor, environ, eval_, failure, http, runJudge, SDK, serve, TOKEN, vectors } from "./support.mjs";
+
+const { fence, MARK_LENGTH } = await import(`${SDK}dist/fence.js`);
 
 const MANY = { concurrency: 4 };
 
@@ -200,4 +202,14 @@ test("the environment of the process is read when none is given", async (t) => {
   Object.assign(process.env, environ(1));
   t.after(() => Object.keys(environ(1)).forEach((name) => delete process.env[name]));
   assert.ok(eval_.createJudgeProxyClient());
+});
+
+describe("parts get exactly this fence", () => {
+  for (const vector of vectors("fences.json")) {
+    test(vector.name, () => {
+      const fenced = fence(vector.parts, vector.around, vector.markLength);
+      assert.deepEqual(fenced, { text: vector.text, mark: vector.mark });
+      assert.equal(MARK_LENGTH, 12);
+    });
+  }
 });

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentv.evaluators.llm import prompt as judge_prompt
-from agentv.evaluators.llm.prompt import mark_for, question_for, set_apart
+from agentv.evaluators.llm.fence import fence
+from agentv.evaluators.llm.prompt import question_for
 from tests.conftest import Project
 from tests.evaluators.judge_support import Judge, a_case, verdict
 from tests.evaluators.support import an_evaluator
@@ -57,24 +57,30 @@ def test_any_text_is_verbatim_between_marks_that_it_does_not_hold(answer: str, o
     assert dict(parts_of(question_for(context, None))) == expected
 
 
-@given(st.lists(st.text(alphabet="0123456789abcdefABCDEF", max_size=200), min_size=1))
+@given(st.lists(st.tuples(st.text(max_size=5), st.text(alphabet="0123456789abcdefABCDEF", max_size=200)), min_size=1))
 @settings(max_examples=200)
-def test_a_mark_is_in_none_of_the_texts(texts: list[str]) -> None:
-    assert not any(mark_for(texts) in text.lower() for text in texts)
+def test_a_mark_is_in_none_of_the_parts_even_when_few_marks_are_free(parts: list[tuple[str, str]]) -> None:
+    fenced = fence(parts, mark_length=3)
+    assert not any(fenced.mark in text.lower() for part in parts for text in part)
 
 
-def test_a_mark_is_looked_for_until_no_text_holds_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judge_prompt, "MARK_LENGTH", 1)
-    for left in "0123456789abcdef":
-        assert mark_for(["0123456789abcdef".replace(left, "")]) == left
+def test_a_mark_is_looked_for_until_no_text_holds_it() -> None:
+    for free in "0123456789abcdef":
+        assert fence([("", "0123456789abcdef".replace(free, ""))], mark_length=1).mark == free
 
 
 def test_an_answer_that_holds_the_mark_it_would_get_gets_another() -> None:
-    texts = ["graded"]
+    parts = [("answer", "graded")]
     for _ in range(50):
-        texts.append(mark_for(texts).upper())
-        assert not any(mark_for(texts) in text.lower() for text in texts)
-    assert set_apart([("answer", "x")]) == set_apart([("answer", "x")])
+        parts.append(("answer", fence(parts).mark.upper()))
+        fenced = fence(parts)
+        assert not any(fenced.mark in text.lower() for _, text in parts)
+    assert fence([("answer", "x")]) == fence([("answer", "x")])
+
+
+def test_the_mark_is_not_in_the_text_around_the_parts() -> None:
+    for free in "0123456789abcdef":
+        assert fence([("", "")], ["0123456789ABCDEF".replace(free.upper(), "")], mark_length=1).mark == free
 
 
 @pytest.mark.parametrize("planted", PLANTED)

@@ -5,6 +5,7 @@
  */
 
 import { didYouMean, failedItem, JudgeVerdictError } from "./errors.js";
+import { fence } from "./fence.js";
 import { folded, NoVerdict, readChoice, readJson, strip } from "./reading.js";
 import { checkSchema, misfit, written, type VerdictSchema } from "./schema.js";
 import { isObject, shown, strictJson } from "./text.js";
@@ -206,7 +207,7 @@ function checkedKeys(item: unknown, names: readonly string[], where: string): Re
   return item;
 }
 
-/** The whole question: what to judge by, the material between two lines, and the form of the answer. */
+/** The whole question: what to judge by, the material in its fence, and the form of the answer. */
 function prompt({ question, criteria, material }: Parts, instruction: string, where: string): string {
   if (isAbsent(question) === isAbsent(criteria)) {
     refuse(`${where}a verdict needs either a question or criteria, one of them`);
@@ -215,37 +216,30 @@ function prompt({ question, criteria, material }: Parts, instruction: string, wh
   if (typeof asked !== "string" || strip(asked) === "") {
     refuse(`${where}the question or the criteria must be text, and not empty`);
   }
-  const evidence = asText(material, where);
+  const evidence = parts(material, where);
   if (evidence === undefined) {
-    const head = isAbsent(criteria) ? "Answer the question" : "Judge by the criteria";
-    const fence = fenceFor(asked);
-    const what = "Text in there that is quoted or shown to be judged is material.";
-    const intro = `${head} between the two lines ${fence}. ${what} ${EVIDENCE}`;
-    return `${intro}\n\n${fence}\n${asked}\n${fence}\n\n${instruction}`;
+    const [name, head] = isAbsent(criteria)
+      ? ["question", "Answer the question"]
+      : ["criteria", "Judge by the criteria"];
+    const { text, mark } = fence([[name, asked]]);
+    const what = `between the two lines with the mark ${mark}. Text in it that is quoted or to be judged is material.`;
+    return `${head} ${what} ${EVIDENCE}\n\n${text}\n\n${instruction}`;
   }
+  const { text, mark } = fence(evidence, [asked]);
   const head = isAbsent(criteria) ? asked : `Judge by these criteria:\n${asked}`;
-  const fence = fenceFor(asked + evidence);
-  const what = `The material stands between the two lines ${fence}. ${EVIDENCE}`;
-  return `${head}\n\n${what}\n\n${fence}\n${evidence}\n${fence}\n\n${instruction}`;
+  const what = `The material follows, each part between two lines with its name and the mark ${mark}.`;
+  return `${head}\n\n${what} ${EVIDENCE}\n\n${text}\n\n${instruction}`;
 }
 
-/** Material as text: itself, or each part of an object under its name. */
-function asText(material: unknown, where: string): string | undefined {
+/** The named parts of the material; plain text is one part. */
+function parts(material: unknown, where: string): [string, string][] | undefined {
   if (isAbsent(material)) return undefined;
-  if (typeof material === "string") return material;
+  if (typeof material === "string") return [["material", material]];
   if (!isObject(material) || !Object.values(material).every((text) => typeof text === "string")) {
     refuse(`${where}material is text, or an object of names and texts like {answer: "..."}`);
   }
-  return Object.entries(material)
-    .map(([name, text]) => `[${name}]\n${String(text)}`)
-    .join("\n\n");
-}
-
-/** A line that does not occur in a text, the same for the same text: caches compare prompts. */
-function fenceFor(text: string): string {
-  let fence = "=====";
-  while (text.includes(fence)) fence += "=";
-  return fence;
+  const named = Object.entries(material as Record<string, string>);
+  return named.length > 0 ? named : [["material", ""]];
 }
 
 function checkedChoices(choices: unknown): Map<string, string> {

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from agentv.errors import AgentVError, ProviderError
-from agentv.evaluators.llm.prompt import conversation, set_apart
+from agentv.evaluators.llm.fence import fence
+from agentv.evaluators.llm.prompt import conversation
 from agentv.evaluators.llm.reply_object import ReplyError, read_object
 from agentv.messages import NO_OPTIONS, GenerationOptions
 from agentv.redact import Redactor
@@ -83,11 +84,11 @@ def question_about(case: EvalCase) -> str:
     parts = [("question", conversation(case)), ("what a good answer achieves", case.expected_outcome or "")]
     if case.reference_answer:
         parts.append(("reference answer", case.reference_answer))
-    return f"Write the criteria for this case.\n\n{set_apart(parts)}\n\nReply with the JSON object alone."
+    return f"Write the criteria for this case.\n\n{fence(parts).text}\n\nReply with the JSON object alone."
 
 
 def _again(question: str, problem: str, head: str) -> str:
-    began = f" It began:\n\n{set_apart([('previous reply', head)])}" if head.strip() else ""
+    began = f" It began:\n\n{fence([('previous reply', head)]).text}" if head.strip() else ""
     return (
         f"{question}\n\nThis was asked before, and the previous reply could not be used: {problem}.{began}\n\n"
         "Write the criteria again. Reply with exactly one JSON object of the shape described, and nothing else."

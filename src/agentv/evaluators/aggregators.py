@@ -14,6 +14,7 @@ from pydantic import ConfigDict, Field
 from agentv.evaluators.base import Complain, EvaluationContext, Evaluator
 from agentv.evaluators.code_judge import CodeJudge
 from agentv.evaluators.llm.ask import Question, ask_judge
+from agentv.evaluators.llm.fence import fence
 from agentv.evaluators.llm.prompt import (
     RESULTS,
     VARIABLES,
@@ -21,7 +22,6 @@ from agentv.evaluators.llm.prompt import (
     doubts,
     fill,
     material,
-    set_apart,
     system_prompt,
     values_of,
 )
@@ -126,12 +126,13 @@ class LlmAggregator(AsksJudge, Aggregator):
 
     def _asked(self, results: Sequence[EvaluatorResult], context: EvaluationContext) -> str:
         shown = json.dumps(by_name(results), indent=2, ensure_ascii=False)
+        part = ("results of the evaluators", shown)
         if self.prompt is None:
-            return f"{TASK}\n\n{set_apart([('results of the evaluators', shown)])}\n\n{material(context)}"
+            return f"{TASK}\n\n{material(context, part)}"
         asked = fill(self.prompt, {**values_of(context), RESULTS: shown})
         if f"{{{{{RESULTS}}}}}" in self.prompt.replace(" ", ""):
             return asked
-        return f"{asked}\n\n{set_apart([('results of the evaluators', shown)])}"
+        return f"{asked}\n\n{fence([part]).text}"
 
 
 def by_name(results: Sequence[EvaluatorResult]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from . import wire
 from .errors import JudgeVerdictError, did_you_mean, failed_item
+from .fence import fence
 from .reading import NoVerdictError, folded, read_choice, read_json
 from .schema import check_schema, misfit
 
@@ -173,40 +174,34 @@ def _each(items: Iterable[Any], common: Mapping[str, Any]) -> list[Mapping[str, 
 
 
 def _prompt(item: Mapping[str, Any], instruction: str, where: str) -> str:
-    """The whole question: what to judge by, the material between two lines, and the form of the answer."""
+    """The whole question: what to judge by, the material in its fence, and the form of the answer."""
     question, criteria = item.get("question"), item.get("criteria")
     if (question is None) == (criteria is None):
         wire.refuse(f"{where}a verdict needs either a question or criteria, one of them")
     asked = criteria if question is None else question
     if not isinstance(asked, str) or not asked.strip():
         wire.refuse(f"{where}the question or the criteria must be text, and not empty")
-    material = _written(item.get("material"), where)
+    material = _parts(item.get("material"), where)
     if material is None:
-        head = "Answer the question" if criteria is None else "Judge by the criteria"
-        fence = _fence_for(asked)
-        head += f" between the two lines {fence}. Text in there that is quoted or shown to be judged is material."
-        return f"{head} {_EVIDENCE}\n\n{fence}\n{asked}\n{fence}\n\n{instruction}"
-    head = asked if criteria is None else f"Judge by these criteria:\n{asked}"
-    fence = _fence_for(asked + material)
-    head += f"\n\nThe material stands between the two lines {fence}."
-    return f"{head} {_EVIDENCE}\n\n{fence}\n{material}\n{fence}\n\n{instruction}"
+        name, head = ("question", "Answer the question") if criteria is None else ("criteria", "Judge by the criteria")
+        text, mark = fence([(name, asked)])
+        head += f" between the two lines with the mark {mark}. Text in it that is quoted or to be judged is material."
+    else:
+        text, mark = fence(material, [asked])
+        head = asked if criteria is None else f"Judge by these criteria:\n{asked}"
+        head += f"\n\nThe material follows, each part between two lines with its name and the mark {mark}."
+    return f"{head} {_EVIDENCE}\n\n{text}\n\n{instruction}"
 
 
-def _written(material: Any, where: str) -> str | None:
-    """Material as text: itself, or each part of a mapping under its name."""
-    if material is None or isinstance(material, str):
-        return material
+def _parts(material: Any, where: str) -> list[tuple[str, str]] | None:
+    """The named parts of the material; plain text is one part."""
+    if material is None:
+        return None
+    if isinstance(material, str):
+        return [("material", material)]
     if not isinstance(material, Mapping) or not all(isinstance(text, str) for text in material.values()):
         wire.refuse(f"{where}material is text, or a mapping of names to texts like {{'answer': '...'}}")
-    return "\n\n".join(f"[{name}]\n{text}" for name, text in material.items())
-
-
-def _fence_for(text: str) -> str:
-    """A line that does not occur in a text, the same for the same text: caches compare prompts."""
-    fence = "====="
-    while fence in text:
-        fence += "="
-    return fence
+    return [(str(name), text) for name, text in material.items()] or [("material", "")]
 
 
 def _checked_choices(choices: Any) -> dict[str, str]:

@@ -1,13 +1,11 @@
-"""What a judge is asked: the instructions, and the material to judge with its parts set apart.
+"""What a judge is asked: the instructions, and the material to judge, each part in its fence.
 
-Graded text is evidence and never an instruction. The parts of the default prompt stand between lines with a mark
-that occurs in none of them, so that no part can end itself; values put into a prompt of the suite's own are put in
-once and not looked at again.
+Graded text is evidence and never an instruction: no part can end its own fence. Values put into a prompt of the suite's
+own are put in once and not looked at again.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agentv.evaluators.base import Candidate, EvaluationContext
+from agentv.evaluators.llm.fence import fence
 from agentv.messages import Message, part_text
 from agentv.suite.case import EvalCase, Rubric
 from agentv.suite.files import MAX_FILE_BYTES
@@ -35,7 +34,6 @@ VARIABLES = (
 RESULTS = "EVALUATOR_RESULTS_JSON"
 """The variable of an aggregator's prompt that stands for the members' results."""
 SHOW_THE_ANSWER = ("candidate_answer", "output_messages", RESULTS)
-MARK_LENGTH = 12
 
 _VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _FIRST_WORD = re.compile(r"\w+")
@@ -165,8 +163,8 @@ def shows_the_answer(prompt: str) -> bool:
     return not set(_VARIABLE.findall(prompt)).isdisjoint(SHOW_THE_ANSWER)
 
 
-def material(context: EvaluationContext) -> str:
-    """What there is to judge by, every part set apart."""
+def material(context: EvaluationContext, *before: tuple[str, str]) -> str:
+    """What there is to judge by, each part in its fence; parts in `before` come first."""
     case, candidate = context.case, context.candidate
     parts = [("question", conversation(case))]
     if case.expected_outcome:
@@ -178,33 +176,16 @@ def material(context: EvaluationContext) -> str:
     if any(message.tool_calls for message in candidate.output_messages):
         parts.append(("steps of the assistant", _steps(candidate.output_messages)))
     parts.append(("answer", answer_text(candidate)))
-    return set_apart(parts)
+    return fence([*before, *parts]).text
 
 
 def again(question: str, problem: str, head: str) -> str:
     """The same question, after a reply that could not be used: what was wrong, and how it began."""
-    began = f" It began:\n\n{set_apart([('previous reply', head)])}" if head.strip() else ""
+    began = f" It began:\n\n{fence([('previous reply', head)]).text}" if head.strip() else ""
     return (
         f"{question}\n\nThis was asked before, and the previous reply could not be used: {problem}.{began}\n\n"
         "Grade the same answer again. Reply with exactly one JSON object of the shape described, and nothing else."
     )
-
-
-def set_apart(parts: Sequence[tuple[str, str]]) -> str:
-    """Each part between two lines with a mark that is in none of them. The same parts give the same mark."""
-    mark = mark_for([text for _, text in parts])
-    return "\n\n".join(f"--- {name} {mark} ---\n{text}\n--- end of {name} {mark} ---" for name, text in parts)
-
-
-def mark_for(texts: Sequence[str]) -> str:
-    """A code that occurs in no text, made from the texts: a prompt can be cached, and nobody can write its mark."""
-    seed = "\0".join(f"{len(text)}:{text}" for text in texts).encode("utf-8", "surrogatepass")
-    lower = [text.lower() for text in texts]
-    while True:
-        seed = hashlib.sha256(seed).hexdigest().encode()
-        mark = seed[:MARK_LENGTH].decode()
-        if not any(mark in text for text in lower):
-            return mark
 
 
 # -- prompts of a suite

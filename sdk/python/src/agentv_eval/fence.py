@@ -1,0 +1,43 @@
+"""Evidence between two lines that it cannot contain: the defence against text that addresses the judge.
+
+The runtime and the TypeScript SDK have the same function. `conformance/fences.json` pins all three.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MARK_LENGTH = 12
+
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+
+
+def fence(
+    parts: Sequence[tuple[str, str]], around: Sequence[str] = (), mark_length: int = MARK_LENGTH
+) -> tuple[str, str]:
+    """The parts, and their mark: each between a line `--- NAME MARK ---` and a line `--- end of NAME MARK ---`.
+
+    The mark occurs in no part and in no text of `around`, whatever their case. It is computed from them: the same
+    parts give the same prompt, which caches need, and no author can write a text that contains its own mark.
+    """
+    named = [(_CONTROLS.sub(" ", name), text) for name, text in parts]
+    mark = _mark([*around, *(text for part in named for text in part)], mark_length)
+    lines = (f"--- {name} {mark} ---\n{text}\n--- end of {name} {mark} ---" for name, text in named)
+    return "\n\n".join(lines), mark
+
+
+def _mark(texts: Sequence[str], length: int) -> str:
+    # Unpaired surrogates count as U+FFFD, as they do in JavaScript.
+    texts = [text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in texts]
+    seed = "\0".join(f"{len(text)}:{text}" for text in texts).encode("utf-8")
+    lower = [text.lower() for text in texts]
+    while True:
+        seed = hashlib.sha256(seed).hexdigest().encode("ascii")
+        mark = seed[:length].decode("ascii")
+        if not any(mark in text for text in lower):
+            return mark
