@@ -181,7 +181,6 @@ HEAVY = {
     "openai",
     "opentelemetry",
     "pydantic_ai",
-    "rapidfuzz",
     "regex",
     "rich",
     "sqlite3",

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
 from typing import Literal
 
 from pydantic import Field, field_validator
-from rapidfuzz import fuzz
-from rapidfuzz.distance import LCSseq, Levenshtein
 
 from agentv.errors import EvaluatorError
 from agentv.evaluators.base import EvaluationContext, Evaluator
+from agentv.evaluators.edit_distance import common_subsequence, levenshtein, token_set_similarity
 from agentv.evaluators.text import quoted
 from agentv.results import Score
 
 Metric = Literal["levenshtein", "token_set", "jaccard", "rouge_l"]
 
-# rapidfuzz keeps the interpreter's lock, so a thread would not keep the event loop alive:
-# what is too long is refused instead. Each bound is about a third of a second of work at worst.
+# Each of these bounds is two or three seconds of work at worst.
 MAX_CHARACTER_PAIRS = 10**10
 MAX_WORD_PAIRS = 10**9
 MAX_CHARACTERS = 4_000_000
+LONG = 3_000
+"""Characters of both strings from which a thread compares them; shorter ones take a few milliseconds."""
 
 _WORD = re.compile(r"\w+")
 
@@ -56,7 +57,11 @@ class Similarity(Evaluator):
                 "there is no text to compare the answer with",
                 next_step="Give the evaluator a `value`, or the case a `reference_answer`.",
             )
-        score = likeness(self.metric, context.candidate.answer, expected)
+        answer = context.candidate.answer
+        if len(answer) + len(expected) < LONG:
+            score = likeness(self.metric, answer, expected)
+        else:
+            score = await asyncio.to_thread(likeness, self.metric, answer, expected)
         words = f"{score:.2f} like {quoted(expected)} ({self.metric})"
         if score >= self.threshold:
             return Score(score, (f"is {words}",), (), f"the answer is {words}")
@@ -72,7 +77,7 @@ def likeness(metric: Metric, answer: str, expected: str) -> float:
 
 def _levenshtein(answer: str, expected: str) -> float:
     _refuse_beyond(len(answer) * len(expected), MAX_CHARACTER_PAIRS, "levenshtein", answer, expected)
-    return Levenshtein.normalized_similarity(answer, expected)
+    return 1 - levenshtein(answer, expected) / max(len(answer), len(expected))
 
 
 def _token_set(answer: str, expected: str) -> float:
@@ -80,7 +85,7 @@ def _token_set(answer: str, expected: str) -> float:
     ours, theirs = _words("token_set", answer, expected)
     if not ours or not theirs:
         return _without_words(answer, expected, ours, theirs)
-    return fuzz.token_set_ratio(" ".join(ours), " ".join(theirs)) / 100
+    return token_set_similarity(set(ours), set(theirs))
 
 
 def _jaccard(answer: str, expected: str) -> float:
@@ -96,11 +101,7 @@ def _rouge_l(answer: str, expected: str) -> float:
     if not ours or not theirs:
         return _without_words(answer, expected, ours, theirs)
     _refuse_beyond(len(ours) * len(theirs), MAX_WORD_PAIRS, "rouge_l", answer, expected)
-    # Numbers instead of words: the library compares hashes, and those of small numbers never collide.
-    numbers: dict[str, int] = {}
-    one = [numbers.setdefault(word, len(numbers)) for word in ours]
-    other = [numbers.setdefault(word, len(numbers)) for word in theirs]
-    return 2 * LCSseq.similarity(one, other) / (len(one) + len(other))
+    return 2 * common_subsequence(ours, theirs) / (len(ours) + len(theirs))
 
 
 _METRICS: dict[Metric, Callable[[str, str], float]] = {
