@@ -462,7 +462,7 @@ async def test_the_deadline_of_one_who_waits_along_is_his_own(directory: Path) -
         with pytest.raises(Exception, match=r"did not answer within 0\.05 s"):
             await make_session(front, timeout=0.05).invoke(JudgeCall("q"))
         judge.let_go()
-        assert (await patient)["rawText"] == "yes"
+        assert (await patient).text == "yes"
     assert judge.calls == 1
 
 

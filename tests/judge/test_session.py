@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from agentv.errors import ProviderError
+from agentv.judge.proxy import JudgeProxy
 from agentv.judge.session import JudgeCallError, JudgeSession, JudgeTargets
 from agentv.messages import TokenUsage
 from agentv.redact import Redactor
 from agentv.targets.gate import TargetGate
 from agentv.targets.provider import Provider, Reply, Request, TargetSettings
 from agentv.wire.judge_requests import JudgeCall
-from tests.judge.support import Judge, make_session
+from tests.judge.support import Judge, Wire, make_session, request
 
 CALL = JudgeCall("q")
 SECRET = "sk-very-secret-0123456789"
@@ -46,8 +47,8 @@ async def test_the_question_reaches_the_judge_with_the_executions_own_case() -> 
 async def test_an_override_goes_to_that_target_and_counts() -> None:
     strict, mild = Judge("no"), Judge("yes")
     session = make_session(strict, others={"mild": mild})
-    assert (await session.invoke(JudgeCall("q", target="mild")))["rawText"] == "yes"
-    assert (await session.invoke(CALL))["rawText"] == "no"
+    assert (await session.invoke(JudgeCall("q", target="mild"))).text == "yes"
+    assert (await session.invoke(CALL)).text == "no"
     assert session.ledger.to_dict()["targets"] == {"mild": 1, "strict": 1}
 
 
@@ -103,7 +104,7 @@ async def test_a_batch_runs_at_once_and_keeps_its_order() -> None:
     batch = asyncio.create_task(session.invoke_batch([JudgeCall(word) for word in "abcd"]))
     await judge.has_calls(4)
     judge.let_go()
-    assert [item["rawText"] for item in await batch] == ["A", "B", "C", "D"]
+    assert [item.text for item in await batch if isinstance(item, Reply)] == ["A", "B", "C", "D"]
     assert session.ledger.batch_used
 
 
@@ -128,10 +129,10 @@ async def test_a_failing_item_does_not_fail_the_others() -> None:
 
     session = make_session(Judge(answer))
     first, second, third = await session.invoke_batch([CALL, JudgeCall("bad"), CALL])
-    assert (first["rawText"], third["rawText"]) == ("ok", "ok")
-    assert second["outputMessages"] == []
-    assert second["code"] == "judge_failed"
-    assert "HTTP 500" in second["error"]
+    assert (first, third) == (Reply.of_text("ok"), Reply.of_text("ok"))
+    assert isinstance(second, JudgeCallError)
+    assert second.code == "judge_failed"
+    assert "HTTP 500" in second.message
     assert (session.ledger.call_count, session.ledger.failed_calls) == (3, 1)
 
 
@@ -150,10 +151,17 @@ async def test_a_failure_of_the_judge_is_502_and_counts(error: BaseException) ->
 
 async def test_something_else_than_a_reply_is_a_failure() -> None:
     class Odd(Provider):
-        async def invoke(self, request: Request) -> Any:
-            return "text"
+        def __init__(self, reply: Any) -> None:
+            self.reply = reply
 
-    assert (await refused(make_session(Odd()), CALL)).code == "judge_failed"
+        async def invoke(self, request: Request) -> Any:
+            return self.reply
+
+    odd: Any = ("text", Reply("text"), Reply(({"role": "assistant", "content": "x"},)), Reply(None))  # type: ignore[arg-type]
+    for reply in odd:
+        session = make_session(Odd(reply))
+        assert (await refused(session, CALL)).code == "judge_failed"
+        assert session.ledger.failed_calls == 1
 
 
 async def test_a_call_longer_than_its_time_is_504_and_counts() -> None:
@@ -190,9 +198,13 @@ async def test_no_secret_leaves_in_errors_or_replies() -> None:
     assert SECRET not in error.message
     assert "401" in error.message
     session = make_session(Judge(f"the key is {SECRET}"), redactor=redactor)
-    reply = await session.invoke(CALL)
-    assert reply["rawText"] == "the key is [redacted]"
-    assert SECRET not in str(reply)
+    async with JudgeProxy(session) as proxy, await Wire.to(proxy) as wire:
+        for path, body in (("/invoke", {"question": "q"}), ("/invokeBatch", {"requests": [{"question": "q"}]})):
+            wire.send(request(proxy, path=path, body=body))
+            response = await wire.response()
+            assert response.status == 200
+            assert "the key is [redacted]" in str(response.json)
+            assert SECRET not in str(response.json)
 
 
 async def test_the_token_is_not_repeated_in_errors() -> None:
@@ -245,7 +257,8 @@ async def test_closing_cancels_calls_and_settles_them_before_it_returns() -> Non
     with pytest.raises(JudgeCallError) as caught:
         await one
     assert (caught.value.status, caught.value.code) == (503, "shutting_down")
-    assert [item["code"] for item in await batch] == ["shutting_down"] * 2
+    codes = [item.code for item in await batch if isinstance(item, JudgeCallError)]
+    assert codes == ["shutting_down"] * 2
     assert judge.cancelled == 3
     late = await refused(session, CALL)
     assert late.code == "shutting_down"

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import hmac
 import re
+from typing import Any
 
 from agentv.http.messages import Refused, Request
 from agentv.http.server import App, Response, Route
 from agentv.judge.session import JudgeCallError, JudgeSession
-from agentv.wire.judge_replies import error_object, to_json
+from agentv.targets.provider import Reply
+from agentv.wire.judge_replies import error_object, failed_object, reply_object, to_json
 from agentv.wire.judge_requests import InvalidRequestError, parse_batch, parse_invoke
 
 _TOKENS = re.compile(rb"^authorization:[ \t]*bearer +([\x21-\x7e]+)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
@@ -31,10 +33,17 @@ class JudgeApp(App):
         return Response(200, to_json(self._session.info()))
 
     async def _invoke(self, request: Request) -> Response:
-        return Response(200, to_json(await self._session.invoke(parse_invoke(request.body))))
+        return Response(200, to_json(self._render(await self._session.invoke(parse_invoke(request.body)))))
 
     async def _invoke_batch(self, request: Request) -> Response:
-        return Response(200, to_json({"responses": await self._session.invoke_batch(parse_batch(request.body))}))
+        replies = await self._session.invoke_batch(parse_batch(request.body))
+        return Response(200, to_json({"responses": [self._render(reply) for reply in replies]}))
+
+    def _render(self, reply: Reply | JudgeCallError) -> dict[str, Any]:
+        if isinstance(reply, JudgeCallError):
+            return failed_object(reply.message, reply.code)
+        rendered: dict[str, Any] = self._session.masked(reply_object(reply.output_messages, reply.token_usage))
+        return rendered
 
     routes = (
         Route("GET", "/info", _info),

@@ -14,10 +14,11 @@ from typing import Any
 
 from agentv.errors import AgentVError, BudgetExhaustedError, ProviderTimeoutError
 from agentv.judge.ledger import DEFAULT_MAX_CALLS, JudgeLedger
+from agentv.messages import Message, ToolCall
 from agentv.redact import MASK, NO_SECRETS, Redactor
 from agentv.targets.budget import Budget
 from agentv.targets.provider import CallHooks, Provider, Reply, Request
-from agentv.wire.judge_replies import failed_object, reply_object
+from agentv.wire.judge_replies import reply_object
 from agentv.wire.judge_requests import JudgeCall
 
 DEFAULT_TIMEOUT = 60.0
@@ -143,27 +144,29 @@ class JudgeSession:
             "evaluator": self.clean(self.evaluator),
         }
 
-    async def invoke(self, call: JudgeCall) -> dict[str, Any]:
-        """Ask the judge once."""
+    def masked(self, value: Any) -> Any:
+        """A JSON value that may leave: no secret value in it."""
+        return self._redactor.value(value) if self._redactor.active else value
+
+    async def invoke(self, call: JudgeCall) -> Reply:
+        """Ask the judge once. Nothing is masked in the reply."""
         self._refuse_when_closed()
         name = self._choose(call, "")
         (running,) = self._reserve([(call, name)], batch=False)
-        return (await self._ask(running))[1]
+        return await self._ask(running)
 
     async def ask(self, call: JudgeCall) -> Reply:
-        """The same for evaluators inside the runtime: the reply itself, nothing masked in it."""
-        self._refuse_when_closed()
-        name = self._choose(call, "")
+        """The same for evaluators inside the runtime: the end of the run's budget is raised as it is."""
         try:
-            (running,) = self._reserve([(call, name)], batch=False)
-            return (await self._ask(running))[0]
+            return await self.invoke(call)
         except JudgeCallError:
             if self.out_of_budget is not None:
                 raise self.out_of_budget from None
             raise
 
-    async def invoke_batch(self, calls: Sequence[JudgeCall]) -> list[dict[str, Any]]:
-        """Ask all at once, or nothing when one of them may not be asked; replies in the order of the calls."""
+    async def invoke_batch(self, calls: Sequence[JudgeCall]) -> list[Reply | JudgeCallError]:
+        """Ask all together, or nothing when one of them may not be asked. Replies, and errors of calls that failed at
+        the judge, in the order of the calls."""
         self._refuse_when_closed()
         chosen = [(call, self._choose(call, f"requests[{index}]: ")) for index, call in enumerate(calls)]
         running = self._reserve(chosen, batch=True)
@@ -242,21 +245,18 @@ class JudgeSession:
             f"{self.limit_setting}."
         )
 
-    async def _ask_item(self, running: _Running) -> dict[str, Any]:
+    async def _ask_item(self, running: _Running) -> Reply | JudgeCallError:
         try:
-            return (await self._ask(running))[1]
+            return await self._ask(running)
         except JudgeCallError as error:
-            return failed_object(error.message, error.code)
+            return error
 
-    async def _ask(self, running: _Running) -> tuple[Reply, dict[str, Any]]:
+    async def _ask(self, running: _Running) -> Reply:
         """One reserved call, from here to its end in the ledger."""
         task = running.task = asyncio.current_task()
         self._refuse_when_closed()
         try:
             reply = await self._invoke_in_time(running)
-            answer = reply_object(reply.output_messages, reply.token_usage)
-            if self._redactor.active:
-                answer = self._redactor.value(answer)
         except asyncio.CancelledError:
             if running.closed:
                 if task is not None:
@@ -278,8 +278,8 @@ class JudgeSession:
             raise self._failed(running, "failed", what) from None
         if self.closed:
             raise _shutting_down()
-        self._settle(running, "ok", reply=reply, answer=answer)
-        return reply, answer
+        self._settle(running, "ok", reply=reply)
+        return reply
 
     async def _invoke_in_time(self, running: _Running) -> Reply:
         request = self._request(running.call)
@@ -306,6 +306,9 @@ class JudgeSession:
             raise
         if not isinstance(reply, Reply):
             raise TypeError(f"it returned {type(reply).__name__} instead of a Reply")
+        for message in reply.output_messages:
+            if not isinstance(message, Message) or not all(isinstance(call, ToolCall) for call in message.tool_calls):
+                raise TypeError("its Reply must contain Messages and their ToolCalls only")
         return reply
 
     def _request(self, call: JudgeCall) -> Request:
@@ -341,7 +344,6 @@ class JudgeSession:
         code: str | None = None,
         error: str | None = None,
         reply: Reply | None = None,
-        answer: Mapping[str, Any] | None = None,
     ) -> None:
         if running not in self._running:
             return
@@ -371,6 +373,7 @@ class JudgeSession:
             "duration_ms": round((time.perf_counter() - running.started) * 1000, 3),
         }
         if self._record_io:
+            answer = None if reply is None else reply_object(reply.output_messages, reply.token_usage)
             record |= {"question": call.question, "system_prompt": call.system_prompt, "reply": answer, "error": error}
         self._on_call(self._redactor.value(record))
 
