@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from agentv.errors import AgentVError, ProviderError
+from agentv.evaluators.llm.ask import ATTEMPTS, NoUsableReplyError, Question, ask_until
 from agentv.evaluators.llm.fence import fence
 from agentv.evaluators.llm.prompt import conversation
 from agentv.evaluators.llm.reply_object import ReplyError, read_object
 from agentv.messages import NO_OPTIONS, GenerationOptions
 from agentv.redact import Redactor
 from agentv.suite.case import EvalCase
-from agentv.targets.provider import Provider, Request
+from agentv.targets.provider import Provider, Reply, Request
 
 FEWEST, MOST = 3, 6
-ASKED_AGAIN = 2
 LONGEST_DESCRIPTION = 1_000
-SHOWN = 300
 
 SYSTEM_PROMPT = f"""\
 You write grading rubrics for an evaluation of AI assistants.
@@ -61,22 +60,21 @@ async def ask_for_rubrics(
     provider: Provider, case: EvalCase, directory: Path, redactor: Redactor
 ) -> list[dict[str, Any]]:
     """The rubrics of a case. ProviderError says why there are none: the call failed, or no reply could be used."""
-    question = question_about(case)
     honoured = "response_schema" in provider.honours
     options = GenerationOptions(response_schema=SCHEMA) if honoured else NO_OPTIONS
-    text, problem = question, ""
-    for attempt in range(1, 2 + ASKED_AGAIN):
+
+    async def ask(text: str, attempt: int) -> Reply:
         request = Request(text, SYSTEM_PROMPT, options=options, eval_id=case.id, attempt=attempt, directory=directory)
         try:
-            reply = await provider.invoke(request)
+            return await provider.invoke(request)
         except AgentVError as error:
             raise ProviderError(redactor.head(error.message, 500), next_step=error.next_step) from None
-        try:
-            return read_rubrics(reply.text, reply.finish_reason)
-        except ReplyError as error:
-            problem = redactor.text(str(error))
-            text = _again(question, problem, redactor.head(reply.text, SHOWN))
-    raise ProviderError(f"asked {1 + ASKED_AGAIN} times, and the last reply could not be used: {problem}")
+
+    question = Question(question_about(case), SYSTEM_PROMPT, SCHEMA, read_rubrics, again="Write the criteria again.")
+    try:
+        return await ask_until(question, ask, redactor)
+    except NoUsableReplyError as error:
+        raise ProviderError(f"asked {ATTEMPTS} times, and the last reply could not be used: {error}") from None
 
 
 def question_about(case: EvalCase) -> str:
@@ -85,14 +83,6 @@ def question_about(case: EvalCase) -> str:
     if case.reference_answer:
         parts.append(("reference answer", case.reference_answer))
     return f"Write the criteria for this case.\n\n{fence(parts).text}\n\nReply with the JSON object alone."
-
-
-def _again(question: str, problem: str, head: str) -> str:
-    began = f" It began:\n\n{fence([('previous reply', head)]).text}" if head.strip() else ""
-    return (
-        f"{question}\n\nThis was asked before, and the previous reply could not be used: {problem}.{began}\n\n"
-        "Write the criteria again. Reply with exactly one JSON object of the shape described, and nothing else."
-    )
 
 
 def read_rubrics(text: str, finish_reason: str | None = None) -> list[dict[str, Any]]:

@@ -1,25 +1,27 @@
-"""Asking the judge until it gives a verdict: the loop that every evaluator which asks a model shares."""
+"""Ask a model until its reply can be used: the loop behind every question that agentv itself asks."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from agentv.errors import BudgetExhaustedError, EvaluatorError
 from agentv.evaluators.base import Candidate, EvaluationContext
-from agentv.evaluators.llm.prompt import again, words_of
+from agentv.evaluators.llm.fence import fence
+from agentv.evaluators.llm.prompt import words_of
 from agentv.evaluators.llm.reply_object import ReplyError, refuse_copy
 from agentv.messages import NO_OPTIONS, GenerationOptions
 
 if TYPE_CHECKING:
     from agentv.judge.session import JudgeCallError, JudgeSession
     from agentv.redact import Redactor
+    from agentv.targets.provider import Reply
 
 T = TypeVar("T")
 
-ASKED_AGAIN = 2
+ATTEMPTS = 3
 KEPT_OF_A_REPLY = 2_000
 SHOWN_TO_THE_JUDGE = 300
 
@@ -37,6 +39,34 @@ class Question(Generic[T]):
     system_prompt: str
     schema: Mapping[str, Any]
     read: Callable[[str, str | None], T]
+    again: str = "Grade the same answer again."
+    """What to do after a reply that could not be used."""
+
+
+class NoUsableReplyError(Exception):
+    """No reply could be used; the message says what is wrong with the last one."""
+
+
+async def ask_until(question: Question[T], ask: Callable[[str, int], Awaitable[Reply]], redactor: Redactor) -> T:
+    """What `question.read` makes of the first reply it can read, or NoUsableReplyError after `ATTEMPTS` replies.
+
+    `ask` sends a text and gets the number of the attempt, from 1. From the second attempt on, the text also says what
+    was wrong with the previous reply, and how that began.
+    """
+    text, problem = question.text, ""
+    for attempt in range(1, 1 + ATTEMPTS):
+        reply = await ask(text, attempt)
+        try:
+            return question.read(reply.text, reply.finish_reason)
+        except ReplyError as error:
+            problem = redactor.text(str(error))
+        head = redactor.head(reply.text, SHOWN_TO_THE_JUDGE)
+        began = f" It began:\n\n{fence([('previous reply', head)]).text}" if head.strip() else ""
+        text = (
+            f"{question.text}\n\nThis was asked before, and the previous reply could not be used: {problem}.{began}\n\n"
+            f"{question.again} Reply with exactly one JSON object of the shape described, and nothing else."
+        )
+    raise NoUsableReplyError(problem)
 
 
 async def ask_judge(
@@ -57,7 +87,7 @@ async def ask_judge(
         raise EvaluatorError(f"the evaluator '{evaluator}' needs a run to ask a judge in")
     from agentv.judge.access import JudgeAccess  # noqa: PLC0415 - only runs that ask a judge need it
 
-    access = JudgeAccess(max_calls=1 + ASKED_AGAIN, target=judge_target, timeout_seconds=timeout_seconds)
+    access = JudgeAccess(max_calls=ATTEMPTS, target=judge_target, timeout_seconds=timeout_seconds)
     try:
         session = runtime.lend(access, evaluator, context, script=False)
     except EvaluatorError as error:
@@ -79,26 +109,37 @@ async def _ask(
 
     # A judge without structured output is asked in words alone: the prompt describes the object, too.
     options = GenerationOptions(response_schema=question.schema) if session.honours("response_schema") else NO_OPTIONS
-    text, reply_text, problem = question.text, "", ""
-    for _ in range(1 + ASKED_AGAIN):
-        call = JudgeCall(text, question.system_prompt, options=options)
+    calls: list[JudgeCall] = []
+    last_reply = ""
+
+    async def ask(text: str, attempt: int) -> Reply:
+        nonlocal last_reply
+        del attempt
+        calls.append(JudgeCall(text, question.system_prompt, options=options))
         try:
-            reply = await session.ask(call)
+            reply = await session.ask(calls[-1])
         except JudgeCallError as error:
-            raise _no_reply(error, session, _kept(reply_text, redactor), timeout) from None
-        reply_text = reply.text
+            raise _no_reply(error, session, _kept(last_reply, redactor), timeout) from None
+        last_reply = reply.text
+        return reply
+
+    def read(text: str, finish_reason: str | None) -> T:
         try:
-            verdict = question.read(reply_text, reply.finish_reason)
-            refuse_copy(reply_text, words_of(candidate))
-            return verdict, session.ledger.to_dict()
-        except ReplyError as error:
-            session.forget(call)
-            problem = redactor.text(str(error))
-            text = again(question.text, problem, redactor.head(reply_text, SHOWN_TO_THE_JUDGE))
-    target, kept = session.targets.default, _kept(reply_text, redactor)
+            verdict = question.read(text, finish_reason)
+            refuse_copy(text, words_of(candidate))
+        except ReplyError:
+            session.forget(calls[-1])  # a cache must not repeat it
+            raise
+        return verdict
+
+    try:
+        return await ask_until(replace(question, read=read), ask, redactor), session.ledger.to_dict()
+    except NoUsableReplyError as error:
+        problem = str(error)
+    target, kept = session.targets.default, _kept(last_reply, redactor)
     where = "Its reply is in `details.raw_reply` of this result, and --record-judge-io" if kept else "--record-judge-io"
     raise EvaluatorError(
-        f"the judge '{target}' was asked {1 + ASKED_AGAIN} times and gave no verdict; its last reply could not be "
+        f"the judge '{target}' was asked {ATTEMPTS} times and gave no verdict; its last reply could not be "
         f"used: {problem}",
         next_step=f"{where} keeps all of them. Use a judge that follows instructions better (`judge_target`), or give "
         "it more `max_output_tokens`.",

@@ -179,15 +179,6 @@ def material(context: EvaluationContext, *before: tuple[str, str]) -> str:
     return fence([*before, *parts]).text
 
 
-def again(question: str, problem: str, head: str) -> str:
-    """The same question, after a reply that could not be used: what was wrong, and how it began."""
-    began = f" It began:\n\n{fence([('previous reply', head)]).text}" if head.strip() else ""
-    return (
-        f"{question}\n\nThis was asked before, and the previous reply could not be used: {problem}.{began}\n\n"
-        "Grade the same answer again. Reply with exactly one JSON object of the shape described, and nothing else."
-    )
-
-
 # -- prompts of a suite
 
 
