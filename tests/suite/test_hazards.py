@@ -288,7 +288,7 @@ def test_loading_a_suite_needs_none_of_the_slow_libraries(tmp_path):
         from agentv.evaluators.reader import EvaluatorReader
         from agentv.suite.loader import load_suite
         load_suite(Path({str(write(tmp_path, EVALUATORS + "evalcases: [{id: a, input: x}]"))!r}), EvaluatorReader())
-        slow = {{"aiohttp", "jsonschema", "rich", "regex", "asyncio"}} & set(sys.modules)
+        slow = {{"httptools", "jsonschema", "rich", "regex", "asyncio"}} & set(sys.modules)
         assert not slow, slow
         """
     )

@@ -480,7 +480,7 @@ async def test_a_server_that_is_not_there_is_named(vendor: Vendor):
     server = VendorServer({})
     with socket.socket() as taken:  # nobody else can have the port, and nobody listens
         taken.bind(("127.0.0.1", 0))
-        server.url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        server._port = taken.getsockname()[1]
         async with vendor.against(server) as provider:
             with pytest.raises(ProviderError, match=f"could not connect to {server.url}") as caught:
                 await provider.invoke(ask())
@@ -543,8 +543,8 @@ async def test_calls_run_side_by_side_on_one_pool_that_is_closed(vendor: Vendor)
             assert [reply.text for reply in await asyncio.gather(*calls)] == ["ok"] * 60
             for _ in range(5):
                 await provider.invoke(ask())
-            assert len(server.connections) == 60
-        await until(lambda: all(transport.is_closing() for transport in server.connections))
+            assert server.connections == 60
+        await until(lambda: not server._connections)
 
 
 @every_vendor

@@ -180,9 +180,8 @@ async def test_a_header_of_the_target_replaces_ours_however_it_is_spelled(name):
         headers = {name: "Bearer other", "user-agent": "me"}
         async with client(server, api_key="sk-mine-0123456789", headers=headers) as provider:
             assert (await provider.invoke(ask())).text == "ok"
-        sent = [key.lower() for key in server.requests[0].headers]
-        assert server.requests[0].headers["User-Agent"] == "me"
-    assert len(sent) == len(set(sent))
+        received = server.requests[0].headers  # one that was sent twice would be joined with a comma
+    assert (received["User-Agent"], received["Authorization"]) == ("me", "Bearer other")
 
 
 @every_vendor

@@ -11,11 +11,11 @@ import pytest
 from pydantic import ValidationError
 
 from agentv.errors import ProviderError, TargetUnavailableError
+from agentv.http.urls import proxy_for
 from agentv.messages import Message, TokenUsage, ToolCall
 from agentv.redact import Redactor
 from agentv.targets.gate import TargetGate
 from agentv.targets.provider import TargetSettings
-from agentv.targets.providers.http import proxy_for
 from agentv.testing.model_server import Failure, FakeModelServer, completion
 from tests.targets.support import ask, make
 

@@ -7,9 +7,10 @@ import json
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
-from aiohttp import web
+from agentv.http.messages import Headers, Request
+from agentv.http.server import App, Connection, HangUp, Response, Route, Server
 
 USAGE = {"input": 100, "cached": 60, "output": 7}
 """What every reply counts: 160 tokens of prompt, 60 of them cached."""
@@ -108,51 +109,55 @@ def responses_reply(text: str | None, tool: tuple[str, dict[str, Any]] | None = 
     }
 
 
-class VendorServer:
+class VendorServer(Server):
     """Answers every POST with the scripted answers, the last one again and again."""
 
     def __init__(self, *answers: Any) -> None:
+        super().__init__(_VendorApp(self))
         self._answers = deque(answers)
         self.calls: list[Call] = []
         self.in_flight = 0
         self.most_in_flight = 0
-        self.connections: set[Any] = set()
+        self.connections = 0
         self.gate: asyncio.Event | None = None
-        self.url = ""
 
-    async def __aenter__(self) -> Self:
-        self._server = web.Server(self._handle, handler_cancellation=True, access_log=None)
-        self._listener = await asyncio.get_running_loop().create_server(self._server, "127.0.0.1", 0, backlog=1024)
-        self.url = f"http://127.0.0.1:{self._listener.sockets[0].getsockname()[1]}"
-        return self
+    def opened(self, connection: Connection) -> None:
+        self.connections += 1
+        super().opened(connection)
 
-    async def __aexit__(self, *_: object) -> None:
-        self._listener.close()
-        self._server.pre_shutdown()
-        await self._server.shutdown(0.1)
-
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        data = await request.read()
-        self.connections.add(request.transport)
-        self.calls.append(Call(request.method, request.raw_path, dict(request.headers), json.loads(data or b"null")))
+    async def handle(self, request: Request) -> Response:
+        body = json.loads(request.body or b"null")
+        self.calls.append(Call(request.method.decode(), request.target.decode(), Headers(request.headers), body))
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
             if self.gate is not None:
                 await self.gate.wait()
-            return await self._answer(request)
+            return await self._answer()
         finally:
             self.in_flight -= 1
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _answer(self) -> Response:
         answer = self._answers[0] if len(self._answers) == 1 else self._answers.popleft()
         if not isinstance(answer, Answer):
             answer = Answer(body=answer)
         if answer.hang:
             await asyncio.Event().wait()
         if answer.reset:
-            assert request.transport is not None
-            request.transport.abort()
+            raise HangUp
         body = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
         headers = {"Content-Type": "application/json", **answer.headers}
-        return web.Response(status=answer.status, headers=headers, body=body)
+        return Response(answer.status, body, headers.pop("Content-Type"), tuple(headers.items()))
+
+
+class _VendorApp(App):
+    max_body = 64 * 2**20
+
+    def __init__(self, server: VendorServer) -> None:
+        super().__init__()
+        self._server = server
+
+    async def _any(self, request: Request) -> Response:
+        return await self._server.handle(request)
+
+    routes = (Route("POST", "*", _any),)

@@ -1,25 +1,27 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
 
-import aiohttp
 import pytest
 
+from agentv.http.client import Client, HttpError
 from agentv.testing.model_server import Failure, FakeModelServer
 
 
 async def post(url: str, key: str = "", body: object = None) -> tuple[int, object]:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    async with (
-        aiohttp.ClientSession() as session,
-        session.post(f"{url}/chat/completions", json=body or {"messages": []}, headers=headers) as response,
-    ):
-        return response.status, await response.json()
+    client = Client(cap=1_000_000)
+    try:
+        reply = await client.post(f"{url}/chat/completions", headers, json.dumps(body or {"messages": []}).encode())
+    finally:
+        await client.aclose()
+    return reply.status, json.loads(reply.body)
 
 
 async def test_it_asks_for_its_key_and_counts_only_calls_that_have_it():
@@ -45,12 +47,17 @@ async def test_a_reply_may_depend_on_the_request():
 
 
 async def test_other_paths_are_not_found():
-    async with (
-        FakeModelServer() as server,
-        aiohttp.ClientSession() as session,
-        session.get(server.url) as response,
-    ):
-        assert response.status == 404
+    async with FakeModelServer() as server:
+        assert await Client(cap=0).status_of(server.url) == 404
+
+
+async def test_requests_are_kept_with_path_and_headers_in_any_case():
+    async with FakeModelServer() as server:
+        await post(f"{server.url}/x", "k")
+        (received,) = server.requests
+    assert received.path == "/v1/x/chat/completions"
+    assert received.headers["authorization"] == received.headers["Authorization"] == "Bearer k"
+    assert received.body == {"messages": []}
 
 
 async def test_it_stops_at_once_with_a_call_hanging():
@@ -60,7 +67,7 @@ async def test_it_stops_at_once_with_a_call_hanging():
             await asyncio.sleep(0.001)
         started = time.monotonic()
     assert time.monotonic() - started < 20
-    with pytest.raises(aiohttp.ClientError):
+    with pytest.raises(HttpError):
         await call
 
 

@@ -8,6 +8,7 @@ refused in its turn, after the checks of the token, the path and the method.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
@@ -41,6 +42,28 @@ class Refused(Exception):  # noqa: N818 - the reply to a request, not a defect
 
 def bad_request(message: str) -> Refused:
     return Refused(400, "invalid_request", message)
+
+
+class Headers(Mapping[str, str]):
+    """Headers of a message, case-insensitive; iterating gives lower case. Repeated headers are joined with commas."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: dict[bytes, bytes]) -> None:
+        self._values = values
+
+    def __getitem__(self, name: str) -> str:
+        value = self._values[name.lower().encode()]
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value.decode("latin-1")
+
+    def __iter__(self) -> Iterator[str]:
+        return (name.decode("latin-1") for name in self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
 
 
 class Request:

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from agentv.http.urls import is_loopback
 from agentv.messages import TokenUsage
-from agentv.targets.providers.http import LOOPBACK
 
 if TYPE_CHECKING:
     from genai_prices.types import AbstractUsage, PriceCalculation
@@ -122,7 +121,7 @@ class Pricer:
         if prices is not None:
             self._own = Rates(prices.input, prices.output, prices.input if prices.cached is None else prices.cached)
         self._url, self._provider = url, provider
-        at_home = provider is None and LOOPBACK.fullmatch(urlsplit(url).hostname or "") is not None
+        at_home = provider is None and is_loopback(url)
         self.ready = self._own is not None or at_home
         self._loading: asyncio.Future[None] | None = None
 

@@ -17,11 +17,15 @@ import hmac
 import json
 import signal
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
+from urllib.parse import urlsplit
 
-from aiohttp import web
+from agentv.http.messages import Headers, Refused, Request
+from agentv.http.server import App, HangUp, Response, Route, Server, Stream
+
+MAX_CONNECTIONS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,61 +77,52 @@ class FakeModelServer:
         self.most_in_flight = 0
         self.requests: list[ReceivedRequest] = []
         self._keep_requests = keep_requests
-        self._port = port
-        self._server: web.Server | None = None
-        self._listener: asyncio.Server | None = None
+        self._server = Server(_ModelApp(self), port=port, max_connections=MAX_CONNECTIONS)
 
     @property
     def url(self) -> str:
         """What a target sets as `base_url`."""
-        return f"http://127.0.0.1:{self._port}/v1"
+        return f"{self._server.url}/v1"
 
     async def __aenter__(self) -> Self:
-        self._server = web.Server(self._handle, handler_cancellation=True, access_log=None)
-        loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self._server, "127.0.0.1", self._port, backlog=4096)
-        self._port = self._listener.sockets[0].getsockname()[1]
+        await self._server.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._listener is not None and self._server is not None:
-            self._listener.close()
-            self._server.pre_shutdown()
-            await self._server.shutdown(0.1)
-            self._listener = self._server = None
+        await self._server.__aexit__()
 
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        if request.method != "POST" or not request.path.endswith("/chat/completions"):
-            return _json(404, _error("no such path; this server answers POST .../chat/completions"))
+    async def handle(self, request: Request) -> Response | Stream:
+        """The reply to one call."""
         if self.api_key is not None and not self._authorized(request):
             return _json(401, _error("Incorrect API key provided."))
-        data = await request.read()
         self.calls += 1
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
-            return await self._answer(request, data)
+            return await self._answer(request)
         finally:
             self.in_flight -= 1
 
-    def _authorized(self, request: web.BaseRequest) -> bool:
-        given = request.headers.get("api-key") or request.headers.get("Authorization", "").removeprefix("Bearer ")
-        return hmac.compare_digest(given.encode(), (self.api_key or "").encode())
+    def _authorized(self, request: Request) -> bool:
+        key = request.headers.get(b"api-key") or request.headers.get(b"authorization", b"").removeprefix(b"Bearer ")
+        return hmac.compare_digest(key, (self.api_key or "").encode())
 
-    async def _answer(self, request: web.BaseRequest, data: bytes) -> web.StreamResponse:
+    async def _answer(self, request: Request) -> Response | Stream:
         needs_body = self._keep_requests or callable(self.reply)
         try:
-            body = json.loads(data) if needs_body else None
+            body = json.loads(request.body) if needs_body else None
         except ValueError:
             return _json(400, _error("the body is not JSON"))
         if self._keep_requests:
-            self.requests.append(ReceivedRequest(request.path_qs, dict(request.headers), body))
+            address = urlsplit(request.target.decode())  # clients of a proxy send all of it
+            path = f"{address.path}{'?' if address.query else ''}{address.query}"
+            self.requests.append(ReceivedRequest(path, Headers(request.headers), body))
         failure = self.failures.popleft() if self.failures else None
         if self.delay:
             await asyncio.sleep(self.delay)
         reply = failure or (self.reply(body) if callable(self.reply) else self.reply)
         if isinstance(reply, Failure):
-            return await _fail(request, reply)
+            return await _fail(reply)
         return _json(200, completion(reply) if isinstance(reply, str) else reply)
 
 
@@ -157,32 +152,46 @@ def _error(message: str) -> dict[str, Any]:
     return {"error": {"message": message, "type": "fake_error"}}
 
 
-def _json(status: int, body: Mapping[str, Any]) -> web.Response:
-    return web.Response(status=status, body=json.dumps(body).encode(), content_type="application/json")
+def _json(status: int, body: Mapping[str, Any]) -> Response:
+    return Response(status, json.dumps(body).encode())
 
 
-async def _fail(request: web.BaseRequest, failure: Failure) -> web.StreamResponse:
+class _ModelApp(App):
+    max_body = 64 * 2**20
+
+    def __init__(self, server: FakeModelServer) -> None:
+        super().__init__()
+        self._server = server
+
+    async def _complete(self, request: Request) -> Response | Stream:
+        return await self._server.handle(request)
+
+    def error(self, refused: Refused) -> Response:
+        return _json(refused.status, _error(refused.message))
+
+    routes = (Route("POST", "*/chat/completions", _complete),)
+
+
+async def _fail(failure: Failure) -> Response | Stream:
     if failure.hang:
         await asyncio.Event().wait()
-    if failure.reset:
-        return await _break_off(request, failure)
+    if failure.reset and failure.body is None:
+        raise HangUp
+    named = {"Content-Type": "application/json", **failure.headers}
+    kind = named.pop("Content-Type")
+    headers = tuple(named.items())
+    if failure.reset and failure.body is not None:
+        return Stream(_then_break_off(failure.body), 200, kind, headers, length=len(failure.body) + 1000)
     body = failure.body
     if body is None:
         body = json.dumps(_error(f"scripted failure {failure.status}")).encode()
-    headers = {"Content-Type": "application/json", **failure.headers}
-    return web.Response(status=failure.status, headers=headers, body=body)
+    return Response(failure.status, body, kind, headers)
 
 
-async def _break_off(request: web.BaseRequest, failure: Failure) -> web.StreamResponse:
-    response = web.StreamResponse(status=200, headers=dict(failure.headers))
-    if failure.body is not None:
-        response.content_length = len(failure.body) + 1000
-        await response.prepare(request)
-        await response.write(failure.body)
-        await asyncio.sleep(0.01)  # let it leave before the reset overtakes it
-    if request.transport is not None:
-        request.transport.abort()
-    return response
+async def _then_break_off(body: bytes) -> AsyncGenerator[bytes, None]:
+    yield body
+    await asyncio.sleep(0.01)  # let it leave before the reset overtakes it
+    raise HangUp
 
 
 async def _serve(options: argparse.Namespace) -> None:

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from agentv.errors import ProviderError, ProviderTimeoutError
+from agentv.http.client import Client, HttpError
+from agentv.http.urls import without_secrets
 from agentv.messages import Message
 from agentv.processes.run import STDERR_KEEP, STDOUT_CAP, ProcessOutcome, ProcessStartError, run_process
 from agentv.targets.commands import RunCommand
@@ -24,7 +26,6 @@ from agentv.targets.provider import Provider, Reply, Request, TargetScope, Targe
 from agentv.targets.providers.cli_output import parse_batch, parse_output
 from agentv.targets.providers.cli_settings import CliSettings, CommandCheck, HttpCheck, command_template
 from agentv.targets.providers.cli_template import CommandTemplate
-from agentv.targets.providers.http import without_secrets
 from agentv.targets.structured import ShapeError
 
 SHOWN = 2000
@@ -201,21 +202,17 @@ class CliProvider(Provider):
 
 
 async def _http_problem(check: HttpCheck) -> str | None:
-    import aiohttp  # noqa: PLC0415 - a third of a second to import, and few targets have such a check
-
-    timeout = aiohttp.ClientTimeout(total=check.timeout_seconds)
-    shown = without_secrets(check.url)
+    client, shown = Client(cap=0), without_secrets(check.url)
     try:
-        async with (
-            aiohttp.ClientSession(timeout=timeout) as session,
-            session.get(check.url, allow_redirects=False) as response,
-        ):
-            return None if 200 <= response.status < 300 else f"{shown} answered HTTP {response.status}"
+        async with asyncio.timeout(check.timeout_seconds):
+            status = await client.status_of(check.url)
     except TimeoutError:
         return f"{shown} did not answer within {check.timeout_seconds:g} s"
-    except (aiohttp.ClientError, ValueError) as error:
-        reason = getattr(getattr(error, "os_error", None), "strerror", None) or type(error).__name__
-        return f"{shown} could not be asked: {reason}"
+    except (HttpError, ValueError) as error:
+        return f"{shown} could not be asked: {error}"
+    finally:
+        await client.aclose()
+    return None if 200 <= status < 300 else f"{shown} answered HTTP {status}"
 
 
 def _prompt(request: Request, template: CommandTemplate) -> str:

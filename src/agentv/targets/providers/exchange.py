@@ -4,40 +4,34 @@ from __future__ import annotations
 
 import codecs
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import Any
 
 from agentv.errors import ProviderError
-from agentv.redact import Redactor
-from agentv.targets.provider import TargetScope, retryable_status
-from agentv.targets.providers.connections import Connections
-from agentv.targets.providers.http import (
-    GOOD,
-    error_code,
-    holds_half_characters,
-    merged_headers,
-    proxy_for,
-    retry_after_of,
-    server_message,
-    without_secrets,
-)
-from agentv.targets.providers.http1 import (
+from agentv.http.client import (
     BrokenOffError,
+    Client,
     ConnectError,
     HttpError,
+    HttpReply,
     ProxyError,
     ReplyTooLargeError,
-    Response,
     TlsError,
 )
+from agentv.http.urls import is_http, proxy_for, without_secrets
+from agentv.redact import Redactor
+from agentv.targets.provider import TargetScope, retryable_status
 
-if TYPE_CHECKING:
-    from agentv.targets.providers.proxied import ProxiedConnections
-
+GOOD = (200, 201, 203)
+"""Statuses of a reply with an answer: gateways send more than 200."""
 REPLY_CAP = 32 * 1024 * 1024
 SHOWN = 200
 
+_CODES = {"rate_limit_exceeded": 429, "rate_limit_error": 429, "server_error": 500, "overloaded_error": 529}
+"""Statuses that vendors put into words."""
 _UNKNOWN_MODEL = re.compile(
     r"\bmodel\b.{0,200}(not exist|not found|invalid|not a valid|unknown|not supported for generate)"
     r"|(invalid|unknown) model|(model|Deployment)_?NotFound|model:|deployment.{0,100}not exist",
@@ -70,28 +64,25 @@ class Exchange:
         """What a library cannot do without, and servers that imitate its vendor's leave out of their replies."""
         self._key_from, self._model = key_from, model
         self._own_secrets = Redactor(secrets)
-        self._connections: Connections | ProxiedConnections | None = None
+        self._client: Client | None = None
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes, *, encoded: bool = False) -> Response:
-        """Status, headers and body of the answer. Redirects are not followed.
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes, *, encoded: bool = False) -> HttpReply:
+        """Status, headers and body of the reply. Redirects are not followed.
 
-        An `encoded` address goes out as it is: one that was signed may not be spelled in another way.
+        An `encoded` address goes out as it is: a signed one must not be spelled in another way.
         """
-        connections = self._connections or self._open()
+        client = self._client or self._open()
         try:
-            return await connections.post(url, headers, body, encoded=encoded)
+            return await client.post(url, headers, body, encoded=encoded)
         except (HttpError, ValueError) as error:
             raise self._without_reply(without_secrets(url), error) from error
 
-    def _open(self) -> Connections | ProxiedConnections:
+    def _open(self) -> Client:
         proxy = proxy_for(self._url, self._scope.environment)
-        if proxy is None:
-            self._connections = Connections(limit=self._limit, cap=REPLY_CAP)
-        else:
-            from agentv.targets.providers.proxied import ProxiedConnections  # noqa: PLC0415 - aiohttp is slow to import
-
-            self._connections = ProxiedConnections(proxy, limit=self._limit, cap=REPLY_CAP)
-        return self._connections
+        if proxy is not None and not is_http(proxy):
+            raise self._no_proxy(without_secrets(self._url), "it is not an address like http://host:port", False)
+        self._client = Client(cap=REPLY_CAP, limit=self._limit, proxy=proxy)
+        return self._client
 
     async def post_for_library(
         self, url: str, headers: Mapping[str, str], body: bytes
@@ -110,9 +101,9 @@ class Exchange:
         return received, data.removeprefix(codecs.BOM_UTF8)
 
     async def aclose(self) -> None:
-        if self._connections is not None:
-            connections, self._connections = self._connections, None
-            await connections.aclose()
+        if self._client is not None:
+            client, self._client = self._client, None
+            await client.aclose()
 
     def read_json(self, url: str, headers: Mapping[str, str], text: str) -> Any:
         """The JSON value of a reply."""
@@ -120,7 +111,7 @@ class Exchange:
             parsed = json.loads(text.removeprefix("\ufeff"))
         except (ValueError, RecursionError):
             raise self._unreadable(url, headers, text) from None
-        if ("\\ud" in text or "\\uD" in text) and holds_half_characters(parsed):
+        if ("\\ud" in text or "\\uD" in text) and _holds_half_characters(parsed):
             raise self.error("the reply holds half a character (a lone surrogate)")
         return parsed
 
@@ -149,7 +140,7 @@ class Exchange:
                 status=status,
                 next_step="Set `base_url` to the final address.",
             )
-        said = server_message(text)
+        said = _server_message(text)
         return self.error(
             f"{shown} answered HTTP {status}: {self.clean(said, 2000)}",
             status=status,
@@ -174,13 +165,7 @@ class Exchange:
             hint = "Is the server running, and `base_url` right?"
             return self.error(f"could not connect to {shown}: {error}", retryable=True, next_step=hint)
         if isinstance(error, ProxyError):
-            proxy = without_secrets(proxy_for(self._url, self._scope.environment) or "")
-            variable = "HTTPS_PROXY" if self._url.startswith("https") else "HTTP_PROXY"
-            return self.error(
-                f"could not connect to {shown} through the proxy {proxy}: {error}",
-                retryable=error.retryable,
-                next_step=f"Check {variable} in the environment, or name the host in NO_PROXY.",
-            )
+            return self._no_proxy(shown, str(error), error.status is None or retryable_status(error.status))
         if isinstance(error, TlsError):
             return self.error(f"the TLS connection to {shown} failed: {error}", next_step=_tls_hint(str(error)))
         if isinstance(error, BrokenOffError):
@@ -190,6 +175,15 @@ class Exchange:
         if isinstance(error, HttpError):
             return self.error(f"{shown} did not answer in HTTP: {self.clean(str(error), SHOWN)}")
         return self.error(f"the call to {shown} cannot be sent: {error}", next_step="Check `base_url` and `headers`.")
+
+    def _no_proxy(self, shown: str, why: str, retryable: bool) -> ProviderError:
+        proxy = without_secrets(proxy_for(self._url, self._scope.environment) or "")
+        variable = "HTTPS_PROXY" if self._url.startswith("https") else "HTTP_PROXY"
+        return self.error(
+            f"could not connect to {shown} through the proxy {proxy}: {why}",
+            retryable=retryable,
+            next_step=f"Check {variable} in the environment, or name the host in NO_PROXY.",
+        )
 
     def _unreadable(self, url: str, headers: Mapping[str, str], text: str) -> ProviderError:
         kind = headers.get("Content-Type", "no content type")
@@ -209,7 +203,69 @@ def _tls_hint(error: str) -> str:
 
 
 def _retry_after(status: int, headers: Mapping[str, str], text: str) -> float | None:
-    asked = retry_after_of(headers)
+    asked = _retry_after_of(headers)
     if asked is None and status in (429, 503) and (delay := _GOOGLE_DELAY.search(text)):
         return float(delay.group(1))
     return asked
+
+
+def merged_headers(own: Mapping[str, str], others: Mapping[str, str]) -> dict[str, str]:
+    """Both; the others win, however they are spelled: no header goes out twice."""
+    merged = {name.lower(): (name, value) for name, value in own.items()}
+    for name, value in others.items():
+        merged[name.lower()] = (merged.get(name.lower(), (name,))[0], value)
+    return dict(merged.values())
+
+
+def error_code(error: Any) -> int:
+    """The status inside an error that came with HTTP 200, as gateways send it."""
+    if not isinstance(error, dict):
+        return 200
+    code = str(error.get("code"))
+    if re.fullmatch("[45][0-9][0-9]", code):
+        return int(code)
+    return _CODES.get(code) or _CODES.get(str(error.get("type")), 200)
+
+
+def _server_message(text: str) -> str:
+    """What the server says is wrong, in one of the shapes servers use."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return text.strip() or "no reason given"
+    for value in (data.get("error"), data) if isinstance(data, dict) else ():
+        if isinstance(value, str) and value:
+            return value
+        for key in ("message", "detail"):
+            if isinstance(value, dict) and isinstance(value.get(key), str) and value[key]:
+                return str(value[key])
+    return text.strip() or "no reason given"
+
+
+def _retry_after_of(headers: Mapping[str, str]) -> float | None:
+    """How long the server asks to wait: milliseconds, seconds, or a date."""
+    for name, unit in (("retry-after-ms", 0.001), ("Retry-After", 1.0)):
+        text = headers.get(name, "").strip()
+        if not text:
+            continue
+        try:
+            seconds = float(text) * unit
+        except ValueError:
+            from email.utils import parsedate_to_datetime  # noqa: PLC0415 - few servers send a date
+
+            try:
+                seconds = (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
+            except (TypeError, ValueError):
+                continue
+        if math.isfinite(seconds):
+            return max(0.0, seconds)
+    return None
+
+
+def _holds_half_characters(parsed: Any) -> bool:
+    """Whether some text in a JSON value has a lone surrogate and cannot be written as UTF-8."""
+    try:
+        json.dumps(parsed, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        return True
+    return False

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from agentv.errors import AgentVError, ProviderError, TargetUnavailableError
+from agentv.http.urls import is_http
 from agentv.messages import GenerationOptions, Tool
 from agentv.targets.prices import Pricer
 from agentv.targets.provider import Provider, Reply, Request, TargetScope, TargetSettings
 from agentv.targets.providers.chat import wire_messages
 from agentv.targets.providers.exchange import Exchange
-from agentv.targets.providers.http import is_http
 from agentv.targets.providers.model_settings import ModelSettings
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import httpx2
 
 from agentv.targets.providers.exchange import Exchange
 
-# Of a connection, not of a message; and aiohttp says itself what it can unpack.
+# Of a connection, not of a message; and our client says itself what it can decompress.
 _NOT_SENT = frozenset({"host", "connection", "content-length", "transfer-encoding", "accept-encoding"})
 _NOT_KEPT = frozenset({"content-encoding", "content-length", "content-type", "transfer-encoding", "connection"})
 

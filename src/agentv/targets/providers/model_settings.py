@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from pydantic import Field, field_validator
 
+from agentv.http.urls import is_http
 from agentv.targets.prices import Prices
 from agentv.targets.provider import TargetSettings
-from agentv.targets.providers.http import is_http
 
 
 class ModelSettings(TargetSettings):

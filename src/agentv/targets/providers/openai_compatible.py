@@ -12,6 +12,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from pydantic import Field
 
 from agentv.errors import ProviderError, TargetUnavailableError
+from agentv.http.urls import is_http
 from agentv.messages import NO_OPTIONS, OPTIONS
 from agentv.targets.prices import Pricer
 from agentv.targets.provider import NO_HOOKS, CallHooks, Provider, Reply, Request, TargetScope, TargetSettings
@@ -22,8 +23,7 @@ from agentv.targets.providers.chat import (
     wire_messages,
     wire_options,
 )
-from agentv.targets.providers.exchange import Exchange
-from agentv.targets.providers.http import GOOD, error_code, is_http, merged_headers
+from agentv.targets.providers.exchange import GOOD, Exchange, error_code, merged_headers
 from agentv.targets.providers.model_settings import ModelSettings
 
 _REFUSED_FORMAT = re.compile(r"response[_ ]format|json_schema|structured[_ ]output", re.IGNORECASE)

@@ -13,16 +13,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
-from agentv.targets.providers import connections as module
-from agentv.targets.providers.connections import Connections
-from agentv.targets.providers.http1 import (
+from agentv.http import client as module
+from agentv.http.client import (
     BadReplyError,
     BrokenOffError,
+    Client,
     ConnectError,
     HttpError,
+    ProxyError,
     ReplyTooLargeError,
     TlsError,
 )
@@ -76,8 +79,8 @@ async def server(*answers: bytes | Answer, tls: ssl.SSLContext | None = None) ->
 
 
 @asynccontextmanager
-async def pool(**options: int) -> AsyncIterator[Connections]:
-    made = Connections(cap=CAP, **options)
+async def pool(**options: Any) -> AsyncIterator[Client]:
+    made = Client(cap=CAP, **options)
     try:
         yield made
     finally:
@@ -93,8 +96,8 @@ OK = sized(b"ok")
 
 
 async def body_of(*answer: bytes | Answer) -> bytes:
-    async with server(*answer) as (url, _), pool() as connections:
-        return (await asyncio.wait_for(connections.post(url, HEADERS, b"{}"), 20))[2]
+    async with server(*answer) as (url, _), pool() as client:
+        return (await asyncio.wait_for(client.post(url, HEADERS, b"{}"), 20))[2]
 
 
 # -- what is understood
@@ -133,8 +136,8 @@ async def test_a_reply_in_pieces_of_one_byte_is_the_same_reply() -> None:
 
 
 async def test_headers_are_found_in_any_case() -> None:
-    async with server(sized(b"x", b"retry-AFTER: 3", b"X-Two: a", b"x-two: b")) as (url, _), pool() as connections:
-        status, headers, _ = await connections.post(url, HEADERS, b"{}")
+    async with server(sized(b"x", b"retry-AFTER: 3", b"X-Two: a", b"x-two: b")) as (url, _), pool() as client:
+        status, headers, _ = await client.post(url, HEADERS, b"{}")
     assert (status, headers["Retry-After"], headers.get("x-two"), headers.get("none")) == (200, "3", "a, b", None)
 
 
@@ -142,8 +145,8 @@ async def test_headers_are_found_in_any_case() -> None:
 
 
 async def test_a_request_is_one_head_and_its_body() -> None:
-    async with server(OK) as (url, heard), pool() as connections:
-        await connections.post(f"{url} y/ä?k=a b%20c", HEADERS | {"user-agent": "mine"}, b"{}")
+    async with server(OK) as (url, heard), pool() as client:
+        await client.post(f"{url} y/ä?k=a b%20c", HEADERS | {"user-agent": "mine"}, b"{}")
         host = url.split("/")[2].encode()
     head, _, body = heard.requests[0].partition(b"\r\n\r\n")
     first, *lines = head.split(b"\r\n")
@@ -162,16 +165,16 @@ async def test_a_request_is_one_head_and_its_body() -> None:
 
 
 async def test_an_encoded_address_goes_out_as_it_is() -> None:
-    async with server(OK) as (url, heard), pool() as connections:
-        await connections.post(f"{url}/a%2Fb%3A", HEADERS, b"{}", encoded=True)
+    async with server(OK) as (url, heard), pool() as client:
+        await client.post(f"{url}/a%2Fb%3A", HEADERS, b"{}", encoded=True)
     assert heard.requests[0].startswith(b"POST /v1/x/a%2Fb%3A HTTP/1.1\r\n")
 
 
 async def test_a_name_and_a_password_in_the_address_become_a_header() -> None:
-    async with server(OK, OK) as (url, heard), pool() as connections:
+    async with server(OK, OK) as (url, heard), pool() as client:
         with_user = url.replace("//", "//us%40er:pass@")
-        await connections.post(with_user, HEADERS, b"{}")
-        await connections.post(with_user, HEADERS | {"Authorization": "Bearer k"}, b"{}")
+        await client.post(with_user, HEADERS, b"{}")
+        await client.post(with_user, HEADERS | {"Authorization": "Bearer k"}, b"{}")
     assert b"Authorization: Basic dXNAZXI6cGFzcw==\r\n" in heard.requests[0]
     assert b"Authorization: Bearer k\r\n" in heard.requests[1]
     assert b"Basic" not in heard.requests[1]
@@ -179,9 +182,9 @@ async def test_a_name_and_a_password_in_the_address_become_a_header() -> None:
 
 @pytest.mark.parametrize("value", ["a\r\nX-Injected: 1", "a\nb", "a\0b"])
 async def test_a_header_that_would_be_two_is_not_sent(value: str) -> None:
-    async with server(OK) as (url, heard), pool() as connections:
+    async with server(OK) as (url, heard), pool() as client:
         with pytest.raises(ValueError, match="cannot be sent"):
-            await connections.post(url, {"X": value}, b"{}")
+            await client.post(url, {"X": value}, b"{}")
     assert heard.requests == []
 
 
@@ -195,17 +198,17 @@ async def test_calls_one_after_the_other_share_a_connection_and_calls_at_once_do
         await together.wait()
         writer.write(OK)
 
-    async with server(OK, OK, *[wait_for_the_others] * 3) as (url, heard), pool() as connections:
+    async with server(OK, OK, *[wait_for_the_others] * 3) as (url, heard), pool() as client:
         for _ in range(2):
-            await connections.post(url, HEADERS, b"{}")
+            await client.post(url, HEADERS, b"{}")
         assert heard.connections == 1
-        await asyncio.wait_for(asyncio.gather(*(connections.post(url, HEADERS, b"{}") for _ in range(3))), 20)
+        await asyncio.wait_for(asyncio.gather(*(client.post(url, HEADERS, b"{}") for _ in range(3))), 20)
         assert heard.connections == 3
 
 
 async def test_no_more_connections_than_the_limit() -> None:
-    async with server(*[OK] * 10) as (url, heard), pool(limit=2) as connections:
-        await asyncio.wait_for(asyncio.gather(*(connections.post(url, HEADERS, b"{}") for _ in range(10))), 20)
+    async with server(*[OK] * 10) as (url, heard), pool(limit=2) as client:
+        await asyncio.wait_for(asyncio.gather(*(client.post(url, HEADERS, b"{}") for _ in range(10))), 20)
     assert heard.connections <= 2
 
 
@@ -220,27 +223,27 @@ async def test_no_more_connections_than_the_limit() -> None:
     ],
 )
 async def test_a_connection_in_doubt_carries_no_second_call(answer: bytes) -> None:
-    async with server(answer, sized(b"second")) as (url, heard), pool() as connections:
-        assert (await connections.post(url, HEADERS, b"1"))[2] == b"ok"
-        assert (await connections.post(url, HEADERS, b"2"))[2] == b"second"
+    async with server(answer, sized(b"second")) as (url, heard), pool() as client:
+        assert (await client.post(url, HEADERS, b"1"))[2] == b"ok"
+        assert (await client.post(url, HEADERS, b"2"))[2] == b"second"
     assert heard.connections == 2
 
 
 async def test_a_connection_that_the_server_closed_while_idle_is_replaced() -> None:
-    async with server(OK) as (url, _), pool() as connections:
-        await connections.post(url, HEADERS, b"{}")
-        (first,) = connections._open
+    async with server(OK) as (url, _), pool() as client:
+        await client.post(url, HEADERS, b"{}")
+        (first,) = client._open
         await asyncio.wait_for(first.lost, 20)
         with pytest.raises(HttpError):
-            await asyncio.wait_for(connections.post(url, HEADERS, b"{}"), 20)
-        assert first not in connections._open
+            await asyncio.wait_for(client.post(url, HEADERS, b"{}"), 20)
+        assert first not in client._open
 
 
 async def test_a_connection_that_was_idle_for_long_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.0)
-    async with server(OK, OK) as (url, heard), pool() as connections:
+    async with server(OK, OK) as (url, heard), pool() as client:
         for _ in range(2):
-            await connections.post(url, HEADERS, b"{}")
+            await client.post(url, HEADERS, b"{}")
     assert heard.connections == 2
 
 
@@ -255,9 +258,9 @@ async def test_a_call_that_is_cancelled_closes_its_connection() -> None:
         gone.set()
 
     listening = await asyncio.start_server(watch, "127.0.0.1", 0)
-    async with listening, pool() as connections:
+    async with listening, pool() as client:
         port = listening.sockets[0].getsockname()[1]
-        call = asyncio.create_task(connections.post(f"http://127.0.0.1:{port}/", HEADERS, b"{}"))
+        call = asyncio.create_task(client.post(f"http://127.0.0.1:{port}/", HEADERS, b"{}"))
         await asyncio.wait_for(asked.wait(), 20)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -275,6 +278,9 @@ async def test_a_call_that_is_cancelled_closes_its_connection() -> None:
         (b"HTTP/2 200 OK\r\n\r\n", BadReplyError),
         (b"HTTP/1.1 999 OK\r\n\r\n", BadReplyError),
         (b"HTTP/1.1 101 Switching\r\n\r\n", BadReplyError),
+        (b"HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n", BadReplyError),
+        (b"RTSP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", BadReplyError),
+        (b"\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", BadReplyError),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nokk", BadReplyError),
         (b"HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\nok", BadReplyError),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", BadReplyError),
@@ -288,7 +294,8 @@ async def test_a_call_that_is_cancelled_closes_its_connection() -> None:
         (sized(gzip.compress(b"x" * 100, mtime=0)[:-9], b"Content-Encoding: gzip"), BrokenOffError),
         (sized(gzip.compress(bytes(CAP + 1), mtime=0), b"Content-Encoding: gzip"), ReplyTooLargeError),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 1000001\r\n\r\n", ReplyTooLargeError),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffff\r\n", ReplyTooLargeError),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffff\r\n" + bytes(CAP + 1), ReplyTooLargeError),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;" + b"x" * (3 * CAP), ReplyTooLargeError),
         (b"HTTP/1.0 200 OK\r\n\r\n" + bytes(CAP + 1), ReplyTooLargeError),
         (b"", BrokenOffError),
         (b"HTTP/1.1 2", BrokenOffError),
@@ -301,21 +308,146 @@ async def test_what_is_no_whole_reply_is_refused(answer: bytes, error: type[Exce
         await body_of(answer)
 
 
+# -- proxies
+
+
+@dataclass
+class Proxy:
+    """A proxy that writes down what it was asked, and opens a tunnel to `upstream` or refuses."""
+
+    upstream: int = 0
+    status: int = 200
+    asked: list[bytes] = field(default_factory=list)
+    url: str = ""
+
+    serving: list[asyncio.Task[None] | None] = field(default_factory=list)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.serving.append(asyncio.current_task())
+        head = await reader.readuntil(b"\r\n\r\n")
+        self.asked.append(head)
+        if not head.startswith(b"CONNECT"):
+            writer.write(OK)
+        elif self.status != 200:
+            writer.write(b"HTTP/1.1 %d No\r\nContent-Length: 1000\r\n\r\n" % self.status)
+        else:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.upstream)
+            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
+        await shut(writer)
+
+
+async def shut(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+
+
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(data)
+    await shut(writer)
+
+
+@asynccontextmanager
+async def proxy(upstream: str = "http://x:0", status: int = 200) -> AsyncIterator[Proxy]:
+    made = Proxy(urlsplit(upstream).port or 0, status)
+    listening = await asyncio.start_server(made.serve, "127.0.0.1", 0)
+    async with listening:
+        made.url = f"http://us%40er:pass@127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        yield made
+    await asyncio.wait_for(asyncio.gather(*(task for task in made.serving if task is not None)), 20)
+
+
+async def test_a_proxy_reads_the_whole_address_of_plain_calls() -> None:
+    async with proxy() as between, pool(proxy=between.url) as client:
+        assert (await client.post("http://model.invalid:81/v1/x?k=a b", HEADERS, b"")).body == b"ok"
+    first, *lines = between.asked[0].split(b"\r\n")
+    assert first == b"POST http://model.invalid:81/v1/x?k=a%20b HTTP/1.1"
+    assert b"Host: model.invalid:81" in lines
+    assert b"Proxy-Authorization: Basic dXNAZXI6cGFzcw==" in lines
+
+
+async def test_a_call_with_tls_goes_through_a_tunnel_and_the_proxy_sees_no_header_of_it(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trusting = ssl.create_default_context(cafile=f"{certificate}.crt")
+    monkeypatch.setattr(module, "_tls", lambda: trusting)
+    async with (
+        server(OK, OK, tls=served_by(certificate)) as (url, heard),
+        proxy(url) as between,
+        pool(proxy=between.url) as client,
+    ):
+        for _ in range(2):
+            assert (await client.post(url, HEADERS | {"Authorization": "Bearer k"}, b"{}")).body == b"ok"
+        assert heard.connections == len(between.asked) == 1
+    host = url.split("/")[2].encode()
+    assert between.asked[0].startswith(b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n" % (host, host))
+    assert b"Proxy-Authorization: Basic dXNAZXI6cGFzcw==\r\n" in between.asked[0]
+    assert b"Bearer" not in between.asked[0]
+    assert b"Proxy-Authorization" not in heard.requests[0]
+
+
+async def test_the_certificate_is_checked_through_a_tunnel_too(certificate: Path) -> None:
+    async with (
+        server(OK, tls=served_by(certificate)) as (url, heard),
+        proxy(url) as between,
+        pool(proxy=between.url) as client,
+    ):
+        with pytest.raises(TlsError, match="CERTIFICATE_VERIFY_FAILED"):
+            await client.post(url, HEADERS, b"{}")
+    assert heard.requests == []
+
+
+async def test_a_proxy_that_refuses_the_tunnel_is_an_error_with_its_status() -> None:
+    async with proxy(status=407) as between, pool(proxy=between.url) as client:
+        with pytest.raises(ProxyError, match="it answered HTTP 407") as raised:
+            await client.post("https://model.invalid/v1", HEADERS, b"{}")
+        assert raised.value.status == 407
+
+
+async def test_a_proxy_that_is_not_there_or_not_a_proxy_is_an_error_without_a_status() -> None:
+    async def mail(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 mail.example ESMTP\r\n")
+        await shut(writer)
+
+    listening = await asyncio.start_server(mail, "127.0.0.1", 0)
+    async with listening:
+        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        async with pool(proxy=url) as client:
+            with pytest.raises(ProxyError) as raised:
+                await client.post("https://model.invalid/v1", HEADERS, b"{}")
+            assert raised.value.status is None
+    async with pool(proxy=url) as client:
+        with pytest.raises(ProxyError, match="refused"):
+            await client.post("http://model.invalid/v1", HEADERS, b"{}")
+
+
+# -- only the status
+
+
+async def test_a_status_is_there_before_the_body_is() -> None:
+    async with server(b"HTTP/1.1 503 Busy\r\nContent-Length: 1000\r\n\r\n") as (url, heard), pool() as client:
+        assert await asyncio.wait_for(client.status_of(f"{url}?a=1"), 20) == 503
+    assert heard.requests[0].startswith(b"GET /v1/x?a=1 HTTP/1.1\r\n")
+
+
 async def test_nobody_at_the_address_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as taken:  # nobody else can have the port, and nobody listens
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1/x"
-        async with pool() as connections:
+        async with pool() as client:
             with pytest.raises(ConnectError, match=r"(?i:refused|connect)"):
-                await connections.post(url, HEADERS, b"{}")
+                await client.post(url, HEADERS, b"{}")
 
     def nobody(*_: object, **__: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", nobody)  # what a resolver says of such a name, without asking one
-    async with pool() as connections:
+    async with pool() as client:
         with pytest.raises(ConnectError):
-            await connections.post("http://name.invalid/", HEADERS, b"{}")
+            await client.post("http://name.invalid/", HEADERS, b"{}")
 
 
 # -- TLS
@@ -335,16 +467,20 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-async def test_tls_is_spoken_and_the_certificate_checked(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def served_by(certificate: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(f"{certificate}.crt", certificate)
-    async with server(OK, OK, tls=context) as (url, heard), pool() as connections:
+    return context
+
+
+async def test_tls_is_spoken_and_the_certificate_checked(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with server(OK, OK, tls=served_by(certificate)) as (url, heard), pool() as client:
         with pytest.raises(TlsError, match="CERTIFICATE_VERIFY_FAILED"):
-            await connections.post(url, HEADERS, b"{}")
+            await client.post(url, HEADERS, b"{}")
         trusting = ssl.create_default_context(cafile=f"{certificate}.crt")
         monkeypatch.setattr(module, "_tls", lambda: trusting)
         for _ in range(2):
-            assert (await connections.post(url, HEADERS, b"{}"))[2] == b"ok"
+            assert (await client.post(url, HEADERS, b"{}"))[2] == b"ok"
         assert len(heard.requests) == 2
 
 
@@ -355,7 +491,7 @@ async def test_a_server_without_tls_is_said_to_have_none() -> None:
         writer.close()
 
     listening = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with listening, pool() as connections:
+    async with listening, pool() as client:
         port = listening.sockets[0].getsockname()[1]
         with pytest.raises(TlsError):
-            await asyncio.wait_for(connections.post(f"https://127.0.0.1:{port}/", HEADERS, b"{}"), 20)
+            await asyncio.wait_for(client.post(f"https://127.0.0.1:{port}/", HEADERS, b"{}"), 20)
