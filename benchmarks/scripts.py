@@ -12,11 +12,12 @@ from pathlib import Path
 
 from agentv.evaluators.base import Candidate, EvaluationContext
 from agentv.evaluators.code_judge import CodeJudge
-from agentv.evaluators.runtime import Runtime
-from agentv.judge.session import JudgeSession, JudgeTargets
+from agentv.judge.choice import JudgeChoice
+from agentv.judge.lending import Lender
 from agentv.messages import Message
 from agentv.processes.launcher import Launcher
 from agentv.processes.protection import protect_runtime
+from agentv.scripts import Runtime
 from agentv.suite.case import EvalCase
 from agentv.targets.environment import Environment
 from agentv.targets.provider import Provider, Reply, Request
@@ -81,12 +82,11 @@ async def _one_by_one(directory: Path, rounds: int) -> tuple[list[float], list[f
     plain = CodeJudge.model_validate({"name": "plain", **common})
     asks = CodeJudge.model_validate({"name": "asks", **common, "judge": {}})
     case = EvalCase("case", "question", (Message("user", "question"),))
-    targets = JudgeTargets("judge", {"judge": _Yes()})
     taken: tuple[list[float], list[float], list[float]] = ([], [], [])
     async with Launcher() as launcher:
         runtime = Runtime(
             launcher,
-            lambda *_, **_kwargs: JudgeSession(targets, evaluator="asks"),
+            Lender(JudgeChoice(main="judge"), live={"judge": _Yes()}),
             environment=Environment(dict(os.environ)),
         )
         context = EvaluationContext(case, Candidate("answer"), directory=directory, runtime=runtime)

@@ -15,11 +15,12 @@ from pathlib import Path
 
 from agentv.evaluators.base import Candidate, EvaluationContext
 from agentv.evaluators.code_judge import CodeJudge
-from agentv.evaluators.runtime import Runtime
-from agentv.judge.session import JudgeSession, JudgeTargets
+from agentv.judge.choice import JudgeChoice
+from agentv.judge.lending import Lender
 from agentv.messages import Message
 from agentv.processes.launcher import Launcher
 from agentv.processes.protection import protect_runtime
+from agentv.scripts import Runtime
 from agentv.suite.case import EvalCase
 from agentv.targets.environment import Environment
 from agentv.targets.provider import Provider, Reply, Request
@@ -87,12 +88,11 @@ async def _one_by_one(directory: Path, module: str, rounds: int) -> tuple[list[f
     """The same script cold and warm, in turns; the first turn, which starts the zygote, is left out."""
     common = {"type": "code_judge", "script": ["python", f"{module}.judge.py"], "judge": {}}
     evaluators = [CodeJudge.model_validate({"name": "judge", **common, "warm": warm}) for warm in (False, True)]
-    targets = JudgeTargets("judge", {"judge": _Yes()})
     taken: tuple[list[float], list[float]] = ([], [])
     async with Launcher() as launcher:
         runtime = Runtime(
             launcher,
-            lambda *_, **__: JudgeSession(targets, evaluator="judge"),
+            Lender(JudgeChoice(main="judge"), live={"judge": _Yes()}),
             environment=Environment(dict(os.environ)),
         )
         case = EvalCase("case", "question", (Message("user", "question"),))

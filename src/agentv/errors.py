@@ -8,10 +8,11 @@
     +-- TargetUnavailableError      a target whose variable is missing or whose client cannot be built
     +-- ProviderError               one call to a target failed; says whether trying again can help
     |   +-- ProviderTimeoutError
-    +-- ProcessStartError           a program could not be started (`process_start.py`)
+    +-- ProcessStartError           a program could not be started (`processes/start.py`)
     +-- JudgeCallError              a judge call of a script has no reply (`judge/session.py`)
     +-- BudgetExhaustedError        the run may not spend more: the case is not run, and can be resumed
     +-- EvaluatorError              an evaluator could not judge (never a low score)
+    |   +-- ScriptError             a judge script failed; carries its stderr (`scripts.py`)
     +-- RecordError                 a run on disk could not be read or written
         +-- RunLockedError
         +-- RunChangedError

@@ -111,6 +111,18 @@ def test_a_command_with_options_comes_after_two_dashes(judges: Project) -> None:
     assert "judge_proxy" not in shown["result"]
 
 
+def test_cwd_above_the_suite_is_reported_where_the_script_runs(judges: Project) -> None:
+    judges.write("tools/where.py", "import json, os\nprint(json.dumps({'score': 1, 'reasoning': os.getcwd()}))\n")
+    evaluator = "{name: where, type: code_judge, cwd: tools, script: [python, where.py]}"
+    judges.write("evals/deep/suite.yaml", f"evalcases: [{{id: one, input: x, evaluators: [{evaluator}]}}]\n")
+    arguments = ("judge", "run", "--suite", "evals/deep/suite.yaml", "--answer", "Paris")
+
+    shown = json.loads(judges.run(*arguments, "--json").stdout)
+
+    assert shown["cwd"] == shown["result"]["reasoning"] == str(judges.root / "tools")
+    assert f"python where.py  (in {judges.root / 'tools'})" in judges.run(*arguments, env={"COLUMNS": "300"}).stdout
+
+
 def test_without_judge_access_there_is_no_proxy(judges: Project) -> None:
     judges.write("env.py", "import os\nprint('{\"score\": %d}' % ('AGENTV_JUDGE_PROXY_URL' in os.environ))\n")
     assert judged(judges, *CASE, "env.py")[1]["result"]["score"] == 1

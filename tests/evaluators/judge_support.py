@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentv.evaluators.base import Candidate, EvaluationContext, Evaluator
-from agentv.evaluators.runtime import Runtime
 from agentv.evaluators.scoring import judge
-from agentv.judge.access import JudgeAccess
-from agentv.judge.session import JudgeSession, JudgeTargets
+from agentv.judge.choice import JudgeChoice
+from agentv.judge.lending import Lender
 from agentv.messages import OPTIONS, Message, TokenUsage
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.results import EvaluatorResult
+from agentv.scripts import Runtime
 from agentv.suite.case import EvalCase
 from agentv.targets.provider import Provider, Reply, Request
 
@@ -37,13 +37,9 @@ class Judge(Provider):
         return said if isinstance(said, Reply) else spoken(said)
 
     def runtime(self, redactor: Redactor = NO_SECRETS) -> Runtime:
-        def lend(access: JudgeAccess, evaluator: str, context: Any, /, *, script: bool = True) -> JudgeSession:
-            assert not script
-            targets = JudgeTargets(access.target or "strict", {access.target or "strict": self})
-            limits = {"max_calls": access.max_calls, "timeout": access.timeout_seconds}
-            return JudgeSession(targets, evaluator=evaluator, redactor=redactor, **limits)  # type: ignore[arg-type]
-
-        return Runtime(launcher=None, lend=lend, redactor=redactor)
+        return Runtime(
+            lender=Lender(JudgeChoice(main="strict"), live={"strict": self}, redactor=redactor), redactor=redactor
+        )
 
     async def judged(
         self, evaluator: Evaluator, context: EvaluationContext, redactor: Redactor = NO_SECRETS

@@ -37,7 +37,7 @@ def test_missing_keys_get_their_own_empty_value():
 
 
 def test_keys_are_written_in_one_order_with_more_keys_last():
-    written = encode_payload(dict(reversed(list(EMPTY.items()))), {"results": []})
+    written = encode_payload({"results": [], **dict(reversed(list(EMPTY.items())))})
     assert list(json.loads(written)) == [*KEYS, "results"]
 
 

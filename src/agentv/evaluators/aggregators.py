@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from agentv.evaluators.base import Complain, EvaluationContext, Evaluator
-from agentv.evaluators.code_judge import CodeJudge
+from agentv.evaluators.code_judge import ScriptEvaluator
 from agentv.evaluators.llm.ask import Question, ask_judge
 from agentv.evaluators.llm.fence import fence
 from agentv.evaluators.llm.prompt import (
@@ -71,13 +71,10 @@ class WeightedAverage(Aggregator):
         return _told(min(1.0, max(0.0, round(mean, 12))), results, said)
 
 
-class CodeAggregator(CodeJudge, Aggregator):
-    """A script that reads the results: the payload of every judge script, with `results` besides."""
+class CodeAggregator(ScriptEvaluator, Aggregator):
+    """A script that reads the payload of every judge script, and `results` of the members."""
 
-    model_config = ConfigDict(json_schema_extra=None)
-    ALIASES: ClassVar[Mapping[str, str]] = {**CodeJudge.ALIASES, "path": "script"}
-
-    results: dict[str, Any] = Field(default_factory=dict, exclude=True)
+    ALIASES: ClassVar[Mapping[str, str]] = {**ScriptEvaluator.ALIASES, "path": "script"}
 
     @classmethod
     def normalize(cls, raw: Mapping[str, Any], complain: Complain) -> dict[str, Any]:
@@ -89,10 +86,7 @@ class CodeAggregator(CodeJudge, Aggregator):
         return super().normalize(options, complain)
 
     async def combine(self, results: Sequence[EvaluatorResult], context: EvaluationContext) -> Score:
-        return await self.model_copy(update={"results": by_name(results)}).evaluate(context)
-
-    def more_stdin(self) -> Mapping[str, Any]:
-        return {"results": self.results}
+        return await self.run({**self.payload(context), "results": by_name(results)}, context)
 
 
 class LlmAggregator(AsksJudge, Aggregator):

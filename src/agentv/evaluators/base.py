@@ -21,7 +21,8 @@ from agentv.suite.case import EvalCase
 from agentv.suite.evaluator import JUDGED, Need
 
 if TYPE_CHECKING:
-    from agentv.evaluators.runtime import Runtime
+    from agentv.judge.lending import Asker
+    from agentv.scripts import Runtime
 
 __all__ = ["Candidate", "Complain", "EvaluationContext", "Evaluator", "Need", "ReadPart"]
 
@@ -65,6 +66,12 @@ class EvaluationContext:
     """The suite's directory."""
     runtime: Runtime | None = None
     """What evaluators that start scripts or ask a judge need of the run."""
+
+    def asker(self, evaluator: str, *, script: bool) -> Asker:
+        """Who borrows a judge: this evaluator, or its script, for this case."""
+        from agentv.judge.lending import Asker  # noqa: PLC0415 - only evaluators that ask a judge need it
+
+        return Asker(evaluator, self.case.id, self.attempt, self.suite, self.target, self.directory, script)
 
 
 class Evaluator(BaseModel):

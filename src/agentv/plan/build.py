@@ -26,7 +26,7 @@ from agentv.targets.config import (
     load_config,
     no_config_error,
 )
-from agentv.targets.environment import Environment, search_folders
+from agentv.targets.environment import Environment, dotenv_files
 from agentv.targets.secrets import Secrets
 from agentv.text import did_you_mean, one_of
 
@@ -43,7 +43,9 @@ class Loaded:
     added_evaluators: Sequence[Any] = ()
     home: Path | None = None
     _environments: dict[tuple[Path, ...], Environment] = field(default_factory=dict)
-    _configs: dict[tuple[Path, int], TargetsConfig] = field(default_factory=dict)
+    """By the `.env` files that were read."""
+    _configs: dict[tuple[Path, tuple[Path, ...]], TargetsConfig] = field(default_factory=dict)
+    """By the configuration file and the `.env` files."""
 
     def suites(self, paths: Sequence[str]) -> list[EvalSuite]:
         """Every suite, or one error with the mistakes of all of them."""
@@ -59,10 +61,10 @@ class Loaded:
         return suites
 
     def environment(self, directory: Path) -> Environment:
-        dotenvs = tuple(path for f in search_folders(directory, self.cwd) if (path := f / ".env").is_file())
-        if dotenvs not in self._environments:
-            self._environments[dotenvs] = Environment.near(directory, cwd=self.cwd)
-        return self._environments[dotenvs]
+        files = dotenv_files(directory, self.cwd)
+        if files not in self._environments:
+            self._environments[files] = Environment.near(directory, cwd=self.cwd)
+        return self._environments[files]
 
     def config(self, directory: Path) -> TargetsConfig | None:
         """The configuration for suites of a directory, or None when there is none."""
@@ -72,7 +74,7 @@ class Loaded:
         if not path.exists():
             raise UsageError(f"--config {self.config_option}: there is no such file.")
         environment = self.environment(directory)
-        key = (path, id(environment))
+        key = (path, environment.dotenv_files)
         if key not in self._configs:
             self._configs[key] = load_config(path, environment)
         return self._configs[key]
@@ -171,19 +173,22 @@ def _refuse_shared_names(suites: Sequence[EvalSuite], selected: dict[Path, froze
 
 
 def _target_lanes(planned: Sequence[PlannedSuite], options: RunOptions) -> list[Lane]:
-    work: dict[tuple[int, str], list[tuple[PlannedSuite, frozenset[str]]]] = {}
-    specs: dict[tuple[int, str], tuple[TargetSpec, Environment]] = {}
+    """A lane for each target of each configuration; one that was read with other `.env` files is another one."""
+    work: dict[tuple[Path, tuple[Path, ...], str], list[tuple[PlannedSuite, frozenset[str]]]] = {}
+    configs: dict[tuple[Path, tuple[Path, ...]], TargetsConfig] = {}
     for item in planned:
-        if item.config is None:
+        config = item.config
+        if config is None:
             raise no_config_error(f"The suite {item.suite.path} needs a target", item.suite.directory)
+        configs[config.path, config.environment.dotenv_files] = config
         for name, ids in _targets_of(item, options).items():
-            key = (id(item.config), name)
-            specs[key] = (item.config.targets[name], item.config.environment)
-            work.setdefault(key, []).append((item, ids))
-    return [
-        Lane(spec.name, spec, environment, _workers(spec, options), tuple(work[key]), options.repeat)
-        for key, (spec, environment) in specs.items()
-    ]
+            work.setdefault((config.path, config.environment.dotenv_files, name), []).append((item, ids))
+    lanes = []
+    for (path, files, name), suites in work.items():
+        config = configs[path, files]
+        spec = config.targets[name]
+        lanes.append(Lane(name, spec, config.environment, _workers(spec, options), tuple(suites), options.repeat))
+    return lanes
 
 
 def _targets_of(item: PlannedSuite, options: RunOptions) -> dict[str, frozenset[str]]:

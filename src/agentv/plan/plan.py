@@ -86,7 +86,7 @@ class Lane:
     def items_of(self, planned: PlannedSuite) -> Iterator[WorkItem]:
         """The work of one suite, in its order."""
         for suite, ids in self.work:
-            if suite is planned:
+            if suite.suite.path == planned.suite.path:
                 yield from self._items_of(suite, ids)
 
     def _items_of(self, planned: PlannedSuite, ids: frozenset[str]) -> Iterator[WorkItem]:
@@ -179,8 +179,9 @@ class RunPlan:
             for planned in self.suites
             for path, sha256 in planned.suite.digests.items()
         }
-        if self.answers is not None and self.answers.path.is_file():
-            found[str(self.answers.path.resolve())] = digest(self.answers.path)
+        path = None if self.answers is None else self.answers.path
+        if path is not None and path.is_file():
+            found[str(path.resolve())] = digest(path)
         return found
 
     def configs(self) -> dict[Path, TargetsConfig]:

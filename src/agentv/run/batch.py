@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from agentv.errors import ProviderError
 from agentv.plan.plan import Lane, PlannedSuite, WorkItem
@@ -22,13 +23,14 @@ class Batches:
     lane: Lane
     gate: TargetGate
     is_done: Callable[[RowKey], bool]
-    _asked: dict[tuple[int, int], asyncio.Task[Mapping[str, Reply]]] = field(default_factory=dict)
+    _asked: dict[tuple[Path, int], asyncio.Task[Mapping[str, Reply]]] = field(default_factory=dict)
+    """By suite and attempt."""
 
     def asker(self, item: WorkItem) -> Ask:
         """Answers this case from its batch."""
 
         async def look_up(request: Request) -> Reply:
-            key = (id(item.planned), item.attempt)
+            key = (item.planned.suite.path, item.attempt)
             if key not in self._asked:
                 self._asked[key] = asyncio.create_task(self._ask(item.planned, item.attempt))
             replies = await asyncio.shield(self._asked[key])

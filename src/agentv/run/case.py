@@ -6,11 +6,10 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from agentv.errors import AgentVError, BudgetExhaustedError, ProviderError
 from agentv.evaluators.base import Candidate, EvaluationContext, Evaluator
-from agentv.evaluators.runtime import Runtime
 from agentv.evaluators.scoring import combine, judge_all
 from agentv.messages import TokenUsage
 from agentv.plan.plan import WorkItem
@@ -18,6 +17,9 @@ from agentv.results import CaseError, CaseResult, Verdict
 from agentv.run.request import build_request
 from agentv.run.trace import summarize_trace
 from agentv.targets.provider import Reply, Request
+
+if TYPE_CHECKING:
+    from agentv.scripts import Runtime
 
 Ask = Callable[[Request], Awaitable[Reply]]
 

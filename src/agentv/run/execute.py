@@ -15,9 +15,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentv.errors import BudgetExhaustedError, ProviderError, TargetUnavailableError
-from agentv.evaluators.runtime import Runtime
 from agentv.plan.plan import Lane, RunPlan, WorkItem
 from agentv.results import CaseResult, RowKey, spend_of
 from agentv.run.batch import Batches
@@ -27,6 +27,9 @@ from agentv.targets.answers import Answers
 from agentv.targets.budget import Budget
 from agentv.targets.pool import TargetPool
 from agentv.targets.provider import OnRetry, Reply, Request
+
+if TYPE_CHECKING:
+    from agentv.scripts import Runtime
 
 BACKLOG = 256
 """Cases between the start of their target call and the end of their row, beyond the target slots."""

@@ -9,18 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentv.evaluators.base import EvaluationContext
-from agentv.evaluators.runtime import Lend, Runtime
 from agentv.plan.plan import Lane, PlannedSuite, RunPlan
 from agentv.redact import Redactor
 from agentv.suite.evaluator import JUDGED, Need
 from agentv.targets.pool import TargetPool
 
 if TYPE_CHECKING:
-    from agentv.judge.access import JudgeAccess
     from agentv.judge.cache import JudgeCache
-    from agentv.judge.session import JudgeSession
     from agentv.processes.launcher import Launcher
+    from agentv.scripts import Runtime
 
 OnJudgeCall = Callable[[dict[str, Any]], None]
 OnNote = Callable[[str], None]
@@ -91,52 +88,40 @@ class Services:
     script_slots: asyncio.Semaphore | None = None
     """Places for scripts, shared by all lanes."""
     redactor: Redactor = field(init=False)
-    _made: dict[tuple[int, int], Runtime] = field(default_factory=dict)
+    _runtimes: dict[tuple[str, Path], Runtime] = field(default_factory=dict)
+    """By target and suite."""
 
     def __post_init__(self) -> None:
         self.redactor = Redactor(self.plan.secrets.values)
 
     def runtime(self, lane: Lane, planned: PlannedSuite) -> Runtime | None:
-        """None when no evaluator reaches outside."""
+        """What the evaluators of a suite get in a lane; None when no evaluator needs anything."""
         if not self.plan.needs:
             return None
-        key = (id(lane), id(planned))
-        if key not in self._made:
-            self._made[key] = Runtime(
-                launcher=self.launcher,
-                lend=self._lend(lane, planned),
-                environment=planned.environment,
-                secrets=self.plan.secrets,
-                redactor=self.redactor,
-                script_slots=self.script_slots,
-            )
-        return self._made[key]
+        key = (lane.target, planned.suite.path)
+        if key not in self._runtimes:
+            self._runtimes[key] = self._new_runtime(lane, planned)
+        return self._runtimes[key]
 
-    def _lend(self, lane: Lane, planned: PlannedSuite) -> Lend:
-        from agentv.judge.lending import Asker, Lender  # noqa: PLC0415 - only runs with scripts need it
+    def _new_runtime(self, lane: Lane, planned: PlannedSuite) -> Runtime:
+        from agentv.judge.lending import Lender  # noqa: PLC0415 - only runs with scripts or judges need it
+        from agentv.scripts import Runtime  # noqa: PLC0415
 
         lender = Lender(
-            self.pool,
-            planned.config,
             self.plan.judge_choice(lane, planned),
+            planned.config,
+            self.pool,
             redactor=self.redactor,
             on_call=self.on_judge_call,
             record_io=self.plan.options.record_judge_io,
             budget=self.pool.budget,
             cache=self.cache,
         )
-
-        def lend(
-            access: JudgeAccess, evaluator: str, context: EvaluationContext, *, script: bool = True
-        ) -> JudgeSession:
-            labels = {
-                "suite": context.suite,
-                "eval_id": context.case.id,
-                "case_target": context.target,
-                "case_attempt": context.attempt,
-            }
-            return lender.lend(
-                access, evaluator, Asker(context.case.id, context.attempt, context.directory, script, labels)
-            )
-
-        return lend
+        return Runtime(
+            launcher=self.launcher,
+            lender=lender,
+            environment=planned.environment,
+            secrets=self.plan.secrets,
+            redactor=self.redactor,
+            script_slots=self.script_slots,
+        )

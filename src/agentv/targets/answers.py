@@ -25,6 +25,11 @@ class AnswerKey(NamedTuple):
     target: str | None
     attempt: int | None
 
+    @classmethod
+    def of_case(cls, eval_id: str) -> AnswerKey:
+        """The answer of a case in every suite, for every target and attempt."""
+        return cls(suite=None, eval_id=eval_id, target=None, attempt=None)
+
     def __str__(self) -> str:
         parts = [f"suite '{self.suite}'"] if self.suite is not None else []
         parts += [f"target '{self.target}'"] if self.target is not None else []
@@ -51,9 +56,11 @@ class Answer:
 
 
 class Answers:
-    """The answers of one file."""
+    """The answers of one file; or, without a `path`, answers that are not from a file."""
 
-    def __init__(self, path: Path, answers: Mapping[str, list[Answer]], failures: Mapping[str, list[Answer]]) -> None:
+    def __init__(
+        self, path: Path | None, answers: Mapping[str, list[Answer]], failures: Mapping[str, list[Answer]]
+    ) -> None:
         self.path = path
         self._answers = answers
         self._failures = failures

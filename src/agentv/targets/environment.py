@@ -7,7 +7,7 @@ import logging
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ class Environment:
 
     values: Mapping[str, str]
     dotenv_names: frozenset[str] = frozenset()
+    dotenv_files: tuple[Path, ...] = field(default=(), compare=False)
 
     def get(self, name: str) -> str | None:
         """The value, or None when it is not set or empty."""
@@ -37,19 +38,23 @@ class Environment:
         """The caller's variables, then every `.env` from `start` upward and of the working directory: nearest wins."""
         values = dict(os.environ if caller is None else caller)
         names: set[str] = set()
-        for folder in search_folders(start, cwd or Path.cwd()):
-            path = folder / ".env"
-            if path.is_file():
-                for name, value in _read_dotenv(path).items():
-                    names.add(name)
-                    values.setdefault(name, value)
-        return cls(values, frozenset(names))
+        files = dotenv_files(start, cwd or Path.cwd())
+        for path in files:
+            for name, value in _read_dotenv(path).items():
+                names.add(name)
+                values.setdefault(name, value)
+        return cls(values, frozenset(names), files)
 
 
 def search_folders(start: Path, working_directory: Path) -> list[Path]:
     """`start` and its parents up to the repository root, then the working directory."""
     folders = list(upward(start, search_root(start, working_directory)))
     return folders if working_directory in folders else [*folders, working_directory]
+
+
+def dotenv_files(start: Path, working_directory: Path) -> tuple[Path, ...]:
+    """The `.env` files that are read for `start`, nearest first."""
+    return tuple(path for f in search_folders(start, working_directory) if (path := f / ".env").is_file())
 
 
 def _read_dotenv(path: Path) -> dict[str, str]:

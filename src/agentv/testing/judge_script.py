@@ -11,34 +11,24 @@ from typing import TYPE_CHECKING, Any
 from agentv.command import INTERPRETERS, split_command
 from agentv.errors import EvaluatorError, UsageError
 from agentv.evaluators.base import Candidate, EvaluationContext
-from agentv.evaluators.code_judge import CodeJudge
-from agentv.evaluators.runtime import Runtime
+from agentv.evaluators.function import FunctionEvaluator
 from agentv.evaluators.scoring import judge as evaluate
-from agentv.judge.access import JudgeAccess
-from agentv.judge.session import JudgeSession
 from agentv.processes.launcher import Launcher
-from agentv.results import EvaluatorResult
+from agentv.results import EvaluatorResult, Score
+from agentv.scripts import Runtime, ScriptSpec, run_script
 from agentv.suite.case import EvalCase
 from agentv.targets.environment import Environment
 from agentv.testing.loop_thread import loop_thread
 from agentv.text import did_you_mean
-from agentv.wire.payload import KEYS, encode_payload
+from agentv.wire.payload import KEYS, encode_payload, with_empty_values
 
 if TYPE_CHECKING:
     from agentv.testing.judge_proxy import ScriptedJudge
 
 Program = str | os.PathLike[str] | Sequence[str]
 
-_ABSENT: Mapping[str, Any] = {
-    "eval_id": "test",
-    "attempt": 1,
-    "input_messages": [],
-    "input_files": [],
-    "expected_messages": [],
-    "output_messages": [],
-    "guideline_files": [],
-    "metadata": {},
-}
+DEFAULTS: Mapping[str, Any] = {"eval_id": "test", "attempt": 1}
+"""Keys that every case has a value for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +82,6 @@ class JudgeRun:
         return self.result
 
 
-class _GivenPayload(CodeJudge):
-    """A `code_judge` whose script reads what it is given."""
-
-    given: bytes
-
-    def payload(self, context: EvaluationContext) -> bytes:
-        del context
-        return self.given
-
-
 def run_judge(
     script: Program,
     payload: Any = None,
@@ -118,29 +98,26 @@ def run_judge(
     the script has judge access, through a proxy of its own.
     """
     values = _values(payload)
-    directory = Path.cwd() if cwd is None else Path(cwd).absolute()
-    evaluator = _GivenPayload(
+    spec = ScriptSpec(
         name="test",
-        type="code_judge",
-        script=_words(script),
-        timeout_seconds=float(timeout_seconds),
-        judge=None if judge is None else JudgeAccess(max_calls=judge.max_calls),
+        argv=_words(script),
+        cwd=Path.cwd() if cwd is None else Path(cwd).absolute(),
         env=dict(env or {}),
-        given=_encoded(values),
+        timeout=float(timeout_seconds),
     )
     case = EvalCase(id=str(values["eval_id"]), question="", input_messages=())
     attempt = values["attempt"] if isinstance(values["attempt"], int) else 1
 
-    def lend(_: JudgeAccess, name: str, context: EvaluationContext, *, script: bool = True) -> JudgeSession:
-        del script
-        assert judge is not None  # noqa: S101 - only scripts with judge access borrow
-        return judge.lend(name, eval_id=context.case.id, attempt=context.attempt)
+    async def run_it(context: EvaluationContext) -> Score:
+        assert context.runtime is not None  # noqa: S101 - it is made below
+        session = None if judge is None else judge.lend(spec.name, eval_id=case.id, attempt=attempt)
+        return await run_script(spec, values, context.runtime, session=session)
 
     async def run() -> EvaluatorResult:
         async with Launcher() as launcher:
-            runtime = Runtime(launcher, lend, Environment(dict(os.environ)))
-            context = EvaluationContext(case, Candidate(""), attempt=attempt, directory=directory, runtime=runtime)
-            return await evaluate(evaluator, context)
+            runtime = Runtime(launcher, environment=Environment(dict(os.environ)))
+            evaluator = FunctionEvaluator(name=spec.name, type="code_judge", function=run_it)
+            return await evaluate(evaluator, EvaluationContext(case, Candidate(""), attempt=attempt, runtime=runtime))
 
     with loop_thread() as there:
         return JudgeRun(there(run()))
@@ -173,11 +150,9 @@ def _values(payload: Any) -> dict[str, Any]:
         if key not in KEYS:
             hint = did_you_mean(str(key), KEYS)
             raise UsageError(f"a payload has no key `{key}`{hint}", next_step=f"Its keys are {', '.join(KEYS)}.")
-    return {key: given.get(key, _ABSENT.get(key)) for key in KEYS}
-
-
-def _encoded(values: Mapping[str, Any]) -> bytes:
+    values = with_empty_values({**DEFAULTS, **given})
     try:
-        return encode_payload(values)
+        encode_payload(values)
     except (TypeError, ValueError) as error:
         raise UsageError(f"the payload cannot be written as JSON: {error}") from None
+    return values

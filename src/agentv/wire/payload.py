@@ -41,14 +41,18 @@ def with_empty_values(values: Mapping[str, Any]) -> dict[str, Any]:
     return {**values, **{key: copy(empty) for key, empty in EMPTY.items() if key not in values}}
 
 
-def encode_payload(values: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> bytes:
-    """The payload as UTF-8 JSON, with `more` keys after it. ValueError when a value cannot be written as JSON."""
-    if set(values) != set(KEYS):
+def encode_payload(values: Mapping[str, Any], *, one_line: bool = False) -> bytes:
+    """The payload as UTF-8 JSON: its own keys, then any others in `values`. ValueError when that cannot be written.
+
+    With `one_line` it is ASCII with a line break at its end, so that no script can take it for several lines.
+    """
+    if not set(values) >= set(KEYS):
         raise ValueError(f"the payload must have the keys {sorted(KEYS)}, got {sorted(values)}")
-    ordered = {key: values[key] for key in KEYS} | dict(more or {})
+    ordered = {**{key: values[key] for key in KEYS}, **values}
     try:
-        text = json.dumps(ordered, ensure_ascii=False, allow_nan=False)
-        return text.encode("utf-8")
+        if one_line:
+            return json.dumps(ordered, allow_nan=False).encode("ascii") + b"\n"
+        return json.dumps(ordered, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except RecursionError:
         raise ValueError("a value is nested too deeply") from None
     except UnicodeEncodeError:

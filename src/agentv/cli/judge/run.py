@@ -5,28 +5,33 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from agentv.cli.judge.observed import Observer
-from agentv.cli.judge.subject import Asked, Subject, subject_of
-from agentv.cli.judge.view import Collected, TerminalView, look_at
-from agentv.cli.judge.watch import Stamp, changed_since, stamps
+from agentv.cli.judge.selection import Selected, Selection, select
+from agentv.cli.judge.view import Collected, Observer, TerminalView, look_at
 from agentv.cli.program import show_error
 from agentv.cli.signals import EXIT_CODES, until_stopped
 from agentv.errors import AgentVError, UsageError
+from agentv.plan.plan import RunPlan
+from agentv.plan.single import answered
 from agentv.redact import Redactor
 from agentv.results import CaseResult
 from agentv.run.execute import Execution
 from agentv.run.services import protection_gaps
+from agentv.scripts import ScriptError
 from agentv.targets.answers import Answer, AnswerKey
+from agentv.wire.payload import encode_payload
 
 COULD_NOT_JUDGE = 3
+POLL_SECONDS = 0.15
+Stamp = tuple[int, int, int] | None
+"""What changes when a file is saved, also by an editor that replaces it; None for a file that does not exist."""
 
 
 @click.command()
@@ -46,7 +51,7 @@ COULD_NOT_JUDGE = 3
 @click.option("--full", is_flag=True, help="Show payload, log, questions and replies without shortening them.")
 @click.option("--watch", is_flag=True, help="Run again whenever a file that it reads is saved.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else, on stdout.")
-def command(*, save_payload: str | None, full: bool, watch: bool, as_json: bool, **given: Any) -> int:
+def command(*, save_payload: str | None, full: bool, watch: bool, as_json: bool, **selected: Any) -> int:
     """Run a judge script on one case, with a live judge proxy, and show everything it does.
 
     SCRIPT is a command (`python judges/x.py`) or a file (`judges/x.py`); put `--` in front of one with options of its
@@ -56,10 +61,10 @@ def command(*, save_payload: str | None, full: bool, watch: bool, as_json: bool,
     Exit code: 0 it judged, whatever the score      2 nothing was run
                3 it could not judge                 130 interrupted
     """
-    asked = Asked(**given)
-    asked.check()
-    session = _Session(asked, full, as_json, Path(save_payload) if save_payload else None)
-    if asked.payload == "-":
+    selection = Selection(**selected)
+    selection.check()
+    session = _Session(selection, full, as_json, Path(save_payload) if save_payload else None)
+    if selection.payload == "-":
         session.stdin = sys.stdin.buffer.read()
     code, received = asyncio.run(until_stopped(session.watch() if watch else session.once()))
     if received is not None:
@@ -72,7 +77,7 @@ def command(*, save_payload: str | None, full: bool, watch: bool, as_json: bool,
 class _Session:
     """One call of the command: a run, or with --watch many."""
 
-    asked: Asked
+    selection: Selection
     full: bool
     as_json: bool
     save_payload: Path | None
@@ -108,7 +113,7 @@ class _Session:
         await asyncio.wait({known, running}, return_when=asyncio.FIRST_COMPLETED)
         known.cancel()
         if running.done():
-            # Which files count is known better now than before it.
+            # The run may have discovered more files to watch.
             before = {**stamps(self._files | self._given_files()), **before}
             self._note(f"waiting for a change of {self._named(list(before))}; Ctrl-C ends")
         changed = await changed_since(before)
@@ -116,7 +121,8 @@ class _Session:
         return f"{self._named(changed)} saved{given_up}"
 
     def _given_files(self) -> frozenset[Path]:
-        named = (self.asked.suite, self.asked.payload, self.asked.outputs, self.asked.config, *self.asked.script)
+        chosen = self.selection
+        named = (chosen.suite, chosen.payload, chosen.outputs, chosen.config, *chosen.script)
         paths = (self.cwd / name for name in named if name and name != "-" and "\0" not in name)
         return frozenset(path.resolve() for path in paths if path.is_file())
 
@@ -151,23 +157,22 @@ class _Session:
         look = look_at(sys.stdout)
         view = Collected() if self.as_json else TerminalView(look, full=self.full, known=self._shown)
         observer = Observer(view)
-        subject = subject_of(self.asked, observer, self.cwd, self._payload())
-        self._files = frozenset({*subject.files, *subject.scripts, *self._given_files()})
-        answer_files = stamps(subject.files)
-        earlier = self._answered if subject.plan.answers is None else None
-        kept = earlier is not None and earlier[0] == answer_files
-        if kept and earlier is not None:
-            subject = subject.answered(earlier[1])
-        for note in (*subject.notes, *protection_gaps(subject.plan.needs)):
+        selected = select(self.selection, observer, self.cwd, self._payload())
+        self._files = frozenset({*selected.answer_files, *selected.script_files, *self._given_files()})
+        answer_files = stamps(selected.answer_files)
+        reused = False
+        if self._answered is not None and selected.plan.answers is None and self._answered[0] == answer_files:
+            selected, reused = replace(selected, plan=answered(selected.plan, self._answered[1])), True
+        for note in (*selected.plan.notes, *protection_gaps(selected.plan.needs)):
             self._tell_once(note)
         if isinstance(view, TerminalView):
-            _head(view, subject, self.cwd, kept=kept)
-        row = await _executed(subject, observer)
+            _head(view, selected, self.cwd, reused=reused)
+        row = await _executed(selected.plan, observer)
         if row.error is None or row.error.stage != "target":
             self._answered = (answer_files, _answer_of(row))
-        outcome = _outcome(subject, row, observer.redactor)
+        outcome = _outcome(selected, row, observer.redactor)
         if isinstance(view, TerminalView):
-            view.result(outcome)
+            view.result(outcome, _reason(outcome, observer))
             self._shown = view.known
             if view.gone:
                 raise BrokenPipeError
@@ -182,16 +187,17 @@ class _Session:
             click.echo(f"note: {note}", err=True)
 
     def _payload(self) -> bytes | None:
-        if self.asked.payload is None or self.stdin is not None:
+        if self.selection.payload is None or self.stdin is not None:
             return self.stdin
-        path = self.cwd / self.asked.payload
-        payload: bytes = _file(path.read_bytes, f"--payload {self.asked.payload}", "read")
+        path = self.cwd / self.selection.payload
+        payload: bytes = _file(path.read_bytes, f"--payload {self.selection.payload}", "read")
         return payload
 
-    def _write_payload(self, payload: bytes | None) -> None:
+    def _write_payload(self, payload: dict[str, Any] | None) -> None:
         path = self.save_payload
         if path is not None and payload is not None:
-            _file(lambda: path.write_bytes(payload + b"\n"), f"--save-payload {path}", "written")
+            content = encode_payload(payload) + b"\n"
+            _file(lambda: path.write_bytes(content), f"--save-payload {path}", "written")
 
 
 def _file(act: Callable[[], Any], named: str, done: str) -> Any:
@@ -201,37 +207,43 @@ def _file(act: Callable[[], Any], named: str, done: str) -> Any:
         raise UsageError(f"{named}: it cannot be {done}: {error.strerror or error}.") from None
 
 
-async def _executed(subject: Subject, observer: Observer) -> CaseResult:
+async def _executed(plan: RunPlan, observer: Observer) -> CaseResult:
     """The row that a run would write."""
     rows: list[CaseResult] = []
 
     async def deliver(row: CaseResult) -> None:
         rows.append(row)
 
-    observer.redactor = Redactor(subject.plan.secrets.values)
+    observer.redactor = Redactor(plan.secrets.values)
     try:
-        await Execution(subject.plan, "judge", deliver, on_judge_call=observer.call, own_process=True).run()
+        await Execution(plan, "judge", deliver, on_judge_call=observer.call, own_process=True).run()
     finally:
         observer.finish()
     return rows[0]
 
 
 def _answer_of(row: CaseResult) -> Answer:
-    key = AnswerKey(None, row.eval_id, None, None)
-    spent = (row.token_usage, row.cost_usd, row.duration_ms)
-    return Answer(key, 1, row.candidate_answer, row.output_messages, *spent)
+    return Answer(
+        AnswerKey.of_case(row.eval_id),
+        1,
+        row.candidate_answer,
+        row.output_messages,
+        token_usage=row.token_usage,
+        cost_usd=row.cost_usd,
+        duration_ms=row.duration_ms,
+    )
 
 
-def _head(view: TerminalView, subject: Subject, cwd: Path, *, kept: bool) -> None:
-    look, item = view.look, subject.item
-    spec = subject.plan.lanes[0].spec
-    asking = "" if subject.plan.answers is not None or spec is None else f", asking {item.target}"
-    asking = f", {item.target}'s answer of an earlier run" if kept else asking
-    names = dict.fromkeys((item.planned.suite.name, item.case.id))  # a payload may say neither
+def _head(view: TerminalView, selected: Selected, cwd: Path, *, reused: bool) -> None:
+    look, item, spec = view.look, selected.item, selected.spec
+    called = selected.plan.lanes[0].spec if selected.plan.answers is None else None
+    asking = f", asking {item.target}" if called is not None else ""
+    asking = f", {item.target}'s answer of an earlier run" if reused else asking
+    names = dict.fromkeys((item.planned.suite.name, item.case.id))  # a payload may name neither
     title = f"{': '.join(names)}{asking}"
     view.say(look.style(look.cut(look.text(title), look.width), "bold"))
-    words = " ".join(_shown(word, subject.home) for word in subject.evaluator.script)
-    where = "" if subject.home == cwd else f"  (in {subject.home})"
+    words = " ".join(_shown(word, spec.cwd) for word in spec.argv)
+    where = "" if spec.cwd == cwd else f"  (in {spec.cwd})"
     view.say("  " + look.cut(look.text(words + where), look.width - 2))
     view.say()
 
@@ -242,23 +254,57 @@ def _shown(word: str, home: Path) -> str:
     return f"'{short}'" if any(char.isspace() for char in short) else short
 
 
-def _outcome(subject: Subject, row: CaseResult, redactor: Redactor) -> dict[str, Any]:
+def _outcome(selected: Selected, row: CaseResult, redactor: Redactor) -> dict[str, Any]:
     result = row.evaluator_results[0] if row.evaluator_results else None
     error = None
     if result is None:
         error = {"stage": "target", "message": row.error.message if row.error else "nothing was judged"}
     elif result.error is not None:
         error = {"stage": "evaluator", "message": result.error}
-    judged = error is None
+    judged, spec = error is None, selected.spec
     outcome = {
         "judged": judged,
         "exit_code": 0 if judged else COULD_NOT_JUDGE,
         "suite": row.suite,
         "eval_id": row.eval_id,
         "target": row.target,
-        "script": list(subject.evaluator.script),
-        "cwd": str(subject.home),
+        "script": list(spec.argv),
+        "cwd": str(spec.cwd),
         "error": error,
         "result": None if result is None else result.to_dict(),
     }
     return redactor.value(outcome)
+
+
+def _reason(outcome: Mapping[str, Any], observer: Observer) -> str | None:
+    """Why there is no score, without the stderr that was shown already; None when there is a score."""
+    if isinstance(observer.failure, ScriptError):
+        return observer.redactor.text(observer.failure.message)
+    return None if outcome["judged"] else str(outcome["error"]["message"])
+
+
+# -- watching
+
+
+def stamps(files: Iterable[Path]) -> dict[Path, Stamp]:
+    return {path: _stamp(path) for path in files}
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+async def changed_since(before: Mapping[Path, Stamp]) -> list[Path]:
+    """Wait until files are saved; returns them once they no longer change."""
+    while (now := stamps(before)) == before:  # noqa: ASYNC110 - there is no event for a saved file
+        await asyncio.sleep(POLL_SECONDS)
+    while True:
+        await asyncio.sleep(POLL_SECONDS)
+        again = stamps(before)
+        if again == now and (changed := sorted(path for path in now if now[path] != before[path])):
+            return changed
+        now = again

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import click
 
-from agentv.cli.judge.observed import Observer
-from agentv.cli.judge.view import TerminalView, ledger_line, look_at
+from agentv.cli.judge.view import Observer, TerminalView, ledger_line, look_at
 from agentv.cli.parameters import FiniteRange
 from agentv.cli.signals import until_stopped
 from agentv.errors import UsageError
@@ -73,7 +72,8 @@ def command(
         found.find(judge_target, asked_by="--judge-target")
     choice = JudgeChoice.without_answers(found, suite=chosen, option=judge_target)
     secrets = Secrets.of([found], [loaded.environment(directory)])
-    serving = _serve(found, choice, secrets, (max_calls, minutes, full), directory)
+    view = TerminalView(look_at(sys.stderr), sys.stderr, full=full, headings=False)
+    serving = _serve(found, choice, secrets, directory, view, max_calls=max_calls, minutes=minutes)
     asyncio.run(until_stopped(serving))
     return 0
 
@@ -91,19 +91,20 @@ async def _serve(
     config: TargetsConfig,
     choice: JudgeChoice,
     secrets: Secrets,
-    limits: tuple[int, float, bool],
     directory: Path,
+    view: TerminalView,
+    *,
+    max_calls: int,
+    minutes: float,
 ) -> None:
-    max_calls, minutes, full = limits
-    view = TerminalView(look_at(sys.stderr), sys.stderr, full=full, headings=False)
     observer, redactor = Observer(view), Redactor(secrets.values)
     with protect_runtime():
         async with TargetPool(secrets) as pool:
-            lender = Lender(pool, config, choice, redactor, observer.call, record_io=True)
+            lender = Lender(choice, config, pool, redactor=redactor, on_call=observer.call, record_io=True)
             access = JudgeAccess(max_calls=max_calls)
             if (why := lender.refusal(access)) is not None:
                 raise UsageError(f"There is no judge to ask: {why}.", next_step=HOW)
-            session = lender.lend(access, EVALUATOR, Asker("serve", 1, directory))
+            session = lender.lend(access, Asker(EVALUATOR, "serve", directory=directory))
             session.on_refused = observer.refused
             session.limit_setting = "`--max-calls` of `agentv judge serve`"
             why = "it was stopped"
@@ -129,7 +130,7 @@ def _announce(view: TerminalView, proxy: JudgeProxy, minutes: float) -> None:
     for name, value in (("AGENTV_JUDGE_PROXY_URL", proxy.url), ("AGENTV_JUDGE_PROXY_TOKEN", proxy.token)):
         click.echo(f"export {name}={shlex.quote(value)}")
     sys.stdout.flush()
-    # Whoever reads these lines waits for the end of them, not for ours.
+    # Close stdout, so that `eval "$(...)"` returns while the proxy stays open.
     if not sys.stdout.isatty():
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -8,18 +8,27 @@ import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 import click
+from pydantic import Field
 
-from agentv.evaluators.code_judge_result import STDERR_HEADING
+from agentv.errors import EvaluatorError
+from agentv.evaluators.base import EvaluationContext, Evaluator
+from agentv.evaluators.code_judge import CodeJudge
+from agentv.judge.session import JudgeCallError
 from agentv.messages import TokenUsage
+from agentv.redact import NO_SECRETS, Redactor
 from agentv.report.format import format_cost, format_duration, format_score, format_tokens
 from agentv.report.terminal import Look, can_print_unicode, clean, columns, pad, wants_color
+from agentv.results import Score
+from agentv.suite.evaluator import Need
 from agentv.text import plural
 
 INDENT = "  "
 STYLES = {"pass": "green", "borderline": "yellow", "fail": "red"}
+LONGEST_LINE = 16 * 1024
+"""A line of a log is shown in pieces of this length: a script may write without ever ending a line."""
 LINES_SHOWN = 1000
 """Of a log that is not shown in full."""
 
@@ -28,6 +37,93 @@ def look_at(stream: TextIO) -> Look:
     """How to write to this stream."""
     width = shutil.get_terminal_size((100, 24)).columns
     return Look(color=wants_color(stream, os.environ), width=max(40, width), unicode=can_print_unicode(stream))
+
+
+class Show(Protocol):
+    """Shows what a script does; secrets are masked already."""
+
+    def payload(self, payload: dict[str, Any]) -> None: ...
+    def stderr(self, line: str) -> None: ...
+    def call(self, record: dict[str, Any]) -> None: ...
+    def refused(self, message: str) -> None: ...
+
+
+class Observer:
+    """Follows a script, masks what it does, and shows it as it happens."""
+
+    def __init__(self, show: Show) -> None:
+        self.redactor: Redactor = NO_SECRETS
+        self._show = show
+        self.payload: dict[str, Any] | None = None
+        """What the script was sent, masked."""
+        self.failure: EvaluatorError | None = None
+        """Why there is no score."""
+        self._line = bytearray()
+        self._cut = False
+
+    def started(self, payload: Mapping[str, Any]) -> None:
+        self.payload = self.redactor.value(dict(payload))
+        self._show.payload(self.payload)
+
+    def stderr(self, chunk: bytes) -> None:
+        """Lines are shown when they are whole, so that a secret in one is found."""
+        *lines, rest = chunk.split(b"\n")
+        for line in lines:
+            self._line += line
+            self._flush()
+        self._line += rest
+        while len(self._line) > LONGEST_LINE:
+            more = self._line[LONGEST_LINE:]
+            del self._line[LONGEST_LINE:]
+            self._flush(goes_on=True)
+            self._line += more
+
+    def finish(self) -> None:
+        """Show what is left of a last line that was not ended."""
+        if self._line:
+            self._flush()
+
+    def _flush(self, *, goes_on: bool = False) -> None:
+        text = self._line.decode("utf-8", "backslashreplace")
+        self._line.clear()
+        self._show.stderr(self.redactor.text(text, cut_start=self._cut, cut_end=goes_on))
+        self._cut = goes_on
+
+    def call(self, record: dict[str, Any]) -> None:
+        """A judge call has ended. The session has masked its record."""
+        self._show.call(record)
+
+    def refused(self, error: JudgeCallError) -> None:
+        self._show.refused(error.message)
+
+
+class ObservedJudge(Evaluator):
+    """A `code_judge` that an observer follows."""
+
+    judge: CodeJudge
+    observer: Any = Field(exclude=True)
+    payload: dict[str, Any] | None
+    """Sent to the script instead of the case."""
+
+    @classmethod
+    def of(cls, judge: CodeJudge, observer: Observer, payload: dict[str, Any] | None = None) -> ObservedJudge:
+        common = {name: getattr(judge, name) for name in Evaluator.model_fields}
+        return cls.model_construct(**common, judge=judge, observer=observer, payload=payload)
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        return self.judge.needs
+
+    def judge_targets(self) -> list[str | None]:
+        return self.judge.judge_targets()
+
+    async def evaluate(self, context: EvaluationContext) -> Score:
+        payload = self.judge.payload(context) if self.payload is None else self.payload
+        try:
+            return await self.judge.run(payload, context, self.observer)
+        except EvaluatorError as error:
+            self.observer.failure = error
+            raise
 
 
 @dataclass(slots=True)
@@ -110,24 +206,22 @@ class TerminalView:
 
     # -- the end
 
-    def result(self, outcome: Mapping[str, Any]) -> None:
-        """How it came out: the object that `--json` prints."""
+    def result(self, outcome: Mapping[str, Any], reason: str | None) -> None:
+        """Show the object that `--json` prints, and the reason why there is no score."""
         if self._ran:
             self.say()
         result = outcome["result"]
-        if not outcome["judged"]:
-            self._failure(outcome)
+        if reason is not None:
+            self._failure(reason)
         else:
             self._score(result)
         if result is not None and result.get("judge_proxy"):
             self._entry("Judge", ledger_line(result["judge_proxy"]))
 
-    def _failure(self, outcome: Mapping[str, Any]) -> None:
+    def _failure(self, reason: str) -> None:
         mark = self.look.mark("✗", "x")
         self.say(self.look.style(f"{mark} could not judge", "red", "bold"))
-        message = str(outcome["error"]["message"])
-        # The log stands right above.
-        for line in message.partition(STDERR_HEADING)[0].splitlines():
+        for line in reason.splitlines():
             for part in self.look.wrap(self.look.text(line), self.look.width - len(INDENT), most=12):
                 self.say(INDENT + part)
 

@@ -25,11 +25,6 @@ ATTEMPTS = 3
 KEPT_OF_A_REPLY = 2_000
 SHOWN_TO_THE_JUDGE = 300
 
-HOW = (
-    "Name a judge with --judge-target, with `judge_target` of this evaluator, of the target or under `defaults` of the "
-    "configuration; `agentv targets` shows what is ready."
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[T]):
@@ -88,10 +83,7 @@ async def ask_judge(
     from agentv.judge.access import JudgeAccess  # noqa: PLC0415 - only runs that ask a judge need it
 
     access = JudgeAccess(max_calls=ATTEMPTS, target=judge_target, timeout_seconds=timeout_seconds)
-    try:
-        session = runtime.lend(access, evaluator, context, script=False)
-    except EvaluatorError as error:
-        raise EvaluatorError(error.message, next_step=HOW) from None
+    session = runtime.lender.lend(access, context.asker(evaluator, script=False))
     try:
         return await _ask(session, question, context.candidate, runtime.redactor, timeout_seconds)
     except (asyncio.CancelledError, BudgetExhaustedError):

@@ -1,0 +1,129 @@
+"""Plans of one case, for `agentv judge run`: one case, one target, one attempt, and the evaluator that judges it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from agentv.errors import UsageError
+from agentv.messages import Message
+from agentv.plan.build import Loaded, build_plan
+from agentv.plan.options import RunOptions
+from agentv.plan.plan import Lane, PlannedSuite, RunPlan, WorkItem
+from agentv.suite.case import EvalCase
+from agentv.suite.evaluator import EvaluatorLike
+from agentv.suite.files import SuiteFiles
+from agentv.suite.suite import EvalSuite
+from agentv.targets.answers import Answer, AnswerKey, Answers
+from agentv.targets.config import NO_JUDGE
+from agentv.targets.secrets import Secrets
+
+IDS_SHOWN = 8
+PAYLOAD = "payload"
+"""The name of what a payload leaves unnamed."""
+
+
+def single(options: RunOptions, cwd: Path, *, answer: str | None = None) -> RunPlan:
+    """The plan of the only case that the options select. With `answer`, no target is called or needed.
+
+    UsageError when the options select several cases. Of several recorded answers it takes the first, and notes it.
+    """
+    plan = build_plan(options, cwd, only_check=answer is not None)
+    if not plan.lanes:
+        plan = build_plan(options, cwd, function_target="answer")
+    ids = sorted(case_id for planned in plan.suites for case_id in planned.selected)
+    if len(ids) > 1:
+        listed = ", ".join(ids[:IDS_SHOWN]) + (", ..." if len(ids) > IDS_SHOWN else "")
+        raise UsageError("One case is judged at a time: name it with --case.", next_step=f"There are: {listed}")
+    first, *others = islice(((lane, item) for lane in plan.lanes for item in lane.items()), 2)
+    lane, item = first
+    if others:
+        note = (
+            f"there are several answers for '{item.case.id}'; this is the one of target '{item.target}', "
+            f"attempt {item.attempt} (--target chooses)"
+        )
+        plan = replace(plan, notes=(*plan.notes, note))
+    plan = _narrowed(plan, lane, item)
+    return plan if answer is None else answered(plan, answer_of(item.case.id, answer))
+
+
+def single_of_payload(payload: Mapping[str, Any], options: RunOptions, cwd: Path) -> RunPlan:
+    """The plan of the case and the answer that a payload contains; the configuration is the one near `cwd`."""
+    loaded = Loaded(cwd, options.config)
+    config, environment = loaded.config(cwd), loaded.environment(cwd)
+    if config is not None and options.judge_target not in (None, NO_JUDGE):
+        config.find(str(options.judge_target), asked_by="--judge-target")
+    case = EvalCase(_text(payload, "eval_id", PAYLOAD), _text(payload, "question", ""), ())
+    suite = EvalSuite(
+        path=cwd / PAYLOAD,
+        name=_text(payload, "suite", PAYLOAD),
+        ids=(case.id,),
+        files=SuiteFiles.of(cwd / PAYLOAD),
+        digests={},
+        read_cases=lambda: iter((case,)),
+    )
+    planned = PlannedSuite(suite, environment, config, frozenset(suite.ids))
+    target = _text(payload, "target", PAYLOAD)
+    # Which target judges may depend on the one that answered: if that is not configured here, on the default one.
+    known = config.targets if config is not None else {}
+    spec = known.get(target) or known.get((config.default_target() if config else None) or "")
+    lane = Lane(target, spec, environment, 1, ((planned, planned.selected),))
+    secrets = Secrets.of([config] if config else [], [environment])
+    plan = RunPlan(options, (planned,), (lane,), secrets)
+    return answered(plan, answer_of(case.id, _text(payload, "candidate_answer", "")))
+
+
+def item_of(plan: RunPlan) -> WorkItem:
+    """The only work item of a single plan."""
+    return next(plan.lanes[0].items())
+
+
+def judged_by(plan: RunPlan, evaluator: EvaluatorLike) -> RunPlan:
+    """The same single plan, with this evaluator instead of those of the case."""
+    (lane,), (planned,) = plan.lanes, plan.suites
+    case = replace(next(planned.suite.cases()), evaluators=(evaluator,))
+    suite = replace(
+        planned.suite,
+        read_cases=lambda: iter((case,)),
+        evaluator_needs=evaluator.needs,
+        judge_choices=frozenset(evaluator.judge_targets()),
+        judge_names=(),
+    )
+    planned = replace(planned, suite=suite)
+    return replace(plan, suites=(planned,), lanes=(replace(lane, work=((planned, planned.selected),)),))
+
+
+def answered(plan: RunPlan, answer: Answer) -> RunPlan:
+    """The same single plan with this answer, instead of calling the target."""
+    return replace(plan, answers=Answers(None, {answer.key.eval_id: [answer]}, {}))
+
+
+def answer_of(eval_id: str, text: str) -> Answer:
+    """This text as the answer of a case."""
+    return Answer(AnswerKey.of_case(eval_id), 1, text, (Message("assistant", text),))
+
+
+def _narrowed(plan: RunPlan, lane: Lane, item: WorkItem) -> RunPlan:
+    """The plan with this item alone, and of recorded answers only the one that it judges."""
+    case = item.case
+    suite = replace(item.planned.suite, ids=(case.id,), read_cases=lambda: iter((case,)))
+    planned = replace(item.planned, suite=suite, selected=frozenset({case.id}))
+    answers = plan.answers
+    if answers is not None:
+        recorded = answers.find(case.id, item.target, item.attempt, suite=suite.name)
+        failure = answers.failure(case.id, item.target, item.attempt, suite=suite.name)
+        answers = Answers(
+            answers.path,
+            {case.id: [recorded]} if recorded is not None else {},
+            {case.id: [failure]} if recorded is None and failure is not None else {},
+        )
+    lane = replace(lane, work=((planned, planned.selected),), answers=answers)
+    return replace(plan, suites=(planned,), lanes=(lane,), answers=answers)
+
+
+def _text(payload: Mapping[str, Any], key: str, fallback: str) -> str:
+    value = payload.get(key)
+    return value if isinstance(value, str) and value else fallback

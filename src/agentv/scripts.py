@@ -1,0 +1,274 @@
+"""Run one judge script: a payload on stdin, a score from its stdout, and a judge proxy if it may ask the judge.
+
+`run_script` is used by `code_judge`, by the aggregators of a composite, by `agentv judge run` and by `agentv.testing`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from agentv.command import with_own_python
+from agentv.errors import EvaluatorError
+from agentv.judge.choice import JudgeChoice
+from agentv.judge.lending import Lender
+from agentv.processes.execution import Script
+from agentv.processes.run import STDOUT_CAP, ProcessOutcome
+from agentv.processes.start import ProcessStartError
+from agentv.redact import NO_SECRETS, Redactor
+from agentv.results import Score
+from agentv.suite.files import repository_root, upward
+from agentv.targets.environment import Environment
+from agentv.targets.secrets import Secrets
+from agentv.wire.output import OutputError, parse_output
+from agentv.wire.payload import encode_payload
+
+if TYPE_CHECKING:
+    from agentv.judge.proxy import JudgeProxy
+    from agentv.judge.session import JudgeCallError, JudgeSession
+    from agentv.processes.launcher import Launcher
+
+PROXY_VARIABLES = (
+    "AGENTV_JUDGE_PROXY_URL",
+    "AGENTV_JUDGE_PROXY_TOKEN",
+    "AGENTV_TARGET_PROXY_URL",
+    "AGENTV_TARGET_PROXY_TOKEN",
+)
+PROTOCOL_VARIABLE = "AGENTV_JUDGE_PROTOCOL"
+"""Set to `jsonl` for scripts that serve many executions in one process."""
+STDERR_SHOWN = 4000
+OUTPUT_SHOWN = 500
+LARGE_OUTPUT = 256 * 1024
+"""Output of this size is parsed in a thread: parsing it here would make other scripts wait for their judge."""
+NO_LINE = (
+    "It printed something, but no result: with `protocol: jsonl` that is one JSON object on one line, with a line "
+    "break at its end, and flushed."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What a run provides for evaluators that start scripts or ask a judge."""
+
+    launcher: Launcher | None = None
+    """None in runs without scripts."""
+    lender: Lender = field(default_factory=lambda: Lender(JudgeChoice()), repr=False)
+    environment: Environment = field(default_factory=lambda: Environment({}), repr=False)
+    secrets: Secrets = field(default_factory=Secrets, repr=False)
+    redactor: Redactor = NO_SECRETS
+    script_slots: asyncio.Semaphore | None = field(default=None, repr=False)
+    """Limits how many scripts of the run are alive at the same time; None is no limit."""
+
+    def script_slot(self) -> AbstractAsyncContextManager[Any]:
+        """A slot for one execution, held while its process lives. Evaluators that only ask a judge need none."""
+        return nullcontext() if self.script_slots is None else self.script_slots
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptSpec:
+    """A judge script: its command, where it runs, and its limits."""
+
+    name: str
+    """The evaluator, for messages."""
+    argv: Sequence[str]
+    cwd: Path
+    env: Mapping[str, str] | Sequence[str] = field(default_factory=dict)
+    """Extra variables; or names of secret variables to pass through although the script has judge access."""
+    timeout: float = 120.0
+    protocol: Literal["json", "jsonl"] = "json"
+    warm: bool = False
+
+
+class ScriptObserver(Protocol):
+    """Follows one execution."""
+
+    def started(self, payload: Mapping[str, Any]) -> None:
+        """The script is about to get this payload."""
+
+    def stderr(self, chunk: bytes) -> None:
+        """The script has written this to stderr."""
+
+    def refused(self, error: JudgeCallError) -> None:
+        """A judge call was not allowed."""
+
+
+class ScriptError(EvaluatorError):
+    """A script that gave no score. `message` is why; `stderr` is the end of what it wrote there."""
+
+    def __init__(self, message: str, *, stderr: str = "", judge_proxy: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message, judge_proxy=judge_proxy)
+        self.stderr = stderr
+
+    def __str__(self) -> str:
+        return f"{self.message}\nThe end of its stderr:\n{self.stderr}" if self.stderr else self.message
+
+
+def working_directory(suite_directory: Path, cwd: str | None) -> Path:
+    """Where a script runs: `cwd` below the suite's directory, else below a directory above it in the repository."""
+    if not cwd:
+        return suite_directory
+    start = suite_directory.resolve()
+    above = tuple(upward(start, repository_root(start) or start))
+    # `/judges` is that directory of the machine, and where there is none, that of the repository.
+    folders = [folder / path for path in (cwd, cwd.lstrip("/")) for folder in above]
+    return next((folder for folder in folders if folder.is_dir()), suite_directory / cwd)
+
+
+async def run_script(
+    spec: ScriptSpec,
+    payload: Mapping[str, Any],
+    runtime: Runtime,
+    *,
+    session: JudgeSession | None = None,
+    observer: ScriptObserver | None = None,
+) -> Score:
+    """Run the script on a payload and read its score; with a `session` it may ask the judge through a proxy.
+
+    Anything but a valid score is an `EvaluatorError`: `ScriptError` when the script itself failed.
+    """
+    if runtime.launcher is None:
+        raise EvaluatorError("a judge script needs a run to start in")
+    not_warm: list[str] = []
+    async with runtime.script_slot(), _proxy(session) as proxy:
+        script = _script(spec, payload, runtime, proxy, observer)
+        if observer is not None:
+            observer.started(payload)
+            if session is not None:
+                session.on_refused = observer.refused
+        try:
+            outcome = await runtime.launcher.run(
+                script, on_exit=None if session is None else session.close, on_cold=not_warm.append
+            )
+        except asyncio.CancelledError:
+            if session is not None:
+                session.give_back()
+            raise
+        except ProcessStartError as error:
+            ledger = None if session is None else session.ledger.to_dict()
+            raise EvaluatorError(error.message, next_step=error.next_step, judge_proxy=ledger) from error
+    if session is not None and session.out_of_budget is not None:
+        session.give_back()
+        raise session.out_of_budget
+    if len(outcome.stdout) < LARGE_OUTPUT:
+        score = _score(outcome, spec, runtime.redactor, session)
+    else:
+        score = await asyncio.to_thread(_score, outcome, spec, runtime.redactor, session)
+    warnings = [
+        f"the script of '{spec.name}' cannot be kept warm, and starts anew each time: {why}" for why in not_warm
+    ]
+    return replace(score, warnings=(*score.warnings, *warnings)) if warnings else score
+
+
+def _proxy(session: JudgeSession | None) -> AbstractAsyncContextManager[JudgeProxy | None]:
+    if session is None:
+        return nullcontext()
+    from agentv.judge.proxy import JudgeProxy  # noqa: PLC0415 - scripts without judge access need no HTTP
+
+    return JudgeProxy(session)
+
+
+def _script(
+    spec: ScriptSpec,
+    payload: Mapping[str, Any],
+    runtime: Runtime,
+    proxy: JudgeProxy | None,
+    observer: ScriptObserver | None,
+) -> Script:
+    """What the launcher starts: the spec with its environment and its stdin."""
+    lines = spec.protocol == "jsonl"
+    environment = _environment(spec, runtime, proxy)
+    execution_id = ""
+    if lines:
+        execution_id = token_hex(8)
+        access = None if proxy is None else {"url": proxy.url, "token": proxy.token}
+        payload = {**payload, "execution_id": execution_id, "judge_proxy": access}
+    try:
+        stdin = encode_payload(payload, one_line=lines)
+    except ValueError as error:
+        raise EvaluatorError(f"the case cannot be sent to the script as JSON: {error}") from None
+    return Script(
+        argv=with_own_python(spec.argv),
+        cwd=spec.cwd,
+        env=environment,
+        stdin=stdin,
+        timeout=spec.timeout,
+        isolate=proxy is not None,
+        on_stderr=None if observer is None else observer.stderr,
+        warm=spec.warm,
+        lines=lines,
+        execution_id=execution_id,
+        own_variables=frozenset(name for name in PROXY_VARIABLES if name in environment),
+    )
+
+
+def _environment(spec: ScriptSpec, runtime: Runtime, proxy: JudgeProxy | None) -> dict[str, str]:
+    """The run's variables, without secrets if the script has judge access, and then the script's own."""
+    every = runtime.environment.values
+    allowed = every if proxy is None else runtime.secrets.scrub(every)
+    environment = {name: value for name, value in allowed.items() if name not in PROXY_VARIABLES}
+    if isinstance(spec.env, Mapping):
+        environment |= spec.env
+    else:
+        environment |= {name: every[name] for name in spec.env if name in every}
+    if spec.protocol == "jsonl":
+        environment[PROTOCOL_VARIABLE] = "jsonl"
+    elif proxy is not None:
+        environment |= dict(zip(PROXY_VARIABLES, (proxy.url, proxy.token) * 2, strict=True))
+    if proxy is not None:
+        _bypass_http_proxies(environment)
+    return environment
+
+
+def _bypass_http_proxies(environment: dict[str, str]) -> None:
+    """Loopback is never reached through an HTTP proxy of the environment: the token would go there."""
+    loopback = "127.0.0.1,localhost,::1"
+    names = ("NO_PROXY", "no_proxy")
+    # Programs read one of the two, and not all the same one: each must have what either has.
+    hosts = {name: environment.get(name) or environment.get(other, "") for name, other in (names, names[::-1])}
+    for name, value in hosts.items():
+        environment[name] = value if value.strip() == "*" else f"{value},{loopback}" if value else loopback
+
+
+def _score(outcome: ProcessOutcome, spec: ScriptSpec, redactor: Redactor, session: JudgeSession | None) -> Score:
+    """The score that the script printed; ScriptError when it failed or asked for more calls than it may make."""
+    ledger = None if session is None else session.ledger.to_dict()
+    message = _failure(outcome, spec)
+    if session is not None and session.ledger.breached:
+        message = (
+            f"the script asked for more than {session.ledger.max_calls} judge calls "
+            f"({session.ledger.refused_calls} refused). "
+            f"Raise `judge.max_calls` of the evaluator '{spec.name}', or ask less."
+        )
+    if message is None:
+        try:
+            return replace(parse_output(outcome.stdout), judge_proxy=ledger)
+        except OutputError as error:
+            message = redactor.head(f"{error}", OUTPUT_SHOWN)
+    stderr = outcome.stderr.decode("utf-8", "backslashreplace").strip()
+    stderr = redactor.tail(stderr, STDERR_SHOWN, cut_start=outcome.stderr_cut) if stderr else ""
+    raise ScriptError(message, stderr=stderr, judge_proxy=ledger)
+
+
+def _failure(outcome: ProcessOutcome, spec: ScriptSpec) -> str | None:
+    """Why the process gave no result; None when it ended well."""
+    if outcome.timed_out:
+        message = (
+            f"the script did not finish within {spec.timeout:g} s and was killed with everything it started. "
+            f"Raise `timeout_seconds` of the evaluator '{spec.name}', or make it faster."
+        )
+        return f"{message} {NO_LINE}" if spec.protocol == "jsonl" and outcome.stdout.strip() else message
+    if outcome.stdout_overflow:
+        return (
+            f"the script printed more than {STDOUT_CAP // 2**20} MiB and was killed. "
+            "Print the result alone to stdout; send logs to stderr."
+        )
+    if outcome.supervisor_lost:
+        return "the script killed the process that supervises it, so what it printed cannot be trusted."
+    if outcome.returncode != 0:
+        return f"the script {outcome.ending}. A judge script exits with 0 after it has printed its result."
+    return None
