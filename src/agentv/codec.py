@@ -95,7 +95,8 @@ def _writer(kind: Any) -> Callable[[Any], Any] | None:
         write = _writer(_bare(get_args(kind)[0])[0])
         return list if write is None else lambda items: [write(item) for item in items]
     if origin is Mapping:
-        return dict
+        write_value = _writer(_bare(get_args(kind)[1])[0]) if get_args(kind) else None
+        return dict if write_value is None else lambda items: {key: write_value(item) for key, item in items.items()}
     if is_dataclass(origin):
         return encode
     if isinstance(origin, type) and issubclass(origin, Enum):

@@ -145,7 +145,7 @@ class RecordedRun:
             progress.close()
             summary.not_run = execution.not_run
             summary.why_not_run = budget.exhausted
-            built = summary.build(duration_s=time.perf_counter() - started)
+            built = summary.build(duration_seconds=time.perf_counter() - started)
             self.manifest["budget"] = budget.to_dict()
             self._close_manifest(status, built)
         return RunOutcome(

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentv.cli.convert import _csv, _yaml
-from agentv.report.source import RowSource
+from agentv.report.row_source import RowSource
 from tests.conftest import Project
 from tests.report.rows import error_row, result, row
 from tests.report.sources import HOSTILE, write_rows

@@ -24,7 +24,7 @@ def run(capitals: Project) -> str:
 def test_markdown_goes_to_stdout(capitals: Project, run: str):
     done = capitals.run("report", run)
     assert done.returncode == 0
-    assert done.stdout.startswith("## agentv: 2 of 3 results did not pass\n")
+    assert done.stdout.startswith("## agentv: 2 of 3 cases did not pass\n")
     assert "| 3 | 1 | 1 | 1 | 0 | 0.56 |" in done.stdout
     assert "scripted model" in done.stdout
     assert f"Run <code>{run}</code>" in done.stdout

@@ -14,11 +14,11 @@ from tests.report.rows import error_row, ledger, result, row
 RUN_DIR = ".agentv/runs/20260114-101500-k3f9"
 
 
-def summarize(rows: list[CaseResult], *, scripted: bool = False, duration_s: float = 3.24) -> Summary:
+def summarize(rows: list[CaseResult], *, scripted: bool = False, duration_seconds: float = 3.24) -> Summary:
     builder = SummaryBuilder(scripted=scripted)
     for each in rows:
         builder.add(each)
-    return builder.build(duration_s=duration_s)
+    return builder.build(duration_seconds=duration_seconds)
 
 
 def render(summary: Summary, **options: Any) -> str:
@@ -77,11 +77,11 @@ def error_rows() -> list[CaseResult]:
 
 def test_every_case_passed():
     rows = [row(f"case-{number}", 0.9 + number / 200) for number in range(12)]
-    check_golden("summary_passed", render(summarize(rows, scripted=True, duration_s=0.42)))
+    check_golden("summary_passed", render(summarize(rows, scripted=True, duration_seconds=0.42)))
 
 
 def test_cases_of_two_targets_did_not_pass():
-    check_golden("summary_mixed", render(summarize(mixed_rows(), duration_s=75)))
+    check_golden("summary_mixed", render(summarize(mixed_rows(), duration_seconds=75)))
 
 
 def test_errors_stand_apart_from_quality_failures():
@@ -113,7 +113,7 @@ def test_many_suites_repeats_and_long_names_stay_within_the_width():
         )
         for number in range(20)
     ]
-    check_golden("summary_crowded", render(summarize(rows, duration_s=4000)))
+    check_golden("summary_crowded", render(summarize(rows, duration_seconds=4000)))
 
 
 def test_nothing_was_run():

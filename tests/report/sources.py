@@ -9,8 +9,8 @@ from typing import Any
 
 from agentv.record.rows import encode_row
 from agentv.report.compare import Comparison, compare
-from agentv.report.sides import read_side
-from agentv.report.source import RowSource, find_rows
+from agentv.report.compared_run import read_compared_run
+from agentv.report.row_source import RowSource, find_rows
 from agentv.results import CaseResult
 
 HOSTILE = (
@@ -46,4 +46,6 @@ def compared(
 ) -> Comparison:
     """The comparison of two results files with these rows."""
     paths = write_rows(folder / "a.jsonl", one), write_rows(folder / "b.jsonl", two)
-    return compare(*(read_side(source_of(path), target) for path, target in zip(paths, targets, strict=True)), **how)
+    return compare(
+        *(read_compared_run(source_of(path), target) for path, target in zip(paths, targets, strict=True)), **how
+    )

@@ -11,10 +11,10 @@ import pytest
 
 from agentv.errors import RecordError, UsageError
 from agentv.report.compare import Conclusion, Outcome, compare, decide, format_delta
+from agentv.report.compared_run import read_compared_run
 from agentv.report.comparison_console import render_comparison
 from agentv.report.markdown import render_comparison_markdown
-from agentv.report.sides import read_side
-from agentv.report.source import find_rows
+from agentv.report.row_source import find_rows
 from agentv.report.terminal import Look
 from agentv.results import CaseResult
 from tests.report.rows import error_row, row
@@ -73,29 +73,29 @@ def test_a_case_passes_when_more_than_half_of_its_attempts_do(tmp_path: Path):
 def test_a_row_that_is_there_twice_is_an_error_that_names_both_lines(tmp_path: Path):
     path = write_rows(tmp_path / "a.jsonl", [row("a"), row("b"), row("a", 0.5)])
     with pytest.raises(RecordError, match=r"lines 1 and 3 are both 'a'"):
-        read_side(source_of(path))
+        read_compared_run(source_of(path))
 
 
 def test_a_line_that_is_no_row_is_an_error_that_names_it(tmp_path: Path):
     path = write_rows(tmp_path / "a.jsonl", [row("a")])
     path.write_bytes(path.read_bytes() + b'{"score": 1}\n')
     with pytest.raises(RecordError, match="line 2 is not a row"):
-        read_side(source_of(path))
+        read_compared_run(source_of(path))
 
 
 def test_the_torn_last_line_of_a_run_is_left_out_and_a_whole_one_without_newline_is_read(tmp_path: Path):
     run = write_run(tmp_path / "run", [row("a"), row("b")])
     whole = (run / "results.jsonl").read_bytes()
     (run / "results.jsonl").write_bytes(whole[:-40])
-    assert read_side(source_of(run)).rows == 1
+    assert read_compared_run(source_of(run)).rows == 1
     (tmp_path / "c.jsonl").write_bytes(whole.rstrip())
-    assert read_side(source_of(tmp_path / "c.jsonl")).rows == 2
+    assert read_compared_run(source_of(tmp_path / "c.jsonl")).rows == 2
 
 
 def test_rows_of_agentvs_own_runner_are_read(tmp_path: Path):
     line = {"timestamp": "2026-01-14T10:00:00Z", "eval_id": "a", "dataset": "geography", "score": 0.4, "target": "t"}
     (tmp_path / "a.jsonl").write_text(json.dumps(line) + "\n" + json.dumps({**line, "eval_id": "b", "error": "down"}))
-    side = read_side(source_of(tmp_path / "a.jsonl"))
+    side = read_compared_run(source_of(tmp_path / "a.jsonl"))
     assert (side.rows, side.error_rows) == (2, 1)
 
 
@@ -351,7 +351,7 @@ def test_an_unfinished_candidate_is_an_error_where_it_lacks_cases(
 ):
     one = write_run(tmp_path / "one", scored([0.5] * 8))
     two = write_run(tmp_path / "two", scored([0.5] * judged), status="interrupted")
-    found = compare(read_side(source_of(one)), read_side(source_of(two)))
+    found = compare(read_compared_run(source_of(one)), read_compared_run(source_of(two)))
     decision = decide(found, allow_errors=allow_errors)
     assert decision.exit_code == code
     assert ("lacks 1 case of the baseline" in decision.reasons[0]) is (code == 3)
@@ -360,7 +360,7 @@ def test_an_unfinished_candidate_is_an_error_where_it_lacks_cases(
 def test_scripted_and_unfinished_runs_are_labelled(tmp_path: Path):
     one = write_run(tmp_path / "one", scored([0.5] * 3), scripted=True)
     two = write_run(tmp_path / "two", scored([0.5] * 3), status="interrupted")
-    found = compare(read_side(source_of(one)), read_side(source_of(two)))
+    found = compare(read_compared_run(source_of(one)), read_compared_run(source_of(two)))
     text = render_comparison(found, decide(found), Look(width=120))
     assert "scripted model: the baseline comes from the mock provider" in text
     assert "the candidate run is not complete (interrupted)" in text

@@ -19,7 +19,7 @@ def summarize(*rows: CaseResult) -> Summary:
     builder = SummaryBuilder()
     for each in rows:
         builder.add(each)
-    return builder.build(duration_s=1.5)
+    return builder.build(duration_seconds=1.5)
 
 
 def test_a_row_with_an_error_counts_in_errors_only():

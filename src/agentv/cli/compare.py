@@ -12,8 +12,8 @@ import click
 
 from agentv.cli.parameters import FiniteRange
 from agentv.report.compare import Comparison, Decision, compare, decide
-from agentv.report.sides import read_side
-from agentv.report.source import find_rows
+from agentv.report.compared_run import read_compared_run
+from agentv.report.row_source import find_rows
 from agentv.report.terminal import Look, can_print_unicode, wants_color
 
 
@@ -73,7 +73,10 @@ def command(
                3 B could not judge cases that A judged
     """
     cwd = Path.cwd()
-    sides = read_side(find_rows(baseline, cwd), target_a), read_side(find_rows(candidate, cwd), target_b)
+    sides = (
+        read_compared_run(find_rows(baseline, cwd), target_a),
+        read_compared_run(find_rows(candidate, cwd), target_b),
+    )
     comparison = compare(*sides, threshold=threshold, confidence=confidence)
     decision = decide(comparison, max_drop=max_drop, allow_errors=allow_errors)
     # Whether there is colour was decided already; click would take it out of what is piped.

@@ -17,7 +17,7 @@ from agentv.errors import RecordError, UsageError
 from agentv.record import strict_json
 from agentv.record.files import failure
 from agentv.record.run_dir import refuse_recorded
-from agentv.report.source import RowSource, find_rows
+from agentv.report.row_source import RowSource, find_rows
 from agentv.results import CaseResult
 
 _SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".csv": "csv"}

@@ -12,7 +12,7 @@ from agentv.cli.case_lines import CaseLines, repository_root
 from agentv.cli.out_file import write_out
 from agentv.errors import UsageError
 from agentv.record.run_dir import ANOTHER, refuse_recorded
-from agentv.report.source import RowSource, find_rows
+from agentv.report.row_source import RowSource, find_rows
 
 
 @click.command()
@@ -48,7 +48,7 @@ def _markdown(source: RowSource) -> Iterator[str]:
     for row in source.rows():
         builder.add(row)
     recorded: Any = source.manifest.get("summary") or {}
-    summary = builder.build(duration_s=recorded.get("duration_seconds"))
+    summary = builder.build(duration_seconds=recorded.get("duration_seconds"))
     gap = source.gap(summary.total)
     yield render_markdown(
         summary, name=str(source.manifest.get("run_id") or source.name), notes=[gap] if gap is not None else []

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from agentv.errors import UsageError
-from agentv.report.sides import Attempts, CaseKey, Side
+from agentv.report.compared_run import Attempts, CaseKey, ComparedRun
 from agentv.report.statistics import (
     Interval,
     exact,
@@ -93,8 +93,8 @@ class Unjudged:
 class Comparison:
     """Everything there is to say about two runs."""
 
-    baseline: Side
-    candidate: Side
+    baseline: ComparedRun
+    candidate: ComparedRun
     pairs: tuple[Pair, ...]
     unjudged: tuple[Unjudged, ...]
     only_baseline: tuple[CaseKey, ...]
@@ -219,7 +219,9 @@ class Decision:
         return {"exit_code": self.exit_code, "reasons": list(self.reasons)}
 
 
-def compare(baseline: Side, candidate: Side, *, threshold: float = 0.1, confidence: float = 0.95) -> Comparison:
+def compare(
+    baseline: ComparedRun, candidate: ComparedRun, *, threshold: float = 0.1, confidence: float = 0.95
+) -> Comparison:
     """Pair the cases and weigh the differences. UsageError when the runs have no case in common."""
     cases1, cases2 = _keyed(baseline, candidate)
     common = [key for key in cases1 if key in cases2]
@@ -292,14 +294,14 @@ _FINE = {
 }
 
 
-def _keyed(one: Side, two: Side) -> tuple[Mapping[CaseKey, Attempts], Mapping[CaseKey, Attempts]]:
+def _keyed(one: ComparedRun, two: ComparedRun) -> tuple[Mapping[CaseKey, Attempts], Mapping[CaseKey, Attempts]]:
     """The cases by what pairs them: with one target on each side its name plays no part."""
     if len(one.targets) == len(two.targets) == 1:
         return _without_target(one), _without_target(two)
     return one.cases, two.cases
 
 
-def _without_target(side: Side) -> dict[CaseKey, Attempts]:
+def _without_target(side: ComparedRun) -> dict[CaseKey, Attempts]:
     return {CaseKey(suite, eval_id, ""): attempts for (suite, eval_id, _), attempts in side.cases.items()}
 
 
@@ -323,7 +325,7 @@ def _conclude(deltas: Sequence[float], mean_delta: float | None, interval: Inter
     return Conclusion.BETTER if mean_delta > 0 else Conclusion.WORSE
 
 
-def _nothing_in_common(one: Side, two: Side) -> UsageError:
+def _nothing_in_common(one: ComparedRun, two: ComparedRun) -> UsageError:
     if len(one.targets) > 1 or len(two.targets) > 1:
         hint = (
             "Cases are paired by target where a run has several. "

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from agentv.report.compare import Comparison, Conclusion, Decision, Outcome, Pair, Unjudged, format_delta
+from agentv.report.compared_run import CaseKey
+from agentv.report.comparison_numbers import Numbers, comparison_headline, format_p, percent
 from agentv.report.format import format_score
-from agentv.report.sides import CaseKey
-from agentv.report.statistics import Interval, fewest_to_tell, mcnemar_exact, sign_test, wilson
-from agentv.report.terminal import Look, columns, pad
+from agentv.report.statistics import mcnemar_exact, sign_test
+from agentv.report.terminal import INDENT, Look, columns, pad, render_table
 from agentv.text import plural
 
-INDENT = "  "
 LEAST_WIDTH = 72
 SHOWN = 5
 
@@ -35,27 +35,6 @@ def render_comparison(comparison: Comparison, decision: Decision, look: Look) ->
     return "\n\n".join("\n".join(section) for section in sections if section)
 
 
-def headline(comparison: Comparison) -> str:
-    """What came out, in one line."""
-    count, delta = plural(len(comparison.pairs), "case"), comparison.mean_delta
-    if comparison.conclusion is Conclusion.TOO_FEW or delta is None:
-        need = fewest_to_tell(comparison.confidence)
-        return f"too few to tell: {count} compared, it takes {need} at least"
-    if comparison.conclusion is Conclusion.SAME:
-        return f"no difference: all {count} scored the same"
-    if comparison.conclusion is Conclusion.UNCLEAR:
-        return f"no clear difference over {count}: mean score {format_delta(delta)}"
-    return f"the candidate is {comparison.conclusion.value} over {count}: mean score {format_delta(delta)}"
-
-
-def format_p(value: float) -> str:
-    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.0f}%"
-
-
 def named(key: CaseKey) -> str:
     """The case by its id, and its target where that plays a part."""
     return f"{key.eval_id} ({key.target})" if key.target else key.eval_id
@@ -67,53 +46,28 @@ def _headline(comparison: Comparison, look: Look) -> str:
         Conclusion.WORSE: look.mark("✗", "x"),
         Conclusion.SAME: "=",
     }
-    text = f"{marks.get(comparison.conclusion, '?')} {headline(comparison)}"
+    text = f"{marks.get(comparison.conclusion, '?')} {comparison_headline(comparison)}"
     return look.style(text, "bold", _STYLE.get(comparison.conclusion, "yellow"))
 
 
 def _table(comparison: Comparison, look: Look) -> list[str]:
-    total = len(comparison.pairs)
-    if not total or comparison.mean1 is None or comparison.mean2 is None or comparison.mean_delta is None:
+    numbers = Numbers.of(comparison)
+    if numbers is None:
         return []
-    passed1, passed2 = comparison.passed
-    ranges = [wilson(passed, total, confidence=comparison.confidence) for passed in (passed1, passed2)]
-    level = percent(comparison.confidence)
+    header = ("", "baseline", "candidate", "difference", f"{numbers.level} interval")
     rows = [
-        ("", "baseline", "candidate", "difference", f"{level} interval"),
-        (
-            "mean score",
-            f"{comparison.mean1:.3f}",
-            f"{comparison.mean2:.3f}",
-            format_delta(comparison.mean_delta),
-            _interval(comparison.interval),
-        ),
-        (
-            "passed",
-            f"{passed1:,}/{total:,}",
-            f"{passed2:,}/{total:,}",
-            f"{passed2 - passed1:+,}" if passed1 != passed2 else "0",
-            "",
-        ),
-        ("pass rate", *(percent(passed / total) for passed in (passed1, passed2)), "", ""),
-        (f"{level} interval", *(f"{percent(low)}-{percent(high)}" for low, high in ranges), "", ""),
+        ("mean score", *numbers.mean),
+        ("passed", *numbers.passed, ""),
+        ("pass rate", *numbers.rates, "", ""),
+        (f"{numbers.level} interval", *numbers.rate_intervals, "", ""),
     ]
-    widths = [max(columns(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = []
-    for number, row in enumerate(rows):
-        cells = [pad(cell, width, right=i > 0) for i, (cell, width) in enumerate(zip(row, widths, strict=True))]
-        if number == 0:
-            cells = [look.style(cell, "dim") for cell in cells]
-        elif number == 1:
-            cells[3] = look.style(cells[3], "bold", _STYLE.get(comparison.conclusion, "bold"))
-        lines.append((INDENT + "  ".join(cells)).rstrip())
+    plain = (None,) * len(header)
+    difference = f"bold {_STYLE.get(comparison.conclusion, '')}"
+    table = render_table(header, rows, [(None, None, None, difference, None), plain, plain, plain], look)
     names = [
         (word, side.label) for word, side in (("baseline", comparison.baseline), ("candidate", comparison.candidate))
     ]
-    return [*(f"{INDENT}{look.style(f'{word:<9}', 'dim')}  {_text(name, look)}" for word, name in names), "", *lines]
-
-
-def _interval(interval: Interval | None) -> str:
-    return "too few" if interval is None else f"{format_delta(interval.low)} to {format_delta(interval.high)}"
+    return [*(f"{INDENT}{look.style(f'{word:<9}', 'dim')}  {_text(name, look)}" for word, name in names), "", *table]
 
 
 def _tests(comparison: Comparison, look: Look) -> list[str]:

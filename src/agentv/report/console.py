@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from agentv.messages import TokenUsage
 from agentv.report.format import format_cost, format_duration, format_score, format_tokens
-from agentv.report.summary import Counts, ErrorGroup, EvaluatorCounts, Summary, WorstCase
+from agentv.report.summary import Counts, ErrorGroup, EvaluatorCounts, Summary, WorstCase, headline
 from agentv.report.terminal import INDENT, Look, columns, render_table
 from agentv.results import Verdict
 from agentv.text import plural
@@ -49,30 +49,18 @@ def render_summary(
 
 
 def _headline(summary: Summary, interrupted: bool, look: Look) -> list[str]:
-    # A case sent to several targets, or several times, is several results.
-    noun = "case" if len(summary.by_target) < 2 and summary.attempts == 1 else "result"
-    warn, cross, tick = "!", look.mark("✗", "x"), look.mark("✓", "+")
-    everything = plural(summary.total, noun)
-    missed = summary.borderline + summary.failed
-    parts = []
-    if missed:
-        parts.append(f"{missed:,} of {everything} did not pass")
-    if summary.errors:
-        parts.append(f"{summary.errors:,} {'' if missed else f'of {everything} '}could not be judged")
-    if summary.not_run:
-        parts.append(f"{plural(summary.not_run, noun)} not run")
+    text = headline(summary)
     if interrupted:
-        tail = ", ".join(parts).replace(f" of {everything}", "")
-        stopped = f"{warn} interrupted after {everything}" + (f": {tail}" if tail else "")
-        return _bold(stopped, "yellow", look)
-    if missed:
-        return _bold(f"{cross} {', '.join(parts)}", "red", look)
-    if parts:
-        return _bold(f"{warn} {', '.join(parts)}", ERROR_STYLE, look)
+        everything = plural(summary.total, summary.noun)
+        tail = f": {text.replace(f' of {everything}', '')}" if summary.exit_code else ""
+        return _bold(f"! interrupted after {everything}{tail}", "yellow", look)
+    if summary.borderline or summary.failed:
+        return _bold(f"{look.mark('✗', 'x')} {text}", "red", look)
+    if summary.exit_code:
+        return _bold(f"! {text}", ERROR_STYLE, look)
     if not summary.total:
-        return _bold(f"{warn} no case was run", "yellow", look)
-    every = "" if summary.total == 1 else "all "
-    return _bold(f"{tick} {every}{everything} passed", "green", look)
+        return _bold(f"! {text}", "yellow", look)
+    return _bold(f"{look.mark('✓', '+')} {text}", "green", look)
 
 
 def _bold(text: str, style: str, look: Look) -> list[str]:
@@ -91,8 +79,8 @@ def _totals(summary: Summary, look: Look) -> list[str]:
     shown = [("", f"{count:,} {word}", style) for count, word, style in counts if count]
     if summary.mean_score is not None:
         shown.append(("mean score ", format_score(summary.mean_score), "bold"))
-    if shown and summary.duration_s is not None:
-        shown.append(("", format_duration(summary.duration_s), "dim"))
+    if shown and summary.duration_seconds is not None:
+        shown.append(("", format_duration(summary.duration_seconds), "dim"))
     lines = _side_by_side(shown, look)
     if summary.why_not_run:
         lines += [
@@ -146,7 +134,7 @@ def _breakdown(title: str, groups: Mapping[str, Counts], look: Look) -> list[str
     ]
     header = (title, "passed", "borderline", "failed", "errors", "mean")
     styles = (None, "green", "yellow", "red", ERROR_STYLE, None)
-    return [*render_table(header, rows, styles, look), *_more(len(groups) - len(shown), look)]
+    return [*render_table(header, rows, [styles] * len(rows), look), *_more(len(groups) - len(shown), look)]
 
 
 def _evaluators(groups: Mapping[str, EvaluatorCounts], look: Look) -> list[str]:
@@ -157,7 +145,8 @@ def _evaluators(groups: Mapping[str, EvaluatorCounts], look: Look) -> list[str]:
         (look.text(name), format_score(counts.mean_score), _number(counts.judged), _number(counts.errors))
         for name, counts in shown.items()
     ]
-    table = render_table(("Evaluators", "mean", "judged", "errors"), rows, (None, None, "dim", ERROR_STYLE), look)
+    styles = (None, None, "dim", ERROR_STYLE)
+    table = render_table(("Evaluators", "mean", "judged", "errors"), rows, [styles] * len(rows), look)
     return [*table, *_more(len(groups) - len(shown), look)]
 
 

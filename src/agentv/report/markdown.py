@@ -6,14 +6,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from agentv.report.compare import Comparison, Decision, Outcome, Pair, format_delta
-from agentv.report.comparison_console import format_p, headline, percent
+from agentv.report.compared_run import CaseKey
+from agentv.report.comparison_numbers import Numbers, comparison_headline, format_p
 from agentv.report.console import SCRIPTED
 from agentv.report.format import format_cost, format_duration, format_score
-from agentv.report.sides import CaseKey
-from agentv.report.statistics import mcnemar_exact, sign_test, wilson
-from agentv.report.summary import Counts, Summary
+from agentv.report.statistics import mcnemar_exact, sign_test
+from agentv.report.summary import Counts, Summary, headline
 from agentv.report.terminal import clean
-from agentv.text import plural
 
 _SPECIAL = re.compile(r"[&<>|\\`*_\[\]~@#:$]|(?<=www)\.", re.IGNORECASE)
 _LONGEST = 400
@@ -42,7 +41,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 def render_markdown(summary: Summary, *, name: str, notes: Sequence[str] = ()) -> str:
     """A run: what it came to, per target, the worst cases with their reasons, and what could not be judged."""
     sections = [
-        [f"## agentv: {_headline(summary)}"],
+        [f"## agentv: {headline(summary)}"],
         [f"> {SCRIPTED}"] if summary.scripted else [],
         [f"> {note}" for note in notes],
         _totals(summary),
@@ -54,18 +53,6 @@ def render_markdown(summary: Summary, *, name: str, notes: Sequence[str] = ()) -
         [f"Run {as_code(name)}"],
     ]
     return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
-
-
-def _headline(summary: Summary) -> str:
-    missed, total = summary.borderline + summary.failed, plural(summary.total, "result")
-    if not summary.total:
-        return "no results"
-    parts = []
-    if missed:
-        parts.append(f"{missed:,} of {total} did not pass")
-    if summary.errors:
-        parts.append(f"{summary.errors:,} {'' if missed else f'of {total} '}could not be judged")
-    return ", ".join(parts) if parts else f"{total}, all passed" if summary.total > 1 else "1 result, passed"
 
 
 _COUNTS = ("passed", "borderline", "failed", "errors", "mean score")
@@ -84,9 +71,9 @@ def _totals(summary: Summary) -> list[str]:
     if summary.judge_calls:
         header.append("judge calls")
         cells.append(f"{summary.judge_calls:,}")
-    if summary.duration_s is not None:
+    if summary.duration_seconds is not None:
         header.append("time")
-        cells.append(format_duration(summary.duration_s))
+        cells.append(format_duration(summary.duration_seconds))
     return table(header, [cells])
 
 
@@ -144,7 +131,7 @@ def _errors(summary: Summary) -> list[str]:
 def render_comparison_markdown(comparison: Comparison, decision: Decision) -> str:
     """Two runs, for a pull request."""
     sections = [
-        [f"## agentv: {headline(comparison)}"],
+        [f"## agentv: {comparison_headline(comparison)}"],
         [f"> {note}" for note in comparison.notes()],
         _numbers(comparison),
         _said(comparison),
@@ -161,21 +148,12 @@ def render_comparison_markdown(comparison: Comparison, decision: Decision) -> st
 def _numbers(comparison: Comparison) -> list[str]:
     sides = [as_code(comparison.baseline.label), as_code(comparison.candidate.label)]
     names = f"Baseline {sides[0]}, candidate {sides[1]}"
-    total = len(comparison.pairs)
-    if not total or comparison.mean1 is None or comparison.mean2 is None or comparison.mean_delta is None:
+    numbers = Numbers.of(comparison)
+    if numbers is None:
         return [names]
-    passed = comparison.passed
-    rates = [
-        f"{percent(count / total)} ({percent(low)}-{percent(high)})"
-        for count in passed
-        for low, high in [wilson(count, total, confidence=comparison.confidence)]
-    ]
-    interval = comparison.interval
-    shown = f"{format_delta(interval.low)} to {format_delta(interval.high)}" if interval else "too few to tell"
-    means = (f"{comparison.mean1:.3f}", f"{comparison.mean2:.3f}", format_delta(comparison.mean_delta), shown)
-    counts = (f"{passed[0]:,}/{total:,}", f"{passed[1]:,}/{total:,}", f"{passed[1] - passed[0]:+,}", "")
-    header = ("", "baseline", "candidate", "difference", f"{percent(comparison.confidence)} interval")
-    rows = [("mean score", *means), ("passed", *counts), ("pass rate", *rates, "", "")]
+    rates = [f"{rate} ({interval})" for rate, interval in zip(numbers.rates, numbers.rate_intervals, strict=True)]
+    header = ("", "baseline", "candidate", "difference", f"{numbers.level} interval")
+    rows = [("mean score", *numbers.mean), ("passed", *numbers.passed, ""), ("pass rate", *rates, "", "")]
     return [names, "", *table(header, rows)]
 
 

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentv.codec import encode
 from agentv.messages import TokenUsage
 from agentv.report.accumulate import ErrorMessages, ExactSum, RunSpend, Tally, Worst
 from agentv.results import CaseResult, Verdict
+from agentv.text import plural
 
 ERROR_GROUPS = 5
 
@@ -25,16 +27,6 @@ class Counts:
     errors: int
     mean_score: float | None
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "total": self.total,
-            "passed": self.passed,
-            "borderline": self.borderline,
-            "failed": self.failed,
-            "errors": self.errors,
-            "mean_score": self.mean_score,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class EvaluatorCounts:
@@ -43,9 +35,6 @@ class EvaluatorCounts:
     judged: int
     errors: int
     mean_score: float | None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"judged": self.judged, "errors": self.errors, "mean_score": self.mean_score}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +50,6 @@ class WorstCase:
     evaluator: str
     reason: str
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "suite": self.suite,
-            "eval_id": self.eval_id,
-            "target": self.target,
-            "attempt": self.attempt,
-            "score": self.score,
-            "verdict": self.verdict.value,
-            "evaluator": self.evaluator,
-            "reason": self.reason,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class ErrorGroup:
@@ -82,9 +59,6 @@ class ErrorGroup:
     message: str
     count: int
     eval_id: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"stage": self.stage, "message": self.message, "count": self.count, "eval_id": self.eval_id}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +71,9 @@ class Summary:
     failed: int
     errors: int
     mean_score: float | None
+    not_run: int = 0
+    """Cases that the budget of the run did not allow."""
+    why_not_run: str | None = None
     scripted: bool = False
     """The target or the judge is the scripted model of the mock provider."""
     attempts: int = 1
@@ -114,10 +91,7 @@ class Summary:
     judge_token_usage: TokenUsage | None = None
     judge_cost_usd: float | None = None
     judge_cost_complete: bool = True
-    duration_s: float | None = None
-    not_run: int = 0
-    """Cases that the budget of the run did not allow."""
-    why_not_run: str | None = None
+    duration_seconds: float | None = None
 
     @property
     def exit_code(self) -> int:
@@ -126,32 +100,31 @@ class Summary:
             return 3
         return 1 if self.borderline or self.failed else 0
 
+    @property
+    def noun(self) -> str:
+        """What a row is called: a case sent to several targets, or several times, is several results."""
+        return "case" if len(self.by_target) < 2 and self.attempts == 1 else "result"
+
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "total": self.total,
-            "passed": self.passed,
-            "borderline": self.borderline,
-            "failed": self.failed,
-            "errors": self.errors,
-            "mean_score": self.mean_score,
-            "not_run": self.not_run,
-            "why_not_run": self.why_not_run,
-            "scripted": self.scripted,
-            "attempts": self.attempts,
-            "by_target": {name: counts.to_dict() for name, counts in self.by_target.items()},
-            "by_suite": {name: counts.to_dict() for name, counts in self.by_suite.items()},
-            "by_evaluator": {name: counts.to_dict() for name, counts in self.by_evaluator.items()},
-            "worst": [case.to_dict() for case in self.worst],
-            "error_groups": [group.to_dict() for group in self.error_groups],
-            "token_usage": self.token_usage.to_dict() if self.token_usage else None,
-            "cost_usd": self.cost_usd,
-            "cost_complete": self.cost_complete,
-            "judge_calls": self.judge_calls,
-            "judge_token_usage": self.judge_token_usage.to_dict() if self.judge_token_usage else None,
-            "judge_cost_usd": self.judge_cost_usd,
-            "judge_cost_complete": self.judge_cost_complete,
-            "duration_seconds": self.duration_s,
-        }
+        return encode(self)
+
+
+def headline(summary: Summary) -> str:
+    """What a run came to, in one line."""
+    everything = plural(summary.total, summary.noun)
+    missed = summary.borderline + summary.failed
+    parts = []
+    if missed:
+        parts.append(f"{missed:,} of {everything} did not pass")
+    if summary.errors:
+        parts.append(f"{summary.errors:,} {'' if missed else f'of {everything} '}could not be judged")
+    if summary.not_run:
+        parts.append(f"{plural(summary.not_run, summary.noun)} not run")
+    if parts:
+        return ", ".join(parts)
+    if not summary.total:
+        return "no case was run"
+    return f"{'' if summary.total == 1 else 'all '}{everything} passed"
 
 
 class SummaryBuilder:
@@ -187,7 +160,7 @@ class SummaryBuilder:
         self._spend.add(row)
         self._attempts = max(self._attempts, row.attempt)
 
-    def build(self, *, duration_s: float | None = None) -> Summary:
+    def build(self, *, duration_seconds: float | None = None) -> Summary:
         spend = self._spend
         everything = _counts(self._all)
         return Summary(
@@ -220,7 +193,7 @@ class SummaryBuilder:
             judge_token_usage=spend.judge.token_usage,
             judge_cost_usd=spend.judge.cost_usd,
             judge_cost_complete=spend.judge.complete,
-            duration_s=duration_s,
+            duration_seconds=duration_seconds,
             not_run=self.not_run,
             why_not_run=self.why_not_run,
         )

@@ -130,9 +130,12 @@ INDENT = "  "
 
 
 def render_table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[str | None], look: Look
+    header: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[Sequence[str | None]], look: Look
 ) -> list[str]:
-    """A name and right-aligned numbers. Long names are cut when the terminal is narrow; empty columns are left out."""
+    """A name and right-aligned numbers, with a style per cell (`red`, `bold red`).
+
+    Long names are cut when the terminal is narrow; columns without numbers are left out.
+    """
     used = [i for i in range(len(header)) if i == 0 or any(row[i] != "-" for row in rows)]
     widths = [max(columns(row[i]) for row in [header, *rows]) for i in used]
     room = look.width - len(INDENT) - sum(2 + width for width in widths[1:])
@@ -142,11 +145,11 @@ def render_table(
         padded = [pad(look.cut(cells[0], widths[0]), widths[0])]
         padded += [pad(cells[i], width, right=True) for i, width in zip(used[1:], widths[1:], strict=True)]
         chosen = ["dim" if cells[i] == "-" else cell_styles[i] for i in used]
-        styled = [look.style(cell, style) if style else cell for cell, style in zip(padded, chosen, strict=True)]
+        styled = [look.style(cell, *(style or "").split()) for cell, style in zip(padded, chosen, strict=True)]
         return (INDENT + "  ".join(styled)).rstrip()
 
     titles = ["bold" if header[0] else "dim", *["dim"] * (len(header) - 1)]
-    return [line(header, titles), *(line(row, styles) for row in rows)]
+    return [line(header, titles), *(line(row, style) for row, style in zip(rows, styles, strict=True))]
 
 
 _HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"

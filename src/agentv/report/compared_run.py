@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from agentv.errors import UsageError
 from agentv.report.accumulate import why
-from agentv.report.source import RowSource
+from agentv.report.row_source import RowSource
 from agentv.report.statistics import mean
 from agentv.results import CaseResult, Verdict
 
@@ -62,7 +62,7 @@ class Attempts:
 
 
 @dataclass(slots=True)
-class Side:
+class ComparedRun:
     """One of the two runs."""
 
     source: RowSource
@@ -93,9 +93,9 @@ class Side:
         }
 
 
-def read_side(source: RowSource, target: str | None = None) -> Side:
+def read_compared_run(source: RowSource, target: str | None = None) -> ComparedRun:
     """The cases of one run; with `target` only its rows."""
-    side, targets = Side(source), dict[str, None]()
+    side, targets = ComparedRun(source), dict[str, None]()
     for row in source.rows():
         targets[row.target] = None
         if target is not None and row.target != target:

@@ -1,0 +1,69 @@
+"""The numbers of a comparison as text: the same on a terminal and in Markdown."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from agentv.report.compare import Comparison, Conclusion, format_delta
+from agentv.report.statistics import Interval, fewest_to_tell, wilson
+from agentv.text import plural
+
+
+def comparison_headline(comparison: Comparison) -> str:
+    """What came out, in one line."""
+    count, delta = plural(len(comparison.pairs), "case"), comparison.mean_delta
+    if comparison.conclusion is Conclusion.TOO_FEW or delta is None:
+        need = fewest_to_tell(comparison.confidence)
+        return f"too few to tell: {count} compared, it takes {need} at least"
+    if comparison.conclusion is Conclusion.SAME:
+        return f"no difference: all {count} scored the same"
+    if comparison.conclusion is Conclusion.UNCLEAR:
+        return f"no clear difference over {count}: mean score {format_delta(delta)}"
+    return f"the candidate is {comparison.conclusion.value} over {count}: mean score {format_delta(delta)}"
+
+
+def format_p(value: float) -> str:
+    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.0f}%"
+
+
+class Numbers(NamedTuple):
+    """The rows of the table, baseline first, then the candidate."""
+
+    level: str
+    """The confidence, like `95%`."""
+    mean: tuple[str, str, str, str]
+    """Both mean scores, their difference, and its interval."""
+    passed: tuple[str, str, str]
+    """The cases that passed, and their difference."""
+    rates: tuple[str, str]
+    rate_intervals: tuple[str, str]
+
+    @classmethod
+    def of(cls, comparison: Comparison) -> Numbers | None:
+        """None when no case was judged in both runs."""
+        total = len(comparison.pairs)
+        if not total or comparison.mean1 is None or comparison.mean2 is None or comparison.mean_delta is None:
+            return None
+        passed1, passed2 = comparison.passed
+        intervals = [wilson(passed, total, confidence=comparison.confidence) for passed in (passed1, passed2)]
+        low_high = [f"{percent(low)}-{percent(high)}" for low, high in intervals]
+        mean1, mean2 = f"{comparison.mean1:.3f}", f"{comparison.mean2:.3f}"
+        return cls(
+            percent(comparison.confidence),
+            (mean1, mean2, format_delta(comparison.mean_delta), _interval(comparison.interval)),
+            (
+                f"{passed1:,}/{total:,}",
+                f"{passed2:,}/{total:,}",
+                f"{passed2 - passed1:+,}" if passed1 != passed2 else "0",
+            ),
+            (percent(passed1 / total), percent(passed2 / total)),
+            (low_high[0], low_high[1]),
+        )
+
+
+def _interval(interval: Interval | None) -> str:
+    return "too few" if interval is None else f"{format_delta(interval.low)} to {format_delta(interval.high)}"
