@@ -30,8 +30,6 @@ _WORD = re.compile(r"\w+")
 class Similarity(Evaluator):
     """Likeness of the answer to `value`, else to the case's reference answer."""
 
-    WAITS = False
-
     type: Literal["similarity"] = "similarity"
     value: str | None = Field(None, description="The text to compare with; default: the case's reference answer.")
     metric: Metric = Field(
