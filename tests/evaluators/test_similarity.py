@@ -117,9 +117,8 @@ def test_an_empty_value_is_refused():
     assert mistake("similarity", metric="cosine")[0] == ("metric",)
 
 
-def test_it_never_waits():
+def test_short_strings_are_compared_without_a_thread():
     evaluator = an_evaluator("similarity", value="x")
-    assert not evaluator.WAITS
     assert at_once(evaluator.evaluate(an_answer("x"))).score == 1.0
 
 
