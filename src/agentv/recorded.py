@@ -58,6 +58,37 @@ class RunHooks:
     """Whether the process is ours alone, as on the command line."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Delivery:
+    """Takes finished rows: each is written, and counted once it is on disk."""
+
+    writer: RowWriter
+    summary: SummaryBuilder
+    hooks: RunHooks
+    cancelled: list[tuple[CaseResult, asyncio.Future[None]]] = field(default_factory=list)
+    """Rows that were being written when the run was stopped."""
+
+    async def deliver(self, row: CaseResult) -> None:
+        recorded, written = self.writer.submit(row)
+        try:
+            await asyncio.shield(written)
+        except asyncio.CancelledError:
+            self.cancelled.append((recorded, written))
+            raise
+        self._count(recorded)
+
+    def count_rows_written_meanwhile(self) -> None:
+        for recorded, written in self.cancelled:
+            if written.done() and written.exception() is None:
+                self._count(recorded)
+
+    def _count(self, row: CaseResult) -> None:
+        self.summary.add(row)
+        self.hooks.progress.row(row)
+        if self.hooks.on_row is not None:
+            self.hooks.on_row(row)
+
+
 @dataclass(slots=True)
 class RecordedRun:
     """One run with its directory. Make it with `start_run` or `resume_run`."""
@@ -75,43 +106,26 @@ class RecordedRun:
             summary = SummaryBuilder(scripted=self.manifest["scripted"])
             budget = Budget(self.plan.options.max_cost, self.plan.options.max_judge_calls)
 
-            def already(row: CaseResult) -> None:
+            def count_earlier(row: CaseResult) -> None:
                 summary.add(row)
                 budget.spent_before(*spend_of(row, answer_paid=self.plan.pays_for(row.target)))
 
-            recovery = recover(self.directory, on_row=already)
+            recovery = recover(self.directory, on_row=count_earlier)
             self.manifest["total"] = self._total(recovery.done)
             budget.spent_at_least(self.manifest.get("budget") or {})
-            return await self._run(hooks or RunHooks(), summary, recovery, (calls, budget))
+            return await self._run(hooks or RunHooks(), summary, recovery, calls, budget)
 
     async def _run(
-        self, hooks: RunHooks, summary: SummaryBuilder, recovery: Recovery, kept: tuple[JudgeCallLog, Budget]
+        self, hooks: RunHooks, summary: SummaryBuilder, recovery: Recovery, calls: JudgeCallLog, budget: Budget
     ) -> RunOutcome:
-        calls, budget = kept
-        started, done, progress = time.perf_counter(), recovery.done, hooks.progress
+        started, progress = time.perf_counter(), hooks.progress
         writer = RowWriter(self.directory, redactor=self.redactor, out=self._out(), before=calls.flush)
-        unseen: list[tuple[CaseResult, asyncio.Future[None]]] = []
-
-        def count(row: CaseResult) -> None:
-            summary.add(row)
-            progress.row(row)
-            if hooks.on_row is not None:
-                hooks.on_row(row)
-
-        async def deliver(row: CaseResult) -> None:
-            recorded, written = writer.submit(row)
-            try:
-                await asyncio.shield(written)
-            except asyncio.CancelledError:
-                unseen.append((recorded, written))  # it is being written: it counts once it is on disk
-                raise
-            count(recorded)
-
+        delivery = _Delivery(writer, summary, hooks)
         execution = Execution(
             self.plan,
             self.manifest["run_id"],
-            deliver,
-            lambda key: recorded_key(key, self.redactor) in done,
+            delivery.deliver,
+            lambda key: recorded_key(key, self.redactor) in recovery.done,
             on_retry=lambda retry: progress.note(self.redactor.text(_retry_note(retry))),
             on_judge_call=calls.append,
             function=hooks.function,
@@ -123,7 +137,7 @@ class RecordedRun:
         interrupted, status = False, "failed"
         try:
             async with writer:
-                progress.start(self.manifest["total"], len(done))
+                progress.start(self.manifest["total"], len(recovery.done))
                 for note in _recovery_notes(recovery):
                     progress.note(note)
                 try:
@@ -139,9 +153,7 @@ class RecordedRun:
             if status == "failed":
                 raise
         finally:
-            for recorded, written in unseen:
-                if written.done() and written.exception() is None:
-                    count(recorded)
+            delivery.count_rows_written_meanwhile()
             progress.close()
             summary.not_run = execution.not_run
             summary.why_not_run = budget.exhausted
