@@ -24,21 +24,23 @@ if TYPE_CHECKING:
     from agentv.judge.lending import Asker
     from agentv.scripts import Runtime
 
-__all__ = ["Candidate", "Complain", "EvaluationContext", "Evaluator", "Need", "ReadPart"]
+__all__ = ["Candidate", "Complain", "EvaluationContext", "Evaluator", "Need", "ReadChild"]
 
 Complain = Callable[[str, str], None]
-"""Tells a mistake in a suite: the option, and what is wrong with it."""
+"""Reports a problem in a suite, at an option: the option, and the message. The evaluator is then refused."""
 
 
-class ReadPart(Protocol):
-    """Reads an entry of a suite that is an evaluator inside another one: its node below that one, and its class unless
-    `type` says it. None when it has mistakes, which are told."""
+class ReadChild(Protocol):
+    """Reads the evaluators inside another evaluator. `node` is the way from the outer entry to the inner one."""
 
-    def __call__(
-        self, entry: Any, node: tuple[str | int, ...], kind: type[Evaluator] | None, /
-    ) -> Evaluator | None: ...
+    def __call__(self, entry: Any, node: tuple[str | int, ...], kind: type[Evaluator] | None, /) -> Evaluator | None:
+        """The evaluator that `entry` describes: of the class `kind`, or of its `type` when `kind` is None.
 
-    def complain(self, node: tuple[str | int, ...], message: str) -> None: ...
+        None when the entry has problems; they are reported already.
+        """
+
+    def complain(self, node: tuple[str | int, ...], message: str) -> None:
+        """Report a problem at a node; the outer evaluator is then refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +77,22 @@ class EvaluationContext:
 
 
 class Evaluator(BaseModel):
-    """Options every evaluator takes."""
+    """The base class: options every evaluator takes, and optional members with their defaults.
+
+    A suite's entry becomes an evaluator in this order: `normalize`, `read_children`, validation of the fields,
+    `load_files`. A ValueError of a validator or of `load_files` is reported at its place in the suite.
+    """
 
     model_config = ConfigDict(defer_build=True, frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
     ALIASES: ClassVar[Mapping[str, str]] = {}
-    """Other spellings of options -> the option."""
+    """Other names of options -> the option; `normalize` replaces them."""
     FILES: ClassVar[tuple[str, ...]] = ()
-    """Options that name a file when they are text; `load_files` reads them."""
+    """Options that `load_files` reads when they are strings: its errors are reported there."""
     INHERITS: ClassVar[tuple[str, ...]] = ()
     """Options that take their default from `execution` of the suite, when it sets them."""
     WAITS: ClassVar[bool] = True
-    """False promises that `evaluate` never waits for anything: it runs in line, without a task of its own."""
+    """False promises that `evaluate` never waits for anything: it then runs without a task, which is cheaper."""
 
     name: str = Field(min_length=1, description="Unique within a case; how results name this evaluator.")
     type: str = Field(description="Which evaluator this is.")
@@ -97,15 +103,15 @@ class Evaluator(BaseModel):
 
     @classmethod
     def normalize(cls, raw: Mapping[str, Any], complain: Complain) -> dict[str, Any]:
-        """The options of a suite in the one spelling that the fields have."""
+        """The entry of a suite with its keys as the fields are called. Default: `ALIASES` replaced."""
         for alias, option in cls.ALIASES.items():
             if alias in raw and option in raw:
                 complain(alias, f"`{alias}` and `{option}` mean the same: keep one")
         return {cls.ALIASES.get(key, key): value for key, value in raw.items()}
 
     @classmethod
-    def read_children(cls, options: dict[str, Any], read: ReadPart) -> dict[str, Any]:
-        """The options with those that are evaluators themselves read."""
+    def read_children(cls, options: dict[str, Any], read: ReadChild) -> dict[str, Any]:
+        """The options, with entries that are evaluators replaced by `Evaluator` objects. Default: there are none."""
         del read
         return options
 
@@ -115,7 +121,7 @@ class Evaluator(BaseModel):
         return frozenset()
 
     def targets_named(self) -> list[str]:
-        """Targets that the options name: the plan refuses those that are not configured."""
+        """Targets that the options name; a run in which one is not configured is refused. Default: none."""
         return []
 
     def judge_targets(self) -> list[str | None]:
@@ -123,7 +129,8 @@ class Evaluator(BaseModel):
         return [] if self.needs.isdisjoint(JUDGED) else [None]
 
     def depends_on(self, directory: Path) -> list[Path]:
-        """Files besides the suite that decide the score: a run made from others cannot simply be resumed."""
+        """Files that decide the score, besides the suite and those of `load_files`: when one changed, a recorded run is
+        not resumed. Default: none."""
         del directory
         return []
 
@@ -132,9 +139,10 @@ class Evaluator(BaseModel):
         """Judge the candidate, or raise `EvaluatorError`."""
 
     def load_files(self, find_file: Callable[[str], Path]) -> Evaluator:
-        """This evaluator with its files read: `find_file` gives the file that a reference in the suite means.
+        """This evaluator with the content of its files in its options. Default: it has no files.
 
-        ValueError says why a file cannot be used.
+        `find_file` takes a path as the suite writes it and returns the file, or raises ValueError. Raise ValueError
+        when the content cannot be used. Called once, when the suite is loaded.
         """
         del find_file
         return self

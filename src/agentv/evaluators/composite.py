@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, SerializeAsAny, model_validator
 
 from agentv.errors import EvaluatorError
 from agentv.evaluators.aggregators import AGGREGATORS, Aggregator, WeightedAverage
-from agentv.evaluators.base import EvaluationContext, Evaluator, Need, ReadPart
+from agentv.evaluators.base import EvaluationContext, Evaluator, Need, ReadChild
 from agentv.evaluators.scoring import judge_all
 from agentv.results import EvaluatorResult, Score
 from agentv.suite.validation import show
@@ -49,7 +49,7 @@ class Composite(Evaluator):
     )
 
     @classmethod
-    def read_children(cls, options: dict[str, Any], read: ReadPart) -> dict[str, Any]:
+    def read_children(cls, options: dict[str, Any], read: ReadChild) -> dict[str, Any]:
         """The options with the members and the aggregator read."""
         options = dict(options)
         members = options.get("evaluators")
@@ -135,7 +135,7 @@ def _unread(entry: Any) -> Evaluator:
     return _Unread.model_construct(name=name if isinstance(name, str) else "", type="")
 
 
-def _unique(members: list[Evaluator], read: ReadPart) -> list[Evaluator]:
+def _unique(members: list[Evaluator], read: ReadChild) -> list[Evaluator]:
     seen: set[str] = set()
     for index, member in enumerate(members):
         if member.name and member.name in seen:
@@ -147,7 +147,7 @@ def _unique(members: list[Evaluator], read: ReadPart) -> list[Evaluator]:
     return members
 
 
-def _read_aggregator(raw: Any, composite: str, read: ReadPart) -> Evaluator | None:
+def _read_aggregator(raw: Any, composite: str, read: ReadChild) -> Evaluator | None:
     known = one_of(list(AGGREGATORS))
     if not isinstance(raw, Mapping):
         wanted = f"an aggregator is a mapping like `{{type: weighted_average}}`, where `type` is {known}"
