@@ -33,6 +33,7 @@ from agentv.evaluators.registry import evaluator_class
 from agentv.evaluators.rubric import RubricItem
 from agentv.evaluators.tool_trajectory import ExpectedCall
 from agentv.judge.access import JudgeAccess
+from agentv.messages import OPTIONS as GENERATION_OPTIONS
 from agentv.plan.options import OPTIONS
 from agentv.suite import models
 from agentv.targets.config import DefaultsModel
@@ -43,6 +44,7 @@ from agentv.targets.providers.library import LibraryProvider, LibrarySettings
 from agentv.targets.providers.mock import Rule, Script
 from agentv.targets.providers.model_settings import ModelSettings
 from agentv.targets.providers.openai_compatible import ChatSettings, OpenAICompatibleProvider
+from agentv.targets.providers.openai_responses import ResponsesProvider
 from agentv.targets.registry import BUILT_IN as PROVIDERS
 from agentv.targets.registry import provider_class
 
@@ -208,6 +210,15 @@ def chat_providers() -> str:
     return table(("provider", "address", "variables it reads by itself"), rows)
 
 
+def generation_options() -> str:
+    """Which options of a request each provider supports."""
+    rows = [(f"`{name}`", provider_class(name).honours) for name in PROVIDERS]  # type: ignore[union-attr]
+    rows.insert(4, ("`openai` with `api: responses`", ResponsesProvider.honours))
+    options = [f"`{option}`" for option in GENERATION_OPTIONS]
+    marked = ([name, *("yes" if option in honours else "" for option in GENERATION_OPTIONS)] for name, honours in rows)
+    return table(("provider", *options), marked)
+
+
 def library_providers() -> str:
     rows = []
     for name in PROVIDERS:
@@ -306,6 +317,7 @@ SOURCES: dict[str, Callable[[], str]] = {
     "chat providers": chat_providers,
     "model options": lambda: options_of(ModelSettings, but=set(TargetSettings.model_fields) - {"timeout_seconds"}),
     "library providers": library_providers,
+    "generation options": generation_options,
     "prices": lambda: options_of(Prices),
     "mock rule": lambda: options_of(Rule, but=Script.model_fields),
     "healthcheck http": lambda: options_of(HttpCheck),

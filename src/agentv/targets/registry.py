@@ -40,6 +40,7 @@ class ProviderClass(Protocol):
 
     Settings: type[TargetSettings]
     answers_by_prompt: bool
+    honours: frozenset[str]
 
     def __call__(self, settings: Any, scope: TargetScope) -> Provider: ...
 
