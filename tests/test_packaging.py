@@ -18,6 +18,7 @@ from agentv.targets.providers.gemini import GeminiProvider
 from agentv.targets.providers.openai_responses import ResponsesProvider
 
 ROOT = Path(__file__).parent.parent
+MAX_PACKAGES = 24
 
 
 def run(*command: str, cwd: Path, **variables: str) -> str:
@@ -74,6 +75,13 @@ def test_locks_pin_every_dependency_to_the_same_version() -> None:
     assert {"hatchling", "editables"} <= build.keys()
     assert runtime.items() <= everything.items()
     assert build.items() <= everything.items()
+
+
+def test_runtime_is_at_most_24_packages() -> None:
+    lock = (ROOT / "requirements.runtime.lock").read_text(encoding="utf-8")
+    lines = re.findall(r"^[\w.-]+==.*", lock, re.MULTILINE)
+    installed = [line for line in lines if "sys_platform == 'emscripten'" not in line]  # browsers
+    assert 1 + len(installed) <= MAX_PACKAGES, "agentv and its dependencies; see docs/adr/0021-a-small-runtime.md"
 
 
 def test_what_it_installs_runs_a_suite_with_a_judge_script(wheel: Path, tmp_path: Path) -> None:
