@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentv.cli.convert import _csv, _yaml
+from agentv.report.export import csv_rows, yaml_rows
 from agentv.report.row_source import RowSource
 from tests.conftest import Project
 from tests.report.rows import error_row, result, row
@@ -97,7 +97,7 @@ def test_what_cannot_be_converted_exits_2_and_writes_nothing(project: Project, n
 def test_a_spreadsheet_runs_no_formula_of_an_answer(tmp_path: Path):
     judged = (result("=1+1", 0.5),)
     path = write_rows(tmp_path / "a.jsonl", [row("=cmd|x", candidate_answer="@SUM(A1)", evaluator_results=judged)])
-    lines = list(csv.DictReader(io.StringIO("".join(_csv(RowSource("a", path))))))
+    lines = list(csv.DictReader(io.StringIO("".join(csv_rows(RowSource("a", path))))))
     assert lines[0]["eval_id"] == "'=cmd|x"
     assert lines[0]["candidate_answer"] == "'@SUM(A1)"
     assert lines[0]["score: =1+1"] == "0.5"
@@ -118,4 +118,4 @@ values = st.recursive(
 def test_yaml_reads_back_as_what_was_written(value: object, tmp_path_factory: pytest.TempPathFactory):
     path = tmp_path_factory.mktemp("rows") / "a.jsonl"
     path.write_text(json.dumps(value) + "\n", encoding="utf-8")
-    assert list(yaml.safe_load_all("".join(_yaml(RowSource("a", path))))) == [value]
+    assert list(yaml.safe_load_all("".join(yaml_rows(RowSource("a", path))))) == [value]

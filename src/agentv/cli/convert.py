@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
-import yaml
 
 from agentv.cli.out_file import refuse_directory, write_out
-from agentv.errors import RecordError, UsageError
-from agentv.record import strict_json
-from agentv.record.files import failure
+from agentv.errors import UsageError
 from agentv.record.run_dir import refuse_recorded
-from agentv.report.row_source import RowSource, find_rows
-from agentv.results import CaseResult
+from agentv.report.export import csv_rows, yaml_rows
+from agentv.report.row_source import find_rows
 
 _SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".csv": "csv"}
-_Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-_TYPED = re.compile(r"[-+.]?[0-9][0-9a-fA-FxXoO_.:+-]*|[yYnN]")
-_FORMULA = re.compile(r"[=+\-@\t\r]")
-_COLUMNS = (
-    *("run_id", "suite", "eval_id", "target", "attempt", "score", "verdict", "error_stage", "error"),
-    *("duration_ms", "cost_usd", "input_tokens", "output_tokens", "started_at"),
-    *("hits", "misses", "reasoning", "candidate_answer"),
-)
 
 
 @click.command()
@@ -51,7 +35,7 @@ def command(results: str, out: str | None, to: str | None, force: bool) -> int:
     if Path(out).exists() and Path(out).samefile(source.path):
         raise UsageError(f"{out} is the file to convert", next_step="Choose another --out.")
     refuse_recorded(Path(out))
-    write_out(out, _yaml(source) if to == "yaml" else _csv(source))
+    write_out(out, yaml_rows(source) if to == "yaml" else csv_rows(source))
     if out != "-":
         click.echo(f"wrote {out}")
     return 0
@@ -67,81 +51,3 @@ def _format_of(out: str | None) -> str:
             next_step=f"Use one of the suffixes {', '.join(_SUFFIXES)}, or say the format with --to yaml or --to csv.",
         )
     return found
-
-
-# -- YAML
-
-
-class _RowDumper(_Dumper):  # type: ignore[misc]
-    """Lines of text stay lines, and text that some reader of YAML takes for a number is quoted."""
-
-
-def _text(dumper: Any, value: str) -> Any:
-    style = "|" if "\n" in value else "'" if _TYPED.fullmatch(value) else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
-
-
-_RowDumper.add_representer(str, _text)
-
-
-def _yaml(source: RowSource) -> Iterator[str]:
-    """Each line as it is, whatever is in it: rows of other tools too."""
-    for value in _values(source):
-        yield yaml.dump(value, Dumper=_RowDumper, allow_unicode=True, sort_keys=False, explicit_start=True, width=120)
-
-
-def _values(source: RowSource) -> Iterator[Any]:
-    try:
-        with source.path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if not line.strip():
-                    continue
-                try:
-                    yield strict_json.load(line)
-                except ValueError as error:
-                    if source.manifest and not line.endswith(b"\n"):
-                        return  # the line that was being written when the run was killed
-                    raise RecordError(
-                        f"{source.path} line {number} is not JSON: {error}", next_step="Put it right, or take it out."
-                    ) from None
-    except OSError as error:
-        raise failure("read", source.path, error) from error
-
-
-# -- CSV
-
-
-def _csv(source: RowSource) -> Iterator[str]:
-    """A row a line, with a column for the score of each evaluator."""
-    names = list(dict.fromkeys(result.name for row in source.rows() for result in row.evaluator_results))
-    yield _line([*_COLUMNS, *(_cell(f"score: {name}") for name in names)])
-    for row in source.rows():
-        scores = {result.name: result.score for result in row.evaluator_results if result.error is None}
-        yield _line([*map(_cell, _fields(row)), *(_cell(scores.get(name)) for name in names)])
-
-
-def _fields(row: CaseResult) -> tuple[Any, ...]:
-    error, usage = row.error, row.token_usage
-    return (
-        *(row.run_id, row.suite, row.eval_id, row.target, row.attempt),
-        *((None, None) if error else (row.score, row.verdict.value)),
-        *((error.stage, error.message) if error else (None, None)),
-        *(row.duration_ms, row.cost_usd),
-        *((usage.input, usage.output) if usage else (None, None)),
-        row.started_at,
-        *("\n".join(map(str, row.hits)), "\n".join(map(str, row.misses))),
-        *(row.reasoning, row.candidate_answer),
-    )
-
-
-def _cell(value: Any) -> Any:
-    """Text that a spreadsheet would run as a formula gets an apostrophe in front."""
-    if isinstance(value, str) and _FORMULA.match(value):
-        return f"'{value}"
-    return "" if value is None else value
-
-
-def _line(cells: list[Any]) -> str:
-    buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n").writerow(cells)
-    return buffer.getvalue()

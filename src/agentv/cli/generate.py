@@ -6,10 +6,14 @@ from typing import Any
 
 import click
 
-from agentv.cli.generate_rubrics import command as rubrics
+from agentv.cli.lazy_group import LazyGroup
+
+COMMANDS = {
+    "rubrics": ("agentv.cli.generate_rubrics:command", "Write rubrics for the cases of a suite, into its file."),
+}
 
 
-@click.group()
+@click.group(cls=LazyGroup, table=COMMANDS)
 def command(**_: Any) -> None:
     """Let a model write parts of a suite, to be read and corrected by you.
 
@@ -17,6 +21,3 @@ def command(**_: Any) -> None:
     Start with:
       agentv generate rubrics evals/suite.yaml --stdout
     """
-
-
-command.add_command(rubrics, "rubrics")

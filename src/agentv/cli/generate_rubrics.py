@@ -45,7 +45,7 @@ class Outcome:
         return {"id": self.id, "status": self.status, "reason": self.reason, "rubrics": list(self.rubrics)}
 
 
-@click.command(short_help="Write rubrics for the cases of a suite, into its file.")
+@click.command()
 @click.argument("file", metavar="FILE")
 @click.option("--target", "--judge-target", metavar="NAME", help="Who writes them, before every other setting.")
 @click.option("--config", metavar="FILE", help="The target configuration, instead of the one found near the suite.")

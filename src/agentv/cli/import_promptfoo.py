@@ -22,7 +22,7 @@ from agentv.text import plural
 CONFIG = "agentv.config.yaml"
 
 
-@click.command(short_help="Write suites and targets from a promptfoo configuration.")
+@click.command()
 @click.argument("file", metavar="FILE")
 @click.option("--out", default="suite.yaml", metavar="FILE", help="The suite to write.  [suite.yaml]")
 @click.option("--force", is_flag=True, help="Overwrite files that exist.")

@@ -6,10 +6,14 @@ from typing import Any
 
 import click
 
-from agentv.cli.import_promptfoo import command as promptfoo
+from agentv.cli.lazy_group import LazyGroup
+
+COMMANDS = {
+    "promptfoo": ("agentv.cli.import_promptfoo:command", "Write suites and targets from a promptfoo configuration."),
+}
 
 
-@click.group()
+@click.group(cls=LazyGroup, table=COMMANDS)
 def command(**_: Any) -> None:
     """Make suites from the files of another tool, and say what could not be carried over.
 
@@ -17,6 +21,3 @@ def command(**_: Any) -> None:
     Start with:
       agentv import promptfoo promptfooconfig.yaml
     """
-
-
-command.add_command(promptfoo, "promptfoo")

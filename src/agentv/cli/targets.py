@@ -14,8 +14,9 @@ from agentv.cli.parameters import FiniteRange
 from agentv.errors import UsageError
 from agentv.judge.choice import JudgeChoice
 from agentv.plan.build import Loaded
-from agentv.report.terminal import Look, is_terminal, wants_color
+from agentv.report.terminal import Look, StatusLines, align, is_terminal, wants_color
 from agentv.targets.config import NO_JUDGE, TargetsConfig, TargetSpec, no_config_error
+from agentv.text import plural
 
 
 @click.command()
@@ -60,15 +61,13 @@ def _ping(
 
     from agentv.cli.targets_ping import DEFAULT_TIMEOUT, ping_all  # noqa: PLC0415
 
-    waiting = "asking 1 target ..." if len(specs) == 1 else f"asking {len(specs)} targets ..."
-    shown = is_terminal(sys.stderr)
-    if shown:
-        click.echo(waiting, nl=False, err=True)
+    status = StatusLines(sys.stderr)
+    if is_terminal(sys.stderr):
+        status.draw([f"asking {plural(len(specs), 'target')} ..."])
     try:
         pings = asyncio.run(ping_all(specs, config, near, timeout=seconds or DEFAULT_TIMEOUT))
     finally:
-        if shown:
-            click.echo("\r\x1b[K", nl=False, err=True)
+        status.close()
     for row, ping in zip(rows, pings, strict=True):
         row["ping"], row["state"] = ping.to_dict(), ping.state
         row["ready"], row["missing"] = ping.tried, None if ping.tried else ping.error
@@ -92,12 +91,10 @@ def _row(spec: TargetSpec, config: TargetsConfig) -> dict[str, Any]:
 
 def _table(rows: list[dict[str, Any]], config: TargetsConfig, look: Look) -> str:
     head = ["TARGET", "PROVIDER", "MODEL", "JUDGED BY", "STATE"]
-    cells = [[look.text(cell) for cell in _cells(row)] for row in rows]
-    widths = [max(len(line[column]) for line in [head, *cells]) for column in range(len(head))]
-    lines = [look.style(_line(head, widths), "dim")]
-    for line, row in zip(cells, rows, strict=True):
-        state = look.style(line[-1], "green" if _good(row) else "red")
-        lines.append(_line([*line[:-1], state], [*widths[:-1], 0]))
+    header, *cells = align([head, *([look.text(cell) for cell in _cells(row)] for row in rows)])
+    lines = [look.style("  ".join(header).rstrip(), "dim")]
+    for (*padded, state), row in zip(cells, rows, strict=True):
+        lines.append("  ".join([*padded, look.style(state.rstrip(), "green" if _good(row) else "red")]))
     lines += ["", *(f"{look.text(row['name'])}: {look.text(why)}" for row in rows if (why := _problem(row)))]
     return "\n".join([*lines, look.style(f"from {config.path}", "dim")])
 
@@ -124,7 +121,3 @@ def _judge(row: dict[str, Any]) -> str:
     if row["judge"] is None:
         return "nobody"
     return "itself" if row["judge"] == row["name"] else str(row["judge"])
-
-
-def _line(cells: list[str], widths: list[int]) -> str:
-    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()

@@ -126,6 +126,12 @@ def pad(text: str, width: int, *, right: bool = False) -> str:
     return space + text if right else text + space
 
 
+def align(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The cells filled up with spaces, so that each column is as wide as its widest cell."""
+    widths = [max(columns(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return [[pad(cell, width) for cell, width in zip(row, widths, strict=True)] for row in rows]
+
+
 INDENT = "  "
 
 
