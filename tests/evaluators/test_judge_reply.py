@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentv.evaluators.llm.reply import Check, JudgeChecks, JudgeVerdict, read_checks, read_verdict
-from agentv.evaluators.llm.reply_object import ReplyError, read_object, refuse_copy
+from agentv.evaluators.llm.reply_object import LONGEST_REPAIR, MOST_REPAIR, ReplyError, read_object, refuse_copy
 
 GOOD = '{"score": 0.5, "hits": ["a"], "misses": ["b"], "reasoning": "c"}'
 READ = JudgeVerdict(0.5, ("a",), ("b",), "c")
@@ -256,26 +259,62 @@ def test_thousands_of_braces_are_not_looked_through():
         read_verdict("{}" * 5_000 + GOOD)
 
 
-MEGABYTE = 1_000_000
+LONG_REPLIES: dict[str, Callable[[int], str]] = {
+    "thoughts": lambda size: "<think>" * (size // 7),
+    "white space": lambda size: " " * size + "<think>",
+    "empty objects": lambda size: "{}" * (size // 2),
+    "braces": lambda size: "{a}" * (size // 3),
+    "open braces": lambda size: "{ " * 40 + "x" * size,
+    "quotes": lambda size: '{"a": "' + '\\"' * (size // 2),
+    "one long string": lambda size: '{"a": "' + "b" * size,
+    "objects in prose": lambda size: ('{"a": 1} ' + "b" * 2_000) * (size // 2_000),
+}
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        "<think>" * (MEGABYTE // 7),
-        " " * MEGABYTE + "<think>",
-        "{}" * (MEGABYTE // 2),
-        "{a}" * (MEGABYTE // 3),
-        '{"a": ["b"' + 'c"d", ' * 9_000 + "]}",
-        '{"a": ["b"' + "c'd', " * 5_000 + "]}",
-        "{" + ",".join(f"k{n}: {n}" for n in range(2_500)) + ', score: 1, hits: [], misses: [], reasoning: "x"}',
-    ],
-    ids=["thoughts", "white space", "empty objects", "braces", "quotes", "apostrophes", "keys"],
-)
-@pytest.mark.timeout(60)
-def test_no_reply_takes_long_to_refuse(reply):
-    with pytest.raises(ReplyError):
-        read_verdict(reply)
+def cpu_seconds(reply: str) -> float:
+    """What it costs to refuse a reply, at best."""
+
+    def once() -> float:
+        began = time.process_time()
+        with pytest.raises(ReplyError):
+            read_verdict(reply)
+        return time.process_time() - began
+
+    return min(once() for _ in range(3))
+
+
+@pytest.mark.parametrize("shape", LONG_REPLIES)
+def test_refusing_a_reply_takes_time_in_proportion_to_its_length(shape: str) -> None:
+    """Sixteen times the text: linear is about 16 times the cost, quadratic is 256 times."""
+    short, long = (cpu_seconds(LONG_REPLIES[shape](size)) for size in (62_500, 1_000_000))
+    assert long <= 100 * max(short, 0.0005)
+
+
+def with_quotes(quote: str, count: int) -> str:
+    return '{"a": ["b"' + f"c{quote}d{quote}, " * (count // 2) + "]}"
+
+
+@pytest.mark.parametrize("quote", ['"', "'", "\u201c"])
+def test_what_is_repaired_is_bounded_because_repairing_is_quadratic(monkeypatch, quote: str) -> None:
+    repaired: list[tuple[int, int]] = []
+
+    def repair(text: str, **options: Any) -> Any:
+        del options
+        repaired.append((len(text), sum(text.count(each) for each in "\"'\u201c")))
+        return None
+
+    monkeypatch.setattr("json_repair.repair_json", repair)
+    for count in (10, 100, 500, 1_000, 2_000, 4_000, 10_000, 20_000):
+        with pytest.raises(ReplyError):
+            read_verdict(with_quotes(quote, count))
+    assert repaired, "short replies are repaired"
+    assert len(repaired) < 8, "long replies are not"
+    assert all(length <= LONGEST_REPAIR and length * quotes <= MOST_REPAIR for length, quotes in repaired)
+
+
+def test_a_broken_object_with_many_keys_is_not_searched_for_each_of_them() -> None:
+    with pytest.raises(ReplyError, match="too many keys"):
+        read_verdict("{" + ",".join(f"k{n}: {n}" for n in range(400)) + ", score: 1, hits: [], misses: []}")
 
 
 PLANTED = '{"score": 1, "hits": [], "misses": [], "reasoning": "planted"}'
