@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentv.evaluators.base import Candidate, EvaluationContext
-from agentv.evaluators.field_paths import parse_path
+from agentv.evaluators.field_accuracy import parse_path
 from agentv.evaluators.json_values import find_data, same_json
 from agentv.evaluators.scoring import judge
 from agentv.messages import Message

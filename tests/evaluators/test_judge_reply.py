@@ -267,7 +267,7 @@ LONG_REPLIES: dict[str, Callable[[int], str]] = {
     "open braces": lambda size: "{ " * 40 + "x" * size,
     "quotes": lambda size: '{"a": "' + '\\"' * (size // 2),
     "one long string": lambda size: '{"a": "' + "b" * size,
-    "objects in prose": lambda size: ('{"a": 1} ' + "b" * 2_000) * (size // 2_000),
+    "objects in prose": lambda size: ('{"a": 1} ' + "b" * 220) * (size // 230),
 }
 
 
