@@ -72,19 +72,17 @@ class Request:
     llhttp fills it through the methods that begin with `on_`.
     """
 
-    __slots__ = ("body", "headers", "long_name", "method", "misread", "repeated", "target", "version")
+    method = b""
+    target = b""
+    version = 1
+    """The minor version of HTTP/1."""
+    repeated: frozenset[bytes] = frozenset()
+    body = b""
+    misread = False
+    """llhttp refuses it, so it is never served: it is read only to find the first check that it fails."""
 
     def __init__(self) -> None:
-        self.method = b""
-        self.target = b""
-        self.version = 1
-        """The minor version of HTTP/1."""
         self.headers: dict[bytes, bytes] = {}
-        self.repeated: frozenset[bytes] = frozenset()
-        self.body = b""
-        self.misread = False
-        """llhttp refuses it, so it is never served: it is read only to find the first check that it fails."""
-        self.long_name = False
 
     @property
     def path(self) -> bytes:
@@ -107,13 +105,7 @@ class Request:
         self.target = target
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if len(name) > MAX_NAME:
-            self.long_name = True
-        name, value = name.lower(), value.rstrip(b" ")
-        if name in self.headers:
-            self.repeated |= {name}
-            value = b"%b, %b" % (self.headers[name], value)
-        self.headers[name] = value
+        self.headers[name.lower()] = value
 
 
 def parse_request(head: bytes) -> Request:
@@ -127,29 +119,41 @@ def parse_request(head: bytes) -> Request:
     except HttpParserError:
         return _misread_request(head)
     request.method = parser.get_method()
-    request.version = 1 if parser.get_http_version() == "1.1" else 0
     # llhttp knows more versions, protocols and blanks than we do.
-    if not head.startswith(b"%b %b HTTP/1.%d\r\n" % (request.method, request.target, request.version)):
-        raise bad_request(_NOT_A_REQUEST)
-    return _checked(request, head)
+    start = b"%b %b HTTP/1." % (request.method, request.target)
+    version = head[len(start) : len(start) + 3] if head.startswith(start) else b""
+    if version != b"1\r\n":
+        if version != b"0\r\n":
+            raise bad_request(_NOT_A_REQUEST)
+        request.version = 0
+    return _checked(request, head, len(start) + 3)
 
 
 _NOT_A_REQUEST = "this is not an HTTP/1.1 request; send e.g. `GET / HTTP/1.1`"
 _BAD_HEADER = "a header line is malformed; send `Name: value`, one line each"
 
 
-def _checked(request: Request, head: bytes) -> Request:
-    if b"\t" in head:  # llhttp drops tabs in front of a value; a value that is checked must be exact
-        request.headers, request.repeated = {}, frozenset()
-        for name, value in _HEADER_LINE.findall(head, head.find(b"\n") + 1):
-            request.on_header(name, value.strip(b" "))
-    if head.count(b"\n") - 2 > MAX_HEADERS:
+def _checked(request: Request, head: bytes, start: int) -> Request:
+    """The request if it keeps to the limits. Where llhttp and exactness differ, its headers are read again."""
+    count = head.count(b"\n") - 2
+    if count > MAX_HEADERS:
         raise bad_request(f"more than {MAX_HEADERS} headers; send fewer")
-    if request.long_name:
-        raise bad_request(_BAD_HEADER)
     if len(request.target) > MAX_TARGET:
         raise bad_request(_NOT_A_REQUEST)
+    if len(request.headers) != count or b"\t" in head or b" \r\n" in head:
+        _read_headers(request, head, start)
+    if len(head) > MAX_NAME and max(map(len, request.headers), default=0) > MAX_NAME:
+        raise bad_request(_BAD_HEADER)
     return request
+
+
+def _read_headers(request: Request, head: bytes, start: int) -> None:
+    """Read headers that llhttp accepts: repeated ones are joined, and only spaces around a value are taken away."""
+    values: dict[bytes, list[bytes]] = {}
+    for name, value in _HEADER_LINE.findall(head, start):
+        values.setdefault(name.lower(), []).append(value.strip(b" "))
+    request.headers = {name: b", ".join(several) for name, several in values.items()}
+    request.repeated = frozenset(name for name, several in values.items() if len(several) > 1)
 
 
 def _misread_request(head: bytes) -> Request:
@@ -169,10 +173,8 @@ def _misread_request(head: bytes) -> Request:
         raise bad_request(_BAD_HEADER) from None
     request.method, request.target, request.version = line[1], line[2], int(line[3])
     request.misread = True
-    request.headers, request.repeated = {}, frozenset()
-    for name, value in _HEADER_LINE.findall(head, line.end()):
-        request.on_header(name, value.strip(b" "))
-    return _checked(request, head)
+    _read_headers(request, head, line.end())
+    return _checked(request, head, line.end())
 
 
 def cannot_become_request(buffer: bytes | bytearray) -> bool:

@@ -76,7 +76,7 @@ _NO_BODY = (204, 304)
 HeaderLines = tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Response:
     """A whole reply. It is not cached by clients unless its headers say so."""
 
