@@ -13,7 +13,7 @@ TYPESCRIPT_READY := $(if $(NPM),$(TYPESCRIPT)/dist/.ready)
 LIVE := tests/live
 LIVE_READY := $(if $(NPM),$(LIVE)/node_modules/.ready)
 
-.PHONY: demo typescript test check format bench soak lock docs golden pictures clean
+.PHONY: demo typescript test check format english bench soak lock docs golden pictures clean
 
 demo: $(RUNTIME_READY)  ## a regression is caught: two versions of a retriever, a scripted judge; offline, no API key
 	@$(BIN)/python examples/retriever-regression/demo.py
@@ -33,6 +33,9 @@ check: $(READY)  ## what CI runs: format, lint, types, then the tests
 format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+english: $(READY)  ## count phrases to avoid, per directory; `python -m tests.english FOLDER` lists them
+	$(BIN)/python -m tests.english
 
 bench: $(READY)  ## ratios, measured in one run; writes benchmarks/results/
 	$(BIN)/python -m benchmarks
