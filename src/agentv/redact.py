@@ -15,12 +15,13 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any, TypeVar
 
+from agentv.jsonio import MAX_WRITTEN_DEPTH
+
 MASK = "[redacted]"
 SHORTEST_SECRET = 8
 SHORTEST_LINE = 16
 SHORTEST_FRAGMENT = 4
 BEGINNING = 16
-DEEPEST = 250
 
 _PLAIN = frozenset(string.ascii_letters + string.digits)
 _SHORT_ESCAPES = {
@@ -138,7 +139,7 @@ class Redactor:
     def _value(self, value: Any, depth: int) -> Any:
         if isinstance(value, str):
             return self.text(value)
-        if isinstance(value, _NESTED) and depth > DEEPEST:
+        if isinstance(value, _NESTED) and depth >= MAX_WRITTEN_DEPTH:
             return "(nested too deep to be shown)"
         if isinstance(value, Mapping):
             return self._mapping(value, depth + 1)

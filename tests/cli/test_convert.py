@@ -83,7 +83,7 @@ def test_the_file_itself_is_never_the_output(project: Project):
     [
         ("rows.txt", "{}\n", "rows.txt is not a .jsonl file"),
         ("rows.jsonl", '{"a": 1}\n{"a": NaN}\n', "line 2 is not JSON"),
-        ("rows.jsonl", '{"a": 1, "a": 2}\n', "stands twice"),
+        ("rows.jsonl", '{"a": 1, "a": 2}\n', "occurs twice"),
     ],
 )
 def test_what_cannot_be_converted_exits_2_and_writes_nothing(project: Project, name: str, text: str, message: str):

@@ -43,12 +43,12 @@ async def test_one_json_value_is_json(answer):
         ("[NaN]", "NaN is not a JSON number at line 1, column 2"),
         ('["NaN",\n Infinity]', "Infinity is not a JSON number at line 2, column 2"),
         ("[-Infinity]", "-Infinity is not a JSON number at line 1, column 2"),
-        ('{"a": 1, "b": 2, "a": 3}', "the key 'a' occurs twice in one object at line 1, column 18"),
-        ('[{"k": {"x": 1,\n"\\u0078": 2}}]', "the key 'x' occurs twice in one object at line 2, column 1"),
+        ('{"a": 1, "b": 2, "a": 3}', "the key `a` occurs twice in one object at line 1, column 18"),
+        ('[{"k": {"x": 1,\n"\\u0078": 2}}]', "the key `x` occurs twice in one object at line 2, column 1"),
         ("```json\n{}\n```", "code fence"),
         ("01", "more text after the JSON value at line 1, column 2"),
         ('"\x01"', "at line 1, column 2"),
-        ("1" * 5000, "more than 4,000 digits"),
+        ("1" * 5000, "a number of 5,000 digits is too long at line 1, column 1"),
     ],
 )
 async def test_anything_else_is_a_miss_that_says_where_it_stopped(answer, where):

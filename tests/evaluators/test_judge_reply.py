@@ -60,7 +60,7 @@ def test_only_the_score_must_be_there():
         (f'{GOOD} {GOOD} {{"score": 1}}', "more than one JSON object"),
         (f"{GOOD} " * 101 + '{"score": 1}', "more than 100 JSON objects"),
         (f"{{'score': 1}} {GOOD}", "more than one JSON object"),
-        ('{"score": 0.1, "score": 0.9}', "the key `score` stands twice"),
+        ('{"score": 0.1, "score": 0.9}', "the key `score` occurs twice"),
         ('{"score": NaN}', "NaN is not a JSON number"),
         ('{"score": -Infinity}', "-Infinity is not a JSON number"),
         ('{"score": 1e999}', "`score` is inf, which is outside 0 to 1"),
@@ -76,8 +76,8 @@ def test_only_the_score_must_be_there():
         ('{"score": 1, "hits": "all"}', "`hits` is not a list of texts"),
         ('{"score": 1, "misses": [1]}', "`misses` is not a list of texts"),
         ('{"score": 1, "reasoning": ["x"]}', "`reasoning` is a list, not text"),
-        ('{"score": ' + "[" * 60 + "]" * 60 + "}", "nested more than 50 levels deep"),
-        ('{"score": ' + "1" * 5000 + "}", "thousands of digits"),
+        ('{"score": ' + "[" * 110 + "]" * 110 + "}", "nested more than 100 levels deep"),
+        ('{"score": ' + "1" * 5000 + "}", "a number of 5,000 digits is too long"),
         ("x" * 1024 * 1024 + GOOD, "too many for a verdict"),
     ],
 )
@@ -182,8 +182,8 @@ def test_checks_are_read_as_given():
         ('{"checks": [{"id": "a", "satisfied": "yes"}]}', "`checks[0].satisfied` is text, not true or false"),
         ('{"checks": [{"id": "a", "satisfied": 1}]}', "`checks[0].satisfied` is a number, not true or false"),
         ('{"checks": [{"id": "a"}]}', "`checks[0].satisfied` is missing"),
-        ('{"checks": [{"id": "a", "satisfied": true, "satisfied": false}]}', "the key `satisfied` stands twice"),
-        ('{"checks": [{"id": "a", "satisfied": false, "satisfied": true}],}', "the key `satisfied` stands twice"),
+        ('{"checks": [{"id": "a", "satisfied": true, "satisfied": false}]}', "the key `satisfied` occurs twice"),
+        ('{"checks": [{"id": "a", "satisfied": false, "satisfied": true}],}', "the key `satisfied` occurs twice"),
         ('{"checks": [{"id": "a", "satisfied": true, "reasoning": 5}]}', "`checks[0].reasoning` is a number"),
     ],
 )
@@ -247,9 +247,9 @@ def test_a_score_just_outside_is_told_as_it_is():
 
 
 def test_fifty_levels_can_be_read():
-    nested = "[" * 49 + "]" * 49
+    nested = "[" * 99 + "]" * 99
     assert read_object(f'{{"score": {nested}}}') == ({"score": json.loads(nested)}, False)
-    with pytest.raises(ReplyError, match="nested more than 50 levels deep"):
+    with pytest.raises(ReplyError, match="nested more than 100 levels deep"):
         read_object(f'{{"score": [{nested}]}}')
 
 

@@ -144,7 +144,7 @@ async def test_secrets_in_a_reply_are_masked_before_it_is_cut():
     assert "my key is [redacted]" in asked.requests[1].question
     asked = Judge(f'{{"{secret}": 1, "{secret}": 2}}', verdict())
     await asked.judged(the_judge(), a_case(), Redactor([secret]))
-    assert "the key `[redacted]` stands twice" in asked.requests[1].question
+    assert "the key `[redacted]` occurs twice" in asked.requests[1].question
     assert secret not in asked.requests[1].question
 
 

@@ -175,7 +175,7 @@ def changed(**fields: Any) -> bytes:
         (encode_row(make_row())[:-20], "not JSON"),
         (encode_row(make_row()).replace(b"Paris", b"\xff"), "not UTF-8"),
         (encode_row(make_row()).replace(b'"score":1.0', b'"score":NaN'), "NaN"),
-        (encode_row(make_row()).replace(b'"score":1.0', b'"score":1.0,"score":0'), "'score' stands twice"),
+        (encode_row(make_row()).replace(b'"score":1.0', b'"score":1.0,"score":0'), "the key `score` occurs twice"),
         (encode_row(make_row()).replace(b"Paris", b"\\ud800"), "surrogate"),
         (encode_row(make_row()) + encode_row(make_row()), "not JSON"),
         (b"[" * 100_000 + b"]" * 100_000, "deep"),

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from agentv.suite.json_lines import MAX_LINE_BYTES, iterate_lines, parse_json
+from agentv.jsonio import read
+from agentv.suite.json_lines import MAX_LINE_BYTES, iterate_lines
 from tests.suite.support import EVALUATORS, cases, load, mistakes, the_mistake, write
 
 LINE = '{"id": "%s", "input": "x"}\n'
@@ -53,21 +54,21 @@ def test_blank_lines_a_byte_order_mark_and_crlf_are_nothing_special(tmp_path):
     [
         (b'{"id": "a" "input": "x"}', "12: not valid JSON: expecting ',' delimiter"),
         (b'   {"id": "a",}', "15: not valid JSON: expecting property name enclosed in double quotes"),
-        (b'{"id": "a", "input": NaN}', "22: NaN is not JSON"),
-        (b'{"id": "a", "input": -Infinity}', "22: -Infinity is not JSON"),
+        (b'{"id": "a", "input": NaN}', "22: NaN is not a JSON number"),
+        (b'{"id": "a", "input": -Infinity}', "22: -Infinity is not a JSON number"),
         (b'{"id": "a", "input": "x", "threshold": 1e999}', "40: the number 1e999 is too large"),
         (b'{"id": ' + b"1" * 5000 + b', "input": "x"}', "8: a number of 5,000 digits is too long"),
         (b'{"id": "a", "input": "\\ud800"}', "22: a lone surrogate (\\ud800 to \\udfff) is not text"),
         (b'{"id": "a", "\\udfff": 1}', "13: a lone surrogate (\\ud800 to \\udfff) is not text"),
-        (b'{"id": "a", "input": "x", "id": "b"}', "27: the key `id` is here twice in one object"),
-        (b'{"id": "a", "input": "x", "metadata": {"k": [{"k": 1, "k": 2}]}}', "55: the key `k` is here twice"),
+        (b'{"id": "a", "input": "x", "id": "b"}', "27: the key `id` occurs twice in one object"),
+        (b'{"id": "a", "input": "x", "metadata": {"k": [{"k": 1, "k": 2}]}}', "55: the key `k` occurs twice"),
         (b'{"id": "\xc3\xa9", "input": "\xff"}', "23: not UTF-8; save the file as UTF-8"),
         (b'{"id": "a", "metadata": ' + b"[" * 101 + b"]" * 101 + b"}", "nested more than 100 levels deep"),
         (b'{"id": "a", "metadata": ' + b"[" * 100_000, "124: nested more than 100 levels deep"),
         (b"[1]", "1: a case is a mapping with `id` and `input`, got a list"),
         (b"null", "1: a case is a mapping with `id` and `input`, got nothing"),
         (b'"text"', "1: a case is a mapping with `id` and `input`, got 'text'"),
-        (b'{"id": "a", "input": "x"} {"id": "b"}', "27: not valid JSON: extra data"),
+        (b'{"id": "a", "input": "x"} {"id": "b"}', "27: not valid JSON: more text after the JSON value"),
         (b'{"id": "a", "inptu": "x"}', "13: unknown key `inptu` (did you mean `input`?)"),
         (b'{"id": "\\ud83d\\ude00", "input": "x", "metadata": 5}', "50: `metadata`: expected a mapping, got 5"),
         (b"\x00\x00\x00", "1: not valid JSON: expecting value"),
@@ -84,8 +85,8 @@ def test_a_bad_line_is_told_with_its_number_and_column_and_the_others_are_read(t
 def test_a_line_with_a_key_twice_is_checked_on(tmp_path):
     write(tmp_path, '{"id": "a", "id": "b", "inptu": "x", "inptu": "y", "metadata": 1}\n', "cases.jsonl")
     assert [line.split(":", 2)[2] for line in mistakes(tmp_path, SUITE)] == [
-        "13: the key `id` is here twice in one object",
-        "38: the key `inptu` is here twice in one object",
+        "13: the key `id` occurs twice in one object",
+        "38: the key `inptu` occurs twice in one object",
         "38: unknown key `inptu` (did you mean `input`?)",
         "64: `metadata`: expected a mapping, got 1",
     ]
@@ -136,10 +137,10 @@ def test_lines_for_other_readers_are_a_value_or_what_is_wrong():
     lines = [b'{"a": 1.10}\n', b"\n", b'{"a": 1, "a": 2}\n', b"{\n"]
     assert list(iterate_lines(lines)) == [
         (1, {"a": 1.1}, None),
-        (3, None, "the key `a` is here twice in one object (column 10)"),
+        (3, None, "the key `a` occurs twice in one object (column 10)"),
         (4, None, "not valid JSON: expecting property name enclosed in double quotes (column 2)"),
     ]
 
 
 def test_numbers_of_other_readers_are_plain():
-    assert type(parse_json("1.10")) is float
+    assert type(read("1.10")) is float

@@ -186,7 +186,7 @@ async def test_structured_output_carries_messages_and_figures(tmp_path):
         ('{"output_messages": [{"role": "a", "tool_calls": [{"name": "x"}]}]}', r"tool_calls\[0\].tool`"),
         ('{"output_messages": [{"role": "a", "content": [1e999]}]}', "too large"),
         ('{"text": "x", "cost_usd": -1}', "`cost_usd` must be a finite number of 0 or more"),
-        ('{"text": "x", "cost_usd": NaN}', "NaN is not JSON"),
+        ('{"text": "x", "cost_usd": NaN}', "NaN is not a JSON number"),
         ('{"text": "x", "duration_ms": 1e999}', "too large"),
         ('{"text": "x", "duration_ms": "3"}', "`duration_ms` must be a number"),
         ('{"text": "x", "cost_usd": true}', "`cost_usd` must be a number, got true"),

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
 from agentv.evaluators.is_json import NotJsonError, read_json
+from agentv.jsonio import braced, fenced
 from agentv.text import kind_of
 
 LONGEST_VALUE = 200
-
-_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})([^\n`]*)$", re.MULTILINE)
-# An unclosed string runs to the end instead of failing, so that one pass is enough for any text.
-_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[{}]', re.DOTALL)
 
 
 def _whole(value: Any) -> Any:
@@ -41,7 +37,7 @@ def find_data(text: str) -> Any:
         if isinstance(whole, dict | list):
             return whole
         raise NotJsonError(f"it is {kind_of(whole)}, not an object")
-    for places in (_fenced(text), _objects(text)):
+    for places in (fenced(text), (span.text for span in braced(text) if span.closed)):
         found = _data(places)
         if len(found) > 1:
             raise NotJsonError("it holds several JSON values, and which one is meant is not clear")
@@ -61,32 +57,6 @@ def _data(texts: Iterable[str]) -> list[Any]:
         if len(found) > 1:
             break
     return found
-
-
-def _fenced(text: str) -> Iterator[str]:
-    """What stands between code fences."""
-    opened, start = "", 0
-    for line in _FENCE.finditer(text):
-        if not opened:
-            opened, start = line[1], line.end()
-        elif line[1].startswith(opened) and not line[2].strip():
-            yield text[start : line.start()]
-            opened = ""
-
-
-def _objects(text: str) -> Iterator[str]:
-    """Stretches from a bracket to the one that closes it. Parts of a broken or cut object are none."""
-    at = 0
-    while (start := text.find("{", at)) >= 0:
-        depth = 0
-        for token in _TOKEN.finditer(text, start):
-            depth += {"{": 1, "}": -1}.get(token[0], 0)
-            if depth == 0:
-                yield text[start : token.end()]
-                at = token.end()
-                break
-        else:
-            return
 
 
 def same_json(one: Any, other: Any) -> bool:

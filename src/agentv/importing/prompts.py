@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentv import jsonio
 from agentv.importing.source import FILE, Node, Notes, UnreadableError, entries, named_files, read_document, read_text
 from agentv.importing.templates import missing, render, render_all
-from agentv.suite.json_lines import parse_json
 
 PROGRAMS = (".js", ".ts", ".mjs", ".cjs", ".py", ".j2")
 _PATH = re.compile(r"[^\n{}]+\.(?:txt|md|json|ya?ml)")
@@ -77,7 +77,7 @@ def _conversation(text: str) -> list[dict[str, Any]] | None:
     if not text.lstrip().startswith("["):
         return None
     try:
-        return _messages(parse_json(text.strip()))
+        return _messages(jsonio.read(text.strip()))
     except ValueError:
         return None
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from agentv.errors import InvalidFilesError, Problem
 from agentv.suite.files import MAX_FILE_BYTES, FileUnusableError, open_regular
-from agentv.suite.json_lines import read_lines
+from agentv.suite.json_lines import message_of, read_lines
 from agentv.suite.yaml import NodePath, YamlProblem, YamlWalk
 
 FILE = "file://"
@@ -142,7 +142,7 @@ def read_tests(path: Path) -> Iterator[Node]:
     if path.suffix == ".jsonl":
         for line in read_lines(io.BytesIO(read_bytes(path))):
             if line.mistakes:
-                raise UnreadableError(f"{path}:{line.number}: {line.mistakes[0].message}")
+                raise UnreadableError(f"{path}:{line.number}: {message_of(line.mistakes[0])}")
             yield Node(line.value, path, lambda _, number=line.number: number)  # type: ignore[misc]
     elif path.suffix == ".csv":
         rows = csv.DictReader(io.StringIO(read_text(path)))

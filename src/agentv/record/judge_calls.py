@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
+from agentv.jsonio import dump_line
 from agentv.record.files import EXECUTION_ERROR, cut_torn_line, failure, open_private, write_all
-from agentv.record.strict_json import dump_line
 
 SOON = 0.25
 """Seconds that a line may wait for others."""

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 from agentv.codec import DecodeError, decode
-from agentv.record import strict_json
+from agentv.jsonio import dump_line, load, storable, strict_line
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.results import CaseError, CaseResult, RowKey, Verdict
 
@@ -19,11 +19,11 @@ def record_row(row: CaseResult, redactor: Redactor = NO_SECRETS) -> tuple[CaseRe
 
     No answer can make it fail. The row is the same object when nothing in it had to be masked or replaced.
     """
-    line = strict_json.strict_line(row.to_dict())
+    line = strict_line(row.to_dict())
     if line is None or redactor.finds(line):
         # Only contents are changed: field names and verdicts are ours, whatever a secret is spelled like.
-        row = _map_contents(_scored(row), lambda value: redactor.value(strict_json.storable(value)))
-        line = strict_json.dump_line(row.to_dict())
+        row = _map_contents(_scored(row), lambda value: redactor.value(storable(value)))
+        line = dump_line(row.to_dict())
     return row, line.encode("utf-8") + b"\n"
 
 
@@ -65,7 +65,7 @@ def _map_field(field: Field[Any], value: Any, change: Callable[[Any], Any]) -> A
 
 def decode_row(line: bytes) -> CaseResult:
     """A line of `results.jsonl` as a row. Strict: raises ValueError with the reason."""
-    data = strict_json.load(line)
+    data = load(line)
     try:
         return decode(CaseResult, data)
     except DecodeError as error:

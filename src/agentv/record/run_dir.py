@@ -13,8 +13,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from agentv import jsonio
 from agentv.errors import RecordError, RunLockedError
-from agentv.record import strict_json
 from agentv.record.files import (
     PRIVATE_DIRECTORY,
     failure,
@@ -127,7 +127,7 @@ class RunDirectory:
     def read_manifest(self) -> dict[str, Any]:
         """What `run.json` says."""
         try:
-            data = strict_json.load(self.manifest.read_bytes())
+            data = jsonio.load(self.manifest.read_bytes())
         except OSError as error:
             raise failure("read", self.manifest, error) from error
         except ValueError as error:
@@ -140,7 +140,7 @@ class RunDirectory:
 
     def write_manifest(self, data: Mapping[str, Any], *, redactor: Redactor = NO_SECRETS) -> None:
         """Replace `run.json`. At any moment, and after any kill, the file is the old one or the new one."""
-        contents = strict_json.dump_pretty(redactor.value(strict_json.storable(data)))
+        contents = jsonio.dump_pretty(redactor.value(jsonio.storable(data)))
         try:
             with replaced(self.manifest) as descriptor:
                 write_all(descriptor, contents.encode("utf-8") + b"\n")

@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
+from agentv import jsonio
 from agentv.errors import RecordError
-from agentv.record import strict_json
 from agentv.record.files import failure
 from agentv.report.row_source import RowSource
 from agentv.results import CaseResult
@@ -54,7 +54,7 @@ def _values(source: RowSource) -> Iterator[Any]:
                 if not line.strip():
                     continue
                 try:
-                    yield strict_json.load(line)
+                    yield jsonio.load(line)
                 except ValueError as error:
                     if source.manifest and not line.endswith(b"\n"):
                         return  # the line that was being written when the run was killed

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agentv import jsonio
 from agentv.errors import RecordError
-from agentv.record import strict_json
 from agentv.record.files import failure
 from agentv.record.recovery import LONGEST_LINE
 from agentv.record.rows import decode_row
@@ -111,7 +111,7 @@ def _shown(key: RowKey) -> str:
 def _agentv_row(line: bytes) -> CaseResult | None:
     """AgentV's rows have `dataset` where ours have `suite`, no verdict and no attempt."""
     try:
-        data = strict_json.load(line)
+        data = jsonio.load(line)
     except ValueError:
         return None
     if not isinstance(data, dict) or "verdict" in data or not isinstance(data.get("eval_id"), str):

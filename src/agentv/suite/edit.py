@@ -15,9 +15,9 @@ from typing import Any
 import yaml
 from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, MappingStartEvent, SequenceStartEvent
 
+from agentv import jsonio
 from agentv.errors import Problem, SuiteError, UsageError
 from agentv.suite.evaluator import ReadsEvaluators
-from agentv.suite.json_lines import parse_json
 from agentv.suite.loader import CASES, JSON_LINES, load_suite
 from agentv.suite.yaml import YamlProblem, YamlWalk
 from agentv.suite.yaml_scalars import as_written, resolve_plain
@@ -59,7 +59,7 @@ class SuiteFile:
         if real.suffix == JSON_LINES:
             for number, line in enumerate(file.text.split("\n")):
                 if line.strip().lstrip("\ufeff"):
-                    file._note(parse_json(line.strip().lstrip("\ufeff")), number)
+                    file._note(jsonio.read(line.strip().lstrip("\ufeff")), number)
         else:
             file._yaml = SuiteText(file.text)
             cases = YamlWalk(file.text).document()[CASES]
@@ -289,7 +289,7 @@ def json_line_with_rubrics(line: str, rubrics: Rubrics) -> str:
     comma = "" if line[:brace].rstrip().endswith("{") else ", "
     new = f"{line[:brace].rstrip()}{comma}{json.dumps('rubrics')}: {json.dumps(list(rubrics), ensure_ascii=False)}"
     new += line[brace:]
-    if parse_json(new.strip()) != {**parse_json(line.strip()), "rubrics": [dict(item) for item in rubrics]}:
+    if jsonio.read(new.strip()) != {**jsonio.read(line.strip()), "rubrics": [dict(item) for item in rubrics]}:
         raise NoPlaceError("its line is written in a way that rubrics cannot be put into; write them by hand")
     return new
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from agentv.errors import Problem
+from agentv.jsonio import find_problems
 from agentv.suite.files import FileUnusableError, open_regular
 from agentv.suite.json_lines import bounded_lines
-from agentv.suite.json_places import JsonPlaces
 from agentv.suite.yaml import Mark, NodePath, YamlProblem, YamlWalk
 from agentv.suite.yaml_scalars import as_written, not_finite
 
@@ -134,8 +134,11 @@ def json_line_places(path: Path, nodes: Iterable[NodePath]) -> Place:
                 if number in numbers:
                     text = raw.decode("utf-8-sig" if number == 1 else "utf-8", "replace")
                     marks[number,] = Mark(number, 1, number, 1)
-                    for node, (column, key_column) in JsonPlaces(text).columns.items():
-                        marks[(number, *node)] = Mark(number, column, number, key_column)
+                    offsets: dict[NodePath, tuple[int, int]] = {}
+                    for _ in find_problems(text, offsets):
+                        pass
+                    for node, (value_at, key_at) in offsets.items():
+                        marks[(number, *node)] = Mark(number, value_at + 1, number, key_at + 1)
     except (OSError, FileUnusableError):
         pass
 

@@ -5,43 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from math import isfinite
 from typing import IO, Any
 
-from agentv.suite.json_places import MAX_DEPTH, JsonError, JsonPlaces
+from agentv.jsonio import JsonError, find_problems, read, strict_decoder, syntax_error
 from agentv.suite.yaml_scalars import written_float
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
 
-
-class _OddError(ValueError):
-    """The decoder met something that strict JSON does not have."""
-
-
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    data = dict(pairs)
-    if len(data) != len(pairs):
-        raise _OddError
-    return data
-
-
-def _refuse(name: str) -> Any:
-    raise _OddError(name)
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    return value if isfinite(value) else _refuse(text)
-
-
-def _written(text: str) -> float:
-    value = written_float(text)
-    return value if isfinite(value) else _refuse(text)
-
-
-_plain = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_refuse, parse_float=_finite)
-_as_written = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_refuse, parse_float=_written)
-_last_wins = json.JSONDecoder(parse_float=_written)
+_plain = strict_decoder()
+_as_written = strict_decoder(parse_float=written_float)
+_last_wins = json.JSONDecoder(parse_float=written_float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,30 +30,6 @@ class JsonLine:
         return not self.mistakes or self.value is not None
 
 
-def parse_json(text: str, decoder: json.JSONDecoder = _plain) -> Any:
-    """One strict JSON value: no NaN, no duplicate keys, no lone surrogates, no bottomless nesting."""
-    try:
-        value = decoder.decode(text)
-        if text.count("[") + text.count("{") > MAX_DEPTH:
-            _refuse_depth(value)
-        if "\\u" in text:
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except json.JSONDecodeError as error:
-        raise _syntax(error, text) from None
-    except (ValueError, RecursionError):
-        raise JsonPlaces(text).first_mistake() from None
-    return value
-
-
-def _refuse_depth(value: Any) -> None:
-    level, depth = [value], 0
-    while level := [node for node in level if isinstance(node, dict | list)]:
-        depth += 1
-        if depth > MAX_DEPTH:
-            raise _OddError
-        level = [child for node in level for child in (node.values() if isinstance(node, dict) else node)]
-
-
 def read_lines(stream: IO[bytes]) -> Iterator[JsonLine]:
     """Every line that is not blank."""
     for number, raw in enumerate(bounded_lines(stream), 1):
@@ -93,32 +42,42 @@ def iterate_lines(stream: Iterable[bytes]) -> Iterator[tuple[int, Any, str | Non
     for number, raw in enumerate(stream, 1):
         if raw.strip():
             line = _line(number, raw, _plain)
-            yield (number, None, str(line.mistakes[0])) if line.mistakes else (number, line.value, None)
+            if line.mistakes:
+                error = line.mistakes[0]
+                yield number, None, f"{message_of(error)} (column {error.column})"
+            else:
+                yield number, line.value, None
+
+
+def message_of(error: JsonError) -> str:
+    return f"not valid JSON: {error.problem}" if error.kind == "syntax" else error.problem
 
 
 def _line(number: int, raw: bytes, decoder: json.JSONDecoder) -> JsonLine:
     if len(raw) > MAX_LINE_BYTES:
-        return JsonLine(number, None, (JsonError(f"the line is longer than {MAX_LINE_BYTES // 2**20} MiB", 1),))
+        return JsonLine(number, None, (JsonError("size", f"the line is longer than {MAX_LINE_BYTES // 2**20} MiB"),))
     try:
-        text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+        text = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
-        column = len(raw[: error.start].decode("utf-8", "replace")) + 1
-        return JsonLine(number, None, (JsonError("not UTF-8; save the file as UTF-8", column),))
+        offset = len(raw[: error.start].decode("utf-8", "replace"))
+        return JsonLine(number, None, (JsonError("encoding", "not UTF-8; save the file as UTF-8", offset),))
     try:
-        return JsonLine(number, parse_json(text.rstrip("\r\n"), decoder))
+        return JsonLine(number, read(text, decoder=decoder))
     except JsonError as error:
         return _with_mistakes(number, text, error)
 
 
 def _with_mistakes(number: int, text: str, first: JsonError) -> JsonLine:
-    """Duplicate keys leave a value that can be checked on: its other mistakes are told in the same breath."""
-    mistakes = JsonPlaces(text).mistakes
-    if not mistakes or not all(mistake.duplicate for mistake in mistakes):
+    """After duplicate keys alone, the value can still be checked: its other problems are reported in the same run."""
+    if first.kind not in ("duplicate", "syntax"):
+        return JsonLine(number, None, (first,))
+    problems = list(find_problems(text))
+    if not problems or not all(problem.kind == "duplicate" for problem in problems):
         return JsonLine(number, None, (first,))
     try:
-        return JsonLine(number, _last_wins.decode(text), tuple(mistakes))
+        return JsonLine(number, _last_wins.decode(text), tuple(problems))
     except json.JSONDecodeError as error:
-        return JsonLine(number, None, (*mistakes, _syntax(error, text)))
+        return JsonLine(number, None, (*problems, syntax_error(error, text)))
 
 
 def bounded_lines(stream: IO[bytes]) -> Iterator[bytes]:
@@ -127,8 +86,3 @@ def bounded_lines(stream: IO[bytes]) -> Iterator[bytes]:
         yield raw
         while len(raw) > MAX_LINE_BYTES and not raw.endswith(b"\n"):
             raw = stream.readline(MAX_LINE_BYTES + 1)
-
-
-def _syntax(error: json.JSONDecodeError, text: str) -> JsonError:
-    column = error.pos - text.rfind("\n", 0, error.pos)
-    return JsonError(f"not valid JSON: {error.msg[:1].lower()}{error.msg[1:]}", column)

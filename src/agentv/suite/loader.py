@@ -17,7 +17,7 @@ from agentv.suite.evaluator import EvaluatorLike, Need, ReadsEvaluators
 from agentv.suite.files import FileReferenceError, FileUnusableError, SuiteFiles, open_regular
 from agentv.suite.findings import AllFindings, Findings
 from agentv.suite.guidelines import find_guidelines
-from agentv.suite.json_lines import read_lines
+from agentv.suite.json_lines import message_of, read_lines
 from agentv.suite.models import SuiteExecutionModel, SuiteModel
 from agentv.suite.suite import EvalSuite, NamedTarget
 from agentv.suite.validation import label, show, validate_partly
@@ -293,7 +293,7 @@ class _SuiteReader:
         with open_regular(path) as stream:
             for line in read_lines(stream):
                 for mistake in line.mistakes:
-                    findings.add_at(line.number, mistake.column, mistake.message)
+                    findings.add_at(line.number, mistake.column, message_of(mistake))
                 if line.readable and (case := reader.read(line.value, line.number, (line.number,), findings)):
                     yield _Found(case, (line.number,), findings)
                 _stop_when_hopeless(findings)

@@ -26,6 +26,7 @@ from yaml.events import (
     StreamStartEvent,
 )
 
+from agentv.jsonio import MAX_DEPTH
 from agentv.suite.yaml_scalars import MAYBE_TYPED, WrittenBool, not_finite, resolve_plain
 
 NodePath = tuple[str | int, ...]
@@ -33,7 +34,6 @@ NodePath = tuple[str | int, ...]
 _TAG = "tag:yaml.org,2002:"
 _SCALAR_TYPES: dict[str, Any] = {"int": int, "float": (int, float), "bool": bool, "null": type(None)}
 
-MAX_DEPTH = 100
 MAX_ALIASED_NODES = 100_000
 """What the aliases of one item may stand for."""
 MAX_ALIASED_TOTAL = 300_000

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from agentv.jsonio import dump_line
 from agentv.messages import Message, TokenUsage, final_text
-
-DEEPEST = 200
-
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def reply_object(messages: Sequence[Message], usage: TokenUsage | None) -> dict[str, Any]:
@@ -44,23 +39,4 @@ def message_object(message: Message) -> dict[str, Any]:
 
 def to_json(value: Any) -> bytes:
     """Strict UTF-8 JSON. What a provider left in a message that JSON cannot hold is replaced, never refused."""
-    try:
-        return _encode(value).encode("utf-8")
-    except (ValueError, TypeError, RecursionError):
-        return _encode(_writable(value, 0)).encode("utf-8")
-
-
-def _writable(value: Any, depth: int) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if value is None or isinstance(value, bool | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if depth >= DEEPEST:
-        return "(nested too deep to be shown)"
-    if isinstance(value, Mapping):
-        return {_writable(str(key), depth): _writable(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_writable(item, depth + 1) for item in value]
-    return _writable(str(value), depth)
+    return dump_line(value).encode("utf-8")

@@ -1,16 +1,16 @@
 """What a script asks the judge proxy: bytes of a body -> `JudgeCall`s, read strictly.
 
 Every mistake is an `InvalidRequestError` whose message names the field, in a batch as `requests[1].question`.
-All fields are plain values, so whatever is nested, doubled inside or oddly typed is found by checking their types.
+All fields are plain values, so whatever is nested or has another type is found by checking types.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agentv.jsonio import JsonError, read
 from agentv.messages import NO_OPTIONS, Conversation, GenerationOptions, Message, as_messages
 from agentv.text import did_you_mean, kind_of
 
@@ -58,12 +58,6 @@ class JudgeCall(Conversation):
         fill(self, "target", target)
 
 
-class _Doubled(dict[str, Any]):
-    """An object in which a key stands twice."""
-
-    key: str = ""
-
-
 def parse_invoke(body: bytes) -> JudgeCall:
     """The body of `POST /invoke`."""
     return _call(_decode(body), "")
@@ -84,43 +78,23 @@ def parse_batch(body: bytes) -> tuple[JudgeCall, ...]:
 
 def _decode(body: bytes) -> Any:
     try:
-        return _decoder.decode(body.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise InvalidRequestError(f"the body is not UTF-8 (byte {error.start}); send UTF-8 JSON") from None
-    except json.JSONDecodeError as error:
-        if not body.strip():
-            raise InvalidRequestError("the body is empty; send a JSON object") from None
-        raise InvalidRequestError(
-            f"the body is not JSON: {error.msg} (character {error.pos}); send a JSON object"
-        ) from None
-    except RecursionError:
-        raise InvalidRequestError("the body is nested too deep; send a JSON object of plain values") from None
-    except InvalidRequestError:
-        raise
-    except ValueError:
-        message = "the body is not JSON that can be read: a number has thousands of digits; send a smaller one"
-        raise InvalidRequestError(message) from None
+        return read(body, infinite=True, surrogates=True)  # checked field by field, to name the field
+    except JsonError as error:
+        raise InvalidRequestError(_problem(error)) from None
 
 
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    data = dict(pairs)
-    if len(data) == len(pairs):
-        return data
-    seen: set[str] = set()
-    doubled = _Doubled(data)
-    for key, _ in pairs:
-        if key in seen:
-            doubled.key = key
-            break
-        seen.add(key)
-    return doubled
-
-
-def _refuse_constant(name: str) -> Any:
-    raise InvalidRequestError(f"the body is not JSON: {name} is not a JSON value; send a JSON object")
-
-
-_decoder = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_refuse_constant)
+def _problem(error: JsonError) -> str:
+    if error.kind == "encoding":
+        return f"the body is not UTF-8 (byte {error.offset}); send UTF-8 JSON"
+    if error.kind == "empty":
+        return "the body is empty; send a JSON object"
+    if error.kind == "duplicate":
+        where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.path).lstrip(".")
+        what = f"`{_cut(where)}`" if where else "the body"
+        return f"{what}: the key {_shown(error.key)} occurs twice; send it once"
+    if error.kind == "depth":
+        return f"the body is {error.problem}; send a JSON object of plain values"
+    return f"the body is not JSON: {error.problem} (character {error.offset}); send a JSON object"
 
 
 def _call(item: Any, where: str) -> JudgeCall:
@@ -142,8 +116,6 @@ def _call(item: Any, where: str) -> JudgeCall:
 def _object(value: Any, what: str, known: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidRequestError(f"{what} must be a JSON object, not {kind_of(value)}")
-    if isinstance(value, _Doubled):
-        raise InvalidRequestError(f"{what}: the key {_shown(value.key)} stands twice; send it once")
     for key in value:
         if key not in known:
             raise InvalidRequestError(f"{what}: unknown key {_shown(key)}{_hint(key, known)}")
@@ -185,8 +157,12 @@ def _name(field: str, where: str) -> str:
 
 def _shown(word: str) -> str:
     """A word of the script's, short and safe to write."""
-    cut = word if len(word) <= LONGEST_WORD else word[:LONGEST_WORD] + "..."
-    return f"`{cut.encode('utf-8', 'backslashreplace').decode('utf-8')}`"
+    return f"`{_cut(word)}`"
+
+
+def _cut(word: str) -> str:
+    short = word if len(word) <= LONGEST_WORD else word[:LONGEST_WORD] + "..."
+    return short.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _hint(word: str, known: Iterable[str]) -> str:

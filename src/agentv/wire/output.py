@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from typing import Any
 
+from agentv.jsonio import MAX_DEPTH, JsonError, objects_on_lines
 from agentv.results import Score
 
-MAX_DEPTH = 100
 SHOWN = 200
-
-_LINE_WITH_OBJECT = re.compile(r"""^[ \t]*(?=\{\s*["}])""", re.MULTILINE)
-_REST_OF_LINE = re.compile(r"[^\S\n]*(?:\n|\Z)")
-_FAILED_TRIES = 20_000
-"""Lines that begin like an object and are none, before the output is refused: a bound on the work, not on logs."""
-_FAILED_CHARACTERS = 32 * 2**20
-"""Characters read of objects that turn out to be none, before the output is refused."""
-_TOO_DEEP_COSTS = 64 * 2**10
-_READ_AHEAD = 256 * 2**10
-"""A failed try counts the lines before it, so what is done with is dropped this often."""
 
 EXAMPLE = 'Print one JSON object like {"score": 0.8, "reasoning": "..."} to stdout, and logs to stderr.'
 
@@ -71,64 +59,17 @@ def _nothing_found(text: str) -> str:
 
 
 def _objects(text: str) -> list[dict[str, Any]]:
-    """The JSON objects that begin a line and have nothing but white space after them; at most two are looked for."""
-    found: list[dict[str, Any]] = []
-    at = tries = characters = 0
-    while len(found) < 2 and (match := _LINE_WITH_OBJECT.search(text, at)):
-        start = match.end()
-        try:
-            value, end = _decode(text, start)
-        except (json.JSONDecodeError, RecursionError) as error:
-            tries += 1
-            characters += error.pos - start if isinstance(error, json.JSONDecodeError) else _TOO_DEEP_COSTS
-            if tries > _FAILED_TRIES or characters > _FAILED_CHARACTERS:
-                raise OutputError(
-                    "no_json", f"the output is full of lines that look like JSON and are not. {EXAMPLE}"
-                ) from None
-            at = start + 1
-            if at > _READ_AHEAD:
-                text, at = text[start:], 1
-            continue
-        rest = _REST_OF_LINE.match(text, end)
-        if rest is not None:
-            found.append(value)
-            at = rest.end() if rest.end() > end else len(text)
-            if at >= len(text):
-                break
-        elif text.startswith("{", end):
-            found += [value, value]
-        else:
-            at = end
-    return found
-
-
-class _DuplicateKey(Exception):  # noqa: N818 - never leaves this module
-    pass
-
-
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    data = dict(pairs)
-    if len(data) != len(pairs):
-        seen: set[str] = set()
-        raise _DuplicateKey(next(name for name, _ in pairs if name in seen or seen.add(name)))  # type: ignore[func-returns-value]
-    return data
-
-
-_decoder = json.JSONDecoder(object_pairs_hook=_pairs)
-
-
-def _decode(text: str, at: int) -> tuple[dict[str, Any], int]:
     try:
-        value, end = _decoder.raw_decode(text, at)
-    except _DuplicateKey as error:
-        raise OutputError(
-            "duplicate_key", f"the script's JSON object has the key {str(error)!r} twice; print each key once."
-        ) from None
-    except json.JSONDecodeError:
-        raise
-    except ValueError:  # more digits than Python reads
-        raise OutputError("invalid_type", "the script's JSON object holds a number with thousands of digits.") from None
-    return value, end
+        return objects_on_lines(text)
+    except JsonError as error:
+        if error.kind == "duplicate":
+            message = f"the script's JSON object has the key {error.key!r} twice; print each key once."
+            raise OutputError("duplicate_key", message) from None
+        if error.kind == "digits":
+            message = "the script's JSON object holds a number with thousands of digits."
+            raise OutputError("invalid_type", message) from None
+        message = f"the output is full of lines that look like JSON and are not. {EXAMPLE}"
+        raise OutputError("no_json", message) from None
 
 
 def _result(data: dict[str, Any]) -> Score:

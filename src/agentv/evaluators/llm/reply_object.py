@@ -9,15 +9,15 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from agentv.jsonio import MAX_DEPTH, JsonError, Span, braced, read
 
 LONGEST_REPLY = 1024 * 1024
 LONGEST_REPAIR = 32 * 1024
 MOST_REPAIR = 8_000_000
 """Quotation marks times characters of what is mended: mending takes time by their product."""
 MOST_KEYS = 50
-DEEPEST = 50
 MOST_OBJECTS = 100
 MOST_BRACES = 5_000
 CUT = ("length", "max_tokens")
@@ -25,7 +25,6 @@ CUT = ("length", "max_tokens")
 REFUSED = ("refusal", "content_filter")
 """Finish reasons of replies that are none, whatever they quote."""
 
-_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?P<closed>")?|[][{}]', re.DOTALL)
 _LIKE_AN_OBJECT = re.compile(r"""\{\s*(?:["']|\w+\s*:)""")
 _OPEN_LIST = re.compile(r"\[\s*\Z")
 _THOUGHTS_END = re.compile(r"</think(?:ing)?>")
@@ -48,7 +47,7 @@ def read_object(text: str, finish_reason: str | None = None) -> tuple[dict[str, 
         raise ReplyError(f"it is a refusal, or was held back ({finish_reason})")
     text = _after_thoughts(text)
     whole: list[dict[str, Any]] = []
-    broken: list[_Span] = []
+    broken: list[Span] = []
     for span in _spoken(text):
         value = _strict(span.text)
         if value:
@@ -57,7 +56,7 @@ def read_object(text: str, finish_reason: str | None = None) -> tuple[dict[str, 
             broken.append(span)
         else:
             continue  # braces in prose, or an empty object
-        if span.in_list:
+        if _OPEN_LIST.search(text, max(0, span.start - 100), span.start):
             raise ReplyError("its JSON object is inside a list")
         if len(whole) + len(broken) > MOST_OBJECTS:
             raise ReplyError(f"it holds more than {MOST_OBJECTS} JSON objects, too many for a verdict")
@@ -112,95 +111,44 @@ def _after_thoughts(text: str) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """From a brace to the brace that closes it, or to the end."""
-
-    text: str
-    start: int
-    closed: bool
-    in_text: bool = False
-    """It ends inside of a text."""
-    in_list: bool = False
-
-
-def _spoken(text: str) -> list[_Span]:
+def _spoken(text: str) -> list[Span]:
     """What stands between braces, but not in thoughts: their end alone is shown where a server cuts off their start."""
-    spans: list[_Span] = []
+    spans: list[Span] = []
     at = 0
-    for span in _objects(text):
-        if _THOUGHTS_END.search(text, at, span.start):
-            spans.clear()
-        spans.append(span)
-        at = span.start + len(span.text)
-        if len(spans) > MOST_BRACES:
-            raise ReplyError("it holds thousands of braces, too many for a verdict")
+    try:
+        for span in braced(text, max_depth=MAX_DEPTH):
+            if _THOUGHTS_END.search(text, at, span.start):
+                spans.clear()
+            spans.append(span)
+            at = span.start + len(span.text)
+            if len(spans) > MOST_BRACES:
+                raise ReplyError("it holds thousands of braces, too many for a verdict")
+    except JsonError as error:
+        raise ReplyError(f"it is {error.problem}") from None
     return [] if _THOUGHTS_END.search(text, at) else spans
-
-
-def _objects(text: str) -> Iterator[_Span]:
-    """What stands between braces at the top level. Quotation marks count inside of braces only."""
-    at = 0
-    while (start := text.find("{", at)) >= 0:
-        depth, end, in_text = 0, None, False
-        for token in _TOKEN.finditer(text, start):
-            mark = token[0]
-            if mark[0] == '"':
-                in_text = token["closed"] is None
-            elif mark in "{[":
-                depth += 1
-                if depth > DEEPEST:
-                    raise ReplyError(f"it is nested more than {DEEPEST} levels deep")
-            else:
-                depth -= 1
-                if depth == 0:
-                    end = token.end()
-                    break
-        in_list = _OPEN_LIST.search(text, max(0, start - 100), start) is not None
-        yield _Span(text[start:end], start, end is not None, in_text, in_list)
-        if end is None:
-            return
-        at = end
-
-
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    data = dict(pairs)
-    if len(data) != len(pairs):
-        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        raise ReplyError(f"the key `{clean(twice[:60])}` stands twice in one object")
-    return data
-
-
-def _constant(name: str) -> Any:
-    raise ReplyError(f"{name} is not a JSON number")
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant)
 
 
 def _strict(text: str) -> dict[str, Any] | None:
     """The object, or None when it is not strict JSON; what is refused whatever else holds raises."""
     try:
-        value: dict[str, Any] = _DECODER.decode(text)
-    except json.JSONDecodeError:
-        return None
-    except ReplyError:
-        raise
-    except ValueError:
-        raise ReplyError("it holds a number with thousands of digits") from None
+        value: dict[str, Any] = read(text, infinite=True, surrogates=True)
+    except JsonError as error:
+        if error.kind == "syntax":
+            return None
+        raise ReplyError(error.problem) from None
     return value
 
 
 # -- mending
 
 
-def _repaired(span: _Span, finish_reason: str | None) -> dict[str, Any]:
+def _repaired(span: Span, finish_reason: str | None) -> dict[str, Any]:
     """A broken object, put right when what it says cannot be in doubt."""
     if finish_reason in CUT:
         raise ReplyError("it was cut off before its end; be shorter")
     if len(span.text) > LONGEST_REPAIR or len(span.text) * len(_QUOTES.findall(span.text)) > MOST_REPAIR:
         raise ReplyError("it is not valid JSON, and too long to be put right")
-    if not span.closed and (span.in_text or span.text.rstrip()[-1:] not in ('"', "]", "}")):
+    if not span.closed and (span.in_string or span.text.rstrip()[-1:] not in ('"', "]", "}")):
         raise ReplyError("its JSON object is not finished")
     from json_repair import repair_json  # noqa: PLC0415 - few replies need it
 

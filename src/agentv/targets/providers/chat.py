@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
+from agentv import jsonio
 from agentv.errors import ProviderError
 from agentv.messages import GenerationOptions, Message, TokenLogprob, TokenUsage, Tool, ToolCall, part_text
-from agentv.suite.json_lines import parse_json
 from agentv.targets.prices import Pricer
 from agentv.targets.provider import Reply, Request
 
@@ -256,7 +256,7 @@ def received_arguments(arguments: Any) -> Any:
     """What a tool was given; broken JSON is recorded as the model wrote it."""
     if isinstance(arguments, str):
         with contextlib.suppress(ValueError):
-            return parse_json(arguments)
+            return jsonio.read(arguments)
     return arguments
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from agentv.suite.json_lines import parse_json
+from agentv import jsonio
 from agentv.targets.provider import Reply
 from agentv.targets.structured import ShapeError, parse_reply
 
@@ -34,7 +34,7 @@ def parse_batch(data: bytes) -> dict[str, Reply]:
         if not line.strip():
             continue
         try:
-            value = parse_json(line)
+            value = jsonio.read(line)
             if not isinstance(value, dict):
                 raise ShapeError("it is no JSON object")
             name = value.get("id")
@@ -60,7 +60,7 @@ def _is_structured(text: str) -> bool:
 
 def _structured(text: str) -> Reply:
     try:
-        value = parse_json(text.strip())
+        value = jsonio.read(text.strip())
     except ValueError as error:
         raise ShapeError(f"its JSON is refused: {error}") from None
     return parse_reply(value)
