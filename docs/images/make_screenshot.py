@@ -19,13 +19,10 @@ from rich.text import Text
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = "examples/retriever-regression/suite.yaml"
 PICTURES = {
-    "demo.svg": [
-        f"agentv eval {SUITE} --target v2 --out v2.jsonl",
-        "agentv compare v1.jsonl v2.jsonl",
-    ],
+    "demo.svg": ["agentv compare v1.jsonl v2.jsonl"],
     "regression.svg": ["agentv eval examples/regression/suite.yaml --target before --target after"],
 }
-NOT_SHOWN = {"demo.svg": f"agentv eval {SUITE} --target v1 --out v1.jsonl"}
+NOT_SHOWN = {"demo.svg": [f"agentv eval {SUITE} --target {name} --out {name}.jsonl" for name in ("v1", "v2")]}
 """Commands that run before those of a picture."""
 COLUMNS = 92
 DONE = "command-has-ended"
@@ -91,8 +88,8 @@ def main() -> int:
     for name, commands in PICTURES.items():
         with tempfile.TemporaryDirectory(prefix="agentv-picture-") as folder:
             shutil.copytree(ROOT / "examples", Path(folder) / "examples")
-            if name in NOT_SHOWN:
-                screen(NOT_SHOWN[name], Path(folder))
+            for command in NOT_SHOWN.get(name, []):
+                screen(command, Path(folder))
             path = Path(__file__).with_name(name)
             draw({command: screen(command, Path(folder)) for command in commands}, path)
             print(f"wrote {path.relative_to(ROOT)}")
