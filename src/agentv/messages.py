@@ -105,21 +105,15 @@ class Conversation:
     messages: tuple[Message, ...]
 
     @property
-    def system_messages(self) -> tuple[Message, ...]:
-        """The system messages at the beginning."""
-        first = next((at for at, message in enumerate(self.messages) if message.role != "system"), len(self.messages))
-        return self.messages[:first]
-
-    @property
     def turns(self) -> tuple[Message, ...]:
         """The messages after the system prompt."""
-        return self.messages[len(self.system_messages) :]
+        return self.messages[self._system_messages() :]
 
     @property
     def system_prompt(self) -> str | None:
         """The text of the system messages at the beginning; None when there is none."""
-        messages = self.system_messages
-        return "\n\n".join(whole_text(message) for message in messages) if messages else None
+        count = self._system_messages()
+        return "\n\n".join([whole_text(message) for message in self.messages[:count]]) if count else None
 
     @property
     def question(self) -> str:
@@ -128,6 +122,15 @@ class Conversation:
         if len(turns) == 1:
             return whole_text(turns[0])
         return "\n\n".join(f"@[{message.role.capitalize()}]:\n{whole_text(message)}" for message in turns)
+
+    def _system_messages(self) -> int:
+        """How many messages at the beginning are the system prompt."""
+        count = 0
+        for message in self.messages:
+            if message.role != "system":
+                break
+            count += 1
+        return count
 
 
 def as_messages(question: str | None, system_prompt: str | None, messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -146,6 +149,8 @@ def as_messages(question: str | None, system_prompt: str | None, messages: Seque
 
 def whole_text(message: Message) -> str:
     """The message as text. Parts that are not text, and tool calls, become JSON."""
+    if isinstance(message.content, str) and not message.tool_calls:
+        return message.content
     if isinstance(message.content, list):
         texts = [part_text(part) or json.dumps(part, ensure_ascii=False) for part in message.content]
     else:

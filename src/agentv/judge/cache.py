@@ -170,7 +170,7 @@ def fingerprint_of(spec: TargetSpec, environment: Environment, redactor: Redacto
     shown = {name: value for name, value in own.items() if name not in limits and name != "api_key"}
     if isinstance(shown.get("headers"), dict):
         shown["headers"] = sorted(name.lower() for name in shown["headers"])
-    reads = getattr(settings, "READS", ())
+    reads = settings.READS if isinstance(settings, TargetSettings) else ()
     read = {name: environment.get(name) for name in reads if not looks_secret(name)}
     # A provider like `cli` finds its command and files from the directory of the configuration.
     kind = provider_class(spec.provider)

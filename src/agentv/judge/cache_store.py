@@ -11,11 +11,9 @@ import fcntl
 import json
 import os
 import sqlite3
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import Any, Self
 
 from agentv.messages import TokenLogprob
@@ -40,48 +38,42 @@ _SPOILED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 OnNote = Callable[[str], None]
-_Entry = tuple[bytes, str]
-
 
 NOTHING = "null"
-"""Kept in place of a reply that nobody could use."""
+"""Kept in place of a reply that could not be used."""
 
 
 class ReplyStore:
-    """The file while it is entered. Reading takes microseconds; a thread of its own writes."""
+    """The file while it is entered. Reads take microseconds; a thread commits, many replies at a time."""
 
     def __init__(self, directory: Path, *, redactor: Redactor = NO_SECRETS, on_note: OnNote | None = None) -> None:
         self.path = directory / FILE
         self._redactor, self._on_note = redactor, on_note
         self._reader: sqlite3.Connection | None = None
-        self._writer: _Writer | None = None
-        self._unwritten: dict[bytes, str] = {}
+        self._writer: sqlite3.Connection | None = None
+        self._uncommitted: dict[bytes, str] = {}
+        self._committing: asyncio.Task[None] | None = None
         self._inode = 0
-        self._spoiled = self._noted = False
+        self._stopped = self._spoiled = self._noted = False
 
     async def __aenter__(self) -> Self:
-        loop = asyncio.get_running_loop()
-
-        def heard(written: list[_Entry], error: sqlite3.Error | None) -> None:
-            loop.call_soon_threadsafe(self._written, written, error)
-
         try:
-            self._reader, writing, aside = await asyncio.to_thread(_opened, self.path)
+            self._reader, self._writer, aside = await asyncio.to_thread(_opened, self.path)
             self._inode = self.path.stat().st_ino
         except (OSError, sqlite3.Error) as error:
             self._note(f"the judge cache {self.path} is not used: {_reason(error)}")
         else:
-            self._writer = _Writer(writing, heard)
             if aside is not None:
                 self._note(f"the judge cache {self.path} could not be read and was set aside as {aside.name}")
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._writer is not None:
-            await asyncio.to_thread(self._writer.close)
-            await asyncio.sleep(0)  # what the thread had to say arrives
-        if self._reader is not None:
-            self._reader.close()
+        if self._committing is not None:
+            await asyncio.wait((self._committing,))
+        for connection in (self._writer, self._reader):
+            if connection is not None:
+                connection.close()
+        self._writer = self._reader = None
         if self._spoiled:
             with contextlib.suppress(OSError), _alone(self.path.parent):
                 if self.path.stat().st_ino == self._inode:
@@ -89,7 +81,7 @@ class ReplyStore:
 
     def find(self, key: bytes) -> Reply | None:
         """The reply kept under this key."""
-        text = self._unwritten.get(key) or self._read(key)
+        text = self._uncommitted.get(key) or self._read(key)
         if text is None:
             return None
         with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -97,19 +89,33 @@ class ReplyStore:
         return None
 
     def keep(self, key: bytes, reply: Reply) -> None:
-        """Keep a reply, unless it holds a secret or would not come back as it is."""
-        if self._writer is None or self._writer.stopped:
+        """Keep a reply, unless it contains a secret or would not come back as it is."""
+        if self._writer is None or self._stopped:
             return
         text = encoded(reply)
         if text is not None and not self._redactor.finds(text):
-            self._unwritten[key] = text
-            self._writer.add(key, text)
+            self._add(key, text)
 
     def forget(self, key: bytes) -> None:
         """Have no reply under this key any more."""
-        if self._writer is not None and not self._writer.stopped:
-            self._unwritten[key] = NOTHING
-            self._writer.add(key, NOTHING)
+        if self._writer is not None and not self._stopped:
+            self._add(key, NOTHING)
+
+    def _add(self, key: bytes, text: str) -> None:
+        self._uncommitted[key] = text
+        if self._committing is None or self._committing.done():
+            self._committing = asyncio.create_task(self._commit())
+
+    async def _commit(self) -> None:
+        """One transaction after the other, each with everything added before it, until nothing is left."""
+        while self._uncommitted and self._writer is not None and not self._stopped:
+            entries = dict(self._uncommitted)
+            error = await asyncio.to_thread(_written, self._writer, entries)
+            for key, text in entries.items():
+                if self._uncommitted.get(key) is text:  # else another text was added meanwhile
+                    del self._uncommitted[key]
+            if error is not None:
+                self._stop(error)
 
     def _read(self, key: bytes) -> str | None:
         if self._reader is None:
@@ -122,21 +128,14 @@ class ReplyStore:
             return None
         return row[0] if row is not None and isinstance(row[0], str) else None
 
-    def _written(self, entries: list[_Entry], error: sqlite3.Error | None) -> None:
-        for key, _ in entries:
-            self._unwritten.pop(key, None)
-        if error is not None:
-            self._stop(error)
-
     def _stop(self, error: sqlite3.Error) -> None:
         """Neither read nor write any more."""
         self._spoiled = self._spoiled or _code(error) in _SPOILED
         self._note(f"the judge cache {self.path} is no longer used: {_reason(error)}")
+        self._stopped = True  # the thread may still use the writer, which is closed at the end
         if self._reader is not None:
             self._reader.close()
             self._reader = None
-        if self._writer is not None:
-            self._writer.stopped = True
 
     def _note(self, text: str) -> None:
         if self._on_note is not None and not self._noted:
@@ -144,51 +143,18 @@ class ReplyStore:
             self._on_note(text)
 
 
-class _Writer:
-    """A thread that writes what is there, all of it in one transaction, and then waits for more."""
-
-    def __init__(
-        self, connection: sqlite3.Connection, heard: Callable[[list[_Entry], sqlite3.Error | None], None]
-    ) -> None:
-        self._connection, self._heard = connection, heard
-        self._queue: SimpleQueue[_Entry | None] = SimpleQueue()
-        self.stopped = False
-        """Nothing more is written."""
-        self._thread = threading.Thread(target=self._run, name="judge-cache", daemon=True)
-        self._thread.start()
-
-    def add(self, key: bytes, text: str) -> None:
-        self._queue.put((key, text))
-
-    def close(self) -> None:
-        """Write what is left, and end."""
-        self._queue.put(None)
-        self._thread.join()
-
-    def _run(self) -> None:
-        more = True
-        while more:
-            taken = [self._queue.get()]
-            with contextlib.suppress(Empty):
-                while taken[-1] is not None:
-                    taken.append(self._queue.get_nowait())
-            more = taken[-1] is not None
-            batch = [entry for entry in taken if entry is not None]
-            if batch and not self.stopped:
-                self._heard(batch, self._write(batch))
-        self._connection.close()
-
-    def _write(self, batch: list[_Entry]) -> sqlite3.Error | None:
-        now = time.time()
-        try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            self._connection.executemany(_KEEP, [(key, text, now) for key, text in batch])
-            self._connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            with contextlib.suppress(sqlite3.Error):
-                self._connection.execute("ROLLBACK")
-            return error
-        return None
+def _written(connection: sqlite3.Connection, entries: Mapping[bytes, str]) -> sqlite3.Error | None:
+    """Write the entries in one transaction; what went wrong, if anything did."""
+    now = time.time()
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.executemany(_KEEP, [(key, text, now) for key, text in entries.items()])
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        return error
+    return None
 
 
 # -- replies as text
