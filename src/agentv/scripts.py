@@ -62,7 +62,7 @@ class Runtime:
     secrets: Secrets = field(default_factory=Secrets, repr=False)
     redactor: Redactor = NO_SECRETS
     script_slots: asyncio.Semaphore | None = field(default=None, repr=False)
-    """Limits how many scripts of the run are alive at the same time; None is no limit."""
+    """Limits how many scripts of the run are alive at the same time; None means any number."""
 
     def script_slot(self) -> AbstractAsyncContextManager[Any]:
         """A slot for one execution, held while its process lives. Evaluators that only ask a judge need none."""

@@ -295,7 +295,7 @@ MISTAKES = {
     "several scripts": (CASE, "the case 'france' has 2 code_judge evaluators"),
     "no script": (("--suite", "evals/suite.yaml", "--case", "italy"), "has no code_judge evaluators"),
     "no such evaluator": ((*CASE, "--evaluator", "ask"), "no evaluator of this name (did you mean `asks`?)"),
-    "no code_judge": ((*CASE, "--evaluator", "contains"), "is a `contains` and no code_judge"),
+    "no code_judge": ((*CASE, "--evaluator", "contains"), "is a `contains`, not a code_judge"),
     "no access": ((*CASE, "--evaluator", "plain", "--max-calls", "2"), "has no judge access"),
     "two minds": ((*CASE, "--evaluator", "asks", "--no-judge", "--max-calls", "2"), "contradict each other"),
     "two answers": ((*CASE, "--answer", "x", "--outputs", "y"), "keep one"),

@@ -1,4 +1,4 @@
-"""The plan of a run: who judges, whether results are scripted, what it depends on, and its lanes."""
+"""The plan of a run: which target judges, whether results are scripted, what it depends on, and its lanes."""
 
 from __future__ import annotations
 

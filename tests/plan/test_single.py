@@ -121,5 +121,5 @@ def test_payload_without_names_is_called_payload(suite: Project, payload: dict[s
 
 
 def test_payload_with_an_unknown_judge_is_refused(suite: Project) -> None:
-    with pytest.raises(UsageError, match="--judge-target names the target 'nobody'"):
-        single_of_payload({}, RunOptions(judge_target="nobody"), suite.root)
+    with pytest.raises(UsageError, match="--judge-target names the target 'strickt'"):
+        single_of_payload({}, RunOptions(judge_target="strickt"), suite.root)

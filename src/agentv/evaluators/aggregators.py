@@ -38,7 +38,7 @@ _VARIABLES = (*VARIABLES, RESULTS)
 
 
 class Aggregator(Evaluator):
-    """Makes one score of several results. Never stands in a list of evaluators."""
+    """Makes one score of several results. Only a composite has one; it is not an evaluator of a case."""
 
     async def evaluate(self, context: EvaluationContext) -> Score:
         return await self.combine((), context)

@@ -119,7 +119,7 @@ class ScriptEvaluator(Evaluator):
         return options
 
     def depends_on(self, directory: Path) -> list[Path]:
-        """The files of the script itself: when they change, a run cannot simply go on."""
+        """The files of the script itself: when they change, a run cannot simply be resumed."""
         cwd = working_directory(directory, self.cwd)
         return [path for path in (cwd / word for word in self.script) if _is_file(path)]
 
@@ -199,7 +199,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _gather_config(options: dict[str, Any], complain: Complain) -> None:
-    """Keys that are no options are for the script; but a key that looks like a typo of an option is told."""
+    """Move unknown keys under `config`, for the script; report those that look like a typo of an option."""
     config = options.get("config")
     for key in [key for key in options if key not in _OPTIONS and key not in _COMMON]:
         value = options.pop(key)

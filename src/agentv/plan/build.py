@@ -92,7 +92,7 @@ def build_plan(
     """The plan of a run. `function_target` names a target that the caller answers itself; `home` is where the
     scripts of its suites run, when that is not each suite's own directory.
 
-    With `only_check` a missing configuration or variable is no error: the files are what is checked.
+    With `only_check`, only the files are validated: a missing configuration or variable is not an error.
     """
     loaded = Loaded(cwd, options.config, added_evaluators, home)
     suites = loaded.suites(options.paths)
@@ -150,7 +150,7 @@ def _select(suites: Sequence[EvalSuite], globs: Sequence[str]) -> dict[Path, fro
 
 
 def _refuse_shared_names(suites: Sequence[EvalSuite], selected: dict[Path, frozenset[str]]) -> None:
-    """Two suites of one name may not hold the same id: their rows could not be told apart."""
+    """Two suites with the same name must not have the same case id: their rows would have the same key."""
     names = Counter(suite.name for suite in suites)
     owner: dict[tuple[str, str], Path] = {}
     problems: list[Problem] = []

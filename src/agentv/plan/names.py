@@ -15,7 +15,7 @@ from agentv.text import all_of, did_you_mean
 
 
 def check_names(planned: Sequence[PlannedSuite], options: RunOptions, *, targets_too: bool) -> None:
-    """Every target that a suite names is configured, or all that are not are told."""
+    """SuiteError with every target that a suite names and the configuration does not have."""
     problems: list[Problem] = []
     for item in planned:
         if item.config is None:

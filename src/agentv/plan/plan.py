@@ -21,7 +21,7 @@ from agentv.targets.environment import Environment
 from agentv.targets.secrets import Secrets
 
 OPEN_SUITES = 16
-"""Suites that a lane reads at once. Each holds its file open."""
+"""Suites that a lane reads in turns. Each keeps its file open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ class Lane:
     """With recorded answers: the targets asked for, or every target they name."""
 
     def items(self) -> Iterator[WorkItem]:
-        """The work, read from the suites as it is asked for: a case of each in turn, so that none waits for the end of
-        another. A few suites are open at once; the next one begins when one of them ends."""
+        """The work, read from the suites when it is needed: a case of each in turn, so that no suite waits for the end
+        of another. A few suites are open at the same time; the next one is opened when one of them ends."""
         waiting = iter(self.work)
         turns = deque(self._items_of(*work) for work in islice(waiting, OPEN_SUITES))
         while turns:

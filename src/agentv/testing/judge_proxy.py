@@ -34,7 +34,7 @@ TOKEN_VARIABLE = "AGENTV_JUDGE_PROXY_TOKEN"  # noqa: S105 - the name of a variab
 
 
 class ScriptedJudge:
-    """A judge that says what it is told to. While it is entered, a judge proxy lends it at `url` for `token`.
+    """A judge with scripted replies. While it is entered, a judge proxy lends it at `url` for `token`.
 
     `reply` is the script of the target `judge`; `targets` are more of them by name. Without `reply` the first of
     `targets` is the default. `max_calls` is the limit of each execution.
@@ -129,7 +129,7 @@ class _ScriptedTarget(Provider):
         else:
             raise UsageError(
                 f"the scripted judge '{name}' cannot say {type(script).__name__}",
-                next_step="Give text, a list of texts, or a function of the call.",
+                next_step="Give a string, a list of strings, or a function of the call.",
             )
 
     async def invoke(self, request: Request) -> Reply:

@@ -33,7 +33,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 @click.option("--path", "folder", default=".", metavar="DIR", help="Where to write.  [the working directory]")
 @click.option("--force", is_flag=True, help="Overwrite without asking.")
 def command(name: str, lang: str, folder: str, force: bool) -> int:
-    """Write a judge script that works at once, and a test of it."""
+    """Write a judge script that works, and a test of it."""
     name = name.replace("-", "_")
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise UsageError(

@@ -43,7 +43,7 @@ Stamp = tuple[int, int, int] | None
 @click.option("--target", metavar="NAME", help="The target that answers the case.")
 @click.option("--answer", metavar="TEXT", help="The answer to judge, instead of calling the target.")
 @click.option("--outputs", metavar="FILE", help="Take the answer from here (JSON Lines) instead of calling.")
-@click.option("--judge-target", metavar="NAME", help="Who judges, before every other setting.")
+@click.option("--judge-target", metavar="NAME", help="Judge target (overrides all other settings).")
 @click.option("--max-calls", type=click.IntRange(0), metavar="N", help="Judge calls the script may make.  [50]")
 @click.option("--no-judge", is_flag=True, help="Run the script without judge access.")
 @click.option("--config", metavar="FILE", help="The target configuration, instead of the one found near the suite.")

@@ -127,7 +127,7 @@ def _judge_of(selection: Selection, case: EvalCase, cwd: Path) -> CodeJudge:
     if judge is None:
         kind = next((evaluator.type for evaluator in case.evaluators if evaluator.name == name), None)
         near = did_you_mean(name, judges)
-        why = f"'{name}' is a `{kind}` and no code_judge" if kind else f"it has no evaluator of this name{near}"
+        why = f"'{name}' is a `{kind}`, not a code_judge" if kind else f"it has no evaluator of this name{near}"
         there = f"Its scripts: {all_of(sorted(judges))}." if judges else "It has none; name a script to run on it."
         raise UsageError(f"--evaluator {name}: the case is '{case.id}', and {why}.", next_step=there)
     changes: dict[str, Any] = {}
@@ -205,7 +205,7 @@ def _read_payload(content: bytes, path: str) -> dict[str, Any]:
         payload = json.loads(content.decode("utf-8-sig"), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise UsageError(
-            f"--payload: {source} is no JSON in UTF-8: {error}.",
+            f"--payload: {source} is not JSON in UTF-8: {error}.",
             next_step="--save-payload FILE of an earlier `agentv judge run` writes one.",
         ) from None
     if not isinstance(payload, dict):

@@ -36,7 +36,7 @@ EVALUATOR = "judge serve"
 @click.command()
 @click.option("--suite", metavar="FILE", help="Take configuration and judge target as for this suite.")
 @click.option("--config", metavar="FILE", help="The target configuration, instead of the one found near here.")
-@click.option("--judge-target", metavar="NAME", help="Who judges, before every other setting.")
+@click.option("--judge-target", metavar="NAME", help="Judge target (overrides all other settings).")
 @click.option(
     "--max-calls", type=click.IntRange(0), default=DEFAULT_MAX_CALLS, metavar="N", help="Calls it allows.  [50]"
 )

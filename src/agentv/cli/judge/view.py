@@ -137,7 +137,7 @@ class TerminalView:
     known: Mapping[str, Any] | None = None
     """A payload that was shown already."""
     gone: bool = False
-    """Nobody reads any more."""
+    """The output is a closed pipe."""
     _lines: int = 0
     _ran: bool = False
 
@@ -181,7 +181,7 @@ class TerminalView:
         if self.full or self._lines <= LINES_SHOWN:
             self.say(f"{INDENT}{self.look.style('stderr ', 'cyan')}  {self._safe(line)}".rstrip())
         elif self._lines == LINES_SHOWN + 1:
-            self.say(f"{INDENT}{self.look.style('stderr goes on; --full shows all of it', 'dim')}")
+            self.say(f"{INDENT}{self.look.style('stderr continues; --full shows all of it', 'dim')}")
 
     def call(self, record: dict[str, Any]) -> None:
         self._begin()
