@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from agentv.http.app import App, HangUp, Response, Route, Stream, event, event_stream
 from agentv.http.messages import Refused, Request
-from agentv.http.server import App, HangUp, Response, Route, Server, Stream, event, event_stream
+from agentv.http.server import Server
 
 
 class Demo(App):

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentv.http.app import App, HangUp, Response, Route
 from agentv.http.messages import Headers, Request
-from agentv.http.server import App, Connection, HangUp, Response, Route, Server
+from agentv.http.server import Connection, Server
 
 USAGE = {"input": 100, "cached": 60, "output": 7}
 """What every reply counts: 160 tokens of prompt, 60 of them cached."""

@@ -1,12 +1,6 @@
-"""A small HTTP/1.1 server: a table of routes, JSON and event streams, and a deadline for everything a client sends.
+"""A small HTTP/1.1 server of an `App`, with a deadline for everything a client sends.
 
-    class Pong(App):
-        async def ping(self, request: Request) -> Response:
-            return Response(200, b"{}")
-
-        routes = (Route("GET", "/ping", ping),)
-
-    async with Server(Pong()) as server:
+    async with Server(app) as server:
         ...  # server.url
 
 Checks come in this order: `App.admit` (credentials, host), path, method, framing and encoding, body. A request is
@@ -17,15 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, ClassVar, Self, cast
+from typing import Any, Self, cast
 
+from agentv.http.app import App, Handler, HangUp, Stream, head_of
 from agentv.http.messages import (
-    MAX_BODY,
     MAX_HEAD,
     ChunkedBody,
     Refused,
@@ -36,7 +26,6 @@ from agentv.http.messages import (
     cannot_become_request,
     parse_request,
 )
-from agentv.text import one_of
 
 HOST = "127.0.0.1"
 BACKLOG = 4096
@@ -52,150 +41,8 @@ LINGER_SECONDS = 2.0
 """How long to read on after a refusal: closing immediately would reset the connection and lose the reply."""
 READ_AHEAD = 64 * 1024
 
-_REASONS = {
-    200: "OK",
-    400: "Bad Request",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    408: "Request Timeout",
-    413: "Content Too Large",
-    415: "Unsupported Media Type",
-    421: "Misdirected Request",
-    429: "Too Many Requests",
-    500: "Internal Server Error",
-    502: "Bad Gateway",
-    503: "Service Unavailable",
-    504: "Gateway Timeout",
-}
 _ENDS_CONNECTION = (401, 403, 408, 421, 503)
 """After these the connection is closed, with or without a body to come."""
-_NO_BODY = (204, 304)
-
-HeaderLines = tuple[tuple[str, str], ...]
-
-
-@dataclass(slots=True)
-class Response:
-    """A whole reply. It is not cached by clients unless its headers say so."""
-
-    status: int
-    body: bytes = b""
-    content_type: str = "application/json"
-    headers: HeaderLines = ()
-
-    def to_bytes(self, *, close: bool, head_only: bool = False) -> bytes:
-        """The reply as sent. A reply to HEAD has no body, and so names no length."""
-        ending = b"Connection: close\r\n\r\n" if close else b"\r\n"
-        start = _head(self.status, self.content_type, self.headers)
-        if head_only or self.status in _NO_BODY:
-            return start + ending
-        return b"%bContent-Length: %d\r\n%b%b" % (start, len(self.body), ending, self.body)
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """A reply whose body is made while it is sent: each item goes out at once, and no faster than the client reads.
-
-    The generator is closed when the client goes away. With `length` the body is not sent in chunks.
-    """
-
-    chunks: AsyncGenerator[bytes, None]
-    status: int = 200
-    content_type: str = "application/octet-stream"
-    headers: HeaderLines = ()
-    length: int | None = None
-
-
-def event(data: str, *, name: str | None = None, id: str | None = None) -> bytes:  # noqa: A002 - the field's name
-    """One server-sent event. Line ends in `data` are kept; a line end in `name` or `id` is an error."""
-    fields = [(key, value) for key, value in (("event", name), ("id", id)) if value is not None]
-    if any(set("\r\n\0") & set(value) for _, value in fields):
-        raise ValueError("the name and the id of an event must be one line each")
-    lines = data.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return (
-        "".join(f"{key}: {value}\n" for key, value in [*fields, *(("data", line) for line in lines)]).encode() + b"\n"
-    )
-
-
-def event_stream(events: AsyncGenerator[bytes, None], headers: HeaderLines = ()) -> Stream:
-    """A reply of server-sent events, as `event` makes them."""
-    return Stream(events, content_type="text/event-stream", headers=headers)
-
-
-class HangUp(Exception):  # noqa: N818 - a way to answer, not a defect
-    """Raised by a handler or inside a stream: close the connection without the rest of the reply."""
-
-
-Handler = Callable[[Any, Request], Awaitable[Response | Stream]]
-"""A method of an `App`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """What answers a method and a path. One `*` in the path stands for any characters."""
-
-    method: str
-    path: str
-    handler: Handler
-
-
-class App:
-    """What a server serves. Subclasses have the routes, and say who is admitted and what an error looks like."""
-
-    routes: ClassVar[tuple[Route, ...]] = ()
-    max_body: ClassVar[int] = MAX_BODY
-    _paths: ClassVar[dict[bytes, dict[bytes, Handler]]] = {}
-
-    def __init_subclass__(cls) -> None:
-        cls._paths = {}
-        for route in cls.routes:
-            cls._paths.setdefault(route.path.encode(), {})[route.method.encode()] = route.handler
-
-    def __init__(self) -> None:
-        self.hosts: frozenset[bytes] = frozenset()
-        """The values of `Host` that name this server, once it listens."""
-
-    def admit(self, request: Request) -> None:
-        """Raise `Refused` for a client that may not ask for anything. It comes before every other check."""
-
-    def unreadable(self, head: bytes, refused: Refused) -> Refused:
-        """The reply to bytes that are not a request, e.g. to say less to a client without credentials."""
-        del head
-        return refused
-
-    def error(self, refused: Refused) -> Response:
-        """The reply that reports a refusal."""
-        body = json.dumps({"error": refused.message, "code": refused.code}).encode()
-        return Response(refused.status, body, headers=refused.headers)
-
-    def failure(self, error: Exception) -> Refused | None:
-        """The refusal that an exception of a handler stands for; None for a bug, which is reported and replied to
-        without its message."""
-        return error if isinstance(error, Refused) else None
-
-    def crashed(self) -> Refused:
-        """The refusal for a bug in a handler."""
-        return Refused(500, "internal_error", "agentv failed to handle this request; please report it")
-
-    def handler_of(self, request: Request) -> Handler:
-        """The handler of a request, by path and then by method."""
-        path = request.path
-        methods = self._paths.get(path) or next((self._paths[one] for one in self._paths if _matches(one, path)), None)
-        if methods is None:
-            known = one_of([f"{route.method} {route.path}" for route in self.routes])
-            raise Refused(404, "not_found", f"unknown path; use {known}")
-        handler = methods.get(request.method)
-        if handler is None:
-            allowed = b", ".join(methods).decode()
-            raise Refused(405, "method_not_allowed", f"use {allowed} for this path", (("Allow", allowed),))
-        return handler
-
-
-def _matches(pattern: bytes, path: bytes) -> bool:
-    before, star, after = pattern.partition(b"*")
-    return bool(star) and path.startswith(before) and path.endswith(after) and len(path) >= len(before) + len(after)
 
 
 class Server:
@@ -481,7 +328,7 @@ class Connection(asyncio.Protocol):
         framing = "Transfer-Encoding: chunked\r\n" if in_chunks else framing
         ending = "Connection: close\r\n\r\n" if close else "\r\n"
         async with contextlib.aclosing(stream.chunks) as chunks:
-            transport.write(_head(stream.status, stream.content_type, stream.headers) + (framing + ending).encode())
+            transport.write(head_of(stream) + (framing + ending).encode())
             async for chunk in chunks:
                 if chunk:
                     transport.write(b"%x\r\n%b\r\n" % (len(chunk), chunk) if in_chunks else chunk)
@@ -561,16 +408,3 @@ class Connection(asyncio.Protocol):
             self._refuse(Refused(408, "request_timeout", message))
             return
         self._transport.abort()
-
-
-@lru_cache(maxsize=256)
-def _head(status: int, content_type: str, headers: HeaderLines) -> bytes:
-    """The status line and the headers that say nothing about the length."""
-    lines = [("Content-Type", content_type), *headers]
-    if not any(name.lower() == "cache-control" for name, _ in headers):
-        lines.insert(1, ("Cache-Control", "no-store"))
-    for name, value in lines:
-        if not name or set("\r\n\0: ") & set(name) or set("\r\n\0") & set(value):
-            raise ValueError(f"the header {name!r} cannot be sent: it must be one line")
-    start = f"HTTP/1.1 {status} {_REASONS.get(status, '')}"
-    return "\r\n".join([start, *(f"{name}: {value}" for name, value in lines), ""]).encode("latin-1")

@@ -9,8 +9,8 @@ import hmac
 import re
 from typing import Any
 
+from agentv.http.app import App, Response, Route
 from agentv.http.messages import Refused, Request
-from agentv.http.server import App, Response, Route
 from agentv.judge.session import JudgeCallError, JudgeSession
 from agentv.targets.provider import Reply
 from agentv.wire.judge_replies import error_object, failed_object, reply_object, to_json

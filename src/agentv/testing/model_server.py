@@ -22,8 +22,9 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from agentv.http.app import App, HangUp, Response, Route, Stream
 from agentv.http.messages import Headers, Refused, Request
-from agentv.http.server import App, HangUp, Response, Route, Server, Stream
+from agentv.http.server import Server
 
 MAX_CONNECTIONS = 100_000
 
