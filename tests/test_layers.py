@@ -160,6 +160,10 @@ def test_an_import_for_type_checkers_makes_no_circle(tmp_path: Path) -> None:
     assert cycles(package(tmp_path, files)) == []
 
 
+def test_only_the_terminal_layer_writes_escape_sequences() -> None:
+    assert {path.name for path in SOURCE.rglob("*.py") if "\\x1b" in path.read_text("utf-8")} == {"terminal.py"}
+
+
 HEAVY = {
     "aiohttp",
     "anthropic",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentv.text import LONGEST_WORD, all_of, did_you_mean, kind_of, one_of, plural
+from agentv.text import LONGEST_WORD, all_of, did_you_mean, kind_of, one_of, plural, short_path
 
 
 def test_did_you_mean_names_the_closest_known_word() -> None:
@@ -52,3 +53,12 @@ def test_plural_counts() -> None:
 )
 def test_kind_of_names_the_kind_of_a_json_value(value: Any, kind: str) -> None:
     assert kind_of(value) == kind
+
+
+def test_short_path_is_relative_inside_the_root_alone() -> None:
+    root = Path("/a/b")
+    assert [short_path(path, root) for path in (root / "c/d", Path("/a/x"), root)] == [
+        Path("c/d"),
+        Path("/a/x"),
+        Path(),
+    ]

@@ -1,8 +1,9 @@
-"""Words for messages: typing errors, lists of choices, counts, kinds of JSON values."""
+"""Words for messages: typing errors, lists of choices, counts, kinds of JSON values, short paths."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 LONGEST_WORD = 100
@@ -74,3 +75,8 @@ def kind_of(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "a list"
     return "text" if isinstance(value, str) else "a number"
+
+
+def short_path(path: Path, root: Path) -> Path:
+    """The path from `root` when it is inside, otherwise as it is."""
+    return path.relative_to(root) if path.is_relative_to(root) else path

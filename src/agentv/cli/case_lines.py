@@ -14,6 +14,7 @@ from agentv.suite.files import FileUnusableError, open_regular
 from agentv.suite.json_lines import iterate_lines
 from agentv.suite.loader import CASES, JSON_LINES
 from agentv.suite.yaml import YamlProblem, YamlWalk
+from agentv.text import short_path
 
 
 class CaseLines:
@@ -31,12 +32,8 @@ class CaseLines:
             self._found[key.suite] = {}
             with suppress(OSError, FileUnusableError, YamlProblem):
                 for eval_id, path, line in _cases(self._suites[key.suite]):
-                    self._found[key.suite].setdefault(eval_id, Place(self._shown(path), line))
+                    self._found[key.suite].setdefault(eval_id, Place(str(short_path(path.resolve(), self._root)), line))
         return self._found[key.suite].get(key.eval_id)
-
-    def _shown(self, path: Path) -> str:
-        path = path.resolve()
-        return str(path.relative_to(self._root)) if path.is_relative_to(self._root) else str(path)
 
 
 def repository_root() -> Path | None:

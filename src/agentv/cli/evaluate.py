@@ -29,7 +29,7 @@ from agentv.report.live import choose_progress
 from agentv.report.progress import Progress, QuietProgress
 from agentv.report.terminal import can_print_unicode, wants_color
 from agentv.run.services import protection_gaps
-from agentv.text import plural
+from agentv.text import plural, short_path
 
 _SIGNALS = (*TO_STOP, signal.SIGHUP)
 
@@ -143,11 +143,6 @@ def _details(run: RecordedRun) -> list[str]:
     return [*lines, f"run {run.directory.path}"]
 
 
-def _shown_directory(outcome: RunOutcome) -> str:
-    path = outcome.directory.path
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
-
-
 def _report(outcome: RunOutcome, code: int) -> dict[str, Any]:
     return {
         **outcome.summary.to_dict(),
@@ -170,7 +165,7 @@ def _resume_hint(outcome: RunOutcome) -> str | None:
 def _summary(outcome: RunOutcome) -> str:
     return render_summary(
         outcome.summary,
-        run_dir=_shown_directory(outcome),
+        run_dir=str(short_path(outcome.directory.path, Path.cwd())),
         resume_hint=_resume_hint(outcome),
         interrupted=outcome.interrupted,
         color=wants_color(sys.stdout, os.environ),

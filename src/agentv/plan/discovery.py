@@ -8,6 +8,7 @@ from pathlib import Path
 
 from agentv.errors import UsageError
 from agentv.targets.config import FILE_NAMES
+from agentv.text import short_path
 
 SUFFIXES = (".yaml", ".yml")
 _CONFIGS = {Path(name).name for name in FILE_NAMES}
@@ -44,8 +45,8 @@ def _expand(given: str, cwd: Path) -> Iterator[Path]:
 
 
 def _shown(path: Path, cwd: Path) -> Path:
-    """As short as it can be said from the working directory."""
-    return path.relative_to(cwd) if cwd == Path.cwd() and path.is_relative_to(cwd) else path
+    """Relative to the working directory, if the process is there."""
+    return short_path(path, cwd) if cwd == Path.cwd() else path
 
 
 def _is_suite(path: Path, top: Path) -> bool:

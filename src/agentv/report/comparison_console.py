@@ -67,7 +67,7 @@ def _table(comparison: Comparison, look: Look) -> list[str]:
     names = [
         (word, side.label) for word, side in (("baseline", comparison.baseline), ("candidate", comparison.candidate))
     ]
-    return [*(f"{INDENT}{look.style(f'{word:<9}', 'dim')}  {_text(name, look)}" for word, name in names), "", *table]
+    return [*(f"{INDENT}{look.style(f'{word:<9}', 'dim')}  {look.text(name)}" for word, name in names), "", *table]
 
 
 def _tests(comparison: Comparison, look: Look) -> list[str]:
@@ -103,10 +103,10 @@ def _cases(title: str, pairs: Sequence[Pair], look: Look) -> list[str]:
         delta = pad(format_delta(pair.delta), 7, right=True)
         start = f"{INDENT}{scores}  {delta}  "
         style = "green" if pair.delta > 0 else "red"
-        name = look.cut(_text(named(pair.key), look), look.width - columns(start))
+        name = look.cut(look.text(named(pair.key)), look.width - columns(start))
         lines.append(f"{INDENT}{scores}  {look.style(delta, style)}  {name}")
         before = "was: " if pair.delta > 0 else ""
-        reason = _text(pair.reason, look) or "no reason was given"
+        reason = look.text(pair.reason) or "no reason was given"
         lines.append(f"{INDENT}    {look.style(look.cut(f'{dot} {before}{reason}', look.width - 6), 'dim')}")
     return lines
 
@@ -127,9 +127,9 @@ def _unjudged(cases: Sequence[Unjudged], look: Look) -> list[str]:
         )
         partly = ", compared by its other attempts" if case.compared else ""
         tail = f"  (in the {where}{partly})" if where != "both" else f"  (in both{partly})"
-        name = look.cut(_text(named(case.key), look), max(10, look.width - len(INDENT) - len(tail)))
+        name = look.cut(look.text(named(case.key)), max(10, look.width - len(INDENT) - len(tail)))
         lines.append(f"{INDENT}{name}{look.style(tail, 'magenta')}")
-        message = _text(case.candidate_error or case.baseline_error or "", look)
+        message = look.text(case.candidate_error or case.baseline_error or "")
         lines.append(f"{INDENT}    {look.style(look.cut(f'{dot} {message}', look.width - 6), 'dim')}")
     return [*lines, *_more(len(cases), look)]
 
@@ -147,7 +147,7 @@ def _unmatched(comparison: Comparison, look: Look) -> list[str]:
 
 def _listed(keys: Sequence[CaseKey], look: Look) -> Iterable[str]:
     for key in keys[:SHOWN]:
-        yield f"{INDENT}{look.cut(_text(named(key), look), look.width - len(INDENT))}"
+        yield f"{INDENT}{look.cut(look.text(named(key)), look.width - len(INDENT))}"
     yield from _more(len(keys), look)
 
 
@@ -164,9 +164,5 @@ def _decision(decision: Decision, look: Look) -> list[str]:
 
 
 def _wrapped(text: str, look: Look, style: str | None) -> list[str]:
-    lines = look.wrap(_text(text, look), look.width - len(INDENT), most=4)
+    lines = look.wrap(look.text(text), look.width - len(INDENT), most=4)
     return [INDENT + (look.style(line, style) if style else line) for line in lines]
-
-
-def _text(text: str, look: Look) -> str:
-    return look.text(text)

@@ -10,6 +10,7 @@ from agentv.messages import Message, part_text, whole_text
 from agentv.suite.case import EvalCase
 from agentv.suite.files import SuiteFiles
 from agentv.targets.provider import Request
+from agentv.text import short_path
 
 
 def build_request(case: EvalCase, attempt: int, files: SuiteFiles) -> Request:
@@ -56,16 +57,12 @@ def _part(part: Any, attached: _Attached) -> Any:
     if isinstance(part, dict) and part.get("type") == "file":
         path = next(attached.paths)
         if path in attached.guidelines:
-            return f"<Attached: {_shown(path, attached.files)}>"
+            return f"<Attached: {short_path(path, attached.files.root)}>"
         if attached.named:
-            return f'<file path="{_shown(path, attached.files)}"/>'
+            return f'<file path="{short_path(path, attached.files.root)}"/>'
         return _tagged(path, attached.files)
     return part if isinstance(part, dict) and part.get("type", "text") != "text" else part_text(part)
 
 
 def _tagged(path: Path, files: SuiteFiles) -> str:
-    return f'<file path="{_shown(path, files)}">\n{files.read_text(path)}\n</file>'
-
-
-def _shown(path: Path, files: SuiteFiles) -> Path:
-    return path.relative_to(files.root) if path.is_relative_to(files.root) else path
+    return f'<file path="{short_path(path, files.root)}">\n{files.read_text(path)}\n</file>'

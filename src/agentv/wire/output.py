@@ -7,6 +7,7 @@ from typing import Any
 
 from agentv.jsonio import MAX_DEPTH, JsonError, objects_on_lines
 from agentv.results import Score
+from agentv.text import kind_of
 
 SHOWN = 200
 
@@ -153,12 +154,5 @@ def _check_details(details: Any) -> None:
 
 
 def _kind(value: Any) -> str:
-    if isinstance(value, str):
-        return "text"
-    if isinstance(value, list):
-        return "a list"
-    if isinstance(value, dict):
-        return "an object"
-    if value is None:
-        return "null"
-    return f"{value!r}".lower() if isinstance(value, bool) else f"{value!r}"
+    """A number itself, the kind of anything else."""
+    return repr(value) if type(value) in (int, float) else kind_of(value)
