@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from agentv.evaluators import registry as evaluators
+from agentv.targets import registry as providers
+
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "agentv"
 SDK = ROOT / "sdk" / "python" / "src" / "agentv_eval"
@@ -221,14 +224,33 @@ def test_the_version_loads_neither_click_nor_pydantic(tmp_path: Path) -> None:
     assert not loaded & {"click", "pydantic", "yaml", "asyncio", *HEAVY}
 
 
-@pytest.mark.parametrize("arguments", [["validate", "suite.yaml"], ["eval", "suite.yaml", "--quiet"]])
-def test_validating_and_a_mock_run_load_no_heavy_library(tmp_path: Path, arguments: list[str]) -> None:
+@pytest.mark.parametrize("arguments", [["--help"], ["init"]])
+def test_commands_that_read_no_suite_load_neither_pydantic_nor_asyncio(tmp_path: Path, arguments: list[str]) -> None:
+    loaded = modules_after(RUN.format(arguments=arguments), tmp_path)
+    assert not loaded & {"pydantic", "yaml", "asyncio", *HEAVY}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "most_modules"), [(["validate", "suite.yaml"], 335), (["eval", "suite.yaml", "--quiet"], 370)]
+)
+def test_validating_and_a_mock_run_load_only_what_the_suite_uses(
+    tmp_path: Path, arguments: list[str], most_modules: int
+) -> None:
     (tmp_path / "agentv.config.yaml").write_text("targets: {a: {provider: mock, response: Paris}}\n")
     (tmp_path / "suite.yaml").write_text(
         "evalcases: [{id: a, input: x, evaluators: [{type: contains, value: Paris}]}]\n"
     )
     loaded = modules_after(RUN.format(arguments=arguments), tmp_path)
     assert sorted(loaded & HEAVY) == []
+    assert loaded & homes(evaluators.BUILT_IN) == {"agentv.evaluators.text"}
+    assert loaded & homes(providers.BUILT_IN) == {"agentv.targets.providers.mock"}
+    assert not loaded & {"agentv.http", "agentv.processes", "agentv.judge.session", "agentv.judge.proxy"}
+    assert len(loaded) <= most_modules
+
+
+def homes(table: Mapping[str, str]) -> set[str]:
+    """The modules that a table of names points to."""
+    return {where.partition(":")[0] for where in table.values()}
 
 
 @pytest.mark.parametrize(

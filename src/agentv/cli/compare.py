@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from agentv.cli.parameters import FiniteRange
 from agentv.report.compare import Comparison, Decision, compare, decide
 from agentv.report.compared_run import read_compared_run
 from agentv.report.row_source import find_rows
-from agentv.report.terminal import Look, can_print_unicode, wants_color
+from agentv.report.terminal import Look, can_print_unicode, terminal_width, wants_color
 
 
 @click.command()
@@ -97,7 +96,7 @@ def _rendered(comparison: Comparison, decision: Decision, shape: str) -> str:
 
     look = Look(
         color=wants_color(sys.stdout, os.environ),
-        width=shutil.get_terminal_size((100, 24)).columns,
+        width=terminal_width(),
         unicode=can_print_unicode(sys.stdout),
     )
     return render_comparison(comparison, decision, look)

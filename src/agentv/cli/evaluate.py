@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -27,7 +26,7 @@ from agentv.recorded import RecordedRun, RunHooks, RunOutcome, resume_run, resum
 from agentv.report.console import render_summary
 from agentv.report.live import choose_progress
 from agentv.report.progress import Progress, QuietProgress
-from agentv.report.terminal import can_print_unicode, wants_color
+from agentv.report.terminal import can_print_unicode, terminal_width, wants_color
 from agentv.run.services import protection_gaps
 from agentv.text import plural, short_path
 
@@ -169,6 +168,6 @@ def _summary(outcome: RunOutcome) -> str:
         resume_hint=_resume_hint(outcome),
         interrupted=outcome.interrupted,
         color=wants_color(sys.stdout, os.environ),
-        width=shutil.get_terminal_size((100, 24)).columns,
+        width=terminal_width(),
         unicode=can_print_unicode(sys.stdout),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import select
+import sys
 import unicodedata
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +25,7 @@ _SPACE = re.compile(r"[\s\x1c-\x1f\x85\u2028\u2029]+")
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
+DEFAULT_WIDTH = 100
 _STYLES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "magenta": 35, "cyan": 36}
 
 
@@ -118,6 +120,16 @@ class Look:
         if len(lines) <= most:
             return lines
         return [*lines[: most - 1], self.cut(f"{lines[most - 1]} {lines[most]}", width)]
+
+
+def terminal_width() -> int:
+    """Columns of the terminal: from COLUMNS, else from stdout, else `DEFAULT_WIDTH`."""
+    with suppress(KeyError, ValueError):
+        if (width := int(os.environ["COLUMNS"])) > 0:
+            return width
+    with suppress(OSError, ValueError):  # stdout is not a terminal, or closed
+        return os.get_terminal_size(sys.stdout.fileno()).columns or DEFAULT_WIDTH
+    return DEFAULT_WIDTH
 
 
 def pad(text: str, width: int, *, right: bool = False) -> str:

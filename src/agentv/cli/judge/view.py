@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from agentv.judge.session import JudgeCallError
 from agentv.messages import TokenUsage
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.report.format import format_cost, format_duration, format_score, format_tokens
-from agentv.report.terminal import Look, can_print_unicode, clean, columns, pad, wants_color
+from agentv.report.terminal import Look, can_print_unicode, clean, columns, pad, terminal_width, wants_color
 from agentv.results import Score
 from agentv.suite.evaluator import Need
 from agentv.text import plural
@@ -35,7 +34,7 @@ LINES_SHOWN = 1000
 
 def look_at(stream: TextIO) -> Look:
     """How to write to this stream."""
-    width = shutil.get_terminal_size((100, 24)).columns
+    width = terminal_width()
     return Look(color=wants_color(stream, os.environ), width=max(40, width), unicode=can_print_unicode(stream))
 
 

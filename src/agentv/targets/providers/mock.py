@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -169,6 +168,8 @@ def _as_text(response: str | dict[str, Any] | None) -> str:
 
 
 def _reason(status: int) -> str:
+    from http import HTTPStatus  # noqa: PLC0415 - only a mock that fails needs it
+
     try:
         return HTTPStatus(status).phrase
     except ValueError:
