@@ -11,17 +11,24 @@ from asyncio import wrap_future
 from concurrent.futures import ThreadPoolExecutor
 
 from . import wire
-from .client import DEFAULT_TIMEOUT, access_of, checked_timeout
-from .connection import Pool
+from .client import DEFAULT_TIMEOUT, JudgeCalls, access_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping
     from types import TracebackType
-    from typing import Any
+    from typing import Any, Concatenate, ParamSpec, TypeVar
 
-    from .values import JudgeInfo, JudgeReply
-    from .verdicts import Asking
+    from .client import Exchanges
+
+    P = ParamSpec("P")
+    T = TypeVar("T")
+
+    def awaitable(
+        call: Callable[Concatenate[Any, P], T],
+    ) -> Callable[Concatenate[AsyncJudgeProxyClient, P], Coroutine[Any, Any, T]]:
+        """The same call, whose result is awaited."""
+
 
 MAX_IN_FLIGHT = 64
 
@@ -34,91 +41,31 @@ def create_async_judge_proxy_client(
     return None if access is None else AsyncJudgeProxyClient(access, timeout=timeout)
 
 
-class AsyncJudgeProxyClient:
-    """Asks the judge from coroutines, up to 64 calls at once; more wait their turn."""
+class AsyncJudgeProxyClient(JudgeCalls):
+    """Asks the judge from coroutines, up to 64 calls at once; more wait their turn.
+
+    Its calls are those of `JudgeProxyClient`, and are awaited.
+    """
+
+    if TYPE_CHECKING:
+        invoke = awaitable(JudgeCalls.invoke)  # type: ignore[assignment]
+        invoke_batch = awaitable(JudgeCalls.invoke_batch)  # type: ignore[assignment]
+        verdict = awaitable(JudgeCalls.verdict)
+        verdicts = awaitable(JudgeCalls.verdicts)  # type: ignore[assignment]
+        get_info = awaitable(JudgeCalls.get_info)  # type: ignore[assignment]
 
     def __init__(self, access: wire.Access, *, timeout: float = DEFAULT_TIMEOUT) -> None:
-        self._timeout = checked_timeout(timeout)
-        self._pool = Pool(access)
-        self._url = access.url
+        super().__init__(access, timeout=timeout)
         self._threads = ThreadPoolExecutor(MAX_IN_FLIGHT, thread_name_prefix="agentv-judge")
 
-    async def invoke(
-        self,
-        *,
-        question: str,
-        system_prompt: str | None = None,
-        target: str | None = None,
-        eval_case_id: str | None = None,
-        attempt: int | None = None,
-    ) -> JudgeReply:
-        """One question, one reply; `target` chooses another judge than the default."""
-        fields = {
-            "question": question,
-            "system_prompt": system_prompt,
-            "target": target,
-            "eval_case_id": eval_case_id,
-            "attempt": attempt,
-        }
-        return wire.parse_reply(await self._send(wire.invoke_request(fields)))
-
-    async def invoke_batch(self, requests: Iterable[Mapping[str, Any]]) -> list[JudgeReply]:
-        """Many questions at once, replies in their order; an item that failed has `error` set."""
-        request, expected = wire.batch_request(requests)
-        return wire.parse_batch(await self._send(request), expected)
-
-    async def verdict(
-        self,
-        *,
-        question: str | None = None,
-        criteria: str | None = None,
-        material: str | Mapping[str, str] | None = None,
-        choices: Sequence[str] | None = None,
-        schema: Mapping[str, Any] | None = None,
-        system_prompt: str | None = None,
-        target: str | None = None,
-        attempts: int = 3,
-    ) -> Any:
-        """An answer that is one of `choices`, or JSON that fits `schema`; anything else is asked for again."""
-        from .verdicts import Form, ask_one  # a judge without verdicts does not load it
-
-        fields = {
-            "question": question,
-            "criteria": criteria,
-            "material": material,
-            "system_prompt": system_prompt,
-            "target": target,
-        }
-        return await self._follow(ask_one(fields, Form(choices, schema), attempts))
-
-    async def verdicts(
-        self,
-        questions: Iterable[str | Mapping[str, Any]],
-        *,
-        choices: Sequence[str] | None = None,
-        schema: Mapping[str, Any] | None = None,
-        system_prompt: str | None = None,
-        target: str | None = None,
-        attempts: int = 3,
-    ) -> list[Any]:
-        """Many verdicts at once, in the order of the questions; only those that are missing are asked for again."""
-        from .verdicts import Form, ask_many  # as above
-
-        common = {"system_prompt": system_prompt, "target": target}
-        found: list[Any] = await self._follow(ask_many(questions, common, Form(choices, schema), attempts))
-        return found
-
-    async def get_info(self) -> JudgeInfo:
-        """Who judges and how many calls are left. Costs no call."""
-        return wire.parse_info(await self._send(wire.info_request()))
-
-    async def _follow(self, asking: Asking) -> Any:
+    async def _run(self, exchanges: Exchanges[T]) -> T:  # type: ignore[override]
         response: Any = None
         while True:
             try:
-                request = asking.send(response)
+                request = exchanges.send(response)
             except StopIteration as done:
-                return done.value
+                result: T = done.value
+                return result
             response = await self._send(request)
 
     async def _send(self, request: wire.Request) -> wire.Response:
@@ -146,6 +93,3 @@ class AsyncJudgeProxyClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-    def __repr__(self) -> str:
-        return f"AsyncJudgeProxyClient({self._url!r}, timeout={self._timeout:g})"

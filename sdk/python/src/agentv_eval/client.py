@@ -7,12 +7,14 @@ from .connection import Pool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
     from types import TracebackType
-    from typing import Any
+    from typing import Any, TypeVar
 
     from .values import JudgeInfo, JudgeReply
-    from .verdicts import Asking
+
+    T = TypeVar("T")
+    Exchanges = Generator[wire.Request, wire.Response, T]
 
 DEFAULT_TIMEOUT = 120.0
 
@@ -29,13 +31,20 @@ def create_judge_proxy_client(
     return None if access is None else JudgeProxyClient(access, timeout=timeout)
 
 
-class JudgeProxyClient:
-    """Asks the judge. Safe to share between threads; every call that reaches the judge is counted."""
+class JudgeCalls:
+    """The calls of both clients: what they send, and what they make of the responses.
+
+    Each call is a generator that yields requests and receives responses. A client differs only in `_run`, which makes
+    the exchanges: it returns the result, or a coroutine that does.
+    """
 
     def __init__(self, access: wire.Access, *, timeout: float = DEFAULT_TIMEOUT) -> None:
         self._timeout = checked_timeout(timeout)
         self._pool = Pool(access)
         self._url = access.url
+
+    def _run(self, exchanges: Exchanges[T]) -> T:
+        raise NotImplementedError
 
     def invoke(
         self,
@@ -54,15 +63,14 @@ class JudgeProxyClient:
             "eval_case_id": eval_case_id,
             "attempt": attempt,
         }
-        return wire.parse_reply(self._send(wire.invoke_request(fields)))
+        return self._run(_invoke(fields))
 
     def invoke_batch(self, requests: Iterable[Mapping[str, Any]]) -> list[JudgeReply]:
         """Many questions at once, replies in their order; each is a mapping with the names `invoke` takes.
 
         An item that failed at the judge is a reply with `error` set; the others keep their answers.
         """
-        request, expected = wire.batch_request(requests)
-        return wire.parse_batch(self._send(request), expected)
+        return self._run(_invoke_batch(requests))
 
     def verdict(
         self,
@@ -82,8 +90,6 @@ class JudgeProxyClient:
         properties, required, items, enum, const, minimum, maximum, minItems and maxItems. Raises
         `JudgeVerdictError` when no usable answer came in `attempts` calls, or when no call is left to ask again.
         """
-        from .verdicts import Form, ask_one  # a judge without verdicts does not load it
-
         fields = {
             "question": question,
             "criteria": criteria,
@@ -91,7 +97,7 @@ class JudgeProxyClient:
             "system_prompt": system_prompt,
             "target": target,
         }
-        return self._follow(ask_one(fields, Form(choices, schema), attempts))
+        return self._run(_verdict(fields, choices, schema, attempts))
 
     def verdicts(
         self,
@@ -107,30 +113,65 @@ class JudgeProxyClient:
 
         A question is a text, or a mapping with `question` or `criteria`, `material`, `system_prompt`, `target`.
         """
-        from .verdicts import Form, ask_many  # as above
-
         common = {"system_prompt": system_prompt, "target": target}
-        found: list[Any] = self._follow(ask_many(questions, common, Form(choices, schema), attempts))
-        return found
+        return self._run(_verdicts(questions, common, choices, schema, attempts))
 
     def get_info(self) -> JudgeInfo:
         """Who judges and how many calls are left. Costs no call."""
-        return wire.parse_info(self._send(wire.info_request()))
+        return self._run(_get_info())
 
-    def _follow(self, asking: Asking) -> Any:
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._url!r}, timeout={self._timeout:g})"
+
+
+def _invoke(fields: Mapping[str, Any]) -> Exchanges[JudgeReply]:
+    return wire.parse_reply((yield wire.invoke_request(fields)))
+
+
+def _invoke_batch(requests: Iterable[Mapping[str, Any]]) -> Exchanges[list[JudgeReply]]:
+    request, expected = wire.batch_request(requests)
+    return wire.parse_batch((yield request), expected)
+
+
+def _get_info() -> Exchanges[JudgeInfo]:
+    return wire.parse_info((yield wire.info_request()))
+
+
+def _verdict(
+    fields: Mapping[str, Any], choices: Sequence[str] | None, schema: Mapping[str, Any] | None, attempts: int
+) -> Exchanges[Any]:
+    from .verdicts import Form, ask_one  # a judge without verdicts does not load it
+
+    return (yield from ask_one(fields, Form(choices, schema), attempts))
+
+
+def _verdicts(
+    questions: Iterable[str | Mapping[str, Any]],
+    common: Mapping[str, Any],
+    choices: Sequence[str] | None,
+    schema: Mapping[str, Any] | None,
+    attempts: int,
+) -> Exchanges[list[Any]]:
+    from .verdicts import Form, ask_many  # as above
+
+    verdicts: list[Any] = yield from ask_many(questions, common, Form(choices, schema), attempts)
+    return verdicts
+
+
+class JudgeProxyClient(JudgeCalls):
+    """Asks the judge. Safe to share between threads; every call that reaches the judge is counted."""
+
+    def _run(self, exchanges: Exchanges[T]) -> T:
         response: Any = None
         while True:
             try:
-                request = asking.send(response)
+                request = exchanges.send(response)
             except StopIteration as done:
-                return done.value
-            response = self._send(request)
-
-    def _send(self, request: wire.Request) -> wire.Response:
-        connection = self._pool.take()
-        response = connection.exchange(request, self._timeout)
-        self._pool.give_back(connection)
-        return response
+                result: T = done.value
+                return result
+            connection = self._pool.take()
+            response = connection.exchange(request, self._timeout)
+            self._pool.give_back(connection)
 
     def close(self) -> None:
         """Close the idle connections; later calls are refused."""
@@ -143,9 +184,6 @@ class JudgeProxyClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def __repr__(self) -> str:
-        return f"JudgeProxyClient({self._url!r}, timeout={self._timeout:g})"
 
 
 def access_of(environ: Mapping[str, str] | None) -> wire.Access | None:
