@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agentv.cli.rubric_asking import read_rubrics
-from agentv.evaluators.llm.reply_object import ReplyError
+from agentv.evaluators.llm.reply import ReplyError
 from agentv.suite.edit import InsertionPoint, SuiteFile, SuiteText
 from agentv.suite.yaml import YamlWalk
 from agentv.testing.model_server import FakeModelServer

@@ -11,8 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentv.evaluators.llm.reply import Check, JudgeChecks, JudgeVerdict, read_checks, read_verdict
-from agentv.evaluators.llm.reply_object import LONGEST_REPAIR, MOST_REPAIR, ReplyError, read_object, refuse_copy
+from agentv.evaluators.llm.reply import (
+    LONGEST_REPAIR,
+    MOST_REPAIR,
+    Check,
+    JudgeChecks,
+    JudgeVerdict,
+    ReplyError,
+    read_checks,
+    read_object,
+    read_verdict,
+    refuse_copy,
+)
 
 GOOD = '{"score": 0.5, "hits": ["a"], "misses": ["b"], "reasoning": "c"}'
 READ = JudgeVerdict(0.5, ("a",), ("b",), "c")

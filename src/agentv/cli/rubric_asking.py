@@ -11,7 +11,7 @@ from agentv.errors import AgentVError, ProviderError
 from agentv.evaluators.llm.ask import ATTEMPTS, NoUsableReplyError, Question, ask_until
 from agentv.evaluators.llm.fence import fence
 from agentv.evaluators.llm.prompt import conversation
-from agentv.evaluators.llm.reply_object import ReplyError, read_object
+from agentv.evaluators.llm.reply import ReplyError, read_object
 from agentv.messages import NO_OPTIONS, GenerationOptions
 from agentv.redact import Redactor
 from agentv.suite.case import EvalCase

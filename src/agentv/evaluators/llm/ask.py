@@ -11,7 +11,7 @@ from agentv.errors import BudgetExhaustedError, EvaluatorError
 from agentv.evaluators.base import Candidate, EvaluationContext
 from agentv.evaluators.llm.fence import fence
 from agentv.evaluators.llm.prompt import words_of
-from agentv.evaluators.llm.reply_object import ReplyError, refuse_copy
+from agentv.evaluators.llm.reply import ReplyError, refuse_copy
 from agentv.messages import NO_OPTIONS, GenerationOptions
 
 if TYPE_CHECKING:
