@@ -301,7 +301,7 @@ MISTAKES = {
     "two answers": ((*CASE, "--answer", "x", "--outputs", "y"), "keep one"),
     "unknown judge": ((*CASE, "--evaluator", "asks", "--judge-target", "strikt"), "strict"),
     "no payload file": (("evals/judges/plain.py", "--payload", "gone.json"), "it cannot be read"),
-    "bad payload": (("evals/judges/plain.py", "--payload", "evals/suite.yaml"), "is no JSON"),
+    "bad payload": (("evals/judges/plain.py", "--payload", "evals/suite.yaml"), "is not JSON"),
     "a shell": (("python x.py | tee", *CASE), "needs a shell"),
 }
 
