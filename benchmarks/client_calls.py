@@ -3,7 +3,7 @@
 python -m benchmarks.client_calls CLIENT CALLS IN_FLIGHT URL
 
 agentv       the `openai` provider behind its gate
-aiohttp      the HTTP library it is made of, alone
+aiohttp      a bare aiohttp client
 openai       the openai SDK
 pydantic_ai  pydantic-ai's direct request, over the openai SDK
 """

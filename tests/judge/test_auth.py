@@ -171,6 +171,40 @@ async def test_checks_come_in_the_promised_order(proxy: JudgeProxy) -> None:
     assert unknown.code == "unknown_target"
 
 
+@pytest.mark.parametrize(
+    ("spoil", "status"),
+    [
+        (lambda data: data.replace(b"Content-Length: 17", b"Content-Length: 17\r\nContent-Length: 17"), 400),
+        (lambda data: data.replace(b"Content-Length: 17", b"Content-Length: 17\r\nTransfer-Encoding: chunked"), 400),
+        (lambda data: data.replace(b"Content-Length: 17", b"Content-Length: \t17"), 400),
+        (lambda data: data.replace(b"Content-Length: 17", b"Transfer-Encoding: gzip, chunked"), 415),
+        (lambda data: data.replace(b"Content-Length: 17", b"Transfer-Encoding: chunked\r\n" * 2 + b"X: y"), 415),
+        (lambda data: data.replace(b"Content-Length: 17", b"Content-Length: " + b"9" * 30), 413),
+        (lambda data: data.replace(b"POST", b"BREW"), 405),
+        (lambda data: data.replace(b"/invoke", b"invoke"), 404),
+    ],
+)
+async def test_framing_that_the_parser_refuses_is_still_checked_in_its_turn(
+    proxy: JudgeProxy, judge: Judge, spoil: Any, status: int
+) -> None:
+    good = request(proxy, body=b'{"question": "q"}')
+    host = f"127.0.0.1:{port_of(proxy)}".encode()
+    assert (await send(proxy, spoil(good))).status == status
+    assert (await send(proxy, spoil(good.replace(b"/invoke", b"/nope")))).status == 404
+    assert (await send(proxy, spoil(good.replace(b"\r\n", b"\r\nOrigin: null\r\n", 1)))).status == 403
+    assert (await send(proxy, spoil(good.replace(host, b"evil.example")))).status == 421
+    assert (await send(proxy, spoil(good.replace(proxy.token.encode(), b"wrong")))).status == 401
+    await nothing_happened(proxy, judge)
+
+
+@pytest.mark.parametrize("name", ["Authorization", "Host"])
+async def test_a_tab_in_front_of_a_checked_value_is_part_of_it(proxy: JudgeProxy, judge: Judge, name: str) -> None:
+    good = request(proxy, body=b'{"question": "q"}')
+    status = {"Authorization": 401, "Host": 421}[name]
+    assert (await send(proxy, good.replace(f"{name}: ".encode(), f"{name}:\t".encode()))).status == status
+    await nothing_happened(proxy, judge)
+
+
 async def test_a_huge_body_without_token_is_401_at_once_and_takes_no_memory(proxy: JudgeProxy, judge: Judge) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     size = 100 * 2**20
