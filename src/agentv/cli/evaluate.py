@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from agentv.record.run_dir import RUNS, find_run, new_run_id
 from agentv.recorded import RecordedRun, RunHooks, RunOutcome, resume_run, resumed_options, start_run
 from agentv.report.console import render_summary
 from agentv.report.live import choose_progress
-from agentv.report.progress import Progress, QuietProgress
+from agentv.report.progress import Progress
 from agentv.report.terminal import can_print_unicode, terminal_width, wants_color
 from agentv.run.services import protection_gaps
 from agentv.text import plural, short_path
@@ -35,13 +35,13 @@ _SIGNALS = (*TO_STOP, signal.SIGHUP)
 
 @click.command(name="eval")
 @run_options
-@click.option("--run-dir", metavar="DIR", help="The directory of this run.  [.agentv/runs/<run-id>]")
-@click.option("--resume", metavar="RUN", help="Go on with a run: its id, or its directory.")
-@click.option("--allow-changed", is_flag=True, help="With --resume: go on although suites have changed.")
+@click.option("--run-dir", metavar="DIR", help="Directory of this run.  [.agentv/runs/<run-id>]")
+@click.option("--resume", metavar="RUN", help="Resume a run: its id or its directory.")
+@click.option("--allow-changed", is_flag=True, help="With --resume: continue although suites have changed.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress, no summary.")
-@click.option("--verbose", "-v", is_flag=True, help="Say what was found and loaded.")
+@click.option("--verbose", "-v", is_flag=True, help="Print which files and targets were loaded.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object on stdout.")
-def command(**given: Any) -> int:
+def command(**arguments: Any) -> int:
     """Run eval suites: files, directories or globs.
 
     \b
@@ -50,14 +50,14 @@ def command(**given: Any) -> int:
                130 interrupted          or the budget is gone
                143 terminated
     """
-    quiet, as_json, verbose = given.pop("quiet"), given.pop("as_json"), given.pop("verbose")
-    refuse_empty(given)
-    run = _resumed(given) if given["resume"] else _new(given)
-    say = _speaker(quiet)
+    quiet, as_json, verbose = arguments.pop("quiet"), arguments.pop("as_json"), arguments.pop("verbose")
+    refuse_empty(arguments)
+    run = _resumed(arguments) if arguments["resume"] else _new(arguments)
     gaps = protection_gaps(run.plan.needs)
     for note in (*run.plan.notes, *run.notes, *gaps, *(_details(run) if verbose else ())):
-        say(note)
-    progress = QuietProgress() if quiet else choose_progress(sys.stderr, quiet, os.environ)
+        if not quiet:
+            click.echo(f"note: {note}", err=True)
+    progress = choose_progress(sys.stderr, quiet, os.environ)
     with _target_log(progress):
         work = run.run(RunHooks(progress, own_process=True))
         outcome, received = asyncio.run(until_stopped(work, _SIGNALS, even_if_ignored=TO_STOP))
@@ -78,37 +78,39 @@ def command(**given: Any) -> int:
     return code
 
 
-def _new(given: dict[str, Any]) -> RecordedRun:
-    if given["allow_changed"]:
+def _new(arguments: dict[str, Any]) -> RecordedRun:
+    if arguments["allow_changed"]:
         raise UsageError("--allow-changed goes with --resume.")
     cwd = Path.cwd()
-    options = RunOptions.from_dict(given)
+    options = RunOptions.from_dict(arguments)
     plan = build_plan(options, cwd)
     run_id = new_run_id()
-    directory = Path(given["run_dir"]) if given["run_dir"] else RUNS / run_id
+    directory = Path(arguments["run_dir"]) if arguments["run_dir"] else RUNS / run_id
     return start_run(plan, run_id, cwd / directory, cwd)
 
 
-def _resumed(given: dict[str, Any]) -> RecordedRun:
+def _resumed(arguments: dict[str, Any]) -> RecordedRun:
     context = click.get_current_context()
     fixed = ["run_dir", *(name for name, option in OPTIONS.items() if not option.may_change)]
     extra = [
         name
         for name in fixed
-        if given[name] and context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+        if arguments[name] and context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
     ]
     if extra:
         word = (OPTIONS[extra[0]].keyword if extra[0] in OPTIONS else extra[0]).replace("_", "-") or extra[0]
         raise UsageError(
             f"--resume takes suites, targets and options from the run itself; leave out {word}.",
-            next_step=f"agentv eval --resume {given['resume']}",
+            next_step=f"agentv eval --resume {arguments['resume']}",
         )
-    directory = find_run(given["resume"], Path.cwd())
+    directory = find_run(arguments["resume"], Path.cwd())
     manifest = directory.read_manifest()
     options, cwd = resumed_options(manifest, directory)
-    changed = {name: given[name] for name, option in OPTIONS.items() if option.may_change and given[name] is not None}
+    changed = {
+        name: arguments[name] for name, option in OPTIONS.items() if option.may_change and arguments[name] is not None
+    }
     options = replace(options, **changed)
-    return resume_run(build_plan(options, cwd), directory, manifest, allow_changed=given["allow_changed"])
+    return resume_run(build_plan(options, cwd), directory, manifest, allow_changed=arguments["allow_changed"])
 
 
 @contextmanager
@@ -124,14 +126,6 @@ def _target_log(progress: Progress) -> Iterator[None]:
     finally:
         log.removeHandler(handler)
         log.setLevel(before)
-
-
-def _speaker(quiet: bool) -> Callable[[str], None]:
-    def say(note: str) -> None:
-        if not quiet:
-            click.echo(f"note: {note}", err=True)
-
-    return say
 
 
 def _details(run: RecordedRun) -> list[str]:
