@@ -128,7 +128,7 @@ def test_the_readme_shows_no_block_that_no_test_runs():
 
 def test_the_commands_of_the_readme_run(project):
     install, by_hand = [text.strip() for language, text in BLOCKS if language == "bash"]
-    assert shlex.split(install) == ["npm", "install", "@agentv/eval"]
+    assert shlex.split(install) == ["npm", "install", "path/to/agentv/sdk/typescript"]
     done = run("sh", "-c", by_hand, cwd=project)
     assert json.loads(done.stdout)["score"] == 1, done.stderr
     assert "this goes to stderr" in done.stderr
