@@ -14,7 +14,19 @@ from benchmarks.report import Figure, Report
 from benchmarks.workload import write_config, write_suite
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-NAMES = ("startup", "throughput", "latency", "memory", "loading", "scripts", "warm", "proxy", "clients", "llm_judge")
+NAMES = (
+    "startup",
+    "throughput",
+    "latency",
+    "memory",
+    "loading",
+    "scripts",
+    "warm",
+    "reuse",
+    "proxy",
+    "clients",
+    "llm_judge",
+)
 
 
 def benchmarks(*arguments: str) -> subprocess.CompletedProcess[str]:
