@@ -10,7 +10,7 @@ import pytest
 from agentv.errors import ProviderError
 from agentv.judge.proxy import JudgeProxy
 from agentv.judge.session import JudgeCallError, JudgeSession, JudgeTargets
-from agentv.messages import TokenUsage
+from agentv.messages import GenerationOptions, Message, TokenUsage
 from agentv.redact import Redactor
 from agentv.targets.gate import TargetGate
 from agentv.targets.provider import Provider, Reply, Request, TargetSettings
@@ -42,6 +42,26 @@ async def test_the_question_reaches_the_judge_with_the_executions_own_case() -> 
     await session.invoke(JudgeCall("q", eval_case_id="other", attempt=1))
     asked = [(r.question, r.system_prompt, r.eval_id, r.attempt) for r in judge.requests]
     assert asked == [("q", "be strict", "case-1", 3), ("q", None, "other", 1)]
+
+
+async def test_conversation_and_options_reach_the_judge_with_the_evaluator_that_asks() -> None:
+    judge = Judge()
+    session = make_session(judge, eval_id="case-1")
+    talk = (Message("system", "s"), Message("user", "q"), Message("assistant", "a"), Message("user", "sure?"))
+    options = GenerationOptions(temperature=0.5, stop=("END",))
+    await session.invoke(JudgeCall(messages=talk, options=options))
+    (asked,) = judge.requests
+    assert (asked.messages, asked.options, asked.evaluator, asked.eval_id) == (talk, options, "precision", "case-1")
+
+
+async def test_option_that_the_judge_does_not_support_fails_the_call_before_it_is_sent() -> None:
+    judge = Judge()
+    judge.honours = frozenset({"temperature"})
+    session = make_session(TargetGate(judge, TargetSettings(provider="x"), name="strict"))
+    assert (session.honours("temperature"), session.honours("seed")) == (True, False)
+    error = await refused(session, JudgeCall("q", options=GenerationOptions(seed=1)))
+    assert (error.status, error.code, judge.calls) == (502, "judge_failed", 0)
+    assert "`seed`" in error.message
 
 
 async def test_an_override_goes_to_that_target_and_counts() -> None:

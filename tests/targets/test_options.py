@@ -126,6 +126,14 @@ async def test_unsupported_option_fails_before_anything_is_sent(provider: str, o
     assert (retries, caught.value.retryable) == ([], False)
 
 
+async def test_unsupported_option_fails_a_batch_before_anything_is_sent(tmp_path: Path):
+    command = make(tmp_path, "cli", command=["touch", str(tmp_path / "ran")])
+    gate = TargetGate(command, TargetSettings(provider="cli"), name="t")
+    with pytest.raises(ProviderError, match="`seed`"):
+        await gate.invoke_batch([ask("a", eval_id="a"), ask("b", eval_id="b", options=options_with("seed"))])
+    assert not (tmp_path / "ran").exists()
+
+
 async def test_responses_api_supports_neither_seed_nor_stop():
     async with VendorServer(RESPONSES.reply("ok")) as server, RESPONSES.against(server) as provider:
         gate = TargetGate(provider, TargetSettings(provider="openai"), name="t")

@@ -59,8 +59,7 @@ class TargetGate(ProviderLayer):
 
     async def call(self, request: Request, hooks: CallHooks) -> Reply:
         """Call the provider, and again when that can help."""
-        if request.options is not NO_OPTIONS:
-            self._refuse_unhonoured(request.options)
+        self._refuse_unhonoured(request.options)
         turnstile, total = self._turnstile, self._settings.total_timeout_seconds
         ticket, tries, ends_at = turnstile.ticket(), 0, None
         entered = await turnstile.enter(ticket)
@@ -92,6 +91,8 @@ class TargetGate(ProviderLayer):
 
     async def invoke_batch(self, requests: Sequence[Request]) -> Mapping[str, Reply]:
         """All requests in one call, which is not repeated: eval id -> reply."""
+        for request in requests:
+            self._refuse_unhonoured(request.options)
         entered, well = await self._turnstile.enter(self._turnstile.ticket()), False
         try:
             replies = await self.provider.invoke_batch(requests)
@@ -107,6 +108,8 @@ class TargetGate(ProviderLayer):
             await self.provider.aclose()
 
     def _refuse_unhonoured(self, options: GenerationOptions) -> None:
+        if options is NO_OPTIONS:
+            return
         unhonoured = [f"`{name}`" for name in options.requested if name not in self.honours]
         if unhonoured:
             known = ", ".join(f"`{name}`" for name in sorted(self.honours)) or "none"
