@@ -44,7 +44,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A reply whose body is made while it is sent: each item goes out at once, and no faster than the client reads.
+    """A reply whose body is made while it is sent: each item is sent immediately, and no faster than the client reads.
 
     The generator is closed when the client goes away. With `length` the body is not sent in chunks.
     """

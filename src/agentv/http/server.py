@@ -46,7 +46,7 @@ _ENDS_CONNECTION = (401, 403, 408, 421, 503)
 
 
 class Server:
-    """Serves an app on a port of loopback while it is entered. Leaving closes the port and every connection at once.
+    """Serves an app on a loopback port while it is entered. Leaving closes the port and every connection immediately.
 
     Connections are accepted here and not by `asyncio.Server`, which loses a connection that it is just accepting when
     it is closed: its client would wait until the garbage collector runs.
