@@ -43,14 +43,14 @@ def measure(options: Options) -> Report:
     figures = [
         Figure("--version / python -c pass, wall", walls["version"] / walls["python"], goal=5.0),
         Figure("--version / python -c pass, CPU", cpus["version"] / cpus["python"]),
-        Figure("one case / python -c pass, wall", walls["one case"] / walls["python"]),
-        Figure("one case / python -c pass, CPU", cpus["one case"] / cpus["python"]),
+        Figure("one case / python -c pass, wall", walls["one case"] / walls["python"], goal=12.0),
+        Figure("one case / python -c pass, CPU", cpus["one case"] / cpus["python"], goal=12.0),
     ]
     figures += [Figure(f"{name}, wall", wall * 1000, "ms") for name, wall in walls.items()]
     figures += [Figure(f"{name}, CPU", cpu * 1000, "ms") for name, cpu in cpus.items()]
     if options.peers:
         ratio = walls["one case"] / walls["npm agentv, one case"]
-        figures.append(Figure("one case / npm agentv, wall", ratio, goal=0.35))
+        figures.append(Figure("one case / npm agentv, wall", ratio, goal=0.30))
     return Report(
         NAME,
         figures,
