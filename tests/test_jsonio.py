@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 from typing import Any
 
 import pytest
@@ -49,3 +51,102 @@ def test_a_key_that_is_not_a_string_is_never_there_twice(key: Any) -> None:
     assert json.loads(jsonio.dump_line({"x": [{key: "a", name: "b"}]})) == {"x": [{name: "b", f"{name} (2)": "a"}]}
     assert jsonio.strict_line([{key: "a"}]) is None
     assert jsonio.strict_line([{name: "a"}]) == f'[{{"{name}":"a"}}]'
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "message"),
+    [
+        (b'{"a": "\xff"}', "encoding", "not UTF-8 at byte 7"),
+        ("", "empty", "it is empty"),
+        (" \n", "empty", "it is empty"),
+        ('{"a":\n 1,}', "syntax", "expecting property name enclosed in double quotes at line 2, column 4"),
+        ("1 2", "syntax", "more text after the JSON value at line 1, column 3"),
+        (
+            '[{"a": 1, "b": {"a": 2}, "a": 3}]',
+            "duplicate",
+            "the key `a` occurs twice in one object at line 1, column 26",
+        ),
+        ('{"' + "k" * 61 + '": 1, "' + "k" * 61 + '": 1}', "duplicate", "a key occurs twice in one object at"),
+        ('["NaN",\n-Infinity]', "constant", "-Infinity is not a JSON number at line 2, column 1"),
+        ("[" * 101 + "]" * 101, "depth", "nested more than 100 levels deep at line 1, column 101"),
+        ("[" * 100_000, "depth", "nested more than 100 levels deep at line 1, column 101"),
+        ("[1, " + "9" * 5_000 + "]", "digits", "a number of 5,000 digits is too long at line 1, column 5"),
+        ("[-1e999]", "infinite", "the number -1e999 is too large at line 1, column 2"),
+        ("[" + "9" * 400 + ".0]", "infinite", "too large at line 1, column 2"),
+        (r'["\ud83d\ude00", "\ud800"]', "surrogate", "is not text at line 1, column 18"),
+    ],
+)
+def test_text_that_is_not_strict_json_is_refused_with_the_place(source: str | bytes, kind: str, message: str) -> None:
+    with pytest.raises(jsonio.JsonError) as caught:
+        jsonio.read(source)
+    assert caught.value.kind == kind
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"' + "[" * 1_000 + '"',
+        "[" * 100 + "]" * 100,
+        '"1e999 NaN"',
+        r'"\ud83d\ude00"',
+        "1e100",
+        "[1e-999]",
+        "9" * 4_000,
+    ],
+)
+def test_what_only_looks_like_a_problem_is_read(text: str) -> None:
+    assert jsonio.read(text) == json.loads(text)
+
+
+def test_a_caller_may_relax_a_rule() -> None:
+    assert jsonio.read("1e999", infinite=True) == math.inf
+    assert jsonio.read(r'"\ud800"', surrogates=True) == "\ud800"
+    assert jsonio.read("[" * 300 + "]" * 300, max_depth=300)
+    assert jsonio.read("[" * 300 + "]" * 300, max_depth=None)
+
+
+def test_every_value_and_key_has_its_offset() -> None:
+    text = ' {"a": [10, {}], "b c" : {"d": null} }'
+    offsets: dict[Any, tuple[int, int]] = {}
+    assert list(jsonio.find_problems(text, offsets)) == []
+    starts = {path: (text[value:][:2], text[key:][:2]) for path, (value, key) in offsets.items()}
+    assert starts == {
+        (): ('{"', '{"'),
+        ("a",): ("[1", '"a'),
+        ("a", 0): ("10", "10"),
+        ("a", 1): ("{}", "{}"),
+        ("b c",): ('{"', '"b'),
+        ("b c", "d"): ("nu", '"d'),
+    }
+
+
+def test_all_problems_are_found_in_order_up_to_where_it_is_not_json() -> None:
+    text = '{"a": NaN, "a": {"b": 1, "b": 1e999}, "c": oops, "a": 1'
+    assert [(problem.kind, problem.path) for problem in jsonio.find_problems(text)] == [
+        ("constant", ()),
+        ("duplicate", ()),
+        ("duplicate", ("a",)),
+        ("infinite", ()),
+        ("duplicate", ()),
+    ]
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ['["', '\\"', '"a":', "[1,", "[NaN,", '{"a":1,"a":1},', "1e999,", "9", r'"\ud800",', "{}[]"],
+    ids=repr,
+)
+def test_time_grows_with_the_text_and_no_faster(piece: str) -> None:
+    """Four times the text takes four times as long, sixteen times if reading were quadratic."""
+
+    def seconds(size: int) -> float:
+        text, best = "[" + piece * (size // len(piece)), math.inf
+        for _ in range(3):
+            started = time.process_time()
+            with pytest.raises(jsonio.JsonError):
+                jsonio.read(text)
+            best = min(best, time.process_time() - started)
+        return best
+
+    assert seconds(2**20) < 8 * seconds(2**18) + 0.05

@@ -35,6 +35,8 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 _SCALAR = re.compile(r"[^\s,:\[\]{}\"]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_FRACTION = re.compile(r"[.eE]")
+"""In numbers that Python reads as floats; whole ones are never infinite."""
 _EXPONENT = re.compile(r"[0-9][eE]\+?[0-9]{3}")
 _LONG_NUMBER = re.compile(r"[0-9]{309}")
 _scan_string: Any = json.decoder.scanstring  # type: ignore[attr-defined]
@@ -184,7 +186,7 @@ _UNIQUE_KEYS = json.JSONDecoder(object_pairs_hook=_unique)
 
 
 def find_problems(text: str, offsets: dict[Path, tuple[int, int]] | None = None) -> Iterator[JsonError]:
-    """Every problem of a JSON text but its depth, in order, up to where it is not JSON. Slow: for texts with problems.
+    """Every problem of a JSON text but its depth, in order, up to where it is not JSON. Slow: for text with problems.
 
     `offsets` receives where each value is and where its key is: path -> two offsets.
     """
@@ -251,7 +253,7 @@ def _scalar(text: str, at: int) -> tuple[str, int, list[JsonError]]:
         problem = JsonError("constant", f"{word} is not a JSON number", at)
     elif word[-1].isdigit() and len(word) > MAX_DIGITS:
         problem = JsonError("digits", f"a number of {len(word):,} digits is too long", at)
-    elif word[-1].isdigit() and math.isinf(float(word)):
+    elif _FRACTION.search(word) and word[-1].isdigit() and math.isinf(float(word)):
         problem = JsonError("infinite", f"the number {word[:40]} is too large", at)
     return word, _skip(text, found.end()), [] if problem is None else [problem]
 
