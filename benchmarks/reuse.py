@@ -24,7 +24,7 @@ from agentv.messages import Message
 from agentv.processes.launcher import Launcher
 from agentv.processes.protection import protect_runtime
 from agentv.scripts import Runtime
-from agentv.suite.case import EvalCase
+from agentv.suite.suite import EvalCase
 from agentv.targets.environment import Environment
 from agentv.targets.provider import Provider, Reply, Request
 from benchmarks.measure import evaluate, median, median_cpu, median_wall, take_turns

@@ -17,10 +17,9 @@ from agentv.errors import RecordError, RunChangedError, SuiteError, UsageError
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import RunPlan
 from agentv.record.judge_calls import JudgeCallLog
-from agentv.record.manifest import check_manifest, unusable
 from agentv.record.recovery import Recovery, recover
 from agentv.record.rows import recorded_key
-from agentv.record.run_dir import ANOTHER, RunDirectory, refuse_recorded
+from agentv.record.run_dir import ANOTHER, RunDirectory, check_manifest, refuse_recorded, unusable
 from agentv.record.writer import RowWriter
 from agentv.redact import MASK, Redactor
 from agentv.report.progress import Progress, QuietProgress
@@ -30,7 +29,7 @@ from agentv.run.case import Ask
 from agentv.run.execute import Execution
 from agentv.suite.files import digest
 from agentv.targets.budget import Budget
-from agentv.targets.settings import holds_secret
+from agentv.targets.config import holds_secret
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ from agentv.errors import EvaluatorError
 from agentv.judge.choice import JudgeChoice
 from agentv.judge.lending import Lender
 from agentv.processes.execution import Script
-from agentv.processes.run import STDOUT_CAP, ProcessOutcome
-from agentv.processes.start import ProcessStartError
+from agentv.processes.run import STDOUT_CAP, ProcessOutcome, ProcessStartError
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.results import Score
 from agentv.suite.files import repository_root, upward

@@ -14,7 +14,7 @@ from agentv.messages import OPTIONS, Message, TokenUsage
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.results import EvaluatorResult
 from agentv.scripts import Runtime
-from agentv.suite.case import EvalCase
+from agentv.suite.suite import EvalCase
 from agentv.targets.provider import Provider, Reply, Request
 
 Scripted = str | Exception | Reply

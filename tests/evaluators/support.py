@@ -12,7 +12,7 @@ from agentv.evaluators.base import Candidate, EvaluationContext, Evaluator
 from agentv.evaluators.registry import evaluator_class
 from agentv.evaluators.scoring import judge
 from agentv.results import EvaluatorResult, Score
-from agentv.suite.case import EvalCase
+from agentv.suite.suite import EvalCase
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from agentv.evaluators.json_values import find_data, same_json
 from agentv.evaluators.scoring import judge
 from agentv.messages import Message
 from agentv.results import EvaluatorResult
-from agentv.suite.case import EvalCase
+from agentv.suite.suite import EvalCase
 from tests.evaluators.support import an_evaluator, at_once, mistake
 
 

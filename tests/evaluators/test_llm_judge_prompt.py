@@ -12,7 +12,7 @@ import pytest
 from agentv.evaluators.llm.prompt import VARIABLES
 from agentv.evaluators.llm_judge import LlmJudge
 from agentv.messages import Message, ToolCall
-from agentv.suite.case import EvalCase
+from agentv.suite.suite import EvalCase
 from tests.conftest import Project
 from tests.evaluators.judge_support import Judge, a_case, verdict
 from tests.evaluators.support import an_evaluator, mistake

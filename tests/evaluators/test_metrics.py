@@ -11,8 +11,8 @@ from agentv.evaluators.metrics import Latency
 from agentv.evaluators.scoring import judge
 from agentv.messages import Message, TokenUsage, ToolCall
 from agentv.results import EvaluatorResult
-from agentv.run.trace import summarize_trace
-from agentv.suite.case import EvalCase
+from agentv.run.case import summarize_trace
+from agentv.suite.suite import EvalCase
 from tests.evaluators.support import an_evaluator, at_once, mistake
 
 CASE = EvalCase(id="case", question="question", input_messages=())

@@ -11,7 +11,7 @@ from agentv.evaluators.scoring import judge
 from agentv.evaluators.tool_trajectory import ExpectedCall, pair_up
 from agentv.messages import Message, ToolCall
 from agentv.results import EvaluatorResult
-from agentv.suite.case import EvalCase
+from agentv.suite.suite import EvalCase
 from tests.evaluators.support import an_evaluator, at_once, mistake
 
 CASE = EvalCase(id="case", question="question", input_messages=())

@@ -26,7 +26,7 @@ from agentv.targets.environment import Environment
 from agentv.targets.gate import TargetGate
 from agentv.targets.provider import Reply, Request, TargetScope, TargetSettings
 from agentv.targets.registry import provider_class
-from agentv.wire.judge_requests import JudgeCall
+from agentv.wire.judge import JudgeCall
 from tests.judge.support import Judge, make_session
 
 SECRET = "sk-a-secret-value-0123"

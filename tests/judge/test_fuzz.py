@@ -10,7 +10,7 @@ from benchmarks.fuzz_proxy import broken, fuzz, valid
 
 from agentv.http import server as server_module
 from agentv.http.messages import Refused, body_of, parse_request
-from agentv.judge.app import JudgeApp
+from agentv.judge.proxy import JudgeApp
 from tests.judge.support import make_session
 
 Parsed = list[tuple[bytes, bytes, bytes]]

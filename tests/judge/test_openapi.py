@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 
 from agentv.errors import ProviderError
 from agentv.http import server as server_module
-from agentv.judge.app import JudgeApp
-from agentv.judge.proxy import JudgeProxy
+from agentv.judge.proxy import JudgeApp, JudgeProxy
 from agentv.messages import Message, TokenUsage, ToolCall
 from agentv.targets.provider import Reply, Request
-from agentv.wire.judge_requests import InvalidRequestError, parse_batch, parse_invoke
+from agentv.wire.judge import InvalidRequestError, parse_batch, parse_invoke
 from tests.judge.support import Judge, Response, make_session, request, send
 
 DOCUMENT = yaml.safe_load(

@@ -14,7 +14,7 @@ from agentv.messages import GenerationOptions, Message, TokenUsage
 from agentv.redact import Redactor
 from agentv.targets.gate import TargetGate
 from agentv.targets.provider import Provider, Reply, Request, TargetSettings
-from agentv.wire.judge_requests import JudgeCall
+from agentv.wire.judge import JudgeCall
 from tests.judge.support import Judge, Wire, make_session, request
 
 CALL = JudgeCall("q")

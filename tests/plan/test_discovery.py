@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentv.errors import UsageError
-from agentv.plan.discovery import find_suites
+from agentv.plan.build import find_suites
 from tests.conftest import Project
 
 SUITE = "evalcases: [{id: one, input: a}]\n"

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from agentv.processes.launcher import Launcher, Script
-from agentv.processes.run import ProcessOutcome
-from agentv.processes.start import ProcessStartError
+from agentv.processes.run import ProcessOutcome, ProcessStartError
 from tests.patience import patiently
 
 ECHO = """\

@@ -13,8 +13,7 @@ from benchmarks.kill_runtime import marked
 
 from agentv.processes.helper import MOST_IDLE
 from agentv.processes.launcher import Launcher, Script
-from agentv.processes.run import Pipes
-from agentv.processes.start import ProcessStartError
+from agentv.processes.run import Pipes, ProcessStartError
 from tests.patience import patiently
 
 from .support import ENV, children, helper_pid, marker, open_files, python, sh, until, zombies_of

@@ -15,8 +15,7 @@ import pytest
 from benchmarks.kill_runtime import KINDS, SIGNALS, marked
 
 from agentv.processes.launcher import Launcher
-from agentv.processes.run import ProcessOutcome
-from agentv.processes.start import ProcessStartError
+from agentv.processes.run import ProcessOutcome, ProcessStartError
 from tests.patience import patiently
 
 from .support import children, helper_pid, marker, open_files, sh, until, zombies_of

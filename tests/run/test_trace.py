@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentv.messages import Message, TokenUsage, ToolCall
-from agentv.run.trace import summarize_trace
+from agentv.run.case import summarize_trace
 
 
 def test_a_trace_counts_calls_by_name_and_keeps_what_the_answer_took():

@@ -11,10 +11,9 @@ import pytest
 
 from agentv.errors import SuiteError
 from agentv.evaluators.reader import EvaluatorReader
-from agentv.suite.case import EvalCase
 from agentv.suite.evaluator import Need
 from agentv.suite.loader import load_suite
-from agentv.suite.suite import EvalSuite
+from agentv.suite.suite import EvalCase, EvalSuite
 
 EVALUATORS = "execution: {evaluators: [{name: has, type: contains, value: Paris}]}\n"
 """A head for suites whose evaluators do not matter."""

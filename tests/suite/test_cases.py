@@ -7,8 +7,8 @@ import json
 import pytest
 
 from agentv.messages import Message, ToolCall
-from agentv.suite.case import Rubric
 from agentv.suite.loader import load_suite
+from agentv.suite.suite import Rubric
 from tests.suite.support import EVALUATORS, AnyType, load, mistakes, one_case, the_mistake, write
 
 

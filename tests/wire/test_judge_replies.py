@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from agentv.messages import Message, TokenUsage, ToolCall
-from agentv.wire.judge_replies import message_object, reply_object, to_json
+from agentv.wire.judge import message_object, reply_object, to_json
 
 
 def test_tool_calls_are_spelled_for_http_and_nothing_inside_is_touched() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentv.wire.judge_requests import InvalidRequestError, JudgeCall, parse_batch, parse_invoke
+from agentv.wire.judge import InvalidRequestError, JudgeCall, parse_batch, parse_invoke
 
 VECTORS = Path(__file__).parents[2] / "conformance" / "requests.json"
 

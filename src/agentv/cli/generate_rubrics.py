@@ -19,10 +19,9 @@ from agentv.evaluators.reader import EvaluatorReader
 from agentv.judge.choice import JudgeChoice
 from agentv.plan.build import Loaded
 from agentv.redact import Redactor
-from agentv.suite.case import EvalCase
 from agentv.suite.cases import RUBRICS
 from agentv.suite.edit import SuiteFile
-from agentv.suite.suite import EvalSuite
+from agentv.suite.suite import EvalCase, EvalSuite
 from agentv.targets.config import NO_JUDGE, TargetsConfig, TargetSpec, no_config_error
 from agentv.targets.pool import TargetPool
 from agentv.targets.secrets import Secrets

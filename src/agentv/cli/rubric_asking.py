@@ -14,7 +14,7 @@ from agentv.evaluators.llm.prompt import conversation
 from agentv.evaluators.llm.reply import ReplyError, read_object
 from agentv.messages import NO_OPTIONS, GenerationOptions
 from agentv.redact import Redactor
-from agentv.suite.case import EvalCase
+from agentv.suite.suite import EvalCase
 from agentv.targets.provider import Provider, Reply, Request
 
 FEWEST, MOST = 3, 6

@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 
 from agentv.errors import ConfigError, InvalidFilesError, Problem, SuiteError, UsageError
-from agentv.plan.build import Loaded, build_plan
-from agentv.plan.discovery import find_suites
+from agentv.plan.build import Loaded, build_plan, find_suites
 from agentv.plan.options import RunOptions
 from agentv.suite import guidelines
 from agentv.targets.config import FILE_NAMES, load_config

@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agentv.messages import Message, TokenUsage
 from agentv.results import DEFAULT_THRESHOLD, Score
-from agentv.suite.case import EvalCase
 from agentv.suite.evaluator import JUDGED, Need
+from agentv.suite.suite import EvalCase
 
 if TYPE_CHECKING:
     from agentv.judge.lending import Asker

@@ -13,8 +13,8 @@ from agentv.evaluators.llm.ask import Question, ask_judge
 from agentv.evaluators.llm.prompt import checks_schema, question_for, system_prompt
 from agentv.evaluators.llm.reply import Check, JudgeChecks, read_checks
 from agentv.results import Score
-from agentv.suite.case import Rubric
 from agentv.suite.models import RubricModel
+from agentv.suite.suite import Rubric
 
 
 class RubricItem(RubricModel):

@@ -12,12 +12,11 @@ from typing import Any, Self
 
 from agentv.judge.cache_store import ReplyStore, free
 from agentv.redact import NO_SECRETS, Redactor
-from agentv.targets.config import TargetSpec
+from agentv.targets.config import TargetSpec, looks_secret
 from agentv.targets.environment import Environment
 from agentv.targets.gate import TargetGate
 from agentv.targets.provider import CallHooks, OnStart, Provider, ProviderLayer, Reply, Request, TargetSettings
 from agentv.targets.registry import provider_class
-from agentv.targets.settings import looks_secret
 
 
 class JudgeCache:

@@ -18,8 +18,7 @@ from agentv.messages import Message, ToolCall
 from agentv.redact import MASK, NO_SECRETS, Redactor
 from agentv.targets.budget import Budget
 from agentv.targets.provider import CallHooks, Provider, Reply, Request
-from agentv.wire.judge_replies import reply_object
-from agentv.wire.judge_requests import JudgeCall
+from agentv.wire.judge import JudgeCall, reply_object
 
 DEFAULT_TIMEOUT = 60.0
 LONGEST_ERROR = 2_000

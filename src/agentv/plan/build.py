@@ -1,9 +1,10 @@
-"""Options -> plan: load everything, resolve every name, refuse what cannot run."""
+"""Build a run plan: find suites, load their configuration, resolve every name, and make the lanes of work."""
 
 from __future__ import annotations
 
+import glob
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -11,15 +12,17 @@ from typing import Any
 
 from agentv.errors import Problem, SuiteError, UsageError
 from agentv.evaluators.reader import EvaluatorReader
-from agentv.plan.discovery import find_suites
-from agentv.plan.names import check_names, refuse_without_a_judge
+from agentv.judge.choice import JudgeChoice
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import Lane, PlannedSuite, RunPlan
 from agentv.results import DEFAULT_THRESHOLD
+from agentv.suite.findings import Findings, yaml_places
 from agentv.suite.loader import load_suite
 from agentv.suite.suite import EvalSuite
 from agentv.targets.answers import Answers, load_answers
 from agentv.targets.config import (
+    FILE_NAMES,
+    NO_JUDGE,
     TargetsConfig,
     TargetSpec,
     find_config,
@@ -28,7 +31,7 @@ from agentv.targets.config import (
 )
 from agentv.targets.environment import Environment, dotenv_files
 from agentv.targets.secrets import Secrets
-from agentv.text import did_you_mean, one_of
+from agentv.text import all_of, did_you_mean, one_of, short_path
 
 DEFAULT_CONCURRENCY = 16
 ANSWERS_TARGET = "outputs"
@@ -137,15 +140,16 @@ def _select(suites: Sequence[EvalSuite], globs: Sequence[str]) -> dict[Path, fro
     if not globs:
         return {suite.path: frozenset(suite.ids) for suite in suites}
     every = [case_id for suite in suites for case_id in suite.ids]
-    for glob in globs:
-        if not any(fnmatchcase(case_id, glob) for case_id in every):
+    for pattern in globs:
+        if not any(fnmatchcase(case_id, pattern) for case_id in every):
             none = "does not match the only case" if len(every) == 1 else f"matches none of the {len(every):,} cases"
             raise UsageError(
-                f"--case '{glob}' {none}{did_you_mean(glob, every)}.",
+                f"--case '{pattern}' {none}{did_you_mean(pattern, every)}.",
                 next_step="It is matched against whole ids; `*` stands for anything.",
             )
     return {
-        suite.path: frozenset(i for i in suite.ids if any(fnmatchcase(i, glob) for glob in globs)) for suite in suites
+        suite.path: frozenset(i for i in suite.ids if any(fnmatchcase(i, pattern) for pattern in globs))
+        for suite in suites
     }
 
 
@@ -275,3 +279,125 @@ def _answer_lanes(
             only=options.targets,
         )
     ]
+
+
+SUFFIXES = (".yaml", ".yml")
+_CONFIGS = {Path(name).name for name in FILE_NAMES}
+
+
+def find_suites(paths: Sequence[str], cwd: Path, *, command: str = "eval") -> list[Path]:
+    """Files as they are, directories searched for suites, globs expanded; each suite once, in the order given."""
+    if not paths:
+        raise UsageError(
+            "No suite was given.", next_step=f"Name a suite file, a directory or a glob: agentv {command} evals/"
+        )
+    found: dict[Path, None] = {}
+    for given in paths:
+        before = len(found)
+        for path in _expand(given, cwd):
+            found.setdefault(path)
+        if len(found) == before and not any(True for _ in _expand(given, cwd)):
+            raise UsageError(
+                f"No suite file matches '{given}'.", next_step="A suite is a .yaml file with `evalcases:`."
+            )
+    return list(found)
+
+
+def _expand(given: str, cwd: Path) -> Iterator[Path]:
+    path = cwd / given
+    if path.is_dir():
+        yield from (_shown(file, cwd) for file in sorted(path.rglob("*")) if _is_suite(file, path))
+    elif glob.has_magic(given) and not path.exists():
+        for match in sorted(glob.glob(given, root_dir=cwd, recursive=True)):  # noqa: PTH207 - patterns may be absolute
+            if (cwd / match).is_file() and Path(match).name not in _CONFIGS:
+                yield _shown(cwd / match, cwd)
+    else:
+        yield _shown(path, cwd)
+
+
+def _shown(path: Path, cwd: Path) -> Path:
+    """Relative to the working directory, if the process is there."""
+    return short_path(path, cwd) if cwd == Path.cwd() else path
+
+
+def _is_suite(path: Path, top: Path) -> bool:
+    inner = path.relative_to(top)
+    if path.suffix not in SUFFIXES or path.name in _CONFIGS or not path.is_file():
+        return False
+    if any(part.startswith(".") or part == "node_modules" for part in inner.parts):
+        return False
+    try:
+        with path.open("rb") as lines:
+            return any(b"evalcases" in line for line in lines)
+    except OSError:
+        return True
+
+
+def check_names(planned: Sequence[PlannedSuite], options: RunOptions, *, targets_too: bool) -> None:
+    """SuiteError with every target that a suite names and the configuration does not have."""
+    problems: list[Problem] = []
+    for item in planned:
+        if item.config is None:
+            if options.judge_target not in (None, NO_JUDGE):
+                raise no_config_error(f"--judge-target {options.judge_target} names a target", item.suite.directory)
+            continue
+        problems += _judge_name_problems(item, item.config, options)
+        if targets_too:
+            problems += _target_name_problems(item, item.config)
+    if problems:
+        raise SuiteError(list(dict.fromkeys(problems)))
+
+
+def _target_name_problems(item: PlannedSuite, config: TargetsConfig) -> list[Problem]:
+    suite = item.suite
+    problems = [
+        Problem(path, line, 1, f"the case '{case_id}' names {_unknown(name, config)}")
+        for case_id, (name, path, line) in suite.case_targets.items()
+        if case_id in item.selected and name not in config.targets
+    ]
+    if suite.target is not None and suite.target not in config.targets and item.selected - suite.case_targets.keys():
+        node: tuple[str, ...] = ("execution", "target")
+        node = node if yaml_places(suite.path, [node])(node)[1] else ("target",)
+        problems += _at(suite, node, f"`{'.'.join(node)}` names {_unknown(suite.target, config)}")
+    return problems
+
+
+def _judge_name_problems(item: PlannedSuite, config: TargetsConfig, options: RunOptions) -> list[Problem]:
+    named = item.suite.judge_target
+    if options.judge_target not in (None, NO_JUDGE):
+        config.find(str(options.judge_target), asked_by="--judge-target")
+    problems: list[Problem] = []
+    for target, path, line, evaluator, index in item.suite.judge_names:
+        if target != NO_JUDGE and target not in config.targets:
+            message = f"the evaluator '{evaluator}' names {_unknown(target, config)}"
+            if index is None:
+                problems.append(Problem(path, line, 1, message))
+            else:
+                problems += _at(item.suite, ("execution", "evaluators", index), message)
+    if named is not None and named != NO_JUDGE and named not in config.targets:
+        node = ("execution", "judge_target")
+        problems += _at(item.suite, node, f"`{'.'.join(node)}` names {_unknown(named, config)}")
+    return problems
+
+
+def refuse_without_a_judge(planned: Sequence[PlannedSuite], options: RunOptions) -> None:
+    """Answers that exist need no target; when they need a judge, one must be configured."""
+    for item in planned:
+        suite = item.suite
+        if item.config is not None or options.judge_target == NO_JUDGE or not suite.judge_choices:
+            continue
+        choice = JudgeChoice.of(None, suite=suite, option=options.judge_target)
+        evaluators = (each for case in suite.cases() if case.id in item.selected for each in case.evaluators)
+        if any(choice.resolve(own) != NO_JUDGE for evaluator in evaluators for own in evaluator.judge_targets()):
+            raise no_config_error(f"The evaluators of {suite.path} need a judge", suite.directory)
+
+
+def _unknown(name: str, config: TargetsConfig) -> str:
+    known = sorted(config.targets)
+    return f"the target '{name}', which {config.path} does not have{did_you_mean(name, known)}; it has {all_of(known)}"
+
+
+def _at(suite: EvalSuite, node: tuple[str | int, ...], message: str) -> list[Problem]:
+    findings = Findings(suite.path)
+    findings.add(node, message)
+    return findings.problems()

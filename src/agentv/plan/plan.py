@@ -11,10 +11,9 @@ from pathlib import Path
 from agentv.judge.choice import JudgeChoice
 from agentv.plan.options import RunOptions
 from agentv.results import DEFAULT_THRESHOLD, RowKey
-from agentv.suite.case import EvalCase
 from agentv.suite.evaluator import Need
 from agentv.suite.files import digest
-from agentv.suite.suite import EvalSuite
+from agentv.suite.suite import EvalCase, EvalSuite
 from agentv.targets.answers import Answers
 from agentv.targets.config import TargetsConfig, TargetSpec
 from agentv.targets.environment import Environment

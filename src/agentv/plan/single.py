@@ -13,10 +13,9 @@ from agentv.messages import Message
 from agentv.plan.build import Loaded, build_plan
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import Lane, PlannedSuite, RunPlan, WorkItem
-from agentv.suite.case import EvalCase
 from agentv.suite.evaluator import EvaluatorLike
 from agentv.suite.files import SuiteFiles
-from agentv.suite.suite import EvalSuite
+from agentv.suite.suite import EvalCase, EvalSuite
 from agentv.targets.answers import Answer, AnswerKey, Answers
 from agentv.targets.config import NO_JUDGE
 from agentv.targets.secrets import Secrets

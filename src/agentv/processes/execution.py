@@ -12,8 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentv.processes.run import STDERR_KEEP, STDOUT_CAP, OnBytes, Pipes, ProcessOutcome, resolve
-from agentv.processes.start import ProcessStartError, start_error
+from agentv.processes.run import (
+    STDERR_KEEP,
+    STDOUT_CAP,
+    OnBytes,
+    Pipes,
+    ProcessOutcome,
+    ProcessStartError,
+    resolve,
+    start_error,
+)
 from agentv.processes.starter import HelperGoneError, Starter
 
 WAKE_SECONDS = 1.0

@@ -23,7 +23,7 @@ from agentv.processes.run import CHUNK, ProcessOutcome, resolve
 from agentv.wire.output import is_result_line
 
 if TYPE_CHECKING:
-    from agentv.processes.helper_process import HelperProcess
+    from agentv.processes.launcher import HelperProcess
 
 MOST_IDLE = 2 * (os.cpu_count() or 1) + 4
 """Processes kept for later executions; the one that was used longest ago makes room."""

@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentv.processes.execution import Execution, NeverStartedError, Script
-from agentv.processes.run import resolve
-from agentv.processes.start import ProcessStartError
+from agentv.processes.run import ProcessStartError, resolve
 from agentv.processes.starter import Starter
 
 if TYPE_CHECKING:
     import socket
 
-    from agentv.processes.helper_process import HelperProcess
+    from agentv.processes.launcher import HelperProcess
 
 SITE = Path(__file__).with_name("warm_site")
 MOST_ZYGOTES = 8

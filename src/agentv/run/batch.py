@@ -10,8 +10,7 @@ from pathlib import Path
 from agentv.errors import ProviderError
 from agentv.plan.plan import Lane, PlannedSuite, WorkItem
 from agentv.results import RowKey
-from agentv.run.case import Ask
-from agentv.run.request import build_request
+from agentv.run.case import Ask, build_request
 from agentv.targets.gate import TargetGate
 from agentv.targets.provider import Reply, Request
 

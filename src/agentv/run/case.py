@@ -1,25 +1,29 @@
-"""One case, top to bottom: ask the target, judge the answer, make the row."""
+"""One case: its request, the target's answer, the judged row."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from agentv.errors import AgentVError, BudgetExhaustedError, ProviderError
 from agentv.evaluators.base import Candidate, EvaluationContext, Evaluator
 from agentv.evaluators.scoring import combine, judge_all
-from agentv.messages import TokenUsage
+from agentv.messages import Message, TokenUsage, ToolCall, part_text, whole_text
 from agentv.plan.plan import WorkItem
 from agentv.results import CaseError, CaseResult, Verdict
-from agentv.run.request import build_request
-from agentv.run.trace import summarize_trace
+from agentv.suite.files import SuiteFiles
+from agentv.suite.suite import EvalCase
 from agentv.targets.provider import Reply, Request
+from agentv.text import short_path
 
 if TYPE_CHECKING:
     from agentv.scripts import Runtime
+
 
 Ask = Callable[[Request], Awaitable[Reply]]
 
@@ -108,3 +112,84 @@ async def grade(item: WorkItem, answered: Answered, run_id: str, runtime: Runtim
         cost_usd=candidate.cost_usd,
         duration_ms=candidate.duration_ms,
     )
+
+
+def summarize_trace(
+    messages: Sequence[Message], usage: TokenUsage | None, cost_usd: float | None, duration_ms: float | None
+) -> dict[str, Any]:
+    """Tool calls by name, model calls, and what the answer took."""
+    made = [call for message in messages for call in message.tool_calls]
+    calls: Counter[str] = Counter(call.tool for call in made)
+    return {
+        "event_count": len(made),
+        "tool_names": sorted(calls),
+        "tool_calls_by_name": {name: calls[name] for name in sorted(calls)},
+        "error_count": sum(map(_failed, made)),
+        "token_usage": usage.to_dict() if usage else None,
+        "cost_usd": cost_usd,
+        "duration_ms": duration_ms,
+        "llm_call_count": sum(message.role == "assistant" for message in messages),
+    }
+
+
+def _failed(call: ToolCall) -> bool:
+    """A call failed when its output says so: an object with an `error` that is not empty, or `is_error: true`."""
+    output = call.output
+    if not isinstance(output, Mapping):
+        return False
+    return bool(output.get("error")) or output.get("is_error") is True or output.get("isError") is True
+
+
+def build_request(case: EvalCase, attempt: int, files: SuiteFiles) -> Request:
+    """The conversation of the case with its files read in, the system messages joined at its beginning."""
+    return Request(
+        messages=_conversation(case, files),
+        eval_id=case.id,
+        attempt=attempt,
+        files=case.input_files,
+        directory=files.directory,
+        guidelines="\n\n".join(_tagged(path, files) for path in case.guideline_files),
+        naming_files=_conversation(case, files, named=True) if case.input_files else None,
+    )
+
+
+def _conversation(case: EvalCase, files: SuiteFiles, *, named: bool = False) -> tuple[Message, ...]:
+    """The messages with their files read in, or only named."""
+    attached = _Attached(iter(case.attachments), frozenset(case.guideline_files), files, named)
+    messages = [_with_files(message, attached) for message in case.input_messages]
+    system = "\n\n".join(whole_text(message) for message in messages if message.role == "system")
+    turns = [message for message in messages if message.role != "system"] or [Message("user", "")]
+    return (Message("system", system), *turns) if system else tuple(turns)
+
+
+class _Attached(NamedTuple):
+    paths: Iterator[Path]
+    guidelines: frozenset[Path]
+    files: SuiteFiles
+    named: bool
+
+
+def _with_files(message: Message, attached: _Attached) -> Message:
+    """The message with the texts of its files; parts of other kinds, like images, stay what they are."""
+    if not isinstance(message.content, list):
+        return message
+    parts = [_part(part, attached) for part in message.content]
+    content: Any = [{"type": "text", "value": part} if isinstance(part, str) else part for part in parts if part]
+    if all(isinstance(part, str) for part in parts):
+        content = "\n\n".join(part for part in parts if part)
+    return Message(message.role, content, message.name, message.tool_calls, message.timestamp, message.metadata)
+
+
+def _part(part: Any, attached: _Attached) -> Any:
+    if isinstance(part, dict) and part.get("type") == "file":
+        path = next(attached.paths)
+        if path in attached.guidelines:
+            return f"<Attached: {short_path(path, attached.files.root)}>"
+        if attached.named:
+            return f'<file path="{short_path(path, attached.files.root)}"/>'
+        return _tagged(path, attached.files)
+    return part if isinstance(part, dict) and part.get("type", "text") != "text" else part_text(part)
+
+
+def _tagged(path: Path, files: SuiteFiles) -> str:
+    return f'<file path="{short_path(path, files.root)}">\n{files.read_text(path)}\n</file>'

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from agentv.messages import Message
-from agentv.suite.case import EvalCase, Rubric
 from agentv.suite.evaluator import EvaluatorLike, ReadsEvaluators
 from agentv.suite.files import SuiteFiles
 from agentv.suite.findings import Findings
 from agentv.suite.messages import MessageReader, answer_of, question_of
 from agentv.suite.models import CaseExecutionModel, CaseModel, RubricModel
+from agentv.suite.suite import EvalCase, Rubric
 from agentv.suite.validation import show, validate_partly
 from agentv.suite.yaml import NodePath
 from agentv.text import did_you_mean

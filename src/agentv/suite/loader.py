@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentv.errors import Problem, SuiteError
-from agentv.suite.case import EvalCase
 from agentv.suite.cases import CaseReader, Defaults, ListedEvaluator, name_of, unique
 from agentv.suite.evaluator import EvaluatorLike, Need, ReadsEvaluators
 from agentv.suite.files import FileReferenceError, FileUnusableError, SuiteFiles, open_regular
@@ -19,7 +18,7 @@ from agentv.suite.findings import AllFindings, Findings
 from agentv.suite.guidelines import find_guidelines
 from agentv.suite.json_lines import message_of, read_lines
 from agentv.suite.models import SuiteExecutionModel, SuiteModel
-from agentv.suite.suite import EvalSuite, NamedTarget
+from agentv.suite.suite import EvalCase, EvalSuite, NamedTarget
 from agentv.suite.validation import label, show, validate_partly
 from agentv.suite.yaml import STREAM_BEGINS, NodePath, StreamItem, YamlProblem, YamlWalk
 from agentv.text import did_you_mean

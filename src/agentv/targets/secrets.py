@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from agentv.redact import Redactor
-from agentv.targets.config import TargetsConfig, TargetSpec
+from agentv.targets.config import SHORTEST_SECRET, TargetsConfig, TargetSpec, looks_secret, may_be_secret
 from agentv.targets.environment import Environment
-from agentv.targets.settings import SHORTEST_SECRET, looks_secret, may_be_secret
 
 
 @dataclass(frozen=True, slots=True)

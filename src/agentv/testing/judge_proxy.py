@@ -23,7 +23,7 @@ from agentv.judge.session import JudgeSession, JudgeTargets
 from agentv.targets.provider import Provider, Reply, Request
 from agentv.targets.providers.function import as_reply
 from agentv.testing.loop_thread import loop_thread
-from agentv.wire.judge_requests import JudgeCall
+from agentv.wire.judge import JudgeCall
 
 Answer = str | Mapping[str, Any] | Reply | Exception
 Replies = Answer | Sequence[Answer] | Callable[[JudgeCall], Any]

@@ -16,7 +16,7 @@ from agentv.evaluators.scoring import judge as evaluate
 from agentv.processes.launcher import Launcher
 from agentv.results import EvaluatorResult, Score
 from agentv.scripts import Runtime, ScriptSpec, run_script
-from agentv.suite.case import EvalCase
+from agentv.suite.suite import EvalCase
 from agentv.targets.environment import Environment
 from agentv.testing.loop_thread import loop_thread
 from agentv.text import did_you_mean

@@ -19,7 +19,7 @@ from agentv.plan.options import RunOptions
 from agentv.plan.plan import RunPlan, WorkItem
 from agentv.plan.single import item_of, judged_by, single, single_of_payload
 from agentv.scripts import ScriptSpec
-from agentv.suite.case import EvalCase
+from agentv.suite.suite import EvalCase
 from agentv.text import all_of, did_you_mean, one_of
 from agentv.wire.payload import with_empty_values
 

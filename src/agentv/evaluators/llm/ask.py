@@ -97,7 +97,7 @@ async def _ask(
     session: JudgeSession, question: Question[T], candidate: Candidate, redactor: Redactor, timeout: float
 ) -> tuple[T, dict[str, Any]]:
     from agentv.judge.session import JudgeCallError  # noqa: PLC0415 - only runs that ask a judge need it
-    from agentv.wire.judge_requests import JudgeCall  # noqa: PLC0415
+    from agentv.wire.judge import JudgeCall  # noqa: PLC0415
 
     # A judge without structured output is asked in words alone: the prompt describes the object, too.
     options = GenerationOptions(response_schema=question.schema) if session.honours("response_schema") else NO_OPTIONS

@@ -15,8 +15,8 @@ from typing import Any
 from agentv.evaluators.base import Candidate, EvaluationContext
 from agentv.evaluators.llm.fence import fence
 from agentv.messages import Message, part_text
-from agentv.suite.case import EvalCase, Rubric
 from agentv.suite.files import MAX_FILE_BYTES
+from agentv.suite.suite import EvalCase, Rubric
 from agentv.text import did_you_mean, is_typo, one_of
 
 VARIABLES = (

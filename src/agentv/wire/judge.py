@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentv.jsonio import JsonError, read
-from agentv.messages import NO_OPTIONS, Conversation, GenerationOptions, Message, as_messages
+from agentv.jsonio import JsonError, dump_line, read
+from agentv.messages import NO_OPTIONS, Conversation, GenerationOptions, Message, TokenUsage, as_messages, final_text
 from agentv.text import did_you_mean, kind_of
 
 LARGEST_ATTEMPT = 2**31 - 1
@@ -168,3 +168,36 @@ def _cut(word: str) -> str:
 def _hint(word: str, known: Iterable[str]) -> str:
     names = list(known)
     return did_you_mean(word, names, any_case=True) or f"; known: {', '.join(f'`{name}`' for name in names)}"
+
+
+def reply_object(messages: Sequence[Message], usage: TokenUsage | None) -> dict[str, Any]:
+    """A reply of the judge. `rawText` is the text of the last assistant message."""
+    reply: dict[str, Any] = {
+        "outputMessages": [message_object(message) for message in messages],
+        "rawText": final_text(messages),
+    }
+    if usage is not None:
+        reply["usage"] = usage.to_dict()
+    return reply
+
+
+def failed_object(message: str, code: str) -> dict[str, Any]:
+    """An item of a batch that failed at the judge."""
+    return {"outputMessages": [], "error": message, "code": code}
+
+
+def error_object(message: str, code: str) -> dict[str, str]:
+    return {"error": message, "code": code}
+
+
+def message_object(message: Message) -> dict[str, Any]:
+    """A message as HTTP spells it. Only the key `tool_calls` differs; nothing inside is touched."""
+    data = message.to_dict()
+    if "tool_calls" in data:
+        data["toolCalls"] = data.pop("tool_calls")
+    return data
+
+
+def to_json(value: Any) -> bytes:
+    """Strict UTF-8 JSON. What a provider left in a message that JSON cannot hold is replaced, never refused."""
+    return dump_line(value).encode("utf-8")
