@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agentv import process
+from agentv.processes import run
 from agentv.processes.run import ProcessOutcome, ProcessStartError, run_process
 from tests.patience import patiently
 
@@ -154,7 +154,7 @@ async def test_a_child_that_closes_its_pipes_and_lives_is_waited_for(tmp_path):
     running = asyncio.create_task(sh(f"echo bye; exec 1>&- 2>&-; read line < {fifo}; exit 4", cwd=tmp_path, timeout=60))
     with await asyncio.to_thread(fifo.open, "w") as go:  # it reads, and so it has closed its pipes
         closed = time.monotonic()
-        await asyncio.sleep(process.QUIET_SECONDS)
+        await asyncio.sleep(run.QUIET_SECONDS)
         assert not running.done()
         lived_ms = (time.monotonic() - closed) * 1000
         go.write("go\n")
@@ -209,8 +209,8 @@ async def test_what_is_left_of_the_group_is_killed_after_the_leader_exits(tmp_pa
 
 
 async def test_a_descendant_may_still_write_just_after_the_leader_exits(tmp_path, monkeypatch):
-    monkeypatch.setattr(process, "QUIET_SECONDS", 20)  # a busy machine may take longer than the real grace
-    monkeypatch.setattr(process, "DRAIN_SECONDS", 20)
+    monkeypatch.setattr(run, "QUIET_SECONDS", 20)  # a busy machine may take longer than the real grace
+    monkeypatch.setattr(run, "DRAIN_SECONDS", 20)
     outcome = await sh("(sleep 0.1; echo late) & echo early", cwd=tmp_path, timeout=30)
     assert outcome.stdout == b"early\nlate\n"
 
@@ -310,7 +310,7 @@ async def test_a_lost_exit_status_is_not_taken_for_success(tmp_path):
 async def test_a_leader_whose_output_came_while_the_loop_was_busy_loses_nothing(tmp_path):
     running = asyncio.create_task(sh("head -c 60000 /dev/zero", cwd=tmp_path))
     await asyncio.sleep(0)
-    time.sleep(process.QUIET_SECONDS + process.DRAIN_SECONDS)
+    time.sleep(run.QUIET_SECONDS + run.DRAIN_SECONDS)
     assert len((await running).stdout) == 60000
 
 

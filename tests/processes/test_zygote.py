@@ -16,6 +16,7 @@ from benchmarks.kill_runtime import KINDS, SIGNALS, marked
 
 from agentv.processes.launcher import Launcher
 from agentv.processes.run import ProcessOutcome, ProcessStartError
+from tests.conftest import signals_heard
 from tests.patience import patiently
 
 from .support import children, helper_pid, marker, open_files, sh, until, zombies_of
@@ -252,7 +253,9 @@ async def test_nobody_survives_a_killed_runtime(tmp_path: Path, number: signal.S
     write(tmp_path, WAITING.replace("sleep $MARK", "setsid sleep $MARK"))
     with marker() as mark:
         for _ in range(3):
-            runtime = subprocess.Popen([sys.executable, "-c", RUNTIME, str(tmp_path), mark], stderr=subprocess.DEVNULL)
+            with signals_heard():
+                command = [sys.executable, "-c", RUNTIME, str(tmp_path), mark]
+                runtime = subprocess.Popen(command, stderr=subprocess.DEVNULL)
             try:
                 assert await until(lambda: sum(b"sleep\0" in _line(pid) for pid in marked(mark)) == 3)
                 runtime.send_signal(number)
