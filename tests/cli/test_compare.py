@@ -26,7 +26,7 @@ def test_a_regression_exits_1_and_says_why(project: Project):
     done = project.run("compare", *files(project, GOOD, WORSE))
     assert done.returncode == 1
     assert done.stdout.startswith("✗ the candidate is worse over 8 cases: mean score -0.665\n")
-    assert "exit code 1: the mean score fell, and the interval of the difference excludes 0" in done.stdout
+    assert "exit code 1: statistically significant regression: the interval of the difference excludes 0" in done.stdout
     assert "names Lyon" in done.stdout
     assert "\x1b" not in done.stdout
 
@@ -42,7 +42,7 @@ def test_max_drop_is_a_line_of_its_own(project: Project, limit: str, code: int):
     names = files(project, [row("a", 0.3), row("b", 0.9)], [row("a", 0.2), row("b", 0.8)])
     done = project.run("compare", *names, "--max-drop", limit)
     assert done.returncode == code
-    assert done.stdout.startswith("? too few to tell: 2 cases compared, it takes 6 at least")
+    assert done.stdout.startswith("? too few cases: 2 compared, at least 6 needed")
 
 
 def test_cases_that_only_the_candidate_could_not_judge_exit_3_unless_allowed(project: Project):
@@ -74,11 +74,11 @@ def test_markdown_is_for_pull_requests(project: Project):
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (("a.jsonl", "gone.jsonl"), "there is no results file gone.jsonl"),
+        (("a.jsonl", "gone.jsonl"), "results file not found: gone.jsonl"),
         (("a.jsonl", "no-such-run"), "there is no run 'no-such-run'"),
-        (("a.jsonl", "other.jsonl"), "have no case in common"),
-        (("a.jsonl", "twice.jsonl"), "two rows of the same case: lines 1 and 2"),
-        (("a.jsonl", "text.jsonl"), "line 1 is not a row: not JSON"),
+        (("a.jsonl", "other.jsonl"), "have no cases in common"),
+        (("a.jsonl", "twice.jsonl"), "two rows for the same case: lines 1 and 2"),
+        (("a.jsonl", "text.jsonl"), "line 1 is not a valid row: not JSON"),
         (("a.jsonl", "empty.jsonl"), "has no rows"),
     ],
 )
@@ -146,7 +146,7 @@ def test_a_limit_that_is_no_number_is_refused_instead_of_letting_everything_pass
 def test_a_drop_just_over_the_limit_is_shown_with_the_digits_that_tell_them_apart(project: Project):
     done = project.run("compare", *files(project, [row("a", 0.9)], [row("a", 0.79999)]), "--max-drop", "0.1")
     assert done.returncode == 1
-    assert "the mean score fell by 0.10001, more than 0.1 allowed" in done.stdout
+    assert "the mean score fell by 0.10001, more than the allowed 0.1" in done.stdout
 
 
 def test_a_candidate_that_was_not_run_to_its_end_proves_nothing(project: Project) -> None:
@@ -162,6 +162,6 @@ def test_a_candidate_that_was_not_run_to_its_end_proves_nothing(project: Project
     assert project.run("eval", "suite.yaml", "--run-dir", "part", "--max-cost", "6").returncode == 3
     done = project.run("compare", "whole", "part")
     assert done.returncode == 3
-    assert "the candidate run is not complete (out of budget): it lacks 2 cases of the baseline" in done.stdout
+    assert "the candidate run is incomplete (out of budget): it lacks 2 cases of the baseline" in done.stdout
     assert project.run("compare", "whole", "part", "--allow-errors").returncode == 0
     assert project.run("compare", "part", "whole").returncode == 0

@@ -98,7 +98,7 @@ def test_a_results_file_alone_is_enough(project: Project):
 def test_a_run_that_was_stopped_says_so(capitals: Project, run: str):
     manifest = capitals.run_dirs()[-1] / "run.json"
     manifest.write_text(manifest.read_text().replace('"finished"', '"interrupted"'))
-    assert "the run is not complete (interrupted)" in capitals.run("report", run).stdout
+    assert "the run is incomplete (interrupted)" in capitals.run("report", run).stdout
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_run_that_was_stopped_says_so(capitals: Project, run: str):
     [
         (("gone",), "there is no run 'gone'"),
         (("rows.jsonl", "--out", "no/such/directory/x.md"), "could not write no/such/directory/x.md"),
-        (("bad.jsonl", "--out", "x.md"), "line 1 is not a row"),
+        (("bad.jsonl", "--out", "x.md"), "line 1 is not a valid row"),
     ],
 )
 def test_what_cannot_be_reported_exits_2(project: Project, arguments: tuple[str, ...], message: str):
@@ -132,7 +132,7 @@ def stopped(project: Project) -> str:
     return "run"
 
 
-MISSING = "the run is not complete (out of budget): 2 of 4 results are missing"
+MISSING = "the run is incomplete (out of budget): 2 of 4 results missing"
 
 
 @pytest.mark.parametrize("shape", ["markdown", "junit", "github"])
@@ -145,7 +145,7 @@ def test_every_format_says_what_is_missing_of_a_run(project: Project, stopped: s
 def test_a_finished_run_with_rows_taken_out_is_not_complete(capitals: Project, run: str):
     rows = capitals.run_dirs()[-1] / "results.jsonl"
     rows.write_bytes(b"".join(rows.read_bytes().splitlines(keepends=True)[:2]))
-    assert "the run is not complete: 1 of 3 results are missing" in capitals.run("report", run).stdout
+    assert "the run is incomplete: 1 of 3 results missing" in capitals.run("report", run).stdout
 
 
 def test_a_results_file_on_its_own_that_is_cut_says_what_may_have_happened(project: Project):
@@ -153,8 +153,8 @@ def test_a_results_file_on_its_own_that_is_cut_says_what_may_have_happened(proje
     path.write_bytes(path.read_bytes()[:-40])
     done = project.run("report", "rows.jsonl")
     assert done.returncode == 2
-    assert "line 2 is not a row" in done.stderr
-    assert "It is cut off: a run is writing it, or was killed." in done.stderr
+    assert "line 2 is not a valid row" in done.stderr
+    assert "The line is cut off: its run is in progress or was killed." in done.stderr
 
 
 @pytest.mark.parametrize("command", ["report", "convert"])

@@ -193,12 +193,12 @@ def test_rows_of_cases_that_are_gone_are_counted_beside_what_is_left(project: Pr
     project.write("suite.yaml", "evalcases:\n" + "".join(f"- {{id: c{n}, input: Q, {OK}}}\n" for n in range(2, 5)))
     done = project.run("eval", "--resume", "run", "--allow-changed")
     assert done.returncode == 0
-    assert "3 rows of 5 recorded earlier, 2 to run" in done.stderr
+    assert "3 of 5 rows already recorded, 2 to run" in done.stderr
     assert "[5/5]" in done.stderr
     assert project.manifest(project.root / "run")["total"] == 5
     results = project.root / "run" / "results.jsonl"
     results.write_bytes(b"".join(results.read_bytes().splitlines(keepends=True)[:4]))
-    assert "1 of 5 results are missing" in project.run("report", "run").stdout
+    assert "1 of 5 results missing" in project.run("report", "run").stdout
     again = project.run("eval", "--resume", "run", "--json")
     assert (again.returncode, json.loads(again.stdout)["total"]) == (0, 5)
 

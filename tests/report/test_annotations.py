@@ -42,10 +42,10 @@ def test_failures_are_errors_borderline_is_a_warning_and_the_sum_is_a_notice():
         ("error", "accuracy: 100% wrong"),
         ("error", "down\nfix it"),
         ("warning", "accuracy: almost"),
-        ("notice", "4 results: 1 failed, 1 borderline, 1 could not be judged"),
+        ("notice", "4 results: 1 failed, 1 borderline, 1 errored"),
     ]
     assert lines[0][1] == {"file": "evals/a,b:c.yaml", "line": "12", "title": "bad (assistant): fail, score 0.10"}
-    assert lines[1][1]["title"] == "e (assistant): could not be judged"
+    assert lines[1][1]["title"] == "e (assistant): errored"
 
 
 def test_a_case_that_nobody_can_find_has_no_file():
@@ -58,8 +58,8 @@ def test_as_many_are_shown_as_github_shows_the_worst_first_and_errors_are_not_cr
     errors = [properties["title"] for level, properties, _ in lines if level == "error"]
     assert len(errors) == MOST
     assert errors[0].startswith("bad-1 ")
-    assert sum("could not be judged" in title for title in errors) == MOST // 2
-    assert lines[-1][2] == "350 results: 300 failed, 50 could not be judged"
+    assert sum("errored" in title for title in errors) == MOST // 2
+    assert lines[-1][2] == "350 results: 300 failed, 50 errored"
 
 
 @given(st.text(), st.text(), st.text())

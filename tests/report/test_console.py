@@ -68,7 +68,7 @@ def test_on_40_columns_no_word_is_torn():
     ]
     lines = render(summarize(rows, scripted=True), width=40, run_dir="r").splitlines()
     assert max(map(len, lines)) <= 40
-    assert lines[:2] == ["✗ 2 of 4 results did not pass, 1 could", "  not be judged"]
+    assert lines[:2] == ["✗ 2 of 4 results did not pass, 1", "  errored"]
     assert lines[3:5] == ["  1 passed   2 failed   1 error", "  mean score 0.40   3.2 s"]
 
 
@@ -89,10 +89,10 @@ def test_a_terminal_that_says_it_has_no_width_is_still_readable():
         ([row("a")], "✓ 1 case passed"),
         ([row("a"), row("b")], "✓ all 2 cases passed"),
         ([row("a"), row("b", 0.7)], "✗ 1 of 2 cases did not pass"),
-        ([row("a"), error_row("b", "down")], "! 1 of 2 cases could not be judged"),
-        ([row("a", 0.1), error_row("b", "down")], "✗ 1 of 2 cases did not pass, 1 could not be judged"),
+        ([row("a"), error_row("b", "down")], "! 1 of 2 cases errored"),
+        ([row("a", 0.1), error_row("b", "down")], "✗ 1 of 2 cases did not pass, 1 errored"),
         ([row("a"), row("a", attempt=2)], "✓ all 2 results passed"),
-        ([], "! no case was run"),
+        ([], "! no cases were run"),
     ],
 )
 def test_the_first_line_says_how_it_went(rows: list[CaseResult], headline: str):

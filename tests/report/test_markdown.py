@@ -35,8 +35,8 @@ def test_a_run_of_two_targets_has_a_table_of_each():
 
 def test_errors_stand_apart():
     text = rendered(error_rows())
-    assert "4 of 6 cases could not be judged" in text.splitlines()[0]
-    assert "### Could not be judged (4)" in text
+    assert "4 of 6 cases errored" in text.splitlines()[0]
+    assert "### Errors (4)" in text
     assert "| 3 | <code>target</code> | <code>target 'assistant' answered 429 Too Many Requests after 3 tries." in text
     assert "Worst cases" not in text
 
@@ -45,7 +45,7 @@ def test_all_passed_and_scripted_are_said():
     text = rendered([row("a"), row("b")], scripted=True)
     assert text.startswith("## agentv: all 2 cases passed\n")
     assert "scripted model" in text
-    assert rendered([]).startswith("## agentv: no case was run")
+    assert rendered([]).startswith("## agentv: no cases were run")
 
 
 def test_hostile_text_breaks_no_table_and_makes_no_markup():

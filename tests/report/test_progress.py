@@ -47,7 +47,7 @@ def test_a_small_run_has_a_line_for_every_case():
     progress.note("assistant: 429, trying again in 2 s")
     progress.close()
     assert stream.getvalue().splitlines() == [
-        "11 rows of 200 recorded earlier, 189 to run",
+        "11 of 200 rows already recorded, 189 to run",
         "[ 12/200] pass   0.95  capital-of-france  (assistant)",
         "[ 13/200] border 0.70  b  (assistant, attempt 2)  no date",
         "[ 14/200] error  -     c  (assistant)  target is down. Start it.",

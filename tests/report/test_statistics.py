@@ -181,7 +181,7 @@ def test_equal_differences_have_no_width_and_no_difference_is_exactly_zero():
 
 
 def test_one_difference_has_no_interval():
-    with pytest.raises(ValueError, match="two differences"):
+    with pytest.raises(ValueError, match="at least 2 items"):
         paired_bootstrap([0.5])
 
 

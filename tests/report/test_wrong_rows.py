@@ -102,7 +102,7 @@ def test_an_evaluator_result_with_a_wrong_value_is_a_problem_of_the_file(tmp_pat
     (tmp_path / "rows.jsonl").write_bytes(changed(("evaluator_results", 0, field), value))
     done = project.run("report", "rows.jsonl")
     assert done.returncode == 2
-    assert f"rows.jsonl line 1 is not a row: `evaluator_results[0].{field}" in done.stderr
+    assert f"rows.jsonl line 1 is not a valid row: `evaluator_results[0].{field}" in done.stderr
     assert "Traceback" not in done.stderr
     assert "bug in agentv" not in done.stderr
 

@@ -70,7 +70,7 @@ def command(**arguments: Any) -> int:
         click.echo(str(outcome.out_error), err=True)
         code = code or 3
     if outcome.interrupted and (quiet or as_json):
-        click.echo(f"interrupted; go on with: {_resume_hint(outcome)}", err=True)
+        click.echo(f"interrupted; resume with: {_resume_hint(outcome)}", err=True)
     if as_json:
         click.echo(json.dumps(_report(outcome, code), indent=2))
     elif not quiet:

@@ -146,7 +146,7 @@ class RunDirectory:
             with replaced(self.manifest) as descriptor:
                 write_all(descriptor, contents.encode("utf-8") + b"\n")
         except OSError as error:
-            raise failure("write", self.manifest, error, f"Then go on with: {self.resume_command}") from error
+            raise failure("write", self.manifest, error, f"Then resume with: {self.resume_command}") from error
 
 
 def find_run(run: str, root: Path) -> RunDirectory:

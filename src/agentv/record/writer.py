@@ -213,7 +213,9 @@ class RowWriter:
             self._loop.call_soon_threadsafe(settle)
 
     def _refusal(self, problem: OSError) -> RecordError:
-        next_step = f"Rows reported as completed are safe. Once solved, go on with: {self._run.resume_command}"
+        next_step = (
+            f"Rows reported as completed are safe. Once the problem is solved, resume with: {self._run.resume_command}"
+        )
         refusal = failure("write a row to", self._run.results, problem, next_step)
         refusal.exit_code = EXECUTION_ERROR
         return refusal

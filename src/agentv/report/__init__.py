@@ -1,1 +1,1 @@
-"""Rows -> what a person reads: the summary, progress while it runs, and mistakes in files."""
+"""Turn result rows into reports: summary, live progress, comparison, Markdown, JUnit and GitHub annotations."""

@@ -1,6 +1,6 @@
-"""Accumulators: what a run of any length adds up to, in memory that does not grow with it.
+"""Accumulators that summarise a run of any length in bounded memory.
 
-Every one of them gives the same answer whatever the order of the rows.
+Their results do not depend on the order of the rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MESSAGE_LENGTH = 2000
 
 
 class ExactSum:
-    """A sum whose terms may come in any order: exact partial sums (Shewchuk), as in `math.fsum`."""
+    """A sum that does not depend on the order of its terms: exact partial sums (Shewchuk), as in `math.fsum`."""
 
     __slots__ = ("_partials", "count")
 
@@ -31,15 +31,15 @@ class ExactSum:
         if not math.isfinite(value):
             return
         self.count += 1
-        kept, x = 0, float(value)
+        used, x = 0, float(value)
         for partial in self._partials:
             big, small = (x, partial) if abs(x) >= abs(partial) else (partial, x)
             x = big + small
             rest = small - (x - big)
             if rest:
-                self._partials[kept] = rest
-                kept += 1
-        self._partials[kept:] = [x]
+                self._partials[used] = rest
+                used += 1
+        self._partials[used:] = [x]
 
     @property
     def total(self) -> float:
@@ -77,7 +77,7 @@ class Tally:
 
 
 class Spend:
-    """Tokens and money of some calls. `complete` turns False when a call's price is not known."""
+    """Tokens and cost of a group of calls. `complete` is False if the price of any call is unknown."""
 
     __slots__ = ("_cost", "complete", "token_usage")
 
@@ -100,7 +100,7 @@ class Spend:
 
 
 class RunSpend:
-    """What the targets cost, and what the judges cost."""
+    """Tokens and cost of a run, separately for targets and judges."""
 
     __slots__ = ("judge", "judge_calls", "target")
 
@@ -126,7 +126,7 @@ class RunSpend:
 
 
 class Worst:
-    """The cases with the lowest scores among those that were judged and did not pass."""
+    """The lowest-scoring cases that did not pass; cases with errors are excluded."""
 
     __slots__ = ("_kept",)
 
@@ -148,10 +148,10 @@ class Worst:
 
 
 class ErrorMessages:
-    """Distinct error messages with how often each occurred.
+    """Counts of distinct error messages, at most `MESSAGES_KEPT` of them.
 
-    When there are too many, those that sort first stay: a message that stays was counted from its first
-    occurrence on, in whatever order the rows came.
+    Beyond that limit, the messages that sort first are kept. A kept message has been counted since its first
+    occurrence, so the counts do not depend on the order of the rows.
     """
 
     __slots__ = ("_kept", "_sorted")
@@ -179,7 +179,7 @@ class ErrorMessages:
 
 
 def why(row: CaseResult) -> tuple[str, str]:
-    """The evaluator that pulled the score down most, and its first misses or its reasoning."""
+    """The evaluator that lowered the score most, and its first misses or its reasoning."""
     judged = [result for result in row.evaluator_results if result.error is None]
     if not judged:
         return "", _reason(row)

@@ -1,4 +1,4 @@
-"""GitHub annotations: the cases that did not pass, as workflow commands that mark the lines of the suite."""
+"""GitHub annotations: workflow commands that mark the suite lines of cases that did not pass."""
 
 from __future__ import annotations
 
@@ -15,48 +15,48 @@ from agentv.results import CaseResult, RowKey, Verdict
 from agentv.text import plural
 
 MOST = 10
-"""GitHub shows this many errors and this many warnings of a step, and drops the rest."""
+"""GitHub shows at most 10 errors and 10 warnings per step and drops the rest."""
 _MESSAGE = 1_000
 _TITLE = 200
 
 
 class Place(NamedTuple):
-    """Where a case stands."""
+    """The file and line of a case."""
 
     file: str
     line: int
 
 
 Locate = Callable[[RowKey], Place | None]
-"""Where the case of a row stands; None when nobody knows."""
+"""Returns the place of a row's case, or None if it is unknown."""
 
 
 Gap = Callable[[int], str | None]
-"""What is missing of a run when these many rows are there; None when nothing is."""
+"""Takes the number of rows and describes the rows that are missing; None if the run is complete."""
 
 
 def no_gap(rows: int) -> str | None:  # noqa: ARG001 - one signature for all
-    """For rows of which nobody knows how many there should be."""
+    """A `Gap` for rows whose expected number is unknown."""
     return None
 
 
 def nowhere(key: RowKey) -> Place | None:  # noqa: ARG001 - one signature for all
-    """For rows whose suite is not at hand."""
+    """A `Locate` for rows whose suite is not available."""
     return None
 
 
 def escape_data(text: str) -> str:
-    """The message of a workflow command."""
+    """Escape the message of a workflow command."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def escape_property(text: str) -> str:
-    """A value among the properties of a workflow command."""
+    """Escape a property value of a workflow command."""
     return escape_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def command(level: str, message: str, *, title: str, place: Place | None = None) -> str:
-    """One workflow command, on one line."""
+    """A workflow command on a single line."""
     properties = {"title": title}
     if place is not None:
         properties = {"file": place.file, "line": str(place.line), **properties}
@@ -65,36 +65,33 @@ def command(level: str, message: str, *, title: str, place: Place | None = None)
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class _Found:
+class _Annotation:
     score: float
     key: RowKey
     title: str
     message: str
 
 
-class _Few:
-    """The lowest of many, and how many there were."""
+class _Lowest:
+    """The lowest-scoring rows, at most `MOST`, and the number of all rows added."""
 
     def __init__(self) -> None:
-        self.kept: list[_Found] = []
+        self.kept: list[_Annotation] = []
         self.count = 0
 
     def add(self, row: CaseResult) -> None:
         self.count += 1
         if len(self.kept) == MOST and (row.score, row.key) >= (self.kept[-1].score, self.kept[-1].key):
             return
-        bisect.insort(self.kept, _found(row))
+        bisect.insort(self.kept, _annotation(row))
         del self.kept[MOST:]
 
 
 def render_annotations(
     rows: Iterable[CaseResult], locate: Locate = nowhere, gap: Gap = no_gap, *, scripted: bool = False
 ) -> Iterator[str]:
-    """A line per case that did not pass, the worst first, as many as GitHub shows; then how many there are.
-
-    Before them, what is missing of a run that is not complete.
-    """
-    failed, borderline, errors = _Few(), _Few(), _Few()
+    """A warning if the run is incomplete, the worst cases (as many as GitHub shows), and a notice with the counts."""
+    failed, borderline, errors = _Lowest(), _Lowest(), _Lowest()
     total = 0
     for row in rows:
         total += 1
@@ -108,29 +105,29 @@ def render_annotations(
     if missing is not None:
         yield command("warning", missing, title="agentv")
         del borderline.kept[MOST - 1 :]
-    for level, found in (("error", as_errors), ("warning", borderline.kept)):
-        for each in found:
-            yield command(level, each.message, title=each.title, place=locate(each.key))
+    for level, worst in (("error", as_errors), ("warning", borderline.kept)):
+        for annotation in worst:
+            yield command(level, annotation.message, title=annotation.title, place=locate(annotation.key))
     closing = _closing(total, failed, borderline, errors)
     yield command("notice", f"{closing} ({SCRIPTED})" if scripted else closing, title="agentv")
 
 
-def _closing(total: int, failed: _Few, borderline: _Few, errors: _Few) -> str:
-    counts = [(failed.count, "failed"), (borderline.count, "borderline"), (errors.count, "could not be judged")]
-    said = ", ".join(f"{count:,} {word}" for count, word in counts if count)
+def _closing(total: int, failed: _Lowest, borderline: _Lowest, errors: _Lowest) -> str:
+    counts = [(failed.count, "failed"), (borderline.count, "borderline"), (errors.count, "errored")]
+    not_passed = ", ".join(f"{count:,} {word}" for count, word in counts if count)
     if not total:
         return "no results"
-    return f"{plural(total, 'result')}: {said}" if said else f"{plural(total, 'result')}, all passed"
+    return f"{plural(total, 'result')}: {not_passed}" if not_passed else f"{plural(total, 'result')}, all passed"
 
 
-def _found(row: CaseResult) -> _Found:
+def _annotation(row: CaseResult) -> _Annotation:
     name = clean(row.eval_id)
     where = f"{name} ({clean(row.target)}{f', attempt {row.attempt}' if row.attempt > 1 else ''})"
     if row.error is not None:
-        what, message = "could not be judged", row.error.message
+        outcome, message = "errored", row.error.message
     else:
         evaluator, reason = why(row)
-        what = f"{row.verdict.value}, score {format_score(row.score)}"
+        outcome = f"{row.verdict.value}, score {format_score(row.score)}"
         message = f"{evaluator}: {reason}" if evaluator and reason else reason
-    text = "\n".join(clean(line) for line in message[:_MESSAGE].splitlines()).strip() or "no reason was given"
-    return _Found(row.score, row.key, f"{where[:_TITLE]}: {what}", text)
+    text = "\n".join(clean(line) for line in message[:_MESSAGE].splitlines()).strip() or "no reason given"
+    return _Annotation(row.score, row.key, f"{where[:_TITLE]}: {outcome}", text)

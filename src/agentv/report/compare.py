@@ -1,4 +1,4 @@
-"""Two runs, case by case: what changed, how sure that is, and the exit code it means."""
+"""Compare two runs case by case: score differences, their statistical significance, and the exit code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from agentv.text import plural
 
 
 class Outcome(StrEnum):
-    """What became of a case."""
+    """Whether a case scored higher, lower or the same in the candidate."""
 
     WIN = "win"
     LOSS = "loss"
@@ -32,7 +32,7 @@ class Outcome(StrEnum):
 
 
 class Conclusion(StrEnum):
-    """What the mean difference says."""
+    """The result of the comparison, from the confidence interval of the mean difference."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -43,7 +43,7 @@ class Conclusion(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A case that both runs judged."""
+    """A case that was scored in both runs."""
 
     key: CaseKey
     score1: float
@@ -53,7 +53,7 @@ class Pair:
     passed1: bool
     passed2: bool
     reason: str
-    """Why it lost points: in the candidate, or for a win in the baseline."""
+    """Why the case lost points in the candidate or, for a win, in the baseline."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -72,13 +72,13 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Unjudged:
-    """A case with an attempt that could not be judged, in one of the runs or in both."""
+    """A case with at least one errored attempt in either run."""
 
     key: CaseKey
     baseline_error: str | None
     candidate_error: str | None
     compared: bool
-    """Whether other attempts were judged in both runs, so that the case is compared by those."""
+    """Whether both runs scored other attempts, so that the case is compared on those."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -91,7 +91,7 @@ class Unjudged:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Everything there is to say about two runs."""
+    """The complete comparison of two runs."""
 
     baseline: ComparedRun
     candidate: ComparedRun
@@ -116,40 +116,40 @@ class Comparison:
 
     @property
     def flips(self) -> tuple[int, int]:
-        """How many cases pass only in the candidate, and how many only in the baseline."""
+        """The number of cases that pass only in the candidate, and the number that pass only in the baseline."""
         newly_passed = sum(pair.passed2 and not pair.passed1 for pair in self.pairs)
         return newly_passed, sum(pair.passed1 and not pair.passed2 for pair in self.pairs)
 
     @property
     def lost_to_errors(self) -> tuple[Unjudged, ...]:
-        """Cases without an error in the baseline and with one in the candidate."""
+        """Cases that errored in the candidate but not in the baseline."""
         return tuple(case for case in self.unjudged if case.baseline_error is None)
 
     def worst(self, most: int) -> list[Pair]:
-        """The largest losses, the largest first; drops that are no losses only when there is nothing else."""
+        """The largest losses, largest first. If there are none, the largest drops below the threshold."""
         drops = [pair for pair in self.pairs if pair.delta < 0]
         losses = [pair for pair in drops if pair.outcome is Outcome.LOSS]
         return sorted(losses or drops, key=lambda pair: (pair.delta, pair.key))[:most]
 
     def best(self, most: int) -> list[Pair]:
-        """The same for wins."""
+        """The largest wins, largest first. If there are none, the largest gains below the threshold."""
         gains = [pair for pair in self.pairs if pair.delta > 0]
         wins = [pair for pair in gains if pair.outcome is Outcome.WIN]
         return sorted(wins or gains, key=lambda pair: (-pair.delta, pair.key))[:most]
 
     def notes(self) -> list[str]:
-        """What a reader must know to trust the numbers."""
+        """Caveats that readers of the numbers should know."""
         notes = []
         for word, side in (("baseline", self.baseline), ("candidate", self.candidate)):
             if side.source.scripted:
                 notes.append(f"scripted model: the {word} comes from the mock provider, not from a real model")
             if side.source.unfinished:
-                notes.append(f"the {word} run is not complete ({side.source.unfinished}): cases may be missing")
+                notes.append(f"the {word} run is incomplete ({side.source.unfinished}): cases may be missing")
         if self.baseline.attempts != self.candidate.attempts:
-            tries = f"{plural(self.baseline.attempts, 'attempt')} and {self.candidate.attempts:,}"
-            notes.append(f"cases have up to {tries}; each counts once, with the mean of its attempts")
+            attempts = f"{plural(self.baseline.attempts, 'attempt')} in the baseline and {self.candidate.attempts:,}"
+            notes.append(f"cases have up to {attempts} in the candidate; each counts once, with its mean score")
         elif self.baseline.attempts > 1:
-            notes.append("a case counts once, with the mean of its attempts; it passes when more than half of them do")
+            notes.append("each case counts once, with its mean score; it passes if more than half of its attempts pass")
         return notes
 
     def to_dict(self) -> dict[str, Any]:
@@ -196,9 +196,18 @@ class Comparison:
 
     @property
     def gain(self) -> float | None:
+        """The normalised gain; None if no case was scored in both runs or the baseline has nothing to gain."""
         if self.mean1 is None or self.mean2 is None:
             return None
         return normalised_gain(self.mean1, self.mean2)
+
+    @property
+    def meaningful_gain(self) -> float | None:
+        """The normalised gain if it is within -1 and 1, else None.
+
+        With a baseline close to 1, a small loss is many times what could have been gained.
+        """
+        return self.gain if self.gain is not None and abs(self.gain) <= 1 else None
 
     def _rate(self, passed: int) -> dict[str, Any]:
         total = len(self.pairs)
@@ -210,7 +219,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The exit code, and why; the first reason is the one that decided."""
+    """The exit code and the reasons for it; the first reason determined the exit code."""
 
     exit_code: int
     reasons: tuple[str, ...]
@@ -222,7 +231,10 @@ class Decision:
 def compare(
     baseline: ComparedRun, candidate: ComparedRun, *, threshold: float = 0.1, confidence: float = 0.95
 ) -> Comparison:
-    """Pair the cases and weigh the differences. UsageError when the runs have no case in common."""
+    """Pair the cases of two runs and evaluate the differences.
+
+    Raises UsageError if the runs have no cases in common.
+    """
     cases1, cases2 = _keyed(baseline, candidate)
     common = [key for key in cases1 if key in cases2]
     if not common:
@@ -257,45 +269,45 @@ def compare(
 
 
 def decide(comparison: Comparison, *, max_drop: float | None = None, allow_errors: bool = False) -> Decision:
-    """What the comparison means for a pipeline: 3 for cases that could not be judged, 1 for a regression, else 0."""
+    """The exit code for CI: 3 if cases errored or are missing, 1 for a regression, else 0."""
     reasons: list[tuple[int, str]] = []
     lost, drop = comparison.lost_to_errors, -(comparison.mean_delta or 0.0)
     if lost and not allow_errors:
-        could = f"{plural(len(lost), 'case')} that the baseline judged could not be judged in the candidate"
-        reasons.append((3, f"{could} (--allow-errors leaves them out)"))
+        errored = f"{plural(len(lost), 'case')} scored in the baseline errored in the candidate"
+        reasons.append((3, f"{errored} (use --allow-errors to ignore errors)"))
     elif comparison.candidate.source.unfinished and comparison.only_baseline and not allow_errors:
         missing = plural(len(comparison.only_baseline), "case")
         status = comparison.candidate.source.unfinished
-        reasons.append((3, f"the candidate run is not complete ({status}): it lacks {missing} of the baseline"))
+        reasons.append((3, f"the candidate run is incomplete ({status}): it lacks {missing} of the baseline"))
     elif not comparison.pairs:
-        reasons.append((3, "no case was judged in both runs"))
+        reasons.append((3, "no case was scored in both runs"))
     if max_drop is not None and exact(drop) > exact(max_drop):
         fell = format_delta(drop, sign=False)
         fell = fell if float(fell) > max_drop else f"{exact(drop):.12g}"
-        reasons.append((1, f"the mean score fell by {fell}, more than {max_drop:g} allowed"))
+        reasons.append((1, f"the mean score fell by {fell}, more than the allowed {max_drop:g}"))
     if comparison.conclusion is Conclusion.WORSE:
-        reasons.append((1, "the mean score fell, and the interval of the difference excludes 0"))
+        reasons.append((1, "statistically significant regression: the interval of the difference excludes 0"))
     if reasons:
         return Decision(reasons[0][0], tuple(text for _, text in reasons))
     return Decision(0, (_FINE[comparison.conclusion],))
 
 
 def format_delta(delta: float, *, sign: bool = True) -> str:
-    """Three digits; more where they would all be 0, so that a difference never looks like none."""
+    """Three decimals, or one significant digit for smaller differences, so that they are not shown as 0."""
     plus = "+" if sign and delta else ""
     return f"{delta:{plus}.3f}" if not delta or abs(delta) >= 0.0005 else f"{delta:{plus}.1g}"
 
 
 _FINE = {
-    Conclusion.BETTER: "no regression: the mean score rose, and the interval of the difference excludes 0",
-    Conclusion.SAME: "no regression: every case scored the same",
-    Conclusion.UNCLEAR: "no regression that stands out from chance: the interval of the difference includes 0",
-    Conclusion.TOO_FEW: "too few cases to tell a regression from chance",
+    Conclusion.BETTER: "no regression: the improvement is statistically significant",
+    Conclusion.SAME: "no regression: all cases scored the same",
+    Conclusion.UNCLEAR: "no statistically significant regression: the interval of the difference includes 0",
+    Conclusion.TOO_FEW: "too few cases to detect a regression",
 }
 
 
 def _keyed(one: ComparedRun, two: ComparedRun) -> tuple[Mapping[CaseKey, Attempts], Mapping[CaseKey, Attempts]]:
-    """The cases by what pairs them: with one target on each side its name plays no part."""
+    """The cases of both runs by their pairing key. If each run has one target, target names are ignored."""
     if len(one.targets) == len(two.targets) == 1:
         return _without_target(one), _without_target(two)
     return one.cases, two.cases
@@ -328,13 +340,13 @@ def _conclude(deltas: Sequence[float], mean_delta: float | None, interval: Inter
 def _nothing_in_common(one: ComparedRun, two: ComparedRun) -> UsageError:
     if len(one.targets) > 1 or len(two.targets) > 1:
         hint = (
-            "Cases are paired by target where a run has several. "
-            f"Choose one of each with --target-a ({_some(one.targets)}) and --target-b ({_some(two.targets)})."
+            "If a run has several targets, cases are paired by target. "
+            f"Select one per run with --target-a ({_some(one.targets)}) and --target-b ({_some(two.targets)})."
         )
     else:
         suites = [_some(dict.fromkeys(key.suite for key in side.cases)) for side in (one, two)]
-        hint = f"Cases are paired by suite and id. The suites: {suites[0]}; and {suites[1]}."
-    return UsageError(f"{one.source.name} and {two.source.name} have no case in common", next_step=hint)
+        hint = f"Cases are paired by suite and id. Suites of the two runs: {suites[0]}; and {suites[1]}."
+    return UsageError(f"{one.source.name} and {two.source.name} have no cases in common", next_step=hint)
 
 
 def _some(names: Iterable[str]) -> str:

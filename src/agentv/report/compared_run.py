@@ -1,4 +1,4 @@
-"""One side of a comparison: the cases of a run, each with all its attempts."""
+"""One side of a comparison: the cases of a run, with all attempts of each case."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REASON_KEPT = 300
 
 
 class CaseKey(NamedTuple):
-    """What makes a case the same in both runs. The target is empty where it plays no part."""
+    """Identifies a case in both runs. The target is empty if it is not part of the pairing."""
 
     suite: str
     eval_id: str
@@ -27,7 +27,7 @@ class CaseKey(NamedTuple):
 
 @dataclass(slots=True)
 class Attempts:
-    """A case in one run: all its attempts. Those with errors count apart and have no score."""
+    """All attempts of a case in one run. Errored attempts are counted separately and have no score."""
 
     scores: list[float] = field(default_factory=list)
     passes: int = 0
@@ -57,13 +57,13 @@ class Attempts:
 
     @property
     def passed(self) -> bool:
-        """More than half of its attempts passed."""
+        """Whether more than half of the scored attempts passed."""
         return 2 * self.passes > len(self.scores)
 
 
 @dataclass(slots=True)
 class ComparedRun:
-    """One of the two runs."""
+    """One of the two runs, with its cases by key."""
 
     source: RowSource
     cases: dict[CaseKey, Attempts] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class ComparedRun:
 
     @property
     def label(self) -> str:
-        """The name it was called by; with the target, when that is one."""
+        """The name of the run as given by the user; followed by the target if there is only one."""
         return f"{self.source.name} ({self.targets[0]})" if len(self.targets) == 1 else self.source.name
 
     def to_dict(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class ComparedRun:
 
 
 def read_compared_run(source: RowSource, target: str | None = None) -> ComparedRun:
-    """The cases of one run; with `target` only its rows."""
+    """Read the cases of one run, or only those of `target`. Raises UsageError if there are none."""
     side, targets = ComparedRun(source), dict[str, None]()
     for row in source.rows():
         targets[row.target] = None
@@ -104,8 +104,8 @@ def read_compared_run(source: RowSource, target: str | None = None) -> ComparedR
         side.error_rows += row.error is not None
         side.cases.setdefault(CaseKey(row.suite, row.eval_id, row.target), Attempts()).add(row)
     if not side.rows:
-        have = f"Its targets: {', '.join(targets)}." if targets else f"{source.path} has no rows."
-        what = f"rows of the target '{target}'" if target is not None and targets else "rows"
-        raise UsageError(f"{source.name} has no {what} to compare", next_step=have)
+        hint = f"Available targets: {', '.join(targets)}." if targets else f"{source.path} contains no rows."
+        what = f"rows for target '{target}'" if target is not None and targets else "rows"
+        raise UsageError(f"{source.name} has no {what}, nothing to compare", next_step=hint)
     side.targets = [target] if target is not None else list(targets)
     return side

@@ -1,4 +1,4 @@
-"""A comparison as a person reads it on a terminal."""
+"""The comparison of two runs, printed on a terminal."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _STYLE = {Conclusion.BETTER: "green", Conclusion.WORSE: "red"}
 
 
 def render_comparison(comparison: Comparison, decision: Decision, look: Look) -> str:
-    """The comparison, without a newline at its end."""
+    """The comparison as text, without a trailing newline."""
     look = Look(color=look.color, width=max(look.width, LEAST_WIDTH), unicode=look.unicode)
     sections = [
         [_headline(comparison, look)],
         _table(comparison, look),
         _tests(comparison, look),
-        _cases("Worst regressions", comparison.worst(SHOWN), look),
-        _cases("Best wins", comparison.best(SHOWN), look),
+        _cases("Largest regressions", comparison.worst(SHOWN), look),
+        _cases("Largest improvements", comparison.best(SHOWN), look),
         _unjudged(comparison.unjudged, look),
         _unmatched(comparison, look),
         [line for note in comparison.notes() for line in _wrapped(f"note: {note}", look, "yellow")],
@@ -35,8 +35,8 @@ def render_comparison(comparison: Comparison, decision: Decision, look: Look) ->
     return "\n\n".join("\n".join(section) for section in sections if section)
 
 
-def named(key: CaseKey) -> str:
-    """The case by its id, and its target where that plays a part."""
+def case_name(key: CaseKey) -> str:
+    """The id of a case, followed by its target if cases are paired by target."""
     return f"{key.eval_id} ({key.target})" if key.target else key.eval_id
 
 
@@ -87,9 +87,10 @@ def _tests(comparison: Comparison, look: Look) -> list[str]:
         p = format_p(mcnemar_exact(newly_passed, newly_failed))
         flips = f"{newly_passed:,} newly pass   {newly_failed:,} no longer pass"
         lines.append(f"{INDENT}{flips}   {look.style(f'exact McNemar test {p}', 'dim')}")
-    if comparison.gain is not None and comparison.mean_delta:
-        share = f", {percent(comparison.gain)} of what was missing" if comparison.gain > 0 else ""
-        lines.append(INDENT + look.style(f"normalised gain {comparison.gain:+.2f}{share}", "dim"))
+    gain = comparison.meaningful_gain
+    if gain:
+        share = f", {percent(gain)} of the points missed by the baseline" if gain > 0 else ""
+        lines.append(INDENT + look.style(f"normalised gain {gain:+.2f}{share}", "dim"))
     return lines
 
 
@@ -103,10 +104,10 @@ def _cases(title: str, pairs: Sequence[Pair], look: Look) -> list[str]:
         delta = pad(format_delta(pair.delta), 7, right=True)
         start = f"{INDENT}{scores}  {delta}  "
         style = "green" if pair.delta > 0 else "red"
-        name = look.cut(look.text(named(pair.key)), look.width - columns(start))
+        name = look.cut(look.text(case_name(pair.key)), look.width - columns(start))
         lines.append(f"{INDENT}{scores}  {look.style(delta, style)}  {name}")
         before = "was: " if pair.delta > 0 else ""
-        reason = look.text(pair.reason) or "no reason was given"
+        reason = look.text(pair.reason) or "no reason given"
         lines.append(f"{INDENT}    {look.style(look.cut(f'{dot} {before}{reason}', look.width - 6), 'dim')}")
     return lines
 
@@ -116,7 +117,7 @@ def _unjudged(cases: Sequence[Unjudged], look: Look) -> list[str]:
         return []
     dot = look.mark("·", "-")
     count = plural(len(cases), "case")
-    lines = [f"{INDENT}{look.style('Could not be judged', 'bold')}  {look.style(f'{count}, no losses', 'dim')}"]
+    lines = [f"{INDENT}{look.style('Errors', 'bold')}  {look.style(f'{count}, not counted as losses', 'dim')}"]
     for case in cases[:SHOWN]:
         where = (
             "both"
@@ -125,9 +126,9 @@ def _unjudged(cases: Sequence[Unjudged], look: Look) -> list[str]:
             if case.candidate_error
             else "baseline"
         )
-        partly = ", compared by its other attempts" if case.compared else ""
+        partly = ", compared on its other attempts" if case.compared else ""
         tail = f"  (in the {where}{partly})" if where != "both" else f"  (in both{partly})"
-        name = look.cut(look.text(named(case.key)), max(10, look.width - len(INDENT) - len(tail)))
+        name = look.cut(look.text(case_name(case.key)), max(10, look.width - len(INDENT) - len(tail)))
         lines.append(f"{INDENT}{name}{look.style(tail, 'magenta')}")
         message = look.text(case.candidate_error or case.baseline_error or "")
         lines.append(f"{INDENT}    {look.style(look.cut(f'{dot} {message}', look.width - 6), 'dim')}")
@@ -147,13 +148,13 @@ def _unmatched(comparison: Comparison, look: Look) -> list[str]:
 
 def _listed(keys: Sequence[CaseKey], look: Look) -> Iterable[str]:
     for key in keys[:SHOWN]:
-        yield f"{INDENT}{look.cut(look.text(named(key)), look.width - len(INDENT))}"
+        yield f"{INDENT}{look.cut(look.text(case_name(key)), look.width - len(INDENT))}"
     yield from _more(len(keys), look)
 
 
 def _more(count: int, look: Look) -> list[str]:
     left = count - SHOWN
-    return [INDENT + look.style(f"and {left:,} more (--json has all of them)", "dim")] if left > 0 else []
+    return [INDENT + look.style(f"and {left:,} more (use --json to list all)", "dim")] if left > 0 else []
 
 
 def _decision(decision: Decision, look: Look) -> list[str]:

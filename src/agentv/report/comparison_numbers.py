@@ -1,4 +1,4 @@
-"""The numbers of a comparison as text: the same on a terminal and in Markdown."""
+"""The formatted numbers of a comparison, shared by the terminal and Markdown output."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from agentv.text import plural
 
 
 def comparison_headline(comparison: Comparison) -> str:
-    """What came out, in one line."""
+    """The conclusion of the comparison in one line."""
     count, delta = plural(len(comparison.pairs), "case"), comparison.mean_delta
     if comparison.conclusion is Conclusion.TOO_FEW or delta is None:
-        need = fewest_to_tell(comparison.confidence)
-        return f"too few to tell: {count} compared, it takes {need} at least"
+        needed = fewest_to_tell(comparison.confidence)
+        return f"too few cases: {len(comparison.pairs):,} compared, at least {needed} needed"
     if comparison.conclusion is Conclusion.SAME:
         return f"no difference: all {count} scored the same"
     if comparison.conclusion is Conclusion.UNCLEAR:
-        return f"no clear difference over {count}: mean score {format_delta(delta)}"
+        return f"no significant difference over {count}: mean score {format_delta(delta)}"
     return f"the candidate is {comparison.conclusion.value} over {count}: mean score {format_delta(delta)}"
 
 
@@ -31,20 +31,20 @@ def percent(share: float) -> str:
 
 
 class Numbers(NamedTuple):
-    """The rows of the table, baseline first, then the candidate."""
+    """The rows of the comparison table. In each row the baseline comes first, then the candidate."""
 
     level: str
-    """The confidence, like `95%`."""
+    """The confidence level, such as `95%`."""
     mean: tuple[str, str, str, str]
-    """Both mean scores, their difference, and its interval."""
+    """Both mean scores, their difference, and the interval of the difference."""
     passed: tuple[str, str, str]
-    """The cases that passed, and their difference."""
+    """The numbers of passed cases, and their difference."""
     rates: tuple[str, str]
     rate_intervals: tuple[str, str]
 
     @classmethod
     def of(cls, comparison: Comparison) -> Numbers | None:
-        """None when no case was judged in both runs."""
+        """The numbers of a comparison; None if no case was scored in both runs."""
         total = len(comparison.pairs)
         if not total or comparison.mean1 is None or comparison.mean2 is None or comparison.mean_delta is None:
             return None
@@ -66,4 +66,4 @@ class Numbers(NamedTuple):
 
 
 def _interval(interval: Interval | None) -> str:
-    return "too few" if interval is None else f"{format_delta(interval.low)} to {format_delta(interval.high)}"
+    return "too few cases" if interval is None else f"{format_delta(interval.low)} to {format_delta(interval.high)}"

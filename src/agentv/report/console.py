@@ -1,4 +1,4 @@
-"""The summary a person reads when a run ends."""
+"""The summary printed at the end of a run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def render_summary(
     width: int,
     unicode: bool,
 ) -> str:
-    """Everything worth reading at the end of a run, without a newline at its end."""
+    """The summary as text, without a trailing newline."""
     look = Look(color=color, width=max(width, LEAST_WIDTH), unicode=unicode)
     sections = [
         _headline(summary, interrupted, look),
@@ -95,7 +95,7 @@ def _totals(summary: Summary, look: Look) -> list[str]:
 
 
 def _side_by_side(parts: Sequence[tuple[str, str, str]], look: Look) -> list[str]:
-    """Each part a label and a styled text, as many on a line as the terminal has room for."""
+    """Lines of parts (label, text, style of the text), with as many parts per line as fit the terminal."""
     lines: list[str] = []
     left = 0
     for label, text, style in parts:
@@ -151,7 +151,7 @@ def _evaluators(groups: Mapping[str, EvaluatorCounts], look: Look) -> list[str]:
 
 
 def _lowest(groups: Mapping[str, Group]) -> dict[str, Group]:
-    """All groups by name; only those with the lowest means when there are many."""
+    """All groups, sorted by name; if there are many, only those with the lowest mean scores."""
     if len(groups) <= GROUPS_SHOWN:
         return dict(groups)
     order = sorted(groups.items(), key=lambda item: (item[1].mean_score or 0.0, item[0]))
@@ -159,7 +159,7 @@ def _lowest(groups: Mapping[str, Group]) -> dict[str, Group]:
 
 
 def _more(count: int, look: Look) -> list[str]:
-    text = f"and {count:,} more that scored no lower, all in run.json"
+    text = f"and {count:,} more with the same or a higher mean (see run.json)"
     return [INDENT + look.style(text, "dim")] if count > 0 else []
 
 
@@ -183,7 +183,7 @@ def _worst(summary: Summary, look: Look) -> list[str]:
 
 
 def _where(case: WorstCase, summary: Summary, look: Look) -> str:
-    """What the id alone does not say, as far as this run has more than one of it."""
+    """The target, suite and attempt of a case, each only if the run has more than one."""
     parts = []
     if len(summary.by_target) > 1:
         parts.append(look.text(case.target))
@@ -195,7 +195,7 @@ def _where(case: WorstCase, summary: Summary, look: Look) -> str:
 
 
 def _reason(case: WorstCase, summary: Summary, look: Look) -> str:
-    reason = look.text(case.reason) or "no reason was given"
+    reason = look.text(case.reason) or "no reason given"
     if case.evaluator and len(summary.by_evaluator) > 1:
         reason = f"{look.text(case.evaluator)}: {reason}"
     return look.cut(reason, look.width - len(INDENT) - 6)
@@ -204,14 +204,14 @@ def _reason(case: WorstCase, summary: Summary, look: Look) -> str:
 def _errors(summary: Summary, run_dir: str, look: Look) -> list[str]:
     if not summary.error_groups:
         return []
-    lines = [_title("Could not be judged", look)]
+    lines = [_title("Errors", look)]
     for group in summary.error_groups:
         lines += _error_group(group, look)
     left = summary.errors - sum(group.count for group in summary.error_groups)
     if left > 0:
         lines.append(INDENT + look.style(f"and {left:,} more with other messages in results.jsonl", "dim"))
     if any(group.stage == "evaluator" for group in summary.error_groups):
-        advice = "The answers are kept. Once the judge works, grade them without calling the target again:"
+        advice = "The answers were saved. Once the judge works, grade them again without calling the target:"
         lines += ["", *(INDENT + line for line in look.wrap(advice, look.width - len(INDENT), most=4))]
         lines.append(f"{INDENT}agentv eval SUITE --outputs {look.text(run_dir)}/results.jsonl")
     return lines
@@ -221,8 +221,8 @@ def _error_group(group: ErrorGroup, look: Look) -> list[str]:
     label = f"{group.count:,}x  "
     edge = " " * columns(label)
     room = look.width - len(INDENT) - len(edge)
-    texts = [look.text(line) for line in group.message.splitlines()]
-    wrapped = look.wrap(" ".join(text for text in texts if text), room, most=5)
+    message_lines = [look.text(line) for line in group.message.splitlines()]
+    wrapped = look.wrap(" ".join(line for line in message_lines if line), room, most=5)
     example = "in " if group.count == 1 else "first in "
     where = look.style(f"{group.stage} error, {example}", "dim") + look.text(group.eval_id)
     return [

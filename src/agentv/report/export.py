@@ -1,4 +1,4 @@
-"""The rows of a results file as YAML documents, or as a CSV table."""
+"""Export the rows of a results file as YAML documents or as a CSV table."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COLUMNS = (
 
 
 class _RowDumper(_Dumper):  # type: ignore[misc]
-    """Lines of text stay lines, and text that some reader of YAML takes for a number is quoted."""
+    """Writes multi-line strings as blocks, and quotes strings that some YAML parsers read as numbers or booleans."""
 
 
 def _text(dumper: Any, value: str) -> Any:
@@ -42,7 +42,7 @@ _RowDumper.add_representer(str, _text)
 
 
 def yaml_rows(source: RowSource) -> Iterator[str]:
-    """Each line as it is, whatever is in it: rows of other tools too."""
+    """One YAML document per line. Rows are not validated, so files from other tools can be exported too."""
     for value in _values(source):
         yield yaml.dump(value, Dumper=_RowDumper, allow_unicode=True, sort_keys=False, explicit_start=True, width=120)
 
@@ -57,9 +57,9 @@ def _values(source: RowSource) -> Iterator[Any]:
                     yield jsonio.load(line)
                 except ValueError as error:
                     if source.manifest and not line.endswith(b"\n"):
-                        return  # the line that was being written when the run was killed
+                        return  # the run was killed while it wrote this line
                     raise RecordError(
-                        f"{source.path} line {number} is not JSON: {error}", next_step="Put it right, or take it out."
+                        f"{source.path} line {number} is not valid JSON: {error}", next_step="Fix or remove the line."
                     ) from None
     except OSError as error:
         raise failure("read", source.path, error) from error
@@ -69,7 +69,7 @@ def _values(source: RowSource) -> Iterator[Any]:
 
 
 def csv_rows(source: RowSource) -> Iterator[str]:
-    """A row a line, with a column for the score of each evaluator."""
+    """A header, then one line per row, with a score column for each evaluator."""
     names = list(dict.fromkeys(result.name for row in source.rows() for result in row.evaluator_results))
     yield _line([*_COLUMNS, *(_cell(f"score: {name}") for name in names)])
     for row in source.rows():
@@ -92,7 +92,7 @@ def _fields(row: CaseResult) -> tuple[Any, ...]:
 
 
 def _cell(value: Any) -> Any:
-    """Text that a spreadsheet would run as a formula gets an apostrophe in front."""
+    """Prefix strings that a spreadsheet would run as a formula with an apostrophe; None becomes empty."""
     if isinstance(value, str) and _FORMULA.match(value):
         return f"'{value}"
     return "" if value is None else value

@@ -1,4 +1,4 @@
-"""Numbers as a person reads them."""
+"""Human-readable scores, durations, costs, token counts and rates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agentv.text import plural
 
 
 def format_score(score: float | None) -> str:
-    """Two digits, cut and not rounded: 0.7999 is below a threshold of 0.8 and must not read as 0.80."""
+    """Two decimals, truncated: 0.7999 is below a threshold of 0.8 and must not be shown as 0.80."""
     if score is None:
         return "-"
     return f"{math.floor(round(score * 100, 6)) / 100:.2f}"

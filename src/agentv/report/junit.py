@@ -2,9 +2,9 @@
 
     testsuites > testsuite (one per suite and target) > testcase > failure or error
 
-A quality failure is a `failure`, borderline too; a row that could not be judged is an `error`, and so is a run that is
-not complete: what is missing must not look like success. Rows are written to
-a temporary file as they come and put in order from there, so that a run of any length takes little memory.
+A case that failed or is borderline is a `failure`; an errored case is an `error`. An incomplete run adds a test case
+with an `error`, so that missing rows do not look like success. Rows are spooled to a temporary file and grouped from
+there, which keeps memory use low for runs of any length.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agentv.report.terminal import clean
 from agentv.results import CaseResult, EvaluatorResult, Verdict
 
 _ILLEGAL = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 cannot hold, and the control characters that it should not."""
+"""Characters that XML 1.0 does not allow, and control characters that it discourages."""
 _STARTED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 _TEXT = 8_000
 _MESSAGE = 500
@@ -32,7 +32,7 @@ _ANSWER = 2_000
 
 @dataclass(slots=True)
 class _Group:
-    """A suite under a target: what its rows come to, and where their text is."""
+    """The rows of one suite and target: their totals, and where their text is in the spool file."""
 
     suite: str
     target: str
@@ -42,7 +42,7 @@ class _Group:
     scores: ExactSum = field(default_factory=ExactSum)
     started: str = ""
     spans: list[tuple[int, int, int, int]] = field(default_factory=list)
-    """Start of a test case, where the number of its attempt goes, its end, and that number."""
+    """For each test case: its start, the position of its attempt number, its end, and the attempt number."""
 
     @property
     def name(self) -> str:
@@ -55,7 +55,7 @@ def render_junit(
     locate: Locate = nowhere,
     gap: Gap = no_gap,
 ) -> Iterator[str]:
-    """The report in pieces. `properties` are told of every suite, and the gap is a test case of its own."""
+    """The report in chunks. `properties` are added to every test suite; a gap becomes an additional test case."""
     groups: dict[tuple[str, str], _Group] = {}
     with tempfile.TemporaryFile() as spool:
         for row in rows:
@@ -108,8 +108,8 @@ def _incomplete(missing: str) -> str:
     case = _attributes({"name": "the run is complete", "classname": "agentv", "time": "0.000"})
     error = _element("error", missing, "run error", missing)
     suite = _attributes({"name": "agentv", **counts})
-    told = _properties({"complete": "false"}, "      ")
-    return f"  <testsuite{suite}>\n    <testcase{case}>\n{told}{error}    </testcase>\n  </testsuite>\n"
+    properties = _properties({"complete": "false"}, "      ")
+    return f"  <testsuite{suite}>\n    <testcase{case}>\n{properties}{error}    </testcase>\n  </testsuite>\n"
 
 
 def _suite(group: _Group, properties: Mapping[str, str], spool: IO[bytes], repeated: bool) -> Iterator[str]:
@@ -124,10 +124,10 @@ def _suite(group: _Group, properties: Mapping[str, str], spool: IO[bytes], repea
     if group.started:
         attributes["timestamp"] = group.started[:19]
     yield f"  <testsuite{_attributes(attributes)}>\n"
-    told = {"suite": group.suite, "target": group.target, **properties}
+    suite_properties = {"suite": group.suite, "target": group.target, **properties}
     if group.scores.mean is not None:
-        told["mean_score"] = f"{group.scores.mean:.6g}"
-    yield _properties(told, "    ")
+        suite_properties["mean_score"] = f"{group.scores.mean:.6g}"
+    yield _properties(suite_properties, "    ")
     for start, split, end, attempt in group.spans:
         spool.seek(start)
         yield spool.read(split - start).decode("utf-8")
@@ -137,18 +137,18 @@ def _suite(group: _Group, properties: Mapping[str, str], spool: IO[bytes], repea
 
 
 def _case(row: CaseResult, classname: str, locate: Locate) -> tuple[bytes, bytes]:
-    """A test case: everything up to the end of its name, and the rest."""
+    """A test case in two parts: up to the end of its name, and the rest."""
     rest = {"classname": classname, "time": f"{(row.duration_ms or 0.0) / 1000:.3f}"}
     place = locate(row.key) if row.error is not None or row.verdict is not Verdict.PASS else None
     if place is not None:
         rest |= {"file": place.file, "line": str(place.line)}
-    told = {"score": f"{row.score:.6g}", "verdict": row.verdict.value, "attempt": str(row.attempt)}
+    properties = {"score": f"{row.score:.6g}", "verdict": row.verdict.value, "attempt": str(row.attempt)}
     if row.error is not None:
-        told = {"attempt": str(row.attempt)}
+        properties = {"attempt": str(row.attempt)}
     if row.cost_usd is not None:
-        told["cost_usd"] = f"{row.cost_usd:.6g}"
+        properties["cost_usd"] = f"{row.cost_usd:.6g}"
     name = f'    <testcase name="{_attribute(row.eval_id)}'
-    body = f'"{_attributes(rest)}>\n{_properties(told, "      ")}{_outcome(row)}    </testcase>\n'
+    body = f'"{_attributes(rest)}>\n{_properties(properties, "      ")}{_outcome(row)}    </testcase>\n'
     return name.encode("utf-8"), body.encode("utf-8")
 
 
@@ -163,7 +163,7 @@ def _outcome(row: CaseResult) -> str:
 
 
 def _explained(row: CaseResult) -> Iterator[str]:
-    """What each evaluator said, and the answer."""
+    """The result of each evaluator, and the answer."""
     for result in row.evaluator_results:
         yield from _judgment(result)
     if not row.evaluator_results:
@@ -197,16 +197,16 @@ def _attributes(values: Mapping[str, str]) -> str:
 
 
 def _attribute(text: str) -> str:
-    """One line: parsers make spaces of line breaks in attributes anyway."""
+    """Escaped, on one line: XML parsers replace line breaks in attributes with spaces."""
     return _escaped(clean(text)).replace('"', "&quot;")
 
 
 def _content(text: str) -> str:
     lines = text[:_TEXT].replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    kept = "\n".join(_ILLEGAL.sub("\ufffd", line) for line in lines)
-    return _escaped(kept)
+    legal = "\n".join(_ILLEGAL.sub("\ufffd", line) for line in lines)
+    return _escaped(legal)
 
 
 def _escaped(text: str) -> str:
-    """Escaped for XML, and for the log of a CI system that obeys `::command::` and `##[command]` in it."""
+    """Escaped for XML, and for CI logs that run `::command::` and `##[command]`."""
     return escape(_ILLEGAL.sub("\ufffd", text)).replace("::", "&#58;:").replace("##", "&#35;#")

@@ -1,4 +1,4 @@
-"""The live bar. Rows only change counters; one thread draws, so a slow terminal never holds up a run."""
+"""The live progress bar. A separate thread draws it, so that a slow terminal never blocks a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FRAME_SECONDS = 0.1
 
 
 class LiveProgress:
-    """Two lines at the bottom of a terminal; cases that did not pass stay above them."""
+    """Two status lines at the bottom of a terminal; cases that did not pass are printed above them."""
 
     def __init__(
         self, stream: TextIO, *, color: bool = True, unicode: bool = True, clock: Clock = time.monotonic
@@ -61,7 +61,7 @@ class LiveProgress:
             self._waiting.append(shown)
 
     def close(self) -> None:
-        """Draw what is left and take the bar away; the summary says the rest. Safe to call twice."""
+        """Print pending lines and remove the bar. Safe to call twice."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -73,7 +73,7 @@ class LiveProgress:
             while not self._stop.wait(FRAME_SECONDS):
                 self._frame()
             self._frame()
-            self._status.close(after="\n" if self._printed else "")  # an empty line before what comes next
+            self._status.close(after="\n" if self._printed else "")  # an empty line before the summary
         except (OSError, ValueError):
             pass  # the terminal is gone; the run continues
 
@@ -93,10 +93,10 @@ class LiveProgress:
 
 
 def bar_lines(pace: Pace, look: Look) -> list[str]:
-    """The bar with position and speed, and below it the counts and the spend, each on one line."""
+    """The bar with position and speed on one line; counts and cost on the next."""
     room = look.width - 1
     position, *speed = (f"{pace.position:,}/{pace.total:,}  {pace.share:.0%}", *pace.speed())
-    # On a narrow terminal the rate gives way first, then the time left.
+    # On a narrow terminal, drop the rate first, then the remaining time.
     states = ["  ".join([position, *speed[skipped:]]) for skipped in range(len(speed) + 1)]
     state = next((state for state in states if columns(state) <= room), look.cut(position, room))
     length = min(40, room - columns(state) - 2)
@@ -110,7 +110,7 @@ def bar_lines(pace: Pace, look: Look) -> list[str]:
 
 
 def _fitting_parts(choices: Sequence[Sequence[tuple[str, str]]], room: int, look: Look) -> str:
-    """The first choice that fits on a line, else as much of the last as fits."""
+    """The first choice that fits on a line, otherwise as much of the last choice as fits."""
     parts = next((parts for parts in choices if _width(parts) <= room), choices[-1])
     while len(parts) > 1 and _width(parts) > room:
         parts = parts[:-1]
@@ -122,7 +122,7 @@ def _width(parts: Sequence[tuple[str, str]]) -> int:
 
 
 def choose_progress(stream: TextIO, quiet: bool, env: Mapping[str, str]) -> Progress:
-    """A live bar on a terminal that can draw one, plain lines elsewhere, nothing with `quiet`."""
+    """A live bar on a capable terminal, plain lines elsewhere, and no output if `quiet`."""
     if quiet:
         return QuietProgress()
     color, unicode = wants_color(stream, env), can_print_unicode(stream)

@@ -1,4 +1,4 @@
-"""Markdown for pull requests and job summaries. What comes from rows is shown as code, and cannot be anything else."""
+"""Markdown for pull requests and job summaries. Text from rows is always escaped and rendered as code."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _SHOWN = 10
 
 
 def as_code(text: str, most: int = _LONGEST) -> str:
-    """Foreign text on one line: no markup, link, mention or table border comes out of it.
+    """Untrusted text as inline code on one line; it cannot create markup, links, mentions or table cells.
 
-    A character written as a number cannot be markup, and inside `code` no site looks for mentions and links.
+    Special characters are written as numeric entities, and no site looks for mentions and links inside `<code>`.
     """
     shown = clean(text)
     shown = shown if len(shown) <= most else shown[: most - 1] + "…"
-    return f"<code>{_SPECIAL.sub(lambda found: f'&#{ord(found[0])};', shown) or '-'}</code>"
+    return f"<code>{_SPECIAL.sub(lambda match: f'&#{ord(match[0])};', shown) or '-'}</code>"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A table; everything but the first column is on the right."""
+    """A table; all columns except the first are right-aligned."""
     border = [":---", *["---:"] * (len(header) - 1)]
     return ["| " + " | ".join(cells) + " |" for cells in (header, border, *rows)]
 
@@ -39,7 +39,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def render_markdown(summary: Summary, *, name: str, notes: Sequence[str] = ()) -> str:
-    """A run: what it came to, per target, the worst cases with their reasons, and what could not be judged."""
+    """The summary of a run: totals, breakdowns by target, suite and evaluator, worst cases and errors."""
     sections = [
         [f"## agentv: {headline(summary)}"],
         [f"> {SCRIPTED}"] if summary.scripted else [],
@@ -104,9 +104,9 @@ def _worst(summary: Summary) -> list[str]:
             name += f" {as_code(case.target)}"
         if summary.attempts > 1:
             name += f" attempt {case.attempt}"
-        why = as_code(case.reason) if clean(case.reason) else "no reason was given"
-        who = f"{as_code(case.evaluator)}: " if case.evaluator else ""
-        lines.append(f"| {name} | {format_score(case.score)} | {case.verdict.value} | {who}{why} |")
+        why = as_code(case.reason) if clean(case.reason) else "no reason given"
+        evaluator = f"{as_code(case.evaluator)}: " if case.evaluator else ""
+        lines.append(f"| {name} | {format_score(case.score)} | {case.verdict.value} | {evaluator}{why} |")
     left = summary.borderline + summary.failed - len(summary.worst)
     return [*lines, "", f"and {left:,} more in `results.jsonl`"] if left > 0 else lines
 
@@ -114,8 +114,8 @@ def _worst(summary: Summary) -> list[str]:
 def _errors(summary: Summary) -> list[str]:
     if not summary.error_groups:
         return []
-    title = f"### Could not be judged ({summary.errors:,})"
-    lines = [title, "", "These are no failures of the answers.", ""]
+    title = f"### Errors ({summary.errors:,})"
+    lines = [title, "", "Errored cases have no score and are not counted as failures.", ""]
     lines += ["| results | stage | message | first in |", "| ---: | :--- | :--- | :--- |"]
     for group in summary.error_groups:
         lines.append(
@@ -129,14 +129,14 @@ def _errors(summary: Summary) -> list[str]:
 
 
 def render_comparison_markdown(comparison: Comparison, decision: Decision) -> str:
-    """Two runs, for a pull request."""
+    """The comparison of two runs, for a pull request."""
     sections = [
         [f"## agentv: {comparison_headline(comparison)}"],
         [f"> {note}" for note in comparison.notes()],
         _numbers(comparison),
-        _said(comparison),
-        _pairs("Worst regressions", comparison.worst(_SHOWN)),
-        _pairs("Best wins", comparison.best(_SHOWN)),
+        _tests(comparison),
+        _pairs("Largest regressions", comparison.worst(_SHOWN)),
+        _pairs("Largest improvements", comparison.best(_SHOWN)),
         _unjudged(comparison),
         _only("baseline", comparison.only_baseline),
         _only("candidate", comparison.only_candidate),
@@ -157,7 +157,7 @@ def _numbers(comparison: Comparison) -> list[str]:
     return [names, "", *table(header, rows)]
 
 
-def _said(comparison: Comparison) -> list[str]:
+def _tests(comparison: Comparison) -> list[str]:
     if not comparison.pairs:
         return []
     wins, losses, ties = (comparison.count(outcome) for outcome in Outcome)
@@ -168,8 +168,8 @@ def _said(comparison: Comparison) -> list[str]:
     ]
     mcnemar = format_p(mcnemar_exact(newly_passed, newly_failed))
     lines.append(f"- {newly_passed:,} newly pass, {newly_failed:,} no longer pass: exact McNemar test {mcnemar}")
-    if comparison.gain is not None:
-        lines.append(f"- normalised gain {comparison.gain:+.2f}")
+    if comparison.meaningful_gain is not None:
+        lines.append(f"- normalised gain {comparison.meaningful_gain:+.2f}")
     return lines
 
 
@@ -183,7 +183,7 @@ def _pairs(title: str, pairs: Sequence[Pair]) -> list[str]:
         "| :--- | ---: | ---: | ---: | :--- |",
     ]
     for pair in pairs:
-        why = as_code(pair.reason) if clean(pair.reason) else "no reason was given"
+        why = as_code(pair.reason) if clean(pair.reason) else "no reason given"
         scores = f"{format_score(pair.score1)} | {format_score(pair.score2)} | {format_delta(pair.delta)}"
         lines.append(f"| {_case(pair.key)} | {scores} | {'was: ' if pair.delta > 0 else ''}{why} |")
     return lines
@@ -197,11 +197,11 @@ def _unjudged(comparison: Comparison) -> list[str]:
     cases = comparison.unjudged
     if not cases:
         return []
-    lines = [f"### Could not be judged ({len(cases):,})", "", "Left out of every number above, and no losses.", ""]
-    lines += ["| case | in the baseline | in the candidate |", "| :--- | :--- | :--- |"]
+    lines = [f"### Errors ({len(cases):,})", "", "Errors are not part of the numbers above or counted as losses.", ""]
+    lines += ["| case | baseline | candidate |", "| :--- | :--- | :--- |"]
     for case in cases[:_SHOWN]:
         errors = [
-            as_code(error) if error is not None else "judged" for error in (case.baseline_error, case.candidate_error)
+            as_code(error) if error is not None else "scored" for error in (case.baseline_error, case.candidate_error)
         ]
         lines.append(f"| {_case(case.key)} | {errors[0]} | {errors[1]} |")
     return [*lines, *_more(len(cases))]

@@ -1,4 +1,4 @@
-"""Mistakes in files, for people and for editors."""
+"""Render problems found in files, for people and for editors."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from agentv.text import plural
 
 
 def render_problems(problems: Sequence[Problem], *, color: bool) -> str:
-    """Each problem as `file:line:column: message` and its excerpt, then how many there are.
+    """Each problem as `file:line:column: message` with its excerpt, then the number of problems.
 
-    The first line of a problem is never coloured: editors and CI annotations parse it.
+    The first line of a problem is never coloured because editors and CI annotations parse it.
     """
     if not problems:
         return ""
@@ -28,7 +28,7 @@ def render_problems(problems: Sequence[Problem], *, color: bool) -> str:
 def _block(problem: Problem, here: Path, look: Look) -> str:
     path = problem.path.relative_to(here) if problem.path.is_relative_to(here) else problem.path
     lines = [clean(replace(problem, path=path).headline())]
-    # Tabs stay for the excerpt to expand; every other control character becomes one column.
+    # Keep tabs, which the excerpt expands; replace every other control character by one column.
     source = "\t".join(masked(part) for part in problem.source.rstrip("\r\n").split("\t"))
     excerpt = replace(problem, source=source).excerpt()
     if excerpt:

@@ -1,6 +1,6 @@
-"""Progress while a run goes on: a live bar on a terminal, plain lines elsewhere, or nothing.
+"""Progress of a running evaluation: a live bar on a terminal, plain lines elsewhere, or no output.
 
-Progress goes to stderr and is never worth a run: when nobody reads any more, it falls silent.
+Progress is written to stderr. If stderr is closed, progress stops and the run continues.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STYLES = {"pass": "green", "border": "yellow", "fail": "red", "error": "magenta
 
 
 class Progress(Protocol):
-    """Told about a run as it happens. `total` counts every row of the run, `done` those recorded earlier."""
+    """Receives the events of a run. `total` is the number of rows in the run, `done` those recorded earlier."""
 
     def start(self, total: int, done: int) -> None: ...
 
@@ -42,7 +42,7 @@ class Progress(Protocol):
 
 
 class QuietProgress:
-    """Says nothing."""
+    """Prints nothing."""
 
     def start(self, total: int, done: int) -> None: ...
 
@@ -54,7 +54,7 @@ class QuietProgress:
 
 
 class Pace:
-    """How far a run is: rows by outcome, rate, time left, spend."""
+    """The state of a run: rows by outcome, rate, remaining time and cost."""
 
     def __init__(self, total: int, done: int, clock: Clock) -> None:
         self.total = total
@@ -83,7 +83,7 @@ class Pace:
         return min(1.0, self.position / self.total) if self.total else 1.0
 
     def speed(self) -> tuple[str, ...]:
-        """Rate and time left; empty until the first row."""
+        """The rate and the remaining time; empty before the first row."""
         elapsed = self.elapsed
         if not self._finished or elapsed <= 0:
             return ()
@@ -92,7 +92,7 @@ class Pace:
         return (format_rate(rate), f"ETA {format_duration(left / rate)}") if left else (format_rate(rate),)
 
     def counts(self, *, short: bool = False) -> list[tuple[str, str]]:
-        """The rows by outcome, each with its style; rows that passed come first, also when there are none."""
+        """The number of rows for each outcome, with its style. Passed rows come first and are shown even if 0."""
         tally = self.tally
         errors = (tally.errors, "error", "error" if tally.errors == 1 else "errors")
         counts = [(tally.passed, "pass", "passed"), (tally.borderline, "border", "borderline")]
@@ -111,7 +111,7 @@ class Pace:
 
 
 def case_line(row: CaseResult, look: Look, *, room: int | None = None) -> str:
-    """One finished case: its outcome, score, id and target, and why it did not pass."""
+    """One line for a finished case: outcome, score, id, target, and the reason if it did not pass."""
     label = "error" if row.error is not None else _LABELS[row.verdict]
     score = "-   " if row.error is not None else format_score(row.score)
     where = row.target if row.attempt == 1 else f"{row.target}, attempt {row.attempt}"
@@ -135,14 +135,14 @@ def is_failure(row: CaseResult) -> bool:
 
 
 class Cap:
-    """Lets a number of things through, then says once that there are more."""
+    """Limits the lines of one kind: after `LINES_SHOWN` items, it returns `more` once and then nothing."""
 
     def __init__(self, more: str) -> None:
         self._left = LINES_SHOWN
         self._more = more
 
     def take(self, item: Item) -> Item | str | None:
-        """The item itself, or in its place the word that there are more, or None when that is said."""
+        """The item, or the `more` message the first time the limit is exceeded, or None after that."""
         self._left -= 1
         if self._left >= 0:
             return item
@@ -150,7 +150,7 @@ class Cap:
 
 
 class PlainProgress:
-    """Plain lines, for logs: each case of a small run; of a large one its failures and how far it is."""
+    """Plain lines for logs: every case of a small run, or failures and periodic totals of a large one."""
 
     def __init__(
         self, stream: TextIO, *, color: bool = False, unicode: bool = True, clock: Clock = time.monotonic
@@ -161,37 +161,37 @@ class PlainProgress:
         self._pace = Pace(0, 0, clock)
         self._failures = Cap(FURTHER_FAILURES)
         self._notes = Cap(FURTHER_NOTES)
-        self._told_at = 0.0
-        self._told_share = 0.0
+        self._reported_at = 0.0
+        self._reported_share = 0.0
         self._wrote = False
         self._broken = False
 
     def start(self, total: int, done: int) -> None:
         self._pace = Pace(total, done, self._clock)
-        self._told_at, self._told_share = 0.0, self._pace.share
+        self._reported_at, self._reported_share = 0.0, self._pace.share
         if done:
-            self._say(f"{plural(done, 'row')} of {total:,} recorded earlier, {total - done:,} to run")
+            self._print(f"{done:,} of {plural(total, 'row')} already recorded, {total - done:,} to run")
 
     def row(self, row: CaseResult) -> None:
         pace = self._pace
         pace.add(row)
         if pace.total <= SMALL_RUN:
-            self._say(f"{self._position()} {case_line(row, self._look)}")
+            self._print(f"{self._position()} {case_line(row, self._look)}")
             return
         shown = self._failures.take(row) if is_failure(row) else None
         if shown is not None:
             more = isinstance(shown, str)
-            self._say(FURTHER_FAILURES if more else f"{self._position()} {case_line(row, self._look)}")
+            self._print(FURTHER_FAILURES if more else f"{self._position()} {case_line(row, self._look)}")
         if self._is_time():
-            self._tell()
+            self._report()
 
     def note(self, message: str) -> None:
         shown = self._notes.take(message)
         if shown is not None:
-            self._say(self._look.text(shown))
+            self._print(self._look.text(shown))
 
     def close(self) -> None:
-        """An empty line sets apart what comes next. Safe to call twice."""
+        """Print an empty line to separate the following output. Safe to call twice."""
         if self._wrote:
             self._wrote = False
             self._write("")
@@ -201,22 +201,22 @@ class PlainProgress:
         return f"[{self._pace.position:>{len(total)}}/{total}]"
 
     def _is_time(self) -> bool:
-        # Every 5 seconds at first; rarer in a run of hours, whose log would be nothing else.
+        # Every 5 seconds at first, then less often, so that a run of several hours does not flood the log.
         elapsed, pace = self._pace.elapsed, self._pace
         return (
-            elapsed - self._told_at >= max(5.0, elapsed / 60)
-            or pace.share - self._told_share >= 0.05
+            elapsed - self._reported_at >= max(5.0, elapsed / 60)
+            or pace.share - self._reported_share >= 0.05
             or pace.position == pace.total
         )
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         pace = self._pace
-        self._told_at, self._told_share = pace.elapsed, pace.share
+        self._reported_at, self._reported_share = pace.elapsed, pace.share
         counts = [self._look.style(text, style) for text, style in pace.counts()]
         parts = [f"{self._position()} {pace.share:4.0%}", *counts, *pace.speed(), pace.spent()]
-        self._say("  ".join(part for part in parts if part))
+        self._print("  ".join(part for part in parts if part))
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         self._wrote = True
         self._write(line)
 
@@ -234,7 +234,7 @@ class PlainProgress:
 
 
 def _forget(stream: TextIO) -> None:
-    """Send what is left in the stream's buffer nowhere: flushed at the end, it would spoil the exit code."""
+    """Discard the stream's buffer: flushing it at exit would fail and change the exit code."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())

@@ -1,4 +1,4 @@
-"""Where rows to report on come from: a run, by its id or directory, or any results file."""
+"""The source of rows for reports: a run, by its id or directory, or a results file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agentv.results import CaseError, CaseResult, RowKey, verdict_for
 
 @dataclass(frozen=True, slots=True)
 class RowSource:
-    """A results file, and what is known of the run it belongs to (nothing, for a file on its own)."""
+    """A results file and the manifest of its run (empty for a file outside a run directory)."""
 
     name: str
     path: Path
@@ -31,28 +31,28 @@ class RowSource:
 
     @property
     def unfinished(self) -> str | None:
-        """Why rows may be missing; None when the run says it has all of them, or nobody can say."""
+        """The status of a run whose rows may be incomplete; None if the run is finished or has no manifest."""
         status = self.manifest.get("status", "finished")
         return None if status == "finished" else str(status)
 
     def gap(self, rows: int) -> str | None:
-        """What is missing of the run when these many rows are there; None when nothing is, or nobody can say."""
+        """Describe the rows that are missing, given the number of rows; None if the run is complete or unknown."""
         status, total = self.unfinished, self.manifest.get("total")
         left = total - rows if isinstance(total, int) else 0
         if status is None and left <= 0:
             return None
-        missing = f"{left:,} of {total:,} results are missing" if left > 0 else "rows may be missing"
-        return f"the run is not complete ({status}): {missing}" if status else f"the run is not complete: {missing}"
+        missing = f"{left:,} of {total:,} results missing" if left > 0 else "rows may be missing"
+        return f"the run is incomplete ({status}): {missing}" if status else f"the run is incomplete: {missing}"
 
     def rows(self) -> Iterator[CaseResult]:
-        """Each row once, as it is read. RecordError for a line that is no row, and for a row that is there twice."""
+        """Read the rows one by one. Raises RecordError for a line that is not a valid row, and for a duplicate row."""
         seen: dict[RowKey, int] = {}
         for number, row in self._numbered():
             first = seen.setdefault(row.key, number)
             if first != number:
                 raise RecordError(
-                    f"{self.path} has two rows of the same case: lines {first} and {number} are both {_shown(row.key)}",
-                    next_step="Two runs in one file? Keep each in a file of its own, or take one of the lines out.",
+                    f"{self.path} has two rows for the same case: lines {first} and {number}, {_shown(row.key)}",
+                    next_step="If the file contains two runs, split it; otherwise remove one of the lines.",
                 )
             yield row
 
@@ -73,13 +73,13 @@ class RowSource:
             return decode_row(line)
         except ValueError as error:
             if self.manifest and not line.endswith(b"\n"):
-                return None  # a run that is being written, or was killed, may end in the middle of a line
+                return None  # the last line of a running or killed run may be incomplete
             row = None if self.manifest else _agentv_row(line)
             if row is None:
-                torn = "It is cut off: a run is writing it, or was killed. Give that run instead, or take the line out."
+                torn = "The line is cut off: its run is in progress or was killed. Specify the run, or remove the line."
                 raise RecordError(
-                    f"{self.path} line {number} is not a row: {error}",
-                    next_step="Give a run, or a results file as `agentv eval` writes it."
+                    f"{self.path} line {number} is not a valid row: {error}",
+                    next_step="Specify a run, or a results file written by `agentv eval`."
                     if line.endswith(b"\n")
                     else torn,
                 ) from None
@@ -87,7 +87,7 @@ class RowSource:
 
 
 def find_rows(name: str, root: Path) -> RowSource:
-    """The rows of a results file, or of a run by its id, the beginning of its id, or its directory."""
+    """Find the rows of a results file, or of a run by its id, a prefix of its id, or its directory."""
     path = root / name
     if name and path.is_dir() and (path / RESULTS).is_file() and not (path / MANIFEST).is_file():
         path /= RESULTS
@@ -95,7 +95,9 @@ def find_rows(name: str, root: Path) -> RowSource:
         beside = RunDirectory(path.parent)
         return RowSource(name, path, _manifest(beside) if path.name == RESULTS else {})
     if Path(name).suffix in {".jsonl", ".json"} or (name and path.exists() and not path.is_dir()):
-        raise RecordError(f"there is no results file {name}", next_step="Give a run id, a run directory or a file.")
+        raise RecordError(
+            f"results file not found: {name}", next_step="Specify a run id, a run directory or a results file."
+        )
     run = find_run(name, root)
     return RowSource(name, run.results, run.read_manifest())
 
@@ -109,7 +111,7 @@ def _shown(key: RowKey) -> str:
 
 
 def _agentv_row(line: bytes) -> CaseResult | None:
-    """AgentV's rows have `dataset` where ours have `suite`, no verdict and no attempt."""
+    """Read a row written by the npm package AgentV: `dataset` instead of `suite`, no verdict, no attempt."""
     try:
         data = jsonio.load(line)
     except ValueError:

@@ -1,6 +1,6 @@
-"""How sure a comparison can be: intervals and exact tests, from the standard library alone.
+"""Confidence intervals and exact tests for comparisons, using only the standard library.
 
-The case is the unit everywhere: repeats of a case are averaged before they come here.
+The unit is always the case: attempts of a case are averaged before they get here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 RESAMPLES = 10_000
 SEED = 20_260_114
 DIGITS = 12
-"""Scores are sums of a few decimals; beyond this many digits is the noise of binary fractions."""
+"""Digits to round to. Scores are sums of short decimals; further digits are floating-point noise."""
 
 _DIRECT = 1_000
 _GROUPS = 64
@@ -23,7 +23,7 @@ _NORMAL = NormalDist()
 
 
 class Interval(NamedTuple):
-    """From low to high, both included."""
+    """An interval from low to high, both included."""
 
     low: float
     high: float
@@ -33,7 +33,7 @@ class Interval(NamedTuple):
 
 
 def exact(value: float) -> float:
-    """The number without the noise of binary fractions: 0.3 - 0.2 is 0.1."""
+    """The number without floating-point noise: `exact(0.3 - 0.2) == 0.1`."""
     return round(value, DIGITS) + 0.0  # no negative zero
 
 
@@ -47,22 +47,22 @@ def mean(values: Sequence[float]) -> float:
 def paired_bootstrap(
     deltas: Sequence[float], *, confidence: float = 0.95, resamples: int = RESAMPLES, seed: int = SEED
 ) -> Interval:
-    """An interval for the mean of paired differences: the percentile bootstrap, widened for small samples.
+    """A confidence interval for the mean of paired differences: percentile bootstrap, widened for small samples.
 
-    Plain percentiles are too narrow for few cases: they raise false alarms. The tails are therefore taken
-    where Student's t has them, and the lost factor n/(n-1) is put back (Hesterberg, 2015). The same differences
-    give the same interval, in whatever order they come.
+    With few cases, plain percentiles are too narrow and raise false alarms. The quantiles are therefore taken
+    from Student's t distribution, with a correction factor of n/(n-1) for the variance (Hesterberg, 2015). The
+    result does not depend on the order of the differences.
     """
     if len(deltas) < 2:
-        raise ValueError("an interval needs two differences at least")
-    # Repeatable on purpose: this draws samples, it keeps no secret.
+        raise ValueError(f"`deltas` must have at least 2 items, got {len(deltas)}")
+    # A fixed seed makes the result repeatable; the random numbers are not used for security.
     means = sorted(_resampled_means(sorted(deltas), resamples, Random(seed)))  # noqa: S311
     tail = bootstrap_tail(confidence, len(deltas))
     return Interval(exact(_quantile(means, tail)), exact(_quantile(means, 1 - tail)))
 
 
 def bootstrap_tail(confidence: float, count: int) -> float:
-    """The share of resamples to leave out on each side."""
+    """The share of resamples to exclude on each side."""
     reach = student_t_quantile((1 + confidence) / 2, count - 1) * math.sqrt(count / (count - 1))
     return _NORMAL.cdf(-reach)
 
@@ -73,8 +73,8 @@ def _resampled_means(values: Sequence[float], resamples: int, random: Random) ->
         for _ in range(resamples):
             yield sum(random.choices(values, k=count)) / count
         return
-    # Drawing every value of every resample would take minutes. How often each group of equal or nearly equal
-    # values is drawn takes one number a group; what they differ by within a group is added back as its variance.
+    # Drawing every value of every resample would take minutes. Instead, group equal or nearly equal values and draw
+    # one number per group: how often it occurs. The spread within a group is added back as its variance.
     groups = _groups(values)
     left, shares = count, []
     for size, centre, variance in groups:
@@ -93,7 +93,7 @@ def _resampled_means(values: Sequence[float], resamples: int, random: Random) ->
 
 
 def _groups(values: Sequence[float]) -> list[tuple[int, float, float]]:
-    """The values in few groups: how many, their mean, their variance. The largest group comes first."""
+    """Group the values: size, mean and variance of each group, largest group first."""
     counted = Counter(values)
     width = (values[-1] - values[0]) / _GROUPS
     if len(counted) <= _GROUPS:
@@ -109,7 +109,7 @@ def _groups(values: Sequence[float]) -> list[tuple[int, float, float]]:
 
 
 def _binomial(trials: int, chance: float, random: Random) -> int:
-    """How many of so many trials succeed; `chance` is below 1."""
+    """Draw the number of successes in `trials` trials; `chance` must be below 1."""
     if chance > 0.5:
         return trials - _binomial(trials, 1 - chance, random)
     if trials * chance >= 10:
@@ -124,7 +124,7 @@ def _binomial(trials: int, chance: float, random: Random) -> int:
 
 
 def _likely_binomial(trials: int, chance: float, random: Random) -> int:
-    """Transformed rejection (BTRS): Hoermann, The generation of binomial random variates, 1993."""
+    """Transformed rejection (BTRS): Hörmann, The generation of binomial random variates, 1993."""
     deviation = math.sqrt(trials * chance * (1 - chance))
     b = 1.15 + 2.53 * deviation
     a = -0.0873 + 0.0248 * b + 0.01 * chance
@@ -156,7 +156,7 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def student_t_quantile(share: float, freedom: int) -> float:
-    """Where Student's t has this share below it."""
+    """The quantile of Student's t distribution with `freedom` degrees of freedom."""
     if share < 0.5:
         return -student_t_quantile(1 - share, freedom)
     z = _NORMAL.inv_cdf(share)
@@ -169,14 +169,14 @@ def student_t_quantile(share: float, freedom: int) -> float:
             + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * n**3)
         )
     low, high = 0.0, math.pi / 2
-    for _ in range(80):  # halves the angle until a float cannot tell the two ends apart
+    for _ in range(80):  # bisect until both ends are the same float
         middle = (low + high) / 2
         low, high = (middle, high) if _student_t_within(middle, freedom) < 2 * share - 1 else (low, middle)
     return math.sqrt(freedom) * math.tan((low + high) / 2)
 
 
 def _student_t_within(angle: float, freedom: int) -> float:
-    """The share of Student's t between -t and t, for t = sqrt(freedom) * tan(angle): a finite sum."""
+    """The probability of Student's t between -t and t, for t = sqrt(freedom) * tan(angle), as a finite sum."""
     sine, cosine = math.sin(angle), math.cos(angle)
     if freedom % 2:
         total, term = 0.0, cosine
@@ -195,7 +195,7 @@ def _student_t_within(angle: float, freedom: int) -> float:
 
 
 def sign_test(wins: int, losses: int) -> float:
-    """The exact two-sided p-value of so many wins and losses, if either were equally likely. Ties do not count."""
+    """The exact two-sided p-value if wins and losses were equally likely. Ties do not count."""
     trials, fewer = wins + losses, min(wins, losses)
     ways, total = 1, 0
     for i in range(fewer + 1):
@@ -205,31 +205,31 @@ def sign_test(wins: int, losses: int) -> float:
 
 
 def mcnemar_exact(newly_passed: int, newly_failed: int) -> float:
-    """The exact McNemar test: cases that changed between pass and not pass are a sign test of their own."""
+    """The p-value of the exact McNemar test: a sign test on the cases whose verdict changed."""
     return sign_test(newly_passed, newly_failed)
 
 
 def fewest_to_tell(confidence: float) -> int:
-    """With fewer cases, not even all of them going one way could be told from chance."""
+    """The smallest number of cases that can be significant: with fewer, not even a change in all cases would be."""
     return max(2, math.ceil(exact(1 + math.log2(1 / (1 - confidence)))))
 
 
 def wilson(successes: int, total: int, *, confidence: float = 0.95) -> Interval:
-    """The Wilson score interval of a rate. Nothing is known of no trials: 0 to 1."""
+    """The Wilson score interval of a rate; 0 to 1 if there are no trials."""
     if not total:
         return Interval(0.0, 1.0)
     z = _NORMAL.inv_cdf((1 + confidence) / 2)
     rate, shrink = successes / total, 1 + z * z / total
     centre = (rate + z * z / (2 * total)) / shrink
     reach = z * math.sqrt(rate * (1 - rate) / total + z * z / (4 * total * total)) / shrink
-    # At the ends the exact bounds are 0 and 1, which rounding would miss.
+    # At the ends the exact bounds are 0 and 1; floating-point arithmetic would miss them.
     return Interval(
         0.0 if not successes else max(0.0, centre - reach), 1.0 if successes == total else min(1.0, centre + reach)
     )
 
 
 def normalised_gain(before: float, after: float) -> float | None:
-    """How much of what was missing was won; negative when some was lost. None when nothing was missing."""
+    """The share of the points missed before that was gained; negative for a loss. None if no points were missed."""
     if before >= 1:
         return None
     return exact((after - before) / (1 - before))

@@ -1,4 +1,4 @@
-"""Rows -> `Summary`: what a run came to, and the exit code it means."""
+"""Summarise the rows of a run: counts, mean scores, worst cases, errors, cost and the exit code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ERROR_GROUPS = 5
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Rows by outcome. The mean is over the rows that could be judged; None when there is none."""
+    """Rows by outcome. The mean score excludes errored rows; it is None if no row was scored."""
 
     total: int
     passed: int
@@ -30,7 +30,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class EvaluatorCounts:
-    """One evaluator over all rows: the mean of what it judged, and how often it could not."""
+    """The results of one evaluator over all rows: how often it judged, how often it errored, its mean score."""
 
     judged: int
     errors: int
@@ -53,7 +53,7 @@ class WorstCase:
 
 @dataclass(frozen=True, slots=True)
 class ErrorGroup:
-    """One error message, how many rows have it, and the first of them."""
+    """An error message, the number of rows with it, and the first of them."""
 
     stage: str
     message: str
@@ -63,7 +63,7 @@ class ErrorGroup:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a run came to."""
+    """The summary of a run."""
 
     total: int
     passed: int
@@ -72,10 +72,10 @@ class Summary:
     errors: int
     mean_score: float | None
     not_run: int = 0
-    """Cases that the budget of the run did not allow."""
+    """Cases that were not run because the budget was used up."""
     why_not_run: str | None = None
     scripted: bool = False
-    """The target or the judge is the scripted model of the mock provider."""
+    """Whether the target or the judge is a scripted model of the mock provider."""
     attempts: int = 1
     """The highest attempt number."""
     by_target: Mapping[str, Counts] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Summary:
     token_usage: TokenUsage | None = None
     cost_usd: float | None = None
     cost_complete: bool = True
-    """False when the price of some target call is not known, so that `cost_usd` is a lower bound."""
+    """False if the price of any target call is unknown, so that `cost_usd` is a lower bound."""
     judge_calls: int = 0
     judge_token_usage: TokenUsage | None = None
     judge_cost_usd: float | None = None
@@ -95,14 +95,14 @@ class Summary:
 
     @property
     def exit_code(self) -> int:
-        """3 when some row could not be judged or was not run, else 1 when some row did not pass, else 0."""
+        """3 if any row errored or was not run, else 1 if any row did not pass, else 0."""
         if self.errors or self.not_run:
             return 3
         return 1 if self.borderline or self.failed else 0
 
     @property
     def noun(self) -> str:
-        """What a row is called: a case sent to several targets, or several times, is several results."""
+        """The word for a row: "case", or "result" if cases have several targets or attempts."""
         return "case" if len(self.by_target) < 2 and self.attempts == 1 else "result"
 
     def to_dict(self) -> dict[str, Any]:
@@ -110,25 +110,25 @@ class Summary:
 
 
 def headline(summary: Summary) -> str:
-    """What a run came to, in one line."""
+    """The outcome of a run in one line."""
     everything = plural(summary.total, summary.noun)
     missed = summary.borderline + summary.failed
     parts = []
     if missed:
         parts.append(f"{missed:,} of {everything} did not pass")
     if summary.errors:
-        parts.append(f"{summary.errors:,} {'' if missed else f'of {everything} '}could not be judged")
+        parts.append(f"{summary.errors:,} {'' if missed else f'of {everything} '}errored")
     if summary.not_run:
         parts.append(f"{plural(summary.not_run, summary.noun)} not run")
     if parts:
         return ", ".join(parts)
     if not summary.total:
-        return "no case was run"
+        return "no cases were run"
     return f"{'' if summary.total == 1 else 'all '}{everything} passed"
 
 
 class SummaryBuilder:
-    """Takes rows one at a time, in any order; memory grows with the names in use, not with the rows."""
+    """Builds a `Summary` from rows in any order; memory grows with the number of names, not of rows."""
 
     def __init__(self, *, scripted: bool = False) -> None:
         self.scripted = scripted

@@ -1,7 +1,7 @@
-"""The terminal: text that is safe to print, columns, colours, tables, and status lines that are redrawn in place.
+"""Terminal output: safe text, column widths, colours, tables, and status lines redrawn in place.
 
-Ids, answers and reasons come from models and scripts. Whatever they hold, no control character, escape
-sequence or bidirectional override reaches the terminal through `clean`.
+Ids, answers and reasons come from models and scripts. `clean` removes control characters, escape sequences and
+bidirectional overrides from them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STYLES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "magenta":
 
 
 def clean(text: str) -> str:
-    """The text on one line, without anything a terminal would obey instead of showing."""
+    """The text on one line, without control characters and escape sequences."""
     if text.isprintable():
         return text
     text = _SPACE.sub(" ", _SEQUENCE.sub("", text)).strip()
@@ -38,12 +38,12 @@ def clean(text: str) -> str:
 
 
 def masked(text: str) -> str:
-    """The text with each unsafe character replaced by a visible one, so that columns stay as they are."""
+    """The text with each unsafe character replaced by a visible one, so that column positions do not change."""
     return text if text.isprintable() else _SURROGATE.sub("\ufffd", _UNSAFE.sub("\ufffd", text))
 
 
 def columns(text: str) -> int:
-    """How many columns the text takes."""
+    """The width of the text in columns."""
     return len(text) if text.isascii() else sum(map(_columns_of, text))
 
 
@@ -54,7 +54,7 @@ def _columns_of(char: str) -> int:
 
 
 def _fitting(text: str, width: int) -> int:
-    """How many characters of the text fit into the width."""
+    """The number of leading characters that fit into the width."""
     taken = 0
     for index, char in enumerate(text):
         taken += _columns_of(char)
@@ -67,21 +67,21 @@ _COMMAND = re.compile(r"(?<!\S)::")
 
 
 def no_commands(text: str) -> str:
-    """Text that a CI system shows and does not obey, wherever on a line it stands."""
+    """The text with CI workflow commands (`::`, `##[`) broken up, so that a CI system does not run them."""
     text = text.replace("##[", "# #[").replace("##vso[", "# #vso[")
     return _COMMAND.sub(": :", text) if "::" in text else text
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How to write for one terminal."""
+    """The capabilities of a terminal, and text formatted for it."""
 
     color: bool = False
     width: int = 80
     unicode: bool = True
 
     def text(self, value: str) -> str:
-        """Foreign text, safe to print here."""
+        """Untrusted text, made safe to print on this terminal."""
         safe = no_commands(clean(value))
         return safe if self.unicode else safe.encode("ascii", "backslashreplace").decode("ascii")
 
@@ -94,14 +94,14 @@ class Look:
         return f"\x1b[{';'.join(str(_STYLES[name]) for name in names)}m{text}\x1b[0m"
 
     def cut(self, text: str, width: int) -> str:
-        """The text in at most this many columns; an ellipsis says that something is missing."""
+        """The text in at most `width` columns, with an ellipsis if it was cut."""
         if columns(text) <= width:
             return text
         more = self.mark("…", "...")
         return text[: _fitting(text, max(0, width - len(more)))].rstrip() + more
 
     def wrap(self, text: str, width: int, *, most: int) -> list[str]:
-        """The text on at most this many lines."""
+        """The text on at most `most` lines, with an ellipsis if it was cut."""
         lines = [""]
         for word in text.split():
             joined = f"{lines[-1]} {word}" if lines[-1] else word
@@ -123,23 +123,23 @@ class Look:
 
 
 def terminal_width() -> int:
-    """Columns of the terminal: from COLUMNS, else from stdout, else `DEFAULT_WIDTH`."""
+    """The width of the terminal: from COLUMNS, else from stdout, else `DEFAULT_WIDTH`."""
     with suppress(KeyError, ValueError):
         if (width := int(os.environ["COLUMNS"])) > 0:
             return width
-    with suppress(OSError, ValueError):  # stdout is not a terminal, or closed
+    with suppress(OSError, ValueError):  # stdout is not a terminal, or is closed
         return os.get_terminal_size(sys.stdout.fileno()).columns or DEFAULT_WIDTH
     return DEFAULT_WIDTH
 
 
 def pad(text: str, width: int, *, right: bool = False) -> str:
-    """The text filled up with spaces to this many columns."""
+    """The text padded with spaces to `width` columns."""
     space = " " * max(0, width - columns(text))
     return space + text if right else text + space
 
 
 def align(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """The cells filled up with spaces, so that each column is as wide as its widest cell."""
+    """The cells padded with spaces, so that each column is as wide as its widest cell."""
     widths = [max(columns(cell) for cell in column) for column in zip(*rows, strict=True)]
     return [[pad(cell, width) for cell, width in zip(row, widths, strict=True)] for row in rows]
 
@@ -150,9 +150,9 @@ INDENT = "  "
 def render_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[Sequence[str | None]], look: Look
 ) -> list[str]:
-    """A name and right-aligned numbers, with a style per cell (`red`, `bold red`).
+    """A table of names and right-aligned numbers, with a style per cell (such as `red` or `bold red`).
 
-    Long names are cut when the terminal is narrow; columns without numbers are left out.
+    Long names are cut if the terminal is narrow; columns without numbers are omitted.
     """
     used = [i for i in range(len(header)) if i == 0 or any(row[i] != "-" for row in rows)]
     widths = [max(columns(row[i]) for row in [header, *rows]) for i in used]
@@ -176,11 +176,11 @@ _ERASE_LINE, _ERASE_BELOW = "\x1b[K", "\x1b[J"
 
 
 class StatusLines:
-    """Lines at the bottom of a terminal that are redrawn in place; what is printed above them stays.
+    """Lines at the bottom of a terminal that are redrawn in place; text printed above them is kept.
 
-    Between two frames the cursor waits at the start of the first line. A terminal that is resized and wraps the lines
-    anew takes the cursor along, so the next frame starts at the right place and erases everything below it. Any other
-    frame is one write in which text replaces text, so that nothing flickers.
+    Between frames the cursor is at the start of the first line. A terminal that rewraps the lines when resized moves
+    the cursor with them, so the next frame starts at the right place and erases everything below it. All other frames
+    overwrite the text in a single write, to avoid flicker.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -189,7 +189,7 @@ class StatusLines:
         self.is_open = False
 
     def size(self) -> tuple[int, int]:
-        """Columns and rows of this terminal; some report 0 until they are laid out."""
+        """Columns and rows of this terminal, or 80 x 24 if unknown; some terminals report 0 at first."""
         try:
             width, height = os.get_terminal_size(self._stream.fileno())
         except (OSError, ValueError):
@@ -197,7 +197,7 @@ class StatusLines:
         return width or 80, height or 24
 
     def draw(self, lines: Sequence[str], above: Sequence[str] = ()) -> None:
-        """Print lines above, then the status lines. Each must be narrower than the terminal."""
+        """Print the lines `above`, then the status lines. Each line must be narrower than the terminal."""
         width, height = self.size()
         shown = list(lines[: max(1, height - 1)])
         frame = (shown, width, height)
@@ -220,7 +220,7 @@ class StatusLines:
             self._write(f"\r{_ERASE_BELOW}{after}{_SHOW}")
 
     def abandon(self) -> None:
-        """Close before `os._exit`, without waiting: a terminal that does not read is left as it is."""
+        """Close before `os._exit`, without blocking; does nothing if the terminal does not accept output."""
         with suppress(OSError, ValueError):
             descriptor = self._stream.fileno()
             if select.select([], [descriptor], [], 0)[1]:
@@ -235,13 +235,13 @@ _open: set[StatusLines] = set()
 
 
 def abandon_status_lines() -> None:
-    """Leave every terminal with a visible cursor, before `os._exit`."""
+    """Close all status lines and show the cursor again, before `os._exit`."""
     for lines in list(_open):
         lines.abandon()
 
 
 def can_print_unicode(stream: TextIO) -> bool:
-    """Whether the stream's encoding has the marks and bars used here."""
+    """Whether the stream's encoding supports the marks and bars used here."""
     try:
         "✓✗━…·".encode(getattr(stream, "encoding", None) or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -257,7 +257,7 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def wants_color(stream: TextIO, env: Mapping[str, str]) -> bool:
-    """`NO_COLOR` wins over `FORCE_COLOR`, which wins over what the stream is."""
+    """Whether to use colour: `NO_COLOR` overrides `FORCE_COLOR`, which overrides terminal detection."""
     if env.get("NO_COLOR"):
         return False
     if is_set(env, "FORCE_COLOR"):
@@ -266,5 +266,5 @@ def wants_color(stream: TextIO, env: Mapping[str, str]) -> bool:
 
 
 def is_set(env: Mapping[str, str], name: str) -> bool:
-    """Whether a switch of the environment is on; `0` and `false` say no."""
+    """Whether an environment variable is set to something other than an empty string, `0` or `false`."""
     return env.get(name, "").lower() not in {"", "0", "false"}
