@@ -1,1 +1,1 @@
-"""Measurements: run one with `python -m benchmarks.<name>`."""
+"""Benchmarks. `python -m benchmarks` runs them; some also run as `python -m benchmarks.<name>`."""

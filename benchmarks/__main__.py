@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME ...]`: measure, print the tables, write `benchmarks/results/<name>.json`."""
+"""`python -m benchmarks [NAME ...]`: run benchmarks, print tables, write `benchmarks/results/<name>.json`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BENCHMARKS = {
 
 
 def _run_with(source: Path) -> None:
-    """Go on as a process that has imported that source: half of the benchmarks run agentv in this one."""
+    """Restart this process with that source: about half of the benchmarks run agentv inside it."""
     os.environ[SOURCE] = str(source)
     if os.environ.get("PYTHONPATH") != str(source):
         os.environ["PYTHONPATH"] = str(source)
@@ -29,19 +29,19 @@ def _run_with(source: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Ratios, each measured inside one run.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Ratios, each measured within one run.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHMARKS)}; all by default")
-    parser.add_argument("--quick", action="store_true", help="a smoke test: the numbers mean nothing")
+    parser.add_argument("--quick", action="store_true", help="run a smoke test; the numbers are meaningless")
     parser.add_argument("--peers", action="store_true", help="also measure the npm package agentv (installs it)")
-    parser.add_argument("--check", action="store_true", help="exit with 1 when a goal is missed")
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="where the JSON files go")
-    parser.add_argument("--source", type=Path, metavar="DIR", help="the `src` of another checkout, to compare with")
+    parser.add_argument("--check", action="store_true", help="exit with code 1 if a goal is missed")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="directory for the JSON files")
+    parser.add_argument("--source", type=Path, metavar="DIR", help="measure the `src` directory of another checkout")
     given = parser.parse_args(arguments)
     if given.source is not None:
         _run_with(given.source.resolve(strict=True))
     unknown = [name for name in given.names if name not in BENCHMARKS]
     if unknown:
-        parser.error(f"there is no benchmark '{unknown[0]}'; there are {', '.join(BENCHMARKS)}")
+        parser.error(f"unknown benchmark '{unknown[0]}'; available: {', '.join(BENCHMARKS)}")
     options = Options(quick=given.quick, peers=given.peers, say=_say)
     print(f"python {machine()['python']}, {machine()['cpus']} CPUs, load {machine()['load']:.1f}\n", flush=True)
     missed = 0
@@ -66,4 +66,4 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except FailedError as error:
-        sys.exit(f"stopped, because what was measured failed: {error}")
+        sys.exit(f"stopped: the measured command failed: {error}")

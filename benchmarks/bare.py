@@ -1,11 +1,11 @@
-"""The same work without any framework, for comparison. Run as a script; prints one JSON object.
+"""The same work without any framework, as a baseline. Run as a script; prints one JSON object.
 
 bare.py sleep CALLS IN_FLIGHT SECONDS     asyncio.sleep behind a semaphore
 bare.py http CALLS IN_FLIGHT URL          an aiohttp client
-bare.py judged CASES IN_FLIGHT URL        the same, two calls a case: the answer, and what a judge says of it
+bare.py judged CASES IN_FLIGHT URL        the same with two calls per case: the answer and the judgment
 bare.py csafe FILE                        yaml.CSafeLoader
-bare.py events FILE                       the events of the same C parser, thrown away
-bare.py load FILE                         agentv: loaded and validated
+bare.py events FILE                       parser events of the same C parser, discarded
+bare.py load FILE                         agentv: load and validate
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ IMPORTS: dict[str, tuple[str, ...]] = {
 
 
 async def in_flight(call: Call, calls: int, limit: int) -> None:
-    """Make the calls, so many at once."""
+    """Make the calls, at most `limit` of them concurrently."""
     slots = asyncio.Semaphore(limit)
 
     async def one() -> None:
@@ -47,7 +47,7 @@ async def sleep(calls: int, limit: int, seconds: float) -> None:
 
 
 async def http(calls: int, limit: int, url: str, *, each: int = 1) -> None:
-    import aiohttp  # noqa: PLC0415 - the other contestants do not pay for it
+    import aiohttp  # noqa: PLC0415 - the other contestants do not need it
 
     body = {"model": "fake", "messages": [{"role": "user", "content": "What is the capital of France?"}]}
     data = json.dumps(body).encode()

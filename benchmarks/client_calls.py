@@ -1,4 +1,4 @@
-"""Calls to a chat completions server through one client; prints one JSON object.
+"""Call a chat completions server through one client; prints one JSON object.
 
 python -m benchmarks.client_calls CLIENT CALLS IN_FLIGHT URL
 
@@ -30,12 +30,12 @@ QUESTION = "What is the capital of France?"
 
 def _checked(text: str | None) -> None:
     if "Paris" not in (text or ""):
-        raise SystemExit(f"the answer is not the server's: {text!r}")
+        raise SystemExit(f"the answer must be the server's, got {text!r}")
 
 
 @contextlib.asynccontextmanager
 async def agentv(url: str, limit: int) -> AsyncIterator[Call]:
-    from agentv.targets.gate import TargetGate  # noqa: PLC0415 - each client pays for its own imports only
+    from agentv.targets.gate import TargetGate  # noqa: PLC0415 - each client imports only what it needs
     from agentv.targets.provider import Request, TargetScope  # noqa: PLC0415
     from agentv.targets.registry import provider_class  # noqa: PLC0415
 
@@ -109,7 +109,7 @@ CLIENTS = {"agentv": agentv, "aiohttp": aiohttp, "openai": openai, "pydantic_ai"
 
 async def measure(client: str, calls: int, limit: int, url: str) -> dict[str, float]:
     async with CLIENTS[client](url, limit) as call:
-        await in_flight(call, limit, limit)  # connections and lazy imports are made once
+        await in_flight(call, limit, limit)  # warm-up: connections and lazy imports
         started, cpu = time.perf_counter(), time.process_time()
         await in_flight(call, calls, limit)
         return {"seconds": time.perf_counter() - started, "cpu_seconds": time.process_time() - cpu}

@@ -1,7 +1,7 @@
-"""What a model call costs in the client: ours through its gate, next to the libraries one could have used.
+"""The cost of a model call in the client: agentv's own client compared with other libraries.
 
-The model server is a process of its own and answers at once, so what is left is the client. CPU is that of the calls
-alone: imports, connections and a first round are over when the clock starts.
+The model server is a separate process and answers immediately, so only the client is measured. CPU time covers the
+calls only: imports, connections and a warm-up round are done before the clock starts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def measure(options: Options) -> Report:
             details[f"{calls} calls, {limit} in flight"] = {
                 name: [json.loads(usage.output) for usage in usages] for name, usages in turns.items()
             }
-    notes = [f"not installed, not measured: {', '.join(missing)}"] if missing else []
+    notes = [f"not measured (not installed): {', '.join(missing)}"] if missing else []
     return Report(NAME, figures, details=details, notes=notes)
 
 

@@ -1,7 +1,7 @@
-"""Broken HTTP against one live judge proxy: `python -m benchmarks.fuzz_proxy --requests 200000 [--seed N]`.
+"""Send malformed HTTP to a live judge proxy: `python -m benchmarks.fuzz_proxy --requests 200000 [--seed N]`.
 
-Half of the inputs carry a wrong token: none may get a 1xx or 2xx, and none may reach the judge. The other half carry
-the right one: the judge is asked exactly as often as it is answered for, never past the limit. Nothing may crash.
+Half of the inputs have a wrong token: none of them may get a 1xx or 2xx response or reach the judge. The other half
+have the right token: the number of judge calls must match the responses and stay within the limit. Nothing may crash.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ PIECES = (
 
 
 class Counting(Provider):
-    """A judge that counts."""
+    """A judge that counts its calls."""
 
     calls = 0
 
@@ -75,7 +75,7 @@ class Counting(Provider):
 
 @dataclass
 class Outcome:
-    """What was seen. The three lists must stay empty."""
+    """The outcome so far. The three lists must stay empty."""
 
     requests: int = 0
     answered: dict[str, int] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class Outcome:
 
 
 def valid(chance: random.Random, port: int, token: str) -> bytes:
-    """A request as clients send it."""
+    """A valid request, as clients send it."""
     path, body = chance.choice(
         [
             ("/info", b""),
@@ -114,7 +114,7 @@ def valid(chance: random.Random, port: int, token: str) -> bytes:
 
 
 def broken(chance: random.Random, make: Callable[[], bytes]) -> bytes:
-    """One or more requests, spoiled in a few places, or not at all."""
+    """One or more requests, corrupted in up to a few places."""
     if chance.random() < 0.03:
         return chance.randbytes(chance.randrange(1, 400))
     data = bytearray(b"".join(make() for _ in range(chance.choice((1, 1, 1, 2, 3)))))
@@ -141,9 +141,9 @@ def broken(chance: random.Random, make: Callable[[], bytes]) -> bytes:
 
 
 async def exchange(port: int, data: bytes) -> bytes:
-    """Send, and read until the proxy closes; it does, because its deadlines are short here."""
+    """Send the input and read until the proxy closes the connection; its deadlines are short here."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    # A reset at the end leaves no port waiting: there are more requests than ports.
+    # Reset the connection, so that no port stays in TIME_WAIT: there are more requests than ports.
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     try:
         writer.write(data)
@@ -159,7 +159,7 @@ def _statuses(reply: bytes) -> list[str]:
 
 
 async def fuzz(requests: int, seed: int, say: Callable[[str], None] = lambda _: None, in_flight: int = 64) -> Outcome:
-    """Send so many inputs. Deadlines of the proxy must have been made short by the caller."""
+    """Send `requests` inputs. The caller must have shortened the deadlines of the proxy."""
     chance, judge, outcome = random.Random(seed), Counting(), Outcome()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: outcome.crashes.append(str(context)))
@@ -188,12 +188,12 @@ async def fuzz(requests: int, seed: int, say: Callable[[str], None] = lambda _: 
             if start % (in_flight * 100) == 0:
                 say(f"{outcome.requests:,} requests, {judge.calls:,} calls")
         if (await exchange(port, valid(random.Random(0), port, stranger)))[9:12] != b"401":
-            outcome.crashes.append("the proxy does not answer any more")
+            outcome.crashes.append("the proxy no longer responds")
     return outcome
 
 
 def short_deadlines() -> None:
-    """What takes seconds in earnest takes milliseconds here."""
+    """Shorten the deadlines of the proxy from seconds to milliseconds."""
     server.HEAD_SECONDS = server.BODY_SECONDS = server.IDLE_SECONDS = server.LINGER_SECONDS = 0.03
 
 
@@ -206,9 +206,7 @@ def main() -> None:
     started = time.perf_counter()
     outcome = asyncio.run(fuzz(given.requests, given.seed, lambda text: print(text, file=sys.stderr)))
     print(f"{outcome.requests:,} requests in {time.perf_counter() - started:.0f} s, answers {outcome.answered}")
-    print(
-        f"crashes {len(outcome.crashes)}, let in without token {len(outcome.let_in)}, extra calls {outcome.extra_calls}"
-    )
+    print(f"crashes {len(outcome.crashes)}, no-token accepts {len(outcome.let_in)}, extra calls {outcome.extra_calls}")
     for crash in outcome.crashes[:5]:
         print(crash)
     sys.exit(not outcome.clean)

@@ -1,9 +1,9 @@
-"""Load broken suites again and again, and count every outcome that is neither a suite nor a SuiteError.
+"""Load broken suites repeatedly and count every outcome that is neither a suite nor a SuiteError.
 
     python -m benchmarks.fuzz_suites --examples 50000 [--seed S] [--keep DIR]
 
-Suites are made by mutating valid ones: bytes, lines, values, keys, structure, YAML's own odd corners. Exits 1 when a
-single one ended in a traceback or took longer than `--slow` seconds.
+Suites are made by mutating valid ones: bytes, lines, values, keys, structure, unusual YAML. Exits with code 1 if any
+suite caused a traceback or took longer than `--slow` seconds.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ CASES = "\n".join(
     )
 )
 WORDS = """
-0 -1 1.5 1e999 .nan .inf -.inf 0x1F 0o7 ~ null true TRUE yes '' "" [] {} [[]] [{}] {a:1} {a:[{}]} *base *judges *nobody
+0 -1 1.5 1e999 .nan .inf -.inf 0x1F 0o7 ~ null true TRUE yes '' "" [] {} [[]] [{}] {a:1} {a:[{}]} *base *judges *absent
 &base &a * & ! !!str !!int !!python/name:x !!map !!set !x |- > | ? : - , [ ] { } # % @ ` <<: --- ... id input evaluators
 evalcases type name content role file value contains code_judge llm_judge script judge ../../../etc/passwd /dev/zero
 cases.jsonl \\ud800 "\\x" ' "
@@ -178,7 +178,7 @@ MUTATIONS: list[Callable[[str, random.Random], str]] = [
 
 @dataclass
 class Tally:
-    """What happened so far."""
+    """The outcomes so far."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     tracebacks: list[str] = field(default_factory=list)
@@ -191,7 +191,7 @@ def prepare(folder: Path) -> None:
 
 
 def try_one(folder: Path, suite: bytes, cases: bytes, name: str = "suite.yaml") -> str:
-    """How loading ends: `loaded`, `refused`, or the traceback of anything else."""
+    """The outcome of loading: `loaded`, `refused`, or the traceback of an unexpected exception."""
     (folder / "cases.jsonl").write_bytes(cases)
     (folder / name).write_bytes(suite)
     try:
@@ -207,7 +207,7 @@ def try_one(folder: Path, suite: bytes, cases: bytes, name: str = "suite.yaml") 
 
 
 def one_round(folder: Path, seed: int) -> str:
-    """One example, the same for the same seed."""
+    """Make one example; the same seed gives the same example."""
     chosen = random.Random(seed)
     suite, cases, name = YAML.encode(), CASES.encode(), "suite.yaml"
     kind = chosen.random()
@@ -224,8 +224,8 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--examples", type=int, default=50_000)
     options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--slow", type=float, default=2.0, help="seconds that no example may take")
-    options.add_argument("--keep", type=Path, help="where to keep the files that ended in a traceback")
+    options.add_argument("--slow", type=float, default=2.0, help="maximum seconds per example")
+    options.add_argument("--keep", type=Path, help="directory for files that caused a traceback")
     chosen = options.parse_args()
     tally = Tally()
     started = time.perf_counter()
@@ -233,7 +233,7 @@ def main() -> int:
         folder = Path(name)
         prepare(folder)
         if try_one(folder, YAML.encode(), CASES.encode()) != "loaded":
-            sys.exit("the suite that examples are made from does not load")
+            sys.exit("the valid suite that is mutated does not load")
         for seed in range(chosen.seed, chosen.seed + chosen.examples):
             before = time.perf_counter()
             outcome = one_round(folder, seed)
@@ -251,7 +251,7 @@ def main() -> int:
         print(text)
     print(
         f"{chosen.examples:,} examples in {time.perf_counter() - started:.0f} s: {tally.outcomes['loaded']:,} loaded, "
-        f"{tally.outcomes['refused']:,} refused in words, {len(tally.tracebacks)} tracebacks; "
+        f"{tally.outcomes['refused']:,} rejected with a message, {len(tally.tracebacks)} tracebacks; "
         f"the slowest took {tally.slowest:.2f} s"
     )
     return 1 if tally.tracebacks or tally.slowest > chosen.slow else 0

@@ -1,8 +1,8 @@
-"""Kill the real command line with SIGKILL again and again, resume it each time, and count what suffered.
+"""Kill `agentv eval` with SIGKILL repeatedly, resume it each time, and count damaged rows.
 
     python -m benchmarks.kill_resume --kills 1000 --cases 60 --workers 4 [--seed S] [--keep DIR]
 
-Exits 1 unless no row was lost, duplicated, corrupted, changed or torn, and every run could be finished.
+Exits with code 1 if any row was lost, duplicated, corrupted, changed or torn, or if any run could not be finished.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ defaults:
 
 @dataclass
 class Tally:
-    """What happened so far."""
+    """The outcomes so far."""
 
     kills: int = 0
     runs: int = 0
@@ -59,7 +59,7 @@ class Tally:
 
 
 class Bench:
-    """One suite, run and killed in one directory after another."""
+    """Runs and kills one suite, in a new directory for each run."""
 
     def __init__(self, root: Path, cases: int, workers: int, rng: random.Random) -> None:
         self.root, self.cases, self.workers, self.rng = root, cases, workers, rng
@@ -70,7 +70,7 @@ class Bench:
         self.tally = Tally()
 
     def command(self, run: Path) -> list[str]:
-        """Start the run, or go on with it: a run exists as soon as it has its run.json."""
+        """Start the run, or resume it if its run.json exists."""
         base = [sys.executable, "-m", "agentv.cli", "eval"]
         if (run / "run.json").exists():
             return [*base, "--resume", str(run), "--quiet"]
@@ -78,7 +78,7 @@ class Bench:
         return [*base, str(self.suite), "--run-dir", str(run), *options]
 
     def finish_one_run(self, run: Path, kills_left: int) -> None:
-        """Kill and resume until the run is finished, or until enough kills were made; then let it finish."""
+        """Kill and resume until the run is finished or the number of kills is reached; then let it finish."""
         self.tally.runs += 1
         before = b""
         while True:
@@ -94,7 +94,7 @@ class Bench:
         self.check_finished(run)
 
     def attempt(self, run: Path, *, may_kill: bool) -> tuple[int, str]:
-        """One process from start to its end or its kill."""
+        """Run one process until it exits or is killed."""
         errors = run.with_suffix(".stderr")
         with errors.open("wb") as stderr:
             process = subprocess.Popen(
@@ -112,11 +112,11 @@ class Bench:
             process.kill()
             process.wait()
             code = 1
-            errors.write_text(f"it did not end within {FINISH_SECONDS} s")
+            errors.write_text(f"it did not exit within {FINISH_SECONDS} s")
         return code, errors.read_text(errors="replace")
 
     def wait_for_the_moment(self, process: subprocess.Popen[bytes], results: Path) -> bool:
-        """Some kills come at any time, also while it starts; most come once rows are being written."""
+        """Some kills happen at any time, even during start-up; most happen while rows are being written."""
         until = time.monotonic() + FINISH_SECONDS
         if self.rng.random() < 0.2:
             until = time.monotonic() + self.rng.random() * 0.6
@@ -130,7 +130,7 @@ class Bench:
         return process.poll() is None
 
     def check_prefix(self, run: Path, before: bytes) -> bytes:
-        """Lines that were complete before are the same bytes now."""
+        """Check that lines that were complete before the kill have not changed."""
         now = read(run / "results.jsonl")
         whole = now[: now.rfind(b"\n") + 1]
         self.tally.torn_before_resume += whole != now
@@ -138,9 +138,9 @@ class Bench:
         return whole
 
     def check_finished(self, run: Path) -> None:
-        """Exactly one readable row per case."""
+        """Check that there is exactly one valid row per case."""
         data = read(run / "results.jsonl")
-        self.tally.note("torn", not data.endswith(b"\n"), f"{run.name}: the last line has no end")
+        self.tally.note("torn", not data.endswith(b"\n"), f"{run.name}: the last line has no newline")
         ids: list[str] = []
         for number, line in enumerate(data.splitlines(), 1):
             try:
@@ -214,7 +214,7 @@ def main() -> int:
 
 def report(tally: Tally, seconds: float) -> int:
     print(f"{tally.kills} kills in {tally.runs} runs, {seconds:.0f} s")
-    print(f"half-written lines that a resume had to cut: {tally.torn_before_resume}")
+    print(f"torn lines removed on resume: {tally.torn_before_resume}")
     print(" / ".join(HARMS) + ": " + " / ".join(str(getattr(tally, harm)) for harm in HARMS))
     for note in tally.notes[:20]:
         print(f"  {note}")

@@ -1,11 +1,11 @@
-"""Kill a runtime while its scripts and their descendants run, and count the processes that survive it.
+"""Kill a runtime while its scripts and their descendants are running, and count the surviving processes.
 
     python -m benchmarks.kill_runtime --rounds 300 [--seed S] [--mode cold|warm|lines]
 
-Each round starts a runtime with one script for every kind of descendant, waits until all of them run (or, every third
-round, for a random moment only), and kills the runtime with SIGINT, SIGTERM or SIGKILL. Scripts are started anew,
-forked from a process that has imported their modules (warm), or stay for more executions (lines), each in turn unless
-one is named. Exits 1 unless nobody was left after any round.
+Each round starts a runtime with one script for every kind of descendant, waits until all of them are running (or, every
+third round, for a short random time), and kills the runtime with SIGINT, SIGTERM or SIGKILL. Scripts are started for
+each execution (cold), forked from a process that has imported their modules (warm), or reused (lines); rounds
+alternate between the modes unless `--mode` selects one. Exits with code 1 if any process survived.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ READY_SECONDS = 60
 GONE_SECONDS = 30
 
 
-# -- what a script does
+# -- the script
 
 
 def play_script(kind: str, ready: str) -> None:
-    """Start a descendant, say when it runs, and wait for ever, as it does."""
+    """Start a descendant, report when it is running, and wait forever."""
     reader, writer = os.pipe()
     if os.fork() == 0:
         _descendant(kind, writer)
@@ -69,7 +69,7 @@ def _descendant(kind: str, writer: int) -> None:
 
 
 def play_runtime(marker: str, ready: str, mode: str) -> None:
-    import asyncio  # noqa: PLC0415  the scripts are this file too, and need none of it
+    import asyncio  # noqa: PLC0415  the scripts are this file too and do not need it
 
     from agentv.processes.launcher import Launcher, Script  # noqa: PLC0415
 
@@ -88,11 +88,11 @@ def play_runtime(marker: str, ready: str, mode: str) -> None:
         asyncio.run(run())
 
 
-# -- the round
+# -- a round
 
 
 def one_round(number: signal.Signals, moment: float | None = None, *, mode: str = "cold") -> list[str]:
-    """Kill a runtime once everything runs, or `moment` seconds after it began; the command lines of the survivors."""
+    """Kill a runtime once everything is running, or after `moment` seconds; returns the surviving command lines."""
     marker = f"marker-{secrets.token_hex(8)}"
     with tempfile.TemporaryDirectory(prefix="agentv-kill-") as folder:
         ready = f"{folder}/ready"
@@ -112,7 +112,7 @@ def one_round(number: signal.Signals, moment: float | None = None, *, mode: str 
             try:
                 runtime.wait(timeout=GONE_SECONDS)
             except subprocess.TimeoutExpired:
-                return [f"the runtime itself did not end within {GONE_SECONDS} s"]
+                return [f"the runtime did not exit within {GONE_SECONDS} s"]
             return _survivors(marker, helpers)
         finally:
             os.close(reader)
@@ -134,7 +134,7 @@ def _await_bytes(reader: int, count: int) -> None:
 
 
 def _survivors(marker: str, helpers: list[int]) -> list[str]:
-    """Whoever is left. A process that was killed may take a moment to go."""
+    """The surviving processes. A process that was killed may take a moment to disappear."""
     deadline = time.monotonic() + GONE_SECONDS
     while True:
         left = [pid for pid in {*marked(marker), *helpers} if _alive(pid)]
@@ -144,7 +144,7 @@ def _survivors(marker: str, helpers: list[int]) -> list[str]:
 
 
 def marked(marker: str) -> list[int]:
-    """The processes with this marker among their arguments, zombies left out."""
+    """The processes with this marker in their arguments, without zombies."""
     return [pid for pid in _all() if marker in _command(pid) and _alive(pid)]
 
 
@@ -184,18 +184,18 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--mode", choices=MODES, default=None)
-    given = parser.parse_args()
-    dice = random.Random(given.seed)
+    options = parser.parse_args()
+    dice = random.Random(options.seed)
     left: list[str] = []
-    for at in range(given.rounds):
+    for at in range(options.rounds):
         number = SIGNALS[at % len(SIGNALS)]
-        mode = given.mode or MODES[at // len(SIGNALS) % len(MODES)]
-        cycle = at // len(SIGNALS) // (1 if given.mode else len(MODES))
+        mode = options.mode or MODES[at // len(SIGNALS) % len(MODES)]
+        cycle = at // len(SIGNALS) // (1 if options.mode else len(MODES))
         survivors = one_round(number, dice.uniform(0, 0.15) if cycle % 3 == 2 else None, mode=mode)
         left += [f"round {at + 1}, {mode}, {number.name}: {command}" for command in survivors]
         if sys.stderr.isatty():
-            print(f"\r\x1b[K{at + 1} of {given.rounds}, {len(left)} left", end="", file=sys.stderr, flush=True)
-    print(f"{given.rounds} rounds, {len(KINDS)} kinds of descendants: {len(left)} processes left")
+            print(f"\r\x1b[K{at + 1} of {options.rounds}, {len(left)} left", end="", file=sys.stderr, flush=True)
+    print(f"{options.rounds} rounds, {len(KINDS)} kinds of descendants: {len(left)} processes left")
     print("\n".join(left), end="\n" if left else "")
     return 1 if left else 0
 
@@ -204,7 +204,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--script"]:
         play_script(*sys.argv[2:4])
     elif sys.argv[1:2] == ["--runtime"]:
-        # Whoever was started in the background of a shell has it ignored.
+        # A process started in the background of a shell ignores SIGINT.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         play_runtime(*sys.argv[2:5])
     else:

@@ -1,7 +1,7 @@
-"""How well waiting overlaps: cases against a model server that takes 50 ms for every answer.
+"""How well waiting overlaps: cases against a model server that takes 50 ms per answer.
 
-Efficiency is the ideal time, `cases * 0.05 / in flight`, over the time it took. The limits stand next to it:
-a bare asyncio loop that only sleeps, and a bare aiohttp client of the same server.
+Efficiency is the ideal time, `cases * 0.05 / in flight`, divided by the measured time. For comparison: a bare asyncio
+loop that only sleeps, and a bare aiohttp client of the same server.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DELAY = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """So many cases, so many in flight, and what is wanted of them."""
+    """The number of cases, the number of calls in flight, and the goals."""
 
     cases: int
     in_flight: int
@@ -109,7 +109,7 @@ def _seconds(usage: Usage) -> float:
 
 @contextlib.contextmanager
 def model_server(*, delay: float = DELAY, reply: str = ANSWER) -> Iterator[str]:
-    """The address of a model server in a process of its own."""
+    """Start a model server in a separate process and yield its address."""
     command = [sys.executable, "-m", "agentv.testing.model_server"]
     command += ["--delay-ms", str(delay * 1000), "--reply", reply]
     with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True) as process:

@@ -1,7 +1,8 @@
-"""Cases that a model judges: two calls a case, one to the target and one to the judge, each 50 ms away.
+"""Cases with an LLM judge: two calls per case, one to the target and one to the judge, each taking 50 ms.
 
-Efficiency is the ideal time, `2 * cases * 0.05 / in flight`, over the time it took: as if every place were taken by a
-call all the time. Next to it a bare aiohttp client that makes the same two calls for every case, one after the other.
+Efficiency is the ideal time, `2 * cases * 0.05 / in flight`, divided by the measured time. The ideal is that the
+maximum number of calls is always in flight. For comparison: a bare aiohttp client that makes the same two calls for
+every case, one after the other.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from benchmarks.workload import write_config, write_judged_suite
 
 NAME = "llm_judge"
 REPLY = json.dumps({"score": 1.0, "hits": ["names Paris"], "misses": [], "reasoning": "Paris is the capital."})
-"""Answers the question, and is a verdict too."""
+"""Both an answer to the question and a verdict."""
 
 
 def measure(options: Options) -> Report:
@@ -27,7 +28,9 @@ def measure(options: Options) -> Report:
     ideal = 2 * cases * DELAY / limit
     with tempfile.TemporaryDirectory(prefix="agentv-bench-") as temporary, model_server(reply=REPLY) as url:
         directory = Path(temporary)
-        write_config(directory, base_url=url, limit=limit)  # the target judges itself: that is for both calls
+        write_config(
+            directory, base_url=url, limit=limit
+        )  # the target is also the judge, so the limit applies to both calls
         suite, one = (write_judged_suite(directory / f"suite-{size}.yaml", size) for size in (cases, 1))
         contestants = {
             "agentv": partial(evaluate, suite, cases, "--workers", str(limit)),

@@ -1,4 +1,4 @@
-"""A large suite, loaded and checked, against PyYAML's own C loader on the same file."""
+"""Loading and validating a large suite, compared with PyYAML's C loader on the same file."""
 
 from __future__ import annotations
 

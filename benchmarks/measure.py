@@ -1,7 +1,7 @@
-"""Measure child processes: wall time, CPU time and peak memory of one, or several side by side.
+"""Measure wall time, CPU time and peak memory of child processes, one or several side by side.
 
-The machine may be busy with other things. So nothing is compared across runs of a benchmark: contestants
-take turns inside one run, medians are taken over the turns, and a figure is the ratio of two contestants.
+The machine may be busy with other work, so numbers are not comparable between runs of a benchmark. Contestants take
+turns within one run, and figures are ratios of their medians.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 SOURCE = "AGENTV_BENCH_SOURCE"
-"""Names a `src` directory to measure instead of the installed package."""
+"""Environment variable with a `src` directory to measure instead of the installed package."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one process took, with every child it waited for."""
+    """The resources used by a process and all children it waited for."""
 
     wall: float
     cpu: float
@@ -34,24 +34,24 @@ class Usage:
 
 
 class FailedError(Exception):
-    """A measured command ended with an unexpected exit code; its time means nothing."""
+    """A measured command exited with an unexpected code; its time is meaningless."""
 
 
 def agentv(*arguments: str) -> list[str]:
-    """The installed command of this interpreter."""
+    """The installed `agentv` command of this interpreter."""
     command = Path(sys.executable).with_name("agentv")
     return [str(command), *arguments] if command.exists() else [sys.executable, "-m", "agentv", *arguments]
 
 
 def bare(*arguments: str) -> list[str]:
-    """A contestant without any framework: see `bare.py`."""
+    """The command of a contestant without any framework; see `bare.py`."""
     return [sys.executable, str(Path(__file__).with_name("bare.py")), *arguments]
 
 
 def environment() -> dict[str, str]:
-    """The caller's, without what would make Python behave as it does for nobody else.
+    """The caller's environment without variables that change how Python behaves.
 
-    Compiled files are kept, as they are wherever a package was installed.
+    Compiled files are kept, as in a normal installation.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     source = os.environ.get(SOURCE)
@@ -60,10 +60,10 @@ def environment() -> dict[str, str]:
 
 
 def run(command: Sequence[str], *, cwd: Path | None = None) -> Usage:
-    """Run a command to its end. Its output goes to files, so that nobody has to read along."""
+    """Run a command and measure it. Its output goes to files, so that it never waits for a reader."""
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         started = time.perf_counter()
-        # Peak memory of a child begins at what its parent holds, so this process must stay small.
+        # The peak memory of a child starts at that of its parent, so this process must stay small.
         process = subprocess.Popen(
             command, cwd=cwd, env=environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=errors
         )
@@ -73,25 +73,25 @@ def run(command: Sequence[str], *, cwd: Path | None = None) -> Usage:
         output.seek(0)
         errors.seek(0)
         if process.returncode != 0:
-            said = errors.read().decode(errors="replace").strip()[-2000:]
-            raise FailedError(f"exit code {process.returncode} of: {' '.join(command)}\n{said}")
+            stderr = errors.read().decode(errors="replace").strip()[-2000:]
+            raise FailedError(f"exit code {process.returncode} of: {' '.join(command)}\n{stderr}")
         text = output.read().decode(errors="replace")
     return Usage(wall, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, text)
 
 
 def evaluate(suite: Path, cases: int, *options: str) -> Usage:
-    """`agentv eval` of a suite, with its summary as the output. Every case must have passed."""
+    """Measure `agentv eval` of a suite; the output is the summary. All cases must pass."""
     used = run(agentv("eval", suite.name, "--json", *options), cwd=suite.parent)
     passed = json.loads(used.output)["passed"]
     if passed != cases:
-        raise FailedError(f"{passed} of {cases} cases passed; all should have: {suite}")
+        raise FailedError(f"all {cases} cases of {suite} must pass, got {passed}")
     return used
 
 
 def take_turns(
     contestants: Mapping[str, Callable[[], Usage]], turns: int, say: Callable[[str], None] = lambda _: None
 ) -> dict[str, list[Usage]]:
-    """Every contestant once per turn, the order reversed every other turn."""
+    """Run every contestant once per turn, in reverse order every other turn."""
     measured: dict[str, list[Usage]] = {name: [] for name in contestants}
     for turn in range(turns):
         names = list(contestants)[:: 1 if turn % 2 == 0 else -1]

@@ -1,4 +1,4 @@
-"""Peak memory by the number of cases: a run of any length should need the same."""
+"""Peak memory by number of cases: it should not grow with the length of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def measure(options: Options) -> Report:
         directory = Path(temporary)
         write_config(directory)
         for size in sizes:
-            # The largest as JSON Lines, which is how sets of that size are kept.
+            # The largest suite uses JSON Lines, the usual format for that size.
             write = write_json_lines_suite if size == sizes[-1] else write_suite
             suite = write(directory / f"suite-{size}.yaml", size)
             options.say(f"{size:,} cases")

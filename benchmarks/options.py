@@ -1,4 +1,4 @@
-"""What the benchmarks are told."""
+"""Options of the benchmarks."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How much to measure. `say` hears what is being measured at the moment."""
+    """How much to measure. `say` is called with what is being measured."""
 
     quick: bool = False
     peers: bool = False
     say: Callable[[str], None] = lambda _: None
 
     def pick(self, full: T, quick: T) -> T:
-        """The first for a measurement, the second for a smoke test."""
+        """`full` for a measurement, `quick` for a smoke test."""
         return quick if self.quick else full

@@ -1,7 +1,7 @@
-"""What the judge proxy costs: `python -m benchmarks.proxy [--quick]`.
+"""The cost of the judge proxy: `python -m benchmarks.proxy [--quick]`.
 
-Calls per second and time per call, next to bare servers that only echo, each in a process of its own with the same
-client in front. What the proxy adds is measured against calling the same provider in this process.
+Measures calls per second and time per call, compared with bare servers that only echo. Each server is a separate
+process, called by the same client. The overhead is measured against calling the same provider in this process.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _session(gate: TargetGate, max_calls: int = 10**9) -> JudgeSession:
 
 
 class Client(asyncio.Protocol):
-    """One keep-alive connection that asks as fast as it is answered."""
+    """One keep-alive connection that sends the next request as soon as the response has arrived."""
 
     def __init__(self, request: bytes, calls: int, done: asyncio.Future[list[float]]) -> None:
         self._request, self._left, self._done = request, calls, done
@@ -97,7 +97,7 @@ def _same(client: Client) -> Client:
 
 
 async def hammer(port: int, request: bytes, connections: int, calls: int) -> tuple[float, list[float], int]:
-    """Seconds for all calls, the time of each, and how many were not answered with 200."""
+    """Seconds for all calls, the time of each call, and the number of responses other than 200."""
     loop = asyncio.get_running_loop()
     clients, waits = [], []
     started = time.perf_counter()
@@ -112,14 +112,14 @@ async def hammer(port: int, request: bytes, connections: int, calls: int) -> tup
 
 
 def _cpu_seconds(pid: int) -> float:
-    """What a process has used so far."""
+    """The CPU time a process has used so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A contestant that is up."""
+    """A running contestant."""
 
     port: int
     token: str
@@ -128,7 +128,7 @@ class Served:
 
 @contextlib.contextmanager
 def serving(kind: str, delay_ms: float = 0.0) -> Iterator[Served]:
-    """A contestant in a process of its own."""
+    """Run a contestant in a separate process."""
     process: subprocess.Popen[str] = start(kind, delay_ms)
     try:
         assert process.stdout is not None
@@ -146,14 +146,14 @@ def _median(rounds: list[float]) -> float:
 
 @dataclass(slots=True)
 class Rates:
-    """Calls per second of wall time, and per second of the server's own CPU: what one core could do."""
+    """Calls per second of wall time, and per second of the server's CPU time: what one core could do."""
 
     wall: list[float] = field(default_factory=list)
     core: list[float] = field(default_factory=list)
 
 
 def _throughput(options: Options) -> tuple[dict[str, Rates], int]:
-    """Rates at 32 connections, contestants taking turns, and the failed calls of all rounds."""
+    """Rates with 32 connections, contestants taking turns; and the failed calls of all rounds."""
     kinds = [kind for kind in KINDS if kind != "node" or shutil.which("node")]
     rates = {kind: Rates() for kind in kinds}
     calls, failed = options.pick(20_000, 640), 0
@@ -183,7 +183,7 @@ async def _in_process(delay_ms: float, calls: int) -> list[float]:
 
 
 def _added(options: Options, delay_ms: float, kind: str = "judge") -> dict[str, float]:
-    """Time per call one after another: through a server, minus in this process; milliseconds. Both take turns."""
+    """Overhead per sequential call in milliseconds: through a server minus in this process, taking turns."""
     turns, calls = options.pick(10, 2), options.pick(200 if delay_ms == 0 else 20, 10)
     bare: list[float] = []
     proxied: list[float] = []
@@ -202,7 +202,7 @@ def _added(options: Options, delay_ms: float, kind: str = "judge") -> dict[str, 
 
 
 async def _open_close(times: int) -> float:
-    """Milliseconds to make a session and to open and close its proxy."""
+    """Milliseconds to create a session and to open and close its proxy."""
     gate = _gate()
     started = time.perf_counter()
     for _ in range(times):
@@ -219,7 +219,7 @@ async def _many(count: int) -> AsyncIterator[list[JudgeProxy]]:
 
 
 async def _all_at_once(count: int) -> int:
-    """Proxies that answered, of so many open at the same time."""
+    """The number of proxies that answered while all of them were open."""
     answered = 0
     async with _many(count) as proxies:
         for first in range(0, count, 100):
@@ -233,7 +233,7 @@ async def _all_at_once(count: int) -> int:
 
 
 async def _batch_ratio(rounds: int) -> float:
-    """A batch of 20 calls of 50 ms against one such call."""
+    """The time of a batch of 20 calls of 50 ms, divided by that of one such call."""
     batch = json.dumps({"requests": [{"question": "q"}] * 20}).encode()
     ones, batches = [], []
     async with JudgeProxy(_session(_gate(50.0, concurrency=32))) as proxy:
@@ -261,7 +261,9 @@ def measure(options: Options) -> Report:
         Figure("added per call, 20 ms provider: p99", slow["p99"], "ms"),
         Figure("  aiohttp parser, echo after 20 ms: p50", echo["p50"], "ms"),
         Figure("open and close", asyncio.run(_open_close(options.pick(1_000, 20))), "ms", goal=1.0),
-        Figure("proxies open at once that answered", asyncio.run(_all_at_once(proxies)), goal=proxies, better="higher"),
+        Figure(
+            "proxies open together that answered", asyncio.run(_all_at_once(proxies)), goal=proxies, better="higher"
+        ),
         Figure("batch of 20 / one call, 50 ms each", asyncio.run(_batch_ratio(options.pick(9, 2))), goal=1.3),
     ]
     return Report(NAME, figures)
@@ -269,7 +271,7 @@ def measure(options: Options) -> Report:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.proxy")
-    parser.add_argument("--quick", action="store_true", help="a smoke test: the numbers mean nothing")
+    parser.add_argument("--quick", action="store_true", help="run a smoke test; the numbers are meaningless")
     quick = parser.parse_args().quick
     print(f"python {machine()['python']}, {machine()['cpus']} CPUs, load {machine()['load']:.1f}")
     report = measure(Options(quick=quick, say=lambda text: print(text, file=sys.stderr)))

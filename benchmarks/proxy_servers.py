@@ -1,7 +1,7 @@
-"""The contestants of `proxy.py`: `python -m benchmarks.proxy_servers KIND DELAY_MS` is a server in its own process.
+"""The servers that `proxy.py` compares: `python -m benchmarks.proxy_servers KIND DELAY_MS`.
 
-Prints its port and token, then serves until its stdin is closed. `judge` is the proxy; the others only answer a fixed
-body to whatever they are sent, which is less than the proxy does.
+Prints its port and token, then serves until its stdin is closed. `judge` is the proxy; the others answer every request
+with a fixed body, which is less work than the proxy does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ process.stdin.on('end', () => process.exit(0)).resume();
 
 
 def start(kind: str, delay_ms: float = 0.0) -> subprocess.Popen[str]:
-    """A server process; the first line of its stdout is `port token`."""
+    """The command of a server; the first line of its stdout is `port token`."""
     command = [sys.executable, "-m", "benchmarks.proxy_servers", kind, str(delay_ms)]
     if kind == "node":
         command = [shutil.which("node") or "node", "-e", NODE]

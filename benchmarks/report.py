@@ -1,4 +1,4 @@
-"""Figures with their goals: as a table for people, as JSON for programs."""
+"""Figures and their goals, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number. `goal` is a bound: from above for costs, from below for efficiencies."""
+    """One number. `goal` is an upper bound for costs and a lower bound for efficiencies."""
 
     name: str
     value: float
@@ -34,12 +34,12 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one benchmark found."""
+    """The results of one benchmark."""
 
     name: str
     figures: Sequence[Figure]
     details: Mapping[str, Any] = field(default_factory=dict)
-    """What the figures were made from."""
+    """The raw data behind the figures."""
     notes: Sequence[str] = ()
 
     def without_goals(self) -> Report:
@@ -70,7 +70,7 @@ class Report:
 
 
 def machine() -> dict[str, Any]:
-    """Where this ran. Other work on the machine at the same time shows in the load."""
+    """A description of the machine. The load shows whether other work was running."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),

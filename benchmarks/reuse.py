@@ -1,7 +1,7 @@
-"""Ways to start a judge script's interpreter less often: `warm` (Python), `protocol: jsonl` (any language), or neither.
+"""Judge scripts with a reused interpreter: `warm` (Python) and `protocol: jsonl` (any language), compared with neither.
 
-A script for Python runs all three ways, in turns, one for Node two ways. `heavy` is a module that computes for half a
-second when it is loaded. Figures for Node are left out where Node is not installed.
+A Python script runs in all three ways, taking turns; a Node script in two. `heavy` is a module that computes for half a
+second when it is loaded. Figures for Node are omitted if Node is not installed.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def measure(options: Options) -> Report:
 
 
 def _scripts(directory: Path) -> dict[str, dict[str, CodeJudge]]:
-    """Script -> way to run it -> evaluator. The modules and scripts are written to the directory."""
+    """Script -> way to run it -> evaluator. Writes the modules and scripts to the directory."""
     (directory / "heavy.py").write_text(HEAVY_PYTHON)
     (directory / "heavy.js").write_text(HEAVY_NODE)
     scripts: dict[str, dict[str, CodeJudge]] = {}
@@ -117,7 +117,7 @@ def _ways(script: list[str], *ways: str) -> dict[str, CodeJudge]:
 
 
 async def _one_by_one(directory: Path, evaluators: Mapping[str, CodeJudge], rounds: int) -> dict[str, list[float]]:
-    """The first turn is left out: it starts the process that the others reuse."""
+    """The first turn is not counted: it starts the process that the others reuse."""
     taken: dict[str, list[float]] = {way: [] for way in evaluators}
     async with Launcher() as launcher:
         lender = Lender(JudgeChoice(main="judge"), live={"judge": _Yes()})
@@ -137,7 +137,7 @@ async def _one_by_one(directory: Path, evaluators: Mapping[str, CodeJudge], roun
 def _runs(
     directory: Path, label: str, evaluators: Mapping[str, CodeJudge], cases: int, options: Options
 ) -> list[Figure]:
-    """Whole runs: every process that serves lines has to start, and there are as many as scripts run in parallel."""
+    """Measure whole runs, including the start of all reused processes: one per script running in parallel."""
     (directory / "agentv.config.yaml").write_text(CONFIG)
     lines = (json.dumps({"id": f"case-{number}", "input": "question"}) for number in range(cases))
     (directory / "cases.jsonl").write_text("".join(f"{line}\n" for line in lines))
@@ -155,6 +155,6 @@ def _runs(
         for way in evaluators
         for figure in (
             Figure(f"{label}: {cases} cases, {way}", median_wall(used[way]), "s"),
-            Figure(f"{label}: {cases} cases, {way}, CPU a case", median_cpu(used[way]) / cases * 1000, "ms"),
+            Figure(f"{label}: {cases} cases, {way}, CPU per case", median_cpu(used[way]) / cases * 1000, "ms"),
         )
     ]

@@ -1,4 +1,4 @@
-"""Judge scripts: what an execution costs beyond starting the program, and many executions with many judge calls."""
+"""Judge scripts: the overhead of an execution over starting the program, and executions with many judge calls."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def measure(options: Options) -> Report:
 
 
 async def _one_by_one(directory: Path, rounds: int) -> tuple[list[float], list[float], list[float]]:
-    """The same script three ways, in turns: bare, through the launcher, through the launcher with a proxy."""
+    """Run the same script in three ways, taking turns: bare, through the launcher, and with a proxy too."""
     common = {"type": "code_judge", "script": ["python", "plain.py"]}
     plain = CodeJudge.model_validate({"name": "plain", **common})
     asks = CodeJudge.model_validate({"name": "asks", **common, "judge": {}})
@@ -103,7 +103,7 @@ async def _one_by_one(directory: Path, rounds: int) -> tuple[list[float], list[f
 
 
 def _bare(directory: Path) -> None:
-    """Start the script, send it a payload, read its answer, wait for it."""
+    """Start the script, send it a payload, read its answer, and wait for it to exit."""
     in_read, in_write = os.pipe()
     out_read, out_write = os.pipe()
     child = os.posix_spawn(
@@ -127,7 +127,7 @@ def _bare(directory: Path) -> None:
 
 
 def _many(directory: Path, executions: int) -> tuple[Usage, int, int]:
-    """A whole run; what it took, how many judge calls were answered, and how many were not."""
+    """Measure a whole run; returns its usage, and the numbers of answered and failed judge calls."""
     (directory / "asks.py").write_text(ASKS)
     (directory / "agentv.config.yaml").write_text(CONFIG)
     evaluator = {"name": "asks", "type": "code_judge", "script": ["python", "asks.py"], "judge": {"max_calls": 20}}

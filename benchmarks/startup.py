@@ -1,4 +1,4 @@
-"""How long until the command is there: `--version`, and one scripted case from start to end."""
+"""Start-up time: `agentv --version`, and a whole run of one scripted case."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def measure(options: Options) -> Report:
             peer = peers.install(directory / "peer", options.say)
             contestants["npm agentv, one case"] = lambda: run(peer, cwd=directory / "peer")
         for contestant in contestants.values():
-            contestant()  # compiled files and the disk cache, once for everybody
+            contestant()  # warm-up: compiled files and the disk cache
         turns = take_turns(contestants, options.pick(20, 2), options.say)
         modules = imports(one_case, directory, options.pick(5, 1))
     walls = {name: median_wall(usages) for name, usages in turns.items()}
@@ -56,15 +56,15 @@ def measure(options: Options) -> Report:
         figures,
         details={"turns": options.pick(20, 2), "wall_s": walls, "cpu_s": cpus, "imports_us": modules},
         notes=[
-            f"the slowest imports of one case, by themselves (of {len(modules)} modules, "
-            f"{sum(modules.values()) / 1000:.0f} ms in all):",
+            f"the slowest imports of one case, without nested imports (of {len(modules)} modules, "
+            f"{sum(modules.values()) / 1000:.0f} ms in total):",
             *(f"  {own / 1000:6.1f} ms  {name}" for name, own in list(modules.items())[:MODULES_SHOWN]),
         ],
     )
 
 
 def imports(command: list[str], directory: Path, repeats: int) -> dict[str, int]:
-    """Module -> microseconds of its own, the least of several runs, the slowest first."""
+    """Module -> microseconds without nested imports, minimum of several runs, slowest first."""
     least: dict[str, int] = {}
     for _ in range(repeats):
         done = subprocess.run(
@@ -82,5 +82,5 @@ def imports(command: list[str], directory: Path, repeats: int) -> dict[str, int]
 
 
 def _as_script(command: list[str]) -> list[str]:
-    """What comes after the interpreter: the installed script, or `-m agentv`."""
+    """The arguments after the interpreter: the installed script, or `-m agentv`."""
     return command[1:] if command[0] == sys.executable else command

@@ -1,4 +1,4 @@
-"""What a case costs when the model costs nothing: scripted answers without delay, one `contains` each."""
+"""The overhead per case: scripted answers without delay, one `contains` check each."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Warm judges: what an execution costs when its modules are imported already, next to starting the script anew.
+"""Warm judges: the cost of an execution with preloaded modules, compared with starting the script each time.
 
-python -m benchmarks.warm CASES IN_FLIGHT FILE     only spawns a script that asks a judge, without any framework
+python -m benchmarks.warm CASES IN_FLIGHT FILE     spawns a script that calls a judge, without any framework
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ IN_FLIGHT = 50
 SCRIPT = "import {module}\nimport json, sys\njson.load(sys.stdin)\nprint(json.dumps({{'score': 1.0}}))\n"
 HEAVY = "import time\nend = time.process_time() + 0.5\nwhile time.process_time() < end: pass\n"
 MODULES = {"json": 5.0, "pydantic": 5.0, "heavy": None, "openai": None}
-"""With the goal for a warm execution, in milliseconds."""
+"""Module -> goal for a warm execution, in milliseconds."""
 ASKS = """\
 from agentv_eval import code_judge
 
@@ -85,7 +85,7 @@ def _sequential(module: str, goal: float | None, cold: list[float], warm: list[f
 
 
 async def _one_by_one(directory: Path, module: str, rounds: int) -> tuple[list[float], list[float]]:
-    """The same script cold and warm, in turns; the first turn, which starts the zygote, is left out."""
+    """Run the same script cold and warm, taking turns; the first turn, which starts the zygote, is not counted."""
     common = {"type": "code_judge", "script": ["python", f"{module}.judge.py"], "judge": {}}
     evaluators = [CodeJudge.model_validate({"name": "judge", **common, "warm": warm}) for warm in (False, True)]
     taken: tuple[list[float], list[float]] = ([], [])
@@ -108,7 +108,7 @@ async def _one_by_one(directory: Path, module: str, rounds: int) -> tuple[list[f
 
 
 def _run(directory: Path, options: Options) -> list[Figure]:
-    """Whole runs of a suite, against spawning the same script as often."""
+    """Whole runs of a suite, compared with spawning the same script for each case."""
     cases = options.pick(200, 4)
     (directory / "asks.py").write_text(ASKS)
     (directory / "agentv.config.yaml").write_text(CONFIG)
@@ -147,7 +147,7 @@ def _plain(cases: int, script: Path) -> list[str]:
 
 
 async def spawn(cases: int, limit: int, script: str) -> None:
-    """Start the script for every case, so many at once, and answer what it asks."""
+    """Start the script for every case, at most `limit` of them concurrently, and answer its judge calls."""
     reply = json.dumps({"outputMessages": [{"role": "assistant", "content": "yes"}], "rawText": "yes"}).encode()
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(reply)
 

@@ -1,4 +1,4 @@
-"""The suites and configurations that are measured."""
+"""The suites and configurations used by the benchmarks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONTEXT = (
 
 
 def write_config(directory: Path, *, base_url: str | None = None, delay_ms: int = 0, limit: int = 1000) -> None:
-    """One target: scripted, or the model server at `base_url` with at most `limit` calls in flight."""
+    """A configuration with one target: scripted, or the model server at `base_url` with `limit` calls in flight."""
     if base_url is None:
         target = f"{{provider: mock, response: {ANSWER}, delay_ms: {delay_ms}}}"
     else:
@@ -27,7 +27,7 @@ def write_config(directory: Path, *, base_url: str | None = None, delay_ms: int 
 
 
 def write_suite(path: Path, cases: int) -> Path:
-    """Short cases: what is left to measure is the runtime."""
+    """Write a suite of short cases, so that mostly the runtime itself is measured."""
     with path.open("w") as file:
         file.write(f"{CHECK}evalcases:\n")
         file.writelines(f"  - id: case-{n:06}\n    input: What is the capital of France? ({n})\n" for n in range(cases))
@@ -35,7 +35,7 @@ def write_suite(path: Path, cases: int) -> Path:
 
 
 def write_judged_suite(path: Path, cases: int) -> Path:
-    """Short cases that a model judges."""
+    """Write a suite of short cases with an LLM judge."""
     with path.open("w") as file:
         file.write("execution:\n  evaluators:\n    - {name: right, type: llm_judge}\nevalcases:\n")
         for n in range(cases):
@@ -47,7 +47,7 @@ def write_judged_suite(path: Path, cases: int) -> Path:
 
 
 def write_json_lines_suite(path: Path, cases: int) -> Path:
-    """The same cases, one JSON object a line in a file next to the suite."""
+    """Write the same cases as JSON Lines, in a file next to the suite."""
     with path.with_suffix(".jsonl").open("w") as file:
         for n in range(cases):
             case = {"id": f"case-{n:06}", "input": f"What is the capital of France? ({n})"}
@@ -57,7 +57,7 @@ def write_json_lines_suite(path: Path, cases: int) -> Path:
 
 
 def write_long_suite(path: Path, cases: int) -> Path:
-    """Cases as people write them, with messages, expectations and metadata: 600 bytes each and more."""
+    """Write a suite of realistic cases with messages, expectations and metadata: at least 600 bytes each."""
     with path.open("w") as file:
         file.write(f"description: cases as people write them\n{CHECK}evalcases:\n")
         for n in range(cases):
@@ -77,7 +77,7 @@ def write_long_suite(path: Path, cases: int) -> Path:
 
 
 def warm_up() -> None:
-    """Whatever is slow only the first time: compiled files, the disk cache."""
+    """Warm up what is slow only the first time: compiled files, the disk cache."""
     with tempfile.TemporaryDirectory(prefix="agentv-bench-") as temporary:
         write_config(Path(temporary))
         evaluate(write_suite(Path(temporary) / "suite.yaml", 1), 1)

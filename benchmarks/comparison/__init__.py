@@ -1,1 +1,1 @@
-"""One custom scorer that asks the judge, written for several tools and run in each of them."""
+"""One custom scorer that calls the judge, written for several tools and run in each of them."""

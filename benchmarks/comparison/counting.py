@@ -1,4 +1,4 @@
-"""What counts as a line, one that is neither blank nor only a comment, and whether the page shows what is run."""
+"""Count lines of code (not blank, not only a comment), and check that the page shows the code that is run."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ BEGIN, END = "# scorer", "# end of scorer"
 
 
 def scorer_lines(tool: Tool) -> int:
-    """Lines of the scorer, with the imports it needs."""
+    """The number of lines of the scorer, including its imports."""
     return _count(_parts(tool)[0])
 
 
 def other_lines(tool: Tool) -> int:
-    """Lines of the cases, the configuration and the call that runs them."""
+    """The number of lines of the cases, the configuration and the code that runs them."""
     files = [_lines(SNIPPETS / tool.folder / name) for name in tool.files]
     return _count(_parts(tool)[1]) + sum(map(_count, files))
 
 
 def not_shown(tool: Tool, page: str) -> bool:
-    """Whether the scorer of the page is another than the one that is run; remarks to ruff are left out there."""
+    """Whether the scorer on the page differs from the one that is run; ruff comments are ignored."""
     lines = (SNIPPETS / tool.folder / tool.scorer).read_text(encoding="utf-8").splitlines()
     return "\n".join(line for line in lines if not line.startswith("# ruff:")) not in page
 

@@ -1,9 +1,9 @@
-"""`python -m benchmarks.comparison [NAME ...]`: install each tool for the moment, run the same scorer in it.
+"""`python -m benchmarks.comparison [NAME ...]`: install each tool temporarily and run the same scorer in it.
 
-A scorer has run when it gave 1 to an answer that names the capital, gave 0 to one that does not, and the model
-server saw the question of the judge both times. A probe, put into the copy that is run, tells whether the
-scorer's process is that of the tool and whether the variable with the key is in its environment. Where a tool
-can limit judge calls, the limit is set to 0 and no call may arrive.
+A scorer works if it scores 1 for an answer that names the capital and 0 for one that does not, and if the model
+server receives a judge call both times. A probe, inserted into the copy that is run, reports whether the scorer
+runs in the tool's process and whether the API key is in its environment. If a tool can limit judge calls, the limit is
+set to 0, and no call may arrive.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PAGE = ROOT / "docs" / "comparison.md"
 KEY = "OPENAI_API_KEY"
 QUESTION = "Does the answer name the capital?"
 INSTALLING, RUNNING = 300, 120
-"""Seconds that are waited for each."""
+"""Timeouts in seconds."""
 
 PROBES = {
     ".py": "import os; open({path!r}, 'w').write(str(os.getpid()) + ' ' + str(bool(os.environ.get({key!r}))))",
@@ -43,14 +43,14 @@ PROBES = {
 
 
 class NotRunError(Exception):
-    """The tool could not be installed, or its scorer did not do what it should."""
+    """The tool could not be installed, or its scorer did not work as expected."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.comparison", description="The same scorer, many tools.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="tools whose name contains this; all by default")
-    parser.add_argument("--installed", type=Path, metavar="DIR", help="keep and reuse what is installed, here")
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE", help="where the JSON goes")
+    parser.add_argument("--installed", type=Path, metavar="DIR", help="directory to keep and reuse installations")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE", help="file for the JSON results")
     given = parser.parse_args(arguments)
     chosen = [tool for tool in TOOLS if not given.names or any(n.lower() in tool.name.lower() for n in given.names)]
     with tempfile.TemporaryDirectory(prefix="agentv-comparison-") as scratch:
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     page = PAGE.read_text(encoding="utf-8")
     stale = [tool.name for tool in TOOLS if not_shown(tool, page)]
     if stale:
-        print(f"{PAGE.relative_to(ROOT)} shows another scorer than was run for: {', '.join(stale)}. Copy it there.")
+        print(f"{PAGE.relative_to(ROOT)} shows an outdated scorer for: {', '.join(stale)}. Update the page.")
     return 1 if stale else 0
 
 
@@ -91,7 +91,7 @@ def _check(seen: dict[str, Any], answer: str, expected: float) -> None:
 
 
 def _install(tool: Tool, installed: Path) -> Path:
-    """The directory of the tool's commands; what is there already is not installed again."""
+    """Install the tool unless it is already installed; returns the directory of its commands."""
     place = installed / (tool.version_of or "ours")
     commands = place / ("node_modules/.bin" if tool.node else "bin")
     if not tool.packages or (place / "complete").exists():
@@ -118,7 +118,7 @@ def _version(tool: Tool, commands: Path) -> str:
 
 
 def _run(tool: Tool, commands: Path, directory: Path, answer: str) -> dict[str, Any]:
-    """Run the tool on one case; the score, the judge calls that arrived, and what the probe saw."""
+    """Run the tool on one case; returns the score, the judge calls that arrived, and the findings of the probe."""
     _prepare(tool, commands, directory)
     with serving(answer) as server:
         pid, printed = _start(tool, commands, directory, server.url)
@@ -172,12 +172,12 @@ def _start(tool: Tool, commands: Path, directory: Path, url: str) -> tuple[int, 
             process.wait(RUNNING)
         except subprocess.TimeoutExpired:
             process.kill()
-            raise NotRunError(f"it took longer than {RUNNING} s") from None
+            raise NotRunError(f"timed out after {RUNNING} s") from None
     return process.pid, output.read_text(encoding="utf-8", errors="replace")
 
 
 def _environment(url: str, directory: Path) -> dict[str, str]:
-    """The same for every tool: the address, a key, and no phoning home."""
+    """The environment, the same for every tool: the server's address, a key, and telemetry disabled."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "SSL_CERT_FILE") if name in os.environ}
     quiet = {"PROMPTFOO_DISABLE_TELEMETRY": "1", "PROMPTFOO_DISABLE_UPDATE": "1", "DEEPEVAL_TELEMETRY_OPT_OUT": "YES"}
     quiet |= {"RAGAS_DO_NOT_TRACK": "true", "PROMPTFOO_CONFIG_DIR": str(directory / "home"), "NO_COLOR": "1"}
@@ -186,7 +186,7 @@ def _environment(url: str, directory: Path) -> dict[str, str]:
 
 
 def _limit(tool: Tool, commands: Path, directory: Path) -> str:
-    """What happens when no call is allowed."""
+    """Run with a limit of 0 judge calls and describe what happens."""
     if tool.limit is None:
         return "not tried: no setting known"
     name, old, new = tool.limit
@@ -209,7 +209,9 @@ def _do(command: list[str], directory: Path, seconds: float) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotRunError(str(error)) from error
     if done.returncode != 0:
-        raise NotRunError(f"{command[0]} ended with {done.returncode}: {(done.stderr + done.stdout).strip()[-600:]}")
+        raise NotRunError(
+            f"{command[0]} exited with code {done.returncode}: {(done.stderr + done.stdout).strip()[-600:]}"
+        )
 
 
 def _output(command: list[str]) -> str:

@@ -1,7 +1,7 @@
-"""The model that every tool asks: OpenAI's chat completions, plain and streamed, and responses, on 127.0.0.1.
+"""The model server for all tools: OpenAI's chat completions (plain and streamed) and responses, on 127.0.0.1.
 
-The model named `judge-model` says yes when it is shown an answer with Paris in it, and no otherwise; any other
-model answers the question.
+The model `judge-model` answers yes if the prompt contains an answer with Paris in it, and no otherwise. All other
+models answer the question.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ANSWER = "The capital of France is Paris."
 
 
 class ModelServer(ThreadingHTTPServer):
-    """Keeps the prompts that the judge was asked, and who asked for something it does not have."""
+    """Records the prompts sent to the judge, and requests for unknown paths."""
 
     daemon_threads = True
 
@@ -50,7 +50,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, "application/json", _response(self.server.reply(body), body["model"]).encode())
         elif not self.path.endswith("/chat/completions"):
             self.server.other_paths.append(self.path)
-            self._send(404, "application/json", b'{"error": {"message": "there is nothing at this path"}}')
+            self._send(404, "application/json", b'{"error": {"message": "path not found"}}')
         elif body.get("stream"):
             events = [*_stream(self.server.reply(body), body["model"]), "[DONE]"]
             self._send(200, "text/event-stream", "".join(f"data: {event}\n\n" for event in events).encode())
@@ -67,7 +67,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, *_: Any) -> None:
-        """Nothing: the table is the output."""
+        """Log nothing: the table is the output."""
 
 
 def _stream(text: str, model: str) -> Iterator[str]:
@@ -94,7 +94,7 @@ def _response(text: str, model: str) -> str:
 
 @contextmanager
 def serving(answer: str = ANSWER) -> Iterator[ModelServer]:
-    """A server while the block runs."""
+    """Run a server inside a `with` block."""
     with ModelServer(answer) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         yield server

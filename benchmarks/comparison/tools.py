@@ -1,4 +1,4 @@
-"""The tools, and how each of them is installed, started and read."""
+"""The tools: how to install and start each of them, and how to read its score."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ SNIPPETS = Path(__file__).with_name("snippets")
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One way to write the scorer."""
+    """One tool, with one implementation of the scorer."""
 
     name: str
     folder: str
-    """Under `snippets`; copied to a directory of its own before it is run."""
+    """Directory under `snippets`; copied to a separate directory before each run."""
     scorer: str
     """The file with the scorer: the part between `# scorer` and `# end of scorer`, or all of it."""
     files: tuple[str, ...]
-    """What else the user writes: cases, configuration, and how to run it."""
+    """Other files that the user writes: cases, configuration, and code that runs them."""
     probe_before: str
-    """A piece of the line above which the probe of the run is put."""
+    """Part of a line; the probe is inserted above that line."""
     command: tuple[str, ...]
-    """`{bin}` stands for the directory of installed commands."""
+    """`{bin}` is replaced by the directory of installed commands."""
     languages: str
     packages: tuple[str, ...] = ()
     version_of: str = ""
     node: bool = False
     score: Callable[[Path, str], float] = lambda _directory, printed: _printed(printed)
     limit: tuple[str, str, str] | None = None
-    """A file and a replacement in it after which no judge call is allowed, where there is such a setting."""
+    """A file and a replacement in it that sets the limit of judge calls to 0, if the tool has such a setting."""
 
 
 def _printed(text: str) -> float:

@@ -1,4 +1,4 @@
-"""The same work in this project and in other evaluation tools, side by side: `python -m benchmarks.peers`."""
+"""The same work in agentv and in other evaluation tools, side by side: `python -m benchmarks.peers`."""
 
 from benchmarks.peers.one_case import install
 

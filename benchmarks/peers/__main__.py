@@ -1,6 +1,6 @@
-"""`python -m benchmarks.peers`: the same work in this project and in other tools, in one run.
+"""`python -m benchmarks.peers`: the same work in agentv and in other tools, in one run.
 
-Installs each tool for the moment, needs the network for that and for nothing else, and takes a quarter of an hour.
+Installs each tool temporarily, which needs network access; nothing else does. Takes about 15 minutes.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ BEGIN, END = "<!-- peers: begin -->", "<!-- peers: end -->"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description="The same work, tool by tool.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description="The same work in several tools.")
     parser.add_argument("--tools", metavar="NAMES", help=f"{','.join(tool.key for tool in TOOLS)}; all by default")
-    parser.add_argument("--quick", action="store_true", help="few cases, one turn: the numbers mean nothing")
-    parser.add_argument("--turns", type=int, metavar="N", help="runs of each workload in each tool (3)")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep what is installed, and use it the next time")
+    parser.add_argument("--quick", action="store_true", help="few cases, one turn; the numbers are meaningless")
+    parser.add_argument("--turns", type=int, metavar="N", help="runs of each workload in each tool (default: 3)")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="directory to keep and reuse installations")
     parser.add_argument("--results", type=Path, default=RESULTS / "peers.json", metavar="FILE", help="the figures")
-    parser.add_argument("--from", type=Path, dest="measured", metavar="FILE", help="measure nothing, read figures")
-    parser.add_argument("--write", action="store_true", help="put the table and the picture into docs/")
+    parser.add_argument(
+        "--from", type=Path, dest="measured", metavar="FILE", help="read figures from a file instead of measuring"
+    )
+    parser.add_argument("--write", action="store_true", help="write the table and the picture to docs/")
     given = parser.parse_args(arguments)
     if given.write and given.quick:
-        parser.error("--write is for numbers that mean something: leave --quick out")
+        parser.error("--write cannot be combined with --quick, whose numbers are meaningless")
     tools = _chosen(parser, given.tools)
     if given.measured is not None:
         data = json.loads(given.measured.read_text(encoding="utf-8"))
@@ -53,19 +55,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _chosen(parser: argparse.ArgumentParser, names: str | None) -> list[Tool]:
-    """This project is always among them: without it there is nothing to compare with."""
+    """The selected tools, always with agentv as the baseline."""
     wanted = [name.strip() for name in names.split(",")] if names else [tool.key for tool in TOOLS]
     unknown = [name for name in wanted if name not in {tool.key for tool in TOOLS}]
     if unknown:
-        parser.error(f"there is no tool '{unknown[0]}'; there are {', '.join(tool.key for tool in TOOLS)}")
+        parser.error(f"unknown tool '{unknown[0]}'; available: {', '.join(tool.key for tool in TOOLS)}")
     return [tool for tool in TOOLS if tool.key in {OWN, *wanted}]
 
 
 def write(data: dict[str, object], page: Path, picture: Path) -> None:
-    """Replace what stands between the markers of the page, and the picture."""
+    """Replace the text between the markers of the page, and the picture."""
     text = page.read_text(encoding="utf-8")
     if text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise SystemExit(f"{page} must have one line `{BEGIN}` and one line `{END}`: the table goes between them.")
+        raise SystemExit(f"{page} must have one line `{BEGIN}` and one line `{END}`; the table goes between them.")
     before, _, rest = text.partition(BEGIN)
     after = rest.partition(END)[2]
     page.write_text(f"{before}{BEGIN}\n{report(data)}\n{END}{after}", encoding="utf-8")
@@ -73,7 +75,7 @@ def write(data: dict[str, object], page: Path, picture: Path) -> None:
 
 
 def _say(text: str) -> None:
-    """What is being measured at the moment, for who is waiting."""
+    """Print what is being measured."""
     print(text, file=sys.stderr, flush=True)
 
 

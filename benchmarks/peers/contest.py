@@ -1,4 +1,4 @@
-"""All tools, all workloads, in turns; what came of it as one JSON object."""
+"""Run all workloads in all tools, in turns; the results are one JSON object."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ MODEL_CALLS = ("assistant", "judge")
 def contest(
     tools: Sequence[Tool], workloads: Sequence[Workload], turns: int, keep: Path, say: Say
 ) -> Iterator[dict[str, Any]]:
-    """Install what is missing, let everybody run once unmeasured, then measure; after each turn, what is known."""
+    """Install missing tools, run each once as a warm-up, then measure; yields the results after each turn."""
     about = {"measured_at": datetime.now(UTC).isoformat(timespec="seconds"), "machine": _machine()}
     ready, rows = _install_all(tools, keep, say)
     runs: dict[str, dict[str, Any]] = {workload.name: {} for workload in workloads}
     temporary = tempfile.TemporaryDirectory(prefix="agentv-peers-", ignore_cleanup_errors=True)
     with temporary as scratch, model_server() as server:
         for installed in ready:
-            say(f"{installed.tool.name}: once, unmeasured")
+            say(f"{installed.tool.name}: warm-up")
             rows[installed.tool.key]["outward"] = _warm_up(installed, workloads, server, Path(scratch))
         for turn in range(turns):
             order = ready[:: 1 if turn % 2 == 0 else -1]
@@ -59,23 +59,23 @@ def _install_all(tools: Sequence[Tool], keep: Path, say: Say) -> tuple[list[Inst
 
 
 def _warm_up(installed: Installed, workloads: Sequence[Workload], server: Server, scratch: Path) -> list[str]:
-    """Whatever is slow only the first time; the hosts that the tool would have called besides the model."""
+    """Run each workload once, unmeasured; returns other hosts that the tool tried to reach."""
     tool = installed.tool
     name = tool.only[0] if tool.only else "one-case"
     workload = next(one for one in workloads if one.name == name)
     try:
-        if tool.key == OWN:  # compiled files are written by the first run of a checkout
+        if tool.key == OWN:  # the first run of a checkout writes compiled files
             run(installed, workload, server, scratch)
         calls = run(installed, workload, server, scratch, watched=True).calls
     except NotRunError:
-        return []  # the measured run tells why
+        return []  # the measured run reports why
     return sorted(set(calls) - set(MODEL_CALLS))
 
 
 def _take_turn(
     order: Sequence[Installed], workload: Workload, runs: dict[str, Any], server: Server, scratch: Path
 ) -> None:
-    """Every tool once; one that failed in an earlier turn is out of this workload."""
+    """Run every tool once, except those that failed this workload in an earlier turn."""
     for installed in order:
         tool = installed.tool
         if tool.only is not None and workload.name not in tool.only:

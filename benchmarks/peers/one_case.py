@@ -1,4 +1,4 @@
-"""The npm package `agentv`, in a directory that is thrown away, for the same one-case evaluation."""
+"""The npm package `agentv`, installed in a temporary directory, for the same one-case evaluation."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ TARGETS = f"targets:\n  - name: scripted\n    provider: mock\n    response: {ANS
 
 
 def install(directory: Path, say: Callable[[str], None]) -> list[str]:
-    """Install the package with its suite next to it; the command that evaluates one case there."""
+    """Install the package and write the suite next to it; returns the command that evaluates one case."""
     npm = shutil.which("npm")
     if npm is None:
-        raise SystemExit("--peers needs npm on the PATH. Install Node.js, or leave the option out.")
+        raise SystemExit("--peers needs npm on the PATH. Install Node.js, or omit the option.")
     (directory / ".agentv").mkdir(parents=True)
     (directory / ".agentv" / "targets.yaml").write_text(TARGETS)
     (directory / "suite.eval.yaml").write_text(SUITE)

@@ -1,4 +1,4 @@
-"""A picture of the costs: one panel per workload, one bar per tool. Plain SVG, on a ground of its own."""
+"""A bar chart of CPU times as SVG: one panel per workload, one bar per tool."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OWN_NAMES = {OWN: "agentv", WARM: "agentv, warm"}
 
 
 def plot(data: dict[str, Any]) -> str:
-    """CPU per case of every tool, for the workloads that have more than one case."""
+    """CPU time per case of every tool, for workloads with more than one case."""
     rows = rows_of(data)
     panels = [workload for workload in data["workloads"] if workload["cases"] > 1]
     parts: list[str] = []
@@ -41,7 +41,7 @@ def plot(data: dict[str, Any]) -> str:
 
 
 def _panel(title: str, rows: Sequence[Row], y: int) -> tuple[list[str], int]:
-    """The lines of a panel, and how high it is."""
+    """The SVG elements of a panel, and its height."""
     ran = [row for row in rows if row.error is None]
     longest = max((row.cpu_ms for row in ran), default=1.0)
     own = next((row for row in ran if row.tool == OWN), None)

@@ -1,4 +1,4 @@
-"""Install a tool, run a workload in it, and say what that took, or why it could not be done."""
+"""Install a tool, run a workload in it, and return the resources used or the reason for the failure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchmarks.peers.tools import KEY, Tool
 from benchmarks.peers.workloads import DELAY, Workload
 
 INSTALLING, RUNNING = 600, 240
-"""Seconds that are waited for each."""
+"""Timeouts in seconds."""
 WATCH = Path(__file__).with_name("watch.py")
 QUIET = {
     "NO_COLOR": "1",
@@ -36,23 +36,23 @@ QUIET = {
 
 
 class NotRunError(Exception):
-    """The tool could not be installed, or did not do its work; says why."""
+    """The tool could not be installed, or did not complete the workload."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One run of one workload: what the processes took, and what came of it."""
+    """One run of one workload: the resources used, and the results."""
 
     wall: float
     cpu: float
     peak_mb: float
     passed: int = 0
     calls: dict[str, int] = field(default_factory=dict)
-    """What arrived at the model server: `assistant`, `judge`, and whatever else was asked for."""
+    """The requests received by the model server: `assistant`, `judge`, and unknown paths."""
     most: int = 0
-    """Model calls under way at the same moment, at most."""
+    """The maximum number of model calls in flight."""
     proxy: bool = False
-    """Whether a script of AgentV was lent the judge through its proxy."""
+    """Whether an AgentV script got access to the judge through the proxy."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -60,7 +60,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """A tool that is there."""
+    """An installed tool."""
 
     tool: Tool
     commands: Path
@@ -68,7 +68,7 @@ class Installed:
 
 
 def install(tool: Tool, keep: Path) -> Installed:
-    """Install the newest version under `keep`; what is there already is used as it is."""
+    """Install the newest version under `keep`; an existing installation is reused."""
     if not tool.packages:
         commands = Path(sys.executable).parent
         return Installed(tool, commands, _do([str(commands / "agentv"), "--version"], ROOT, INSTALLING).split()[-1])
@@ -100,13 +100,15 @@ def _do(command: list[str], directory: Path, seconds: float) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotRunError(str(error)) from error
     if done.returncode != 0:
-        raise NotRunError(f"{command[0]} ended with {done.returncode}: {(done.stderr + done.stdout).strip()[-300:]}")
+        raise NotRunError(
+            f"{command[0]} exited with code {done.returncode}: {(done.stderr + done.stdout).strip()[-300:]}"
+        )
     return done.stdout
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The model server, in a process of its own."""
+    """The model server, in a separate process."""
 
     address: str
 
@@ -115,7 +117,7 @@ class Server:
         return f"{self.address}/v1"
 
     def seen(self) -> dict[str, int]:
-        """What has arrived since this was asked last."""
+        """The requests received since the previous call."""
         with urlopen(f"{self.address}/calls") as reply:
             seen: dict[str, int] = json.load(reply)
             return seen
@@ -133,7 +135,7 @@ def model_server(delay: float = DELAY) -> Iterator[Server]:
 
 
 def run(installed: Installed, workload: Workload, server: Server, scratch: Path, *, watched: bool = False) -> Measured:
-    """One run in a directory of its own. `watched` sends whatever leaves the machine by HTTP to the model server."""
+    """One run in a separate directory. `watched` redirects HTTP requests to other hosts to the model server."""
     tool = installed.tool
     directory = Path(tempfile.mkdtemp(dir=scratch, prefix=f"{tool.key}-{workload.name}-"))
     command = list(tool.version) if workload.cases == 0 else tool.prepare(directory, workload)
@@ -155,7 +157,7 @@ def run(installed: Installed, workload: Workload, server: Server, scratch: Path,
     spent = json.loads(done.stdout)
     printed = (directory / "output.txt").read_text(encoding="utf-8", errors="replace")
     if spent["late"]:
-        raise NotRunError(f"it took longer than {RUNNING} s")
+        raise NotRunError(f"timed out after {RUNNING} s")
     passed = _passed(tool, workload, directory, printed, spent["exit_code"])
     proxy = (directory / "proxy-used").exists()
     calls = server.seen()
@@ -164,8 +166,8 @@ def run(installed: Installed, workload: Workload, server: Server, scratch: Path,
 
 
 def _passed(tool: Tool, workload: Workload, directory: Path, printed: str, code: int) -> int:
-    """How many cases passed. None of them, or a count that cannot be read, means that it did not work."""
-    ended = f"it ended with {code} and printed: {' '.join(printed.split())[-300:]}"
+    """The number of passed cases. Raises an error if it is 0 or cannot be read."""
+    ended = f"it exited with code {code} and printed: {' '.join(printed.split())[-300:]}"
     if workload.cases == 0:
         if code != 0:
             raise NotRunError(ended)
@@ -180,13 +182,13 @@ def _passed(tool: Tool, workload: Workload, directory: Path, printed: str, code:
 
 
 def environment(tool: Tool, workload: Workload, server: Server, home: Path) -> dict[str, str]:
-    """The same for every tool: the address, a key, a home of its own, and no telemetry."""
+    """The environment, the same for every tool: the server's address, a key, an empty home, telemetry disabled."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "SSL_CERT_FILE") if name in os.environ}
     models = {"ASSISTANT_MODEL": ASSISTANT, "JUDGE_MODEL": tool.judge(workload), "SCRIPT_PYTHON": sys.executable}
     address = {"OPENAI_BASE_URL": server.url, KEY: "sk-only-for-this-run", "HOME": str(home)}
     folders = {"PROMPTFOO_CONFIG_DIR": str(home / "promptfoo"), "PROMPTFOO_PYTHON": sys.executable}
     own: dict[str, str] = {}
-    if not tool.packages:  # as after an installation: compiled files are kept, also where the sources are
+    if not tool.packages:  # keep compiled files next to the sources, as in a normal installation
         own["PYTHONPYCACHEPREFIX"] = str(RESULTS / "pycache")
         if SOURCE in os.environ:
             own["PYTHONPATH"] = os.environ[SOURCE]

@@ -1,8 +1,8 @@
-"""The model that every tool asks, 50 ms away: `python -m benchmarks.peers.server DELAY`, until it is terminated.
+"""The model server for all tools, which answers after DELAY seconds: `python -m benchmarks.peers.server DELAY`.
 
-Chat completions, plain and streamed, and responses. The model's name decides what it says: a judge speaks the format
-that its tool expects of a verdict, every other model answers the question. `GET /calls` tells what has arrived since
-it was asked last: so it is known how many calls a tool made, and whether it wanted something else.
+It supports chat completions (plain and streamed) and responses. The name of the model determines the answer: a judge
+model returns a verdict in the format that its tool expects, every other model answers the question. `GET /calls`
+returns the requests received since the previous `GET /calls`: how many calls a tool made, and any unknown paths.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from benchmarks.workload import ANSWER
 
 ASSISTANT = "assistant-model"
 JUDGE = "judge-"
-"""What the names of judges begin with."""
+"""Prefix of the names of judge models."""
 JSON_JUDGE, GRADE_JUDGE, TEN_JUDGE, TOOL_JUDGE = "judge-json", "judge-grade", "judge-of-ten", "judge-tool"
 
 MOST = "most in flight"
-"""What `GET /calls` tells besides: how many calls were under way at the same moment, at most."""
+"""Key in the reply of `GET /calls`: the maximum number of calls in flight."""
 
 _REASON = "Paris is the capital."
 _VERDICT = {"score": 1.0, "pass": True, "reason": _REASON, "reasoning": _REASON}
@@ -38,12 +38,12 @@ _USAGE = {"prompt_tokens": 10, "completion_tokens": 10, "total_tokens": 20}
 
 
 def reply_of(model: str) -> str:
-    """What this model says to everything."""
+    """The fixed answer of a model."""
     return REPLIES.get(model, ANSWER)
 
 
 def completion(model: str) -> dict[str, Any]:
-    """A chat completion; the judge that speaks in tool calls makes one."""
+    """A chat completion, with a tool call if the judge's verdict is one."""
     message: dict[str, Any] = {"role": "assistant", "content": reply_of(model)}
     ended = "stop"
     if model == TOOL_JUDGE:
@@ -55,7 +55,7 @@ def completion(model: str) -> dict[str, Any]:
 
 
 def stream(model: str) -> str:
-    """The same as server-sent events."""
+    """The chat completion as server-sent events."""
     said = {"index": 0, "delta": {"role": "assistant", "content": reply_of(model)}, "finish_reason": None}
     over = {"index": 0, "delta": {}, "finish_reason": "stop"}
     head = _head("chat.completion.chunk", model)
@@ -64,7 +64,7 @@ def stream(model: str) -> str:
 
 
 def response(model: str) -> dict[str, Any]:
-    """The same as a response."""
+    """The answer in the format of the responses API."""
     content = {"type": "output_text", "text": reply_of(model), "annotations": []}
     message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [content]}
     details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
@@ -79,7 +79,7 @@ def _head(kind: str, model: str) -> dict[str, Any]:
 
 
 class Server:
-    """Answers after the delay, and counts."""
+    """Answers after the delay and counts requests."""
 
     def __init__(self, delay: float) -> None:
         self.delay = delay
@@ -93,7 +93,7 @@ class Server:
         data = await request.read()
         if request.method != "POST" or not request.path.endswith(("/chat/completions", "/responses")):
             self.calls[f"{request.method} {request.raw_path}"] += 1
-            return _send('{"error": {"message": "there is nothing at this path"}}', status=404)
+            return _send('{"error": {"message": "path not found"}}', status=404)
         body = json.loads(data)
         model = str(body.get("model"))
         self.calls["judge" if model.startswith(JUDGE) else "assistant"] += 1
@@ -115,7 +115,7 @@ def _send(text: str, *, kind: str = "application/json", status: int = 200) -> we
 
 
 async def serve(delay: float) -> None:
-    """Serve on a free port, whose address is printed, until SIGTERM."""
+    """Serve on a free port until SIGTERM; prints the address."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stopped.set)

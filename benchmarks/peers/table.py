@@ -1,4 +1,4 @@
-"""What was measured, as Markdown: ratios first, then the figures they were made from."""
+"""The results as Markdown: ratios first, then the figures behind them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FIRST = {OWN: 0, WARM: 1}
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One tool in one workload: medians over the turns, or the reason why there are none."""
+    """One tool in one workload: medians over the turns, or the error."""
 
     tool: str
     name: str
@@ -23,24 +23,24 @@ class Row:
     cases: int
     wall: float = 0.0
     cpu: float = 0.0
-    """Seconds, of all cases."""
+    """Seconds for all cases."""
     efficiency: float | None = None
     peak_mb: float = 0.0
     failed: int = 0
     calls: float | None = None
     """Model calls per case."""
     most: int = 0
-    """Model calls under way at once, at most."""
+    """The maximum number of model calls in flight."""
     error: str | None = None
 
     @property
     def cpu_ms(self) -> float:
-        """Per case, or of the whole start."""
+        """Per case, or for the whole command if there is only one case."""
         return self.cpu / max(self.cases, 1) * 1000
 
 
 def rows_of(data: dict[str, Any]) -> list[Row]:
-    """Workload by workload, this project first, then from the least CPU to the most."""
+    """The rows by workload: agentv first, then the other tools by CPU time."""
     rows: list[Row] = []
     for workload in data["workloads"]:
         found = [
@@ -57,7 +57,7 @@ def _row(tool: dict[str, Any], workload: dict[str, Any], ran: dict[str, Any] | N
     name = f"{tool['name']}, in process" if inside else tool["name"]
     same = {"tool": tool["key"], "name": name, "workload": workload["name"], "cases": workload["cases"]}
     if ran is None or ran["error"] is not None:
-        return Row(**same, error=tool.get("error") or (ran or {}).get("error") or "it was not run")
+        return Row(**same, error=tool.get("error") or (ran or {}).get("error") or "not run")
     runs, cases = ran["runs"], workload["cases"]
     wall = median(one["wall"] for one in runs)
     return Row(
@@ -77,7 +77,7 @@ def _model_calls(one: dict[str, Any]) -> list[int]:
 
 
 def report(data: dict[str, Any]) -> str:
-    """Everything that goes between the markers of the page."""
+    """The text between the markers of the page."""
     rows = rows_of(data)
     return "\n\n".join(
         part for part in (_about(data), ratios(data, rows), figures(data, rows), _notes(data, rows)) if part
@@ -85,7 +85,7 @@ def report(data: dict[str, Any]) -> str:
 
 
 def ratios(data: dict[str, Any], rows: Sequence[Row]) -> str:
-    """One line per tool: wall and CPU over those of this project in the same run."""
+    """One line per tool: wall and CPU time divided by those of agentv in the same run."""
     heads = [workload["title"] for workload in data["workloads"]]
     lines = [_line(["times agentv: wall, CPU", "version", *heads]), _line(["---"] * (len(heads) + 2))]
     by_place = {(row.workload, row.tool): row for row in rows}
@@ -108,7 +108,17 @@ def _ratio(row: Row | None, own: Row | None) -> str:
 
 def figures(data: dict[str, Any], rows: Sequence[Row]) -> str:
     """One line per tool and workload."""
-    heads = ["work", "tool", "wall", "CPU per case", "efficiency", "peak memory", "calls per case", "at once", "failed"]
+    heads = [
+        "work",
+        "tool",
+        "wall",
+        "CPU per case",
+        "efficiency",
+        "peak memory",
+        "calls per case",
+        "in flight",
+        "failed",
+    ]
     lines = [_line(heads), _line(["---"] * len(heads))]
     titles = {workload["name"]: workload["title"] for workload in data["workloads"]}
     last = ""
@@ -148,12 +158,12 @@ def _notes(data: dict[str, Any], rows: Sequence[Row]) -> str:
             notes.append(f"- {tool['name']} gave its script no proxy to the judge: the script called the model itself.")
         if tool.get("outward"):
             wanted = ", ".join(f"`{one}`" for one in tool["outward"])
-            notes.append(f"- {tool['name']} wanted to reach, besides the model: {wanted}")
+            notes.append(f"- {tool['name']} tried to reach hosts other than the model: {wanted}")
     return "\n".join(notes)
 
 
 def _plain(text: str) -> str:
-    """One line that Markdown leaves alone."""
+    """The text on one line, as Markdown code."""
     return f"`{' '.join(text.split()).replace('`', chr(39)).replace('|', '/')[:300]}`"
 
 

@@ -1,4 +1,4 @@
-"""The tools: how each is installed, what it is given to do a workload, and how many cases it says have passed."""
+"""The tools: how to install each of them, run a workload, and read the number of passed cases."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ Prepare = Callable[[Path, Workload], list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One contestant."""
+    """One tool, or one way to use it."""
 
     key: str
-    """What `--tools` calls it."""
+    """The name for `--tools`."""
     name: str
     prepare: Prepare
-    """Write what the tool needs into the directory; the command. `{bin}` is the directory of its commands."""
+    """Writes the tool's files to the directory and returns the command. `{bin}` is the directory of its commands."""
     passed: Passed
-    """How many cases passed, from the directory of the run and what was printed."""
+    """Reads the number of passed cases from the directory of the run and the output."""
     version: tuple[str, ...]
     packages: tuple[str, ...] = ()
-    """The first is the one whose version is told. None for this project."""
+    """Packages to install; the version of the first one is reported. None for agentv."""
     node: bool = False
     only: tuple[str, ...] | None = None
-    """The workloads it takes part in; all by default."""
+    """The workloads to run; default: all."""
     judges: dict[str, str] = field(default_factory=dict)
-    """Workload -> the model that judges; one that speaks JSON by default."""
+    """Workload -> judge model; default: one that answers in JSON."""
 
     in_process: bool = False
-    """Whether the scorer that asks the judge is a function of the tool's process, and no script."""
+    """Whether the scorer that calls the judge is a function in the tool's process instead of a script."""
 
     def judge(self, workload: Workload) -> str:
         return self.judges.get(workload.name) or self.judges.get("", JSON_JUDGE)
@@ -77,7 +77,7 @@ OWN_EVALUATORS = {
 
 def prepare_own(directory: Path, workload: Workload, *, warm: bool = False) -> list[str]:
     copy(directory, "script.py", "asking_ours.py")
-    # Calls to the target and to the judge have places of their own here: together as many as everybody has.
+    # agentv limits calls to the target and to the judge separately; together they have the limit of the other tools.
     places = max(1, workload.in_flight // workload.calls)
     (directory / "agentv.config.yaml").write_text(OWN_CONFIG.format(places=places))
     evaluator = OWN_EVALUATORS[scorer_of(workload)]
@@ -100,11 +100,11 @@ def passed_own(_: Path, printed: str) -> int:
 
 
 def scorer_of(workload: Workload) -> str:
-    """The scorer of a workload; a single case is checked in the cheapest way."""
+    """The scorer of a workload; the workload of one case uses the cheapest check."""
     return "contains" if workload.name == "one-case" else workload.name
 
 
-# Python libraries: a program that is given the workload
+# Python libraries: a program that takes the workload as an argument
 
 
 def library(program: str) -> Prepare:

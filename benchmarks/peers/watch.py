@@ -1,8 +1,8 @@
-"""Run one command, and tell what it and all of its descendants took: `python watch.py SECONDS COMMAND...`.
+"""Run one command and measure it with all its descendants: `python watch.py SECONDS COMMAND...`.
 
-A process of its own, and a small one: the peak memory of a child begins at what its parent holds. It adopts whatever
-the command leaves behind, so that helpers which nobody waited for are counted too; those that go on are ended.
-Prints one JSON object: wall (until the command itself ended), cpu, peak_mb (the largest of the processes), exit_code.
+This is a small, separate process because the peak memory of a child starts at that of its parent. It adopts orphaned
+descendants, so that background helpers are measured too, and kills those that keep running. Prints one JSON object:
+wall (until the command itself exited), cpu, peak_mb (of the largest process), exit_code.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 PR_SET_CHILD_SUBREAPER = 36
 LEFT_BEHIND = 2.0
-"""Seconds that descendants have to end by themselves once the command is over."""
+"""Seconds that descendants get to exit after the command has exited."""
 
 
 def main(seconds: float, command: list[str]) -> None:
@@ -53,7 +53,7 @@ def main(seconds: float, command: list[str]) -> None:
 
 
 def _end_children() -> None:
-    """SIGKILL to the processes that are ours, each by its id; their children become ours next."""
+    """Send SIGKILL to each child by its id; this process then adopts their children."""
     for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(pid), signal.SIGKILL)

@@ -1,16 +1,16 @@
-"""The work that every tool is given."""
+"""The workloads, the same for every tool."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 DELAY = 0.05
-"""Seconds that the model takes for an answer."""
+"""Seconds the model takes to answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """So many cases, how many model calls each of them needs, and how many calls may be under way at once."""
+    """The number of cases, the model calls each of them needs, and the maximum number of calls in flight."""
 
     name: str
     title: str
@@ -20,7 +20,7 @@ class Workload:
 
     @property
     def ideal(self) -> float:
-        """Seconds it would take if a call were under way in every place all the time."""
+        """Seconds it would take if the maximum number of calls were always in flight."""
         return self.cases * self.calls * DELAY / self.in_flight
 
 

@@ -1,6 +1,6 @@
-"""The same question for a tool that lends no judge: the script calls the model itself, with the key it can read.
+"""The same judge call for tools without a judge proxy: the script calls the model with the key it can read.
 
-A script of AgentV asks its proxy instead when there is one. `get_assert` is what promptfoo calls.
+In AgentV (npm) it uses the proxy if there is one. promptfoo calls `get_assert`.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The judge script of the workload `script-judge` in agentv: one question to the judge through the proxy."""
+"""The judge script of the workload `script-judge` in agentv: one judge call through the proxy."""
 
 from agentv_eval import code_judge
 

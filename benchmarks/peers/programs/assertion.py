@@ -1,4 +1,4 @@
-"""The workload `script` in promptfoo, which calls this function of a Python file."""
+"""The workload `script` in promptfoo, which calls this function."""
 
 
 def get_assert(output: str, _context: object) -> float:

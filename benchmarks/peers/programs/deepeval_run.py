@@ -1,6 +1,6 @@
-"""One workload in DeepEval: `python deepeval_run.py WORKLOAD CASES IN_FLIGHT`; prints how many cases passed.
+"""One workload in DeepEval: `python deepeval_run.py WORKLOAD CASES IN_FLIGHT`; prints the number of passed cases.
 
-DeepEval scores answers that exist already, so they are fetched first, with the openai SDK that it depends on.
+DeepEval scores existing answers, so they are fetched first, with the openai SDK, which is a dependency of DeepEval.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ workload, cases, in_flight = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 
 
 class Metric(BaseMetric):
-    """What the metrics below have in common: a test of the answer that is right or wrong."""
+    """Base class of the metrics below: a check of the answer that passes or fails."""
 
     threshold = 0.5
     async_mode = True

@@ -1,4 +1,4 @@
-"""One workload in Inspect AI: `python inspect_run.py WORKLOAD CASES IN_FLIGHT`; prints how many cases passed."""
+"""One workload in Inspect AI: `python inspect_run.py WORKLOAD CASES IN_FLIGHT`; prints the number of passed cases."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""One workload in pydantic-evals: `python pydantic_evals_run.py WORKLOAD CASES IN_FLIGHT`; prints how many passed."""
+"""One workload in pydantic-evals: `python pydantic_evals_run.py WORKLOAD CASES IN_FLIGHT`; prints the passed cases."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from pydantic_evals import Case, Dataset
 from pydantic_evals.evaluators import Contains, Evaluator, EvaluatorContext, LLMJudge
 
 workload, cases, in_flight = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-# Models are made once: given by name, LLMJudge makes a client for every call, at more than twice the cost.
+# Models are created once: given a name, LLMJudge creates a client for every call, at more than twice the cost.
 judge_model = infer_model(f"openai-chat:{os.environ['JUDGE_MODEL']}")
 assistant = Agent("openai-chat:assistant-model")
 judge = Agent(judge_model)

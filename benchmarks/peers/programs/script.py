@@ -1,4 +1,4 @@
-"""The judge script of the workload `script`: the answer on standard input, a score on standard output."""
+"""The judge script of the workload `script`: reads the answer from stdin and prints a score."""
 
 import json
 import sys
