@@ -179,12 +179,12 @@ def test_a_payload_without_any_configuration_is_judged_without_a_judge_and_says_
     assert "runs without judge access" in done.stderr
     asked = project.run("judge", "run", "plain.py", "--payload", "-", "--max-calls", "2", stdin="{}")
     assert asked.returncode == 3
-    assert "there is no target configuration. Its script was not started" in " ".join(asked.stdout.split())
+    assert "no target configuration was found. Its script was not started" in " ".join(asked.stdout.split())
 
 
 WRONG = {
     "nothing printed": ("pass", "the script printed nothing."),
-    "a bad score": ('print(\'{"score": "high"}\')', "`score` must be a number from 0 to 1, not text."),
+    "a bad score": ('print(\'{"score": "high"}\')', "`score` must be a number from 0 to 1, got text."),
     "an exit code": ("import sys; sys.exit('no way')", "the script exited with code 1."),
     "too many calls": (
         "from agentv_eval import create_judge_proxy_client as c\n"
@@ -239,7 +239,7 @@ def test_refused_and_failed_calls_are_shown_with_their_reason(judges: Project) -
     assert any(line.startswith("refused  unknown target 'nobody'") for line in lines)
     assert any(line.startswith("judge 1  broken, failed (judge_failed)") for line in lines)
     assert any(line.startswith("failed   judge target 'broken' failed") and "HTTP 500" in line for line in lines)
-    assert any(line.startswith("refused  This call would pass the limit of 2") for line in lines)
+    assert any(line.startswith("refused  this call would exceed the limit of 2") for line in lines)
     assert lines[-1].startswith("Judge    strict: 2 of 2 calls, 1 refused, 1 failed, 1 of them to broken")
 
 

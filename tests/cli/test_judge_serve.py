@@ -100,7 +100,7 @@ def test_the_judge_is_the_one_of_the_suite(judges: Project) -> None:
 def test_without_a_judge_it_says_why_and_what_to_do(judges: Project, tmp_path: Path) -> None:
     done = judges.run("judge", "serve", "--judge-target", "keyed", env={"JUDGE_KEY": ""})
     assert (done.returncode, done.stdout) == (2, "")
-    assert "There is no judge to ask: the judge target 'keyed' cannot be used: " in done.stderr
+    assert "There is no judge to ask: the judge target 'keyed' is not available: " in done.stderr
     assert "JUDGE_KEY" in done.stderr
     assert "--judge-target" in done.stderr
     nowhere = judges.run("judge", "serve", cwd=tmp_path)

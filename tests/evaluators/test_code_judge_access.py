@@ -192,7 +192,7 @@ NOBODY: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[str
     "execution none": (scripted(), {}, {"judge_target": "none"}, [], "`none`"),
     "target none": (config_of([], target="none"), {}, {}, [], "`none`"),
     "defaults none": (config_of([], defaults="none"), {}, {}, [], "`none`"),
-    "recorded answers": (config_of([]), {}, {}, ["--outputs", "answers.jsonl"], "nothing names a judge target"),
+    "recorded answers": (config_of([]), {}, {}, ["--outputs", "answers.jsonl"], "no judge target is set"),
     "unavailable": (scripted(judge=MISSING), {}, {}, [], "NOT_SET"),
 }
 
@@ -226,10 +226,10 @@ def test_only_allowed_targets_and_the_judge_itself_may_be_chosen(project: Projec
     replies = ran.details["replies"]
     assert [status for status, _ in replies] == [200, 200, 400, 400]
     assert [body.get("code") for _, body in replies[2:]] == ["unknown_target"] * 2
-    assert "not among the allowed targets" in replies[2][1]["error"]
+    assert "is not allowed for this evaluator" in replies[2][1]["error"]
     assert "NOT_SET" in replies[3][1]["error"]
     for _, body in replies[2:]:
-        assert body["error"].endswith("choose one of: mini, strict")
+        assert body["error"].endswith("available: mini, strict")
     assert ran.details["info"]["availableTargets"] == ["mini", "strict"]
     assert ran.ledger["targets"] == {"strict": 1, "mini": 1}
 

@@ -14,8 +14,8 @@ from tests.spec.support import run, write
     [
         ('{"score": 1, "hits": ["a", 1]}', "`hits[1]` is 1."),
         ('{"score": 1, "hits": [true]}', "`hits[0]` is true."),
-        ('{"score": 1, "reasoning": 0}', "must be text, not 0."),
-        ('{"score": null}', "not null."),
+        ('{"score": 1, "reasoning": 0}', "must be a string, got 0."),
+        ('{"score": null}', "got null."),
     ],
 )
 def test_the_wrong_value_is_named_as_it_was_printed(printed: str, said: str) -> None:

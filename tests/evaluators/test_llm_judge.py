@@ -115,7 +115,7 @@ async def test_a_judge_that_fails_is_an_error_at_once():
     asked = Judge("no verdict", ProviderError("the service is down", status=503))
     result = await asked.judged(the_judge(), a_case())
     assert result.error is not None
-    assert "judge target 'strict' failed (the call counts): the service is down" in result.error
+    assert "judge target 'strict' failed (the call still counts): the service is down" in result.error
     assert len(asked.requests) == 2
     assert result.judge is not None
     assert (result.judge["call_count"], result.judge["failed_calls"]) == (2, 1)
@@ -219,7 +219,7 @@ def test_without_a_judge_nothing_is_judged_and_the_message_says_how(project: Pro
     write_suite(project, [CASE])
     project.write("agentv.config.yaml", json.dumps(scripted()))
     ran = run(project, "--judge-target", "none")
-    assert "'llm_judge' asks a judge, but no judge is available" in ran.failure
+    assert "'llm_judge' needs a judge, but no judge is available" in ran.failure
     assert "`judge_target` of this evaluator" in ran.failure
 
 

@@ -15,6 +15,6 @@ async def judge() -> Judge:
 
 @pytest.fixture
 async def proxy(judge: Judge) -> AsyncIterator[JudgeProxy]:
-    """A proxy with targets `strict` (the default) and `mild`, ten calls."""
+    """A proxy with the targets `strict` (default) and `mild` and a limit of 10 calls."""
     async with JudgeProxy(make_session(judge, others={"mild": Judge("mild")}, max_calls=10)) as opened:
         yield opened

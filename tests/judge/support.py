@@ -1,4 +1,4 @@
-"""A judge to lend, a proxy in front of it, and a client that sends exactly the bytes it is given."""
+"""A fake judge, a session for it, and a client that sends raw bytes to a judge proxy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agentv.targets.provider import Provider, Reply, Request
 
 
 class Judge(Provider):
-    """A provider that counts, and can be held: nothing is answered until `let_go`."""
+    """A provider that counts its calls. With `held`, it does not answer before `let_go` is called."""
 
     honours = frozenset(OPTIONS)
 
@@ -86,7 +86,7 @@ def request(
     headers: dict[str, str | None] | None = None,
     version: str = "HTTP/1.1",
 ) -> bytes:
-    """A whole request. A header that is None is left out."""
+    """The bytes of a request. Headers with the value None are omitted."""
     content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
     fields: dict[str, str | None] = {
         "Host": f"127.0.0.1:{port_of(proxy)}",
@@ -99,7 +99,7 @@ def request(
 
 
 class Wire:
-    """One connection."""
+    """One raw connection to a proxy."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -142,7 +142,7 @@ class Wire:
 
 
 async def send(proxy: JudgeProxy, data: bytes, *, body: bool = True) -> Response:
-    """One request on a connection of its own."""
+    """Send one request on a new connection."""
     async with await Wire.to(proxy) as wire:
         wire.send(data)
         return await wire.response(body=body)

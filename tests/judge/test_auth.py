@@ -1,4 +1,4 @@
-"""Who gets in: the token, the host, the origin; and nobody else."""
+"""Access to the judge proxy: the checks of the token, the host and the origin."""
 
 from __future__ import annotations
 
@@ -17,20 +17,22 @@ from tests.judge.support import Judge, Wire, ask, info, make_session, port_of, r
 PATHS = [("GET", "/info"), ("POST", "/invoke"), ("POST", "/invokeBatch"), ("GET", "/nope"), ("OPTIONS", "/invoke")]
 
 
-async def nothing_happened(proxy: JudgeProxy, judge: Judge) -> None:
-    """No call was made, and the proxy still works for who has the token."""
+async def assert_no_call_was_made(proxy: JudgeProxy, judge: Judge) -> None:
+    """Check that no call was made, and that a request with the token still works."""
     assert judge.calls == 0
     assert (await info(proxy))["callCount"] == 0
     assert (await ask(proxy)).status == 200
 
 
 @pytest.mark.parametrize(("method", "path"), PATHS)
-async def test_no_token_is_401_on_every_path(proxy: JudgeProxy, judge: Judge, method: str, path: str) -> None:
+async def test_request_without_token_is_401_on_every_path(
+    proxy: JudgeProxy, judge: Judge, method: str, path: str
+) -> None:
     reply = await send(proxy, request(proxy, method, path, {"question": "q"}, headers={"Authorization": None}))
     assert (reply.status, reply.code) == (401, "unauthorized")
     assert reply.headers["www-authenticate"] == "Bearer"
     assert "AGENTV_JUDGE_PROXY_TOKEN" in reply.json["error"]
-    await nothing_happened(proxy, judge)
+    await assert_no_call_was_made(proxy, judge)
 
 
 @pytest.mark.parametrize(
@@ -54,15 +56,15 @@ async def test_no_token_is_401_on_every_path(proxy: JudgeProxy, judge: Judge, me
 )
 async def test_anything_but_the_exact_token_is_401(proxy: JudgeProxy, judge: Judge, spell: Any) -> None:
     assert (await ask(proxy, headers={"Authorization": spell(proxy.token)})).status == 401
-    await nothing_happened(proxy, judge)
+    await assert_no_call_was_made(proxy, judge)
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER", "bEaReR"])
-async def test_the_scheme_is_read_in_any_case(proxy: JudgeProxy, scheme: str) -> None:
+async def test_bearer_scheme_is_case_insensitive(proxy: JudgeProxy, scheme: str) -> None:
     assert (await ask(proxy, headers={"Authorization": f"{scheme} {proxy.token}"})).status == 200
 
 
-async def test_a_token_anywhere_else_is_401(proxy: JudgeProxy, judge: Judge) -> None:
+async def test_token_outside_the_authorization_header_is_401(proxy: JudgeProxy, judge: Judge) -> None:
     token = proxy.token
     for headers, path, body in [
         ({}, f"/invoke?token={token}", {"question": "q"}),
@@ -73,23 +75,23 @@ async def test_a_token_anywhere_else_is_401(proxy: JudgeProxy, judge: Judge) -> 
     ]:
         data = request(proxy, path=path, body=body, headers={"Authorization": None, **headers})
         assert (await send(proxy, data)).status == 401
-    await nothing_happened(proxy, judge)
+    await assert_no_call_was_made(proxy, judge)
 
 
 async def test_two_authorization_headers_are_401(proxy: JudgeProxy, judge: Judge) -> None:
     for first in ("Bearer wrong", f"Bearer {proxy.token}"):
         data = request(proxy, body={"question": "q"}).replace(b"\r\n", f"\r\nAuthorization: {first}\r\n".encode(), 1)
         assert (await send(proxy, data)).status == 401
-    await nothing_happened(proxy, judge)
+    await assert_no_call_was_made(proxy, judge)
 
 
-async def test_the_token_of_one_proxy_is_401_at_another() -> None:
+async def test_token_of_another_proxy_is_401() -> None:
     async with JudgeProxy(make_session()) as one, JudgeProxy(make_session()) as other:
         assert (await ask(one)).status == 200
         assert (await ask(other, headers={"Authorization": f"Bearer {one.token}"})).status == 401
 
 
-async def test_it_listens_on_loopback_only(proxy: JudgeProxy) -> None:
+async def test_proxy_listens_on_loopback_only(proxy: JudgeProxy) -> None:
     port = port_of(proxy)
     listening = []
     for name in ("/proc/net/tcp", "/proc/net/tcp6"):
@@ -100,7 +102,7 @@ async def test_it_listens_on_loopback_only(proxy: JudgeProxy) -> None:
     assert listening == ["0100007F"]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # sends nothing; says which address of ours would
+            probe.connect(("192.0.2.1", 9))  # sends nothing; only selects the local address
             outside = probe.getsockname()[0]
         except OSError:
             outside = "127.0.0.1"
@@ -112,33 +114,33 @@ async def test_it_listens_on_loopback_only(proxy: JudgeProxy) -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "localhost", "127.0.0.1.evil.example", ""]
 )
-async def test_a_foreign_host_is_421(proxy: JudgeProxy, judge: Judge, host: str) -> None:
+async def test_foreign_host_is_421(proxy: JudgeProxy, judge: Judge, host: str) -> None:
     reply = await ask(proxy, headers={"Host": host})
     assert (reply.status, reply.code) == (421, "misdirected")
-    await nothing_happened(proxy, judge)
+    await assert_no_call_was_made(proxy, judge)
 
 
-async def test_a_missing_or_doubled_host_is_421(proxy: JudgeProxy, judge: Judge) -> None:
+async def test_missing_or_repeated_host_is_421(proxy: JudgeProxy, judge: Judge) -> None:
     assert (await ask(proxy, headers={"Host": None})).status == 421
     doubled = request(proxy, body={"question": "q"}).replace(b"\r\n", b"\r\nHost: evil.example\r\n", 1)
     assert (await send(proxy, doubled)).status == 421
-    await nothing_happened(proxy, judge)
+    await assert_no_call_was_made(proxy, judge)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]"])
-async def test_every_name_of_loopback_is_fine_with_the_port(proxy: JudgeProxy, host: str) -> None:
+async def test_loopback_host_names_with_the_port_are_accepted(proxy: JudgeProxy, host: str) -> None:
     assert (await ask(proxy, headers={"Host": f"{host}:{port_of(proxy)}"})).status == 200
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1", ""])
-async def test_an_origin_is_403(proxy: JudgeProxy, judge: Judge, origin: str) -> None:
+async def test_origin_header_is_403(proxy: JudgeProxy, judge: Judge, origin: str) -> None:
     reply = await ask(proxy, headers={"Origin": origin})
     assert (reply.status, reply.code) == (403, "forbidden")
-    await nothing_happened(proxy, judge)
+    await assert_no_call_was_made(proxy, judge)
 
 
 @pytest.mark.parametrize("path", ["/info", "/invoke", "/invokeBatch", "*"])
-async def test_a_preflight_gets_no_permission(proxy: JudgeProxy, path: str) -> None:
+async def test_cors_preflight_is_refused(proxy: JudgeProxy, path: str) -> None:
     headers: dict[str, str | None] = {
         "Origin": "https://evil.example",
         "Access-Control-Request-Method": "POST",
@@ -150,8 +152,8 @@ async def test_a_preflight_gets_no_permission(proxy: JudgeProxy, path: str) -> N
         assert not [name for name in reply.headers if name.startswith("access-control-")]
 
 
-async def test_checks_come_in_the_promised_order(proxy: JudgeProxy) -> None:
-    """Every request here is wrong in all ways from its own on; the first one wins."""
+async def test_checks_are_made_in_the_documented_order(proxy: JudgeProxy) -> None:
+    """Each request fails its check and all later ones; the reply reports the first."""
     wrong: dict[str, str | None] = {"Content-Encoding": "gzip"}
     steps: list[tuple[int, str, str, dict[str, str | None]]] = [
         (401, "PUT", "/nope", {"Authorization": None, "Host": "evil", "Origin": "x", **wrong}),
@@ -184,7 +186,7 @@ async def test_checks_come_in_the_promised_order(proxy: JudgeProxy) -> None:
         (lambda data: data.replace(b"/invoke", b"invoke"), 404),
     ],
 )
-async def test_framing_that_the_parser_refuses_is_still_checked_in_its_turn(
+async def test_invalid_framing_is_checked_after_token_host_origin_and_path(
     proxy: JudgeProxy, judge: Judge, spoil: Any, status: int
 ) -> None:
     good = request(proxy, body=b'{"question": "q"}')
@@ -194,18 +196,18 @@ async def test_framing_that_the_parser_refuses_is_still_checked_in_its_turn(
     assert (await send(proxy, spoil(good.replace(b"\r\n", b"\r\nOrigin: null\r\n", 1)))).status == 403
     assert (await send(proxy, spoil(good.replace(host, b"evil.example")))).status == 421
     assert (await send(proxy, spoil(good.replace(proxy.token.encode(), b"wrong")))).status == 401
-    await nothing_happened(proxy, judge)
+    await assert_no_call_was_made(proxy, judge)
 
 
 @pytest.mark.parametrize("name", ["Authorization", "Host"])
-async def test_a_tab_in_front_of_a_checked_value_is_part_of_it(proxy: JudgeProxy, judge: Judge, name: str) -> None:
+async def test_tab_before_a_header_value_is_part_of_the_value(proxy: JudgeProxy, judge: Judge, name: str) -> None:
     good = request(proxy, body=b'{"question": "q"}')
     status = {"Authorization": 401, "Host": 421}[name]
     assert (await send(proxy, good.replace(f"{name}: ".encode(), f"{name}:\t".encode()))).status == status
-    await nothing_happened(proxy, judge)
+    await assert_no_call_was_made(proxy, judge)
 
 
-async def test_a_huge_body_without_token_is_401_at_once_and_takes_no_memory(proxy: JudgeProxy, judge: Judge) -> None:
+async def test_huge_body_without_token_is_401_immediately_and_uses_no_memory(proxy: JudgeProxy, judge: Judge) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     size = 100 * 2**20
     data = request(proxy, headers={"Authorization": None, "Content-Length": str(size)})
@@ -221,13 +223,13 @@ async def test_a_huge_body_without_token_is_401_at_once_and_takes_no_memory(prox
             wire.send(block)
             await wire.writer.drain()
 
-    # A client that sends everything before it looks still finds the 401.
+    # A client that sends everything before it reads still gets the 401.
     async with await Wire.to(proxy) as wire:
         wire.send(data)
         await pour()
         assert (await wire.response()).status == 401
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20 * 1024
-    await nothing_happened(proxy, judge)
+    await assert_no_call_was_made(proxy, judge)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +243,7 @@ async def test_a_huge_body_without_token_is_401_at_once_and_takes_no_memory(prox
         lambda data: data.replace(b"\r\n", b"\n"),
     ],
 )
-async def test_what_cannot_be_read_is_401_without_the_token(proxy: JudgeProxy, judge: Judge, spoil: Any) -> None:
+async def test_malformed_request_without_token_is_401(proxy: JudgeProxy, judge: Judge, spoil: Any) -> None:
     bare = request(proxy, "GET", "/info", headers={"Authorization": None})
     for shown in (b"", b"Authorization: Bearer " + proxy.token.encode()[:-1] + b"\r\n"):
         reply = await send(proxy, spoil(bare.replace(b"Host", shown + b"Host")))

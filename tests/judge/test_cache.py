@@ -1,4 +1,4 @@
-"""Replies of judges kept: what is the same question, who pays, and that the file can never fail a run."""
+"""The judge cache: its keys, its costs, shared calls, and that the cache file never fails a run."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ async def open_cache(
 
 
 def _no_note(text: str) -> None:
-    raise AssertionError(f"nothing should be noted: {text}")
+    raise AssertionError(f"unexpected note: {text}")
 
 
-async def asked_twice(first: Request, second: Request, directory: Path, *, answers_by_prompt: bool = True) -> int:
-    """How many calls the judge gets when both are asked, one after the other."""
+async def calls_for(first: Request, second: Request, directory: Path, *, answers_by_prompt: bool = True) -> int:
+    """The number of calls that the judge gets for two requests, one after the other."""
     judge = Judge()
     judge.answers_by_prompt = answers_by_prompt
     async with open_cache(directory) as cache:
@@ -80,7 +80,7 @@ async def asked_twice(first: Request, second: Request, directory: Path, *, answe
 # -- hits
 
 
-async def test_the_second_time_the_judge_is_not_asked_and_nothing_is_paid(directory: Path) -> None:
+async def test_cached_reply_needs_no_call_and_costs_nothing(directory: Path) -> None:
     judge = Judge(lambda _: PAID)
     async with open_cache(directory) as cache:
         front = CachedJudge(gate(judge), "f", cache)
@@ -95,7 +95,7 @@ async def test_the_second_time_the_judge_is_not_asked_and_nothing_is_paid(direct
     assert second.token_usage is None
 
 
-async def test_a_reply_is_there_for_the_next_run(directory: Path) -> None:
+async def test_reply_is_cached_across_runs(directory: Path) -> None:
     judge = Judge(lambda _: PAID)
     for _ in range(2):
         async with open_cache(directory) as cache:
@@ -104,7 +104,7 @@ async def test_a_reply_is_there_for_the_next_run(directory: Path) -> None:
     assert reply.output_messages == PAID.output_messages
 
 
-async def test_many_replies_come_back_each_to_its_question(directory: Path) -> None:
+async def test_many_replies_are_cached_by_question(directory: Path) -> None:
     def echo(request: Request) -> Reply:
         return Reply.of_text(request.question)
 
@@ -116,7 +116,7 @@ async def test_many_replies_come_back_each_to_its_question(directory: Path) -> N
     assert all(reply.cache_hit for reply in replies)
 
 
-async def test_a_session_counts_a_hit_as_a_call(directory: Path) -> None:
+async def test_cache_hit_counts_as_a_call(directory: Path) -> None:
     records: list[dict[str, Any]] = []
     async with open_cache(directory) as cache:
         front = CachedJudge(gate(Judge(lambda _: PAID)), "f", cache)
@@ -130,7 +130,7 @@ async def test_a_session_counts_a_hit_as_a_call(directory: Path) -> None:
     assert session.ledger.remaining == 0
 
 
-# -- what is the same question
+# -- cache keys
 
 
 TOOL, OTHER_TOOL = Tool("look"), Tool("look", "Look it up.")
@@ -165,13 +165,15 @@ TALK = (Message("system", "s"), Message("user", "q"), Message("assistant", "a"),
 BASE = Request("q", "s", options=OPTIONS_SET, attempt=1)
 
 
-def test_every_option_is_changed_here() -> None:
+def test_options_below_cover_every_generation_option() -> None:
     assert set(OTHER_VALUES) == set(OPTIONS)
 
 
 @pytest.mark.parametrize("options", CHANGED_OPTIONS, ids=lambda options: json.dumps(options.to_dict())[:60])
-async def test_calls_that_differ_in_one_option_are_distinct(directory: Path, options: GenerationOptions) -> None:
-    assert await asked_twice(BASE, replace(BASE, options=options), directory) == 2
+async def test_calls_that_differ_in_one_option_are_cached_separately(
+    directory: Path, options: GenerationOptions
+) -> None:
+    assert await calls_for(BASE, replace(BASE, options=options), directory) == 2
 
 
 @pytest.mark.parametrize(
@@ -187,27 +189,27 @@ async def test_calls_that_differ_in_one_option_are_distinct(directory: Path, opt
         Request(messages=[Message("system", "s"), Message("assistant", "q")], options=OPTIONS_SET),
     ],
 )
-async def test_whatever_is_asked_differently_is_asked(directory: Path, changed: Request) -> None:
-    assert await asked_twice(BASE, changed, directory) == 2
+async def test_changed_request_is_not_served_from_the_cache(directory: Path, changed: Request) -> None:
+    assert await calls_for(BASE, changed, directory) == 2
 
 
-async def test_a_question_and_the_messages_it_stands_for_are_the_same_call(directory: Path) -> None:
+async def test_question_and_equivalent_messages_share_a_cache_entry(directory: Path) -> None:
     spelled_out = Request(messages=[Message("system", "s"), Message("user", "q")], options=OPTIONS_SET)
-    assert await asked_twice(BASE, spelled_out, directory) == 1
+    assert await calls_for(BASE, spelled_out, directory) == 1
 
 
-async def test_the_case_and_its_directory_are_no_part_of_a_question_to_a_model(directory: Path) -> None:
+async def test_cache_key_of_a_model_ignores_the_case_and_its_directory(directory: Path) -> None:
     other = replace(BASE, eval_id="another", directory=Path("/elsewhere"))
-    assert await asked_twice(BASE, other, directory) == 1
+    assert await calls_for(BASE, other, directory) == 1
 
 
 @pytest.mark.parametrize("changes", [{"eval_id": "another"}, {"directory": Path("/elsewhere")}])
-async def test_a_command_may_look_at_the_case_and_so_each_is_asked(directory: Path, changes: Mapping[str, Any]) -> None:
-    assert await asked_twice(BASE, replace(BASE, **changes), directory, answers_by_prompt=False) == 2
+async def test_cache_key_of_a_command_includes_the_case(directory: Path, changes: Mapping[str, Any]) -> None:
+    assert await calls_for(BASE, replace(BASE, **changes), directory, answers_by_prompt=False) == 2
 
 
-async def test_a_system_prompt_and_a_question_do_not_run_into_each_other(directory: Path) -> None:
-    assert await asked_twice(Request("bc", "a"), Request("c", "ab"), directory) == 2
+async def test_system_prompt_and_question_are_separate_in_the_cache_key(directory: Path) -> None:
+    assert await calls_for(Request("bc", "a"), Request("c", "ab"), directory) == 2
 
 
 def spec_of(tmp_path: Path, settings: str, env: Mapping[str, str] | None = None) -> tuple[TargetSpec, Environment]:
@@ -235,7 +237,7 @@ def fingerprint(tmp_path: Path, settings: str, env: Mapping[str, str] | None = N
         f"{MODEL}, headers: {{X-Mode: fast}}",
     ],
 )
-def test_every_setting_that_can_change_an_answer_makes_another_judge(tmp_path: Path, settings: str) -> None:
+def test_fingerprint_changes_with_settings_that_can_change_an_answer(tmp_path: Path, settings: str) -> None:
     assert fingerprint(tmp_path, settings) != fingerprint(tmp_path, MODEL)
 
 
@@ -248,28 +250,28 @@ def test_every_setting_that_can_change_an_answer_makes_another_judge(tmp_path: P
         f"{MODEL}, judge_target: none",
     ],
 )
-def test_keys_and_limits_do_not(tmp_path: Path, settings: str) -> None:
+def test_fingerprint_ignores_keys_and_limits(tmp_path: Path, settings: str) -> None:
     assert fingerprint(tmp_path, settings) == fingerprint(tmp_path, MODEL)
 
 
-def test_an_address_from_the_environment_counts_as_one_from_the_file(tmp_path: Path) -> None:
+def test_fingerprint_includes_an_address_from_the_environment(tmp_path: Path) -> None:
     plain = "provider: openai, model: m, api_key: first-key-12345"
     here = fingerprint(tmp_path, plain, {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"})
     assert here != fingerprint(tmp_path, plain, {"OPENAI_BASE_URL": "http://127.0.0.1:2/v1"})
     assert here != fingerprint(tmp_path, plain)
 
 
-def test_the_rules_of_a_scripted_judge_and_the_words_of_a_command_count(tmp_path: Path) -> None:
+def test_fingerprint_includes_mock_rules_and_command_arguments(tmp_path: Path) -> None:
     assert fingerprint(tmp_path, "provider: mock, response: a") != fingerprint(tmp_path, "provider: mock, response: b")
     assert fingerprint(tmp_path, "provider: cli, command: [a]") != fingerprint(tmp_path, "provider: cli, command: [b]")
 
 
-def test_header_values_are_left_out(tmp_path: Path) -> None:
+def test_fingerprint_ignores_header_values(tmp_path: Path) -> None:
     one, other = (fingerprint(tmp_path, f"{MODEL}, headers: {{X-Key: {value}}}") for value in ("a" * 20, "b" * 20))
     assert one == other
 
 
-async def test_recorded_answers_are_not_kept_a_second_time(tmp_path: Path, directory: Path) -> None:
+async def test_replayed_answers_are_not_cached(tmp_path: Path, directory: Path) -> None:
     (tmp_path / "answers.jsonl").write_text('{"eval_id": "a", "candidate_answer": "x"}\n')
     spec, environment = spec_of(tmp_path, "provider: replay, file: answers.jsonl")
     async with open_cache(directory) as cache:
@@ -320,7 +322,7 @@ asyncio.run(main())
 """
 
 
-def test_cache_never_shares_replies_between_cases_for_a_provider_that_declares_nothing(tmp_path: Path) -> None:
+def test_replies_of_a_provider_that_declares_nothing_are_cached_per_case(tmp_path: Path) -> None:
     (tmp_path / "agentv.config.yaml").write_text("targets: {judge: {provider: new}}\n")
     ran = subprocess.run(
         [sys.executable, "-c", NEW_PROVIDER, str(tmp_path)], capture_output=True, text=True, check=False
@@ -331,16 +333,16 @@ def test_cache_never_shares_replies_between_cases_for_a_provider_that_declares_n
 @pytest.mark.parametrize(
     ("provider", "by_prompt"), [("openai", True), ("mock", True), ("cli", False), ("replay", False)]
 )
-def test_providers_declare_whether_the_prompt_alone_decides(provider: str, by_prompt: bool) -> None:
+def test_providers_declare_whether_answers_depend_on_the_prompt_alone(provider: str, by_prompt: bool) -> None:
     kind = provider_class(provider)
     assert kind is not None
     assert kind.answers_by_prompt is by_prompt
 
 
-# -- what is not kept
+# -- replies that are not cached
 
 
-async def test_a_failed_call_is_asked_again(directory: Path) -> None:
+async def test_failed_call_is_not_cached(directory: Path) -> None:
     def fail(_: Request) -> Reply:
         raise ProviderError("down")
 
@@ -353,7 +355,7 @@ async def test_a_failed_call_is_asked_again(directory: Path) -> None:
     assert judge.calls == 2
 
 
-async def test_a_reply_with_a_secret_in_it_never_reaches_the_file(directory: Path) -> None:
+async def test_reply_with_a_secret_is_not_cached(directory: Path) -> None:
     judge = Judge(f"the key is {SECRET}")
     async with open_cache(directory, redactor=Redactor([SECRET])) as cache:
         front = CachedJudge(gate(judge), "f", cache)
@@ -363,17 +365,17 @@ async def test_a_reply_with_a_secret_in_it_never_reaches_the_file(directory: Pat
     assert not any(SECRET.encode() in path.read_bytes() for path in directory.iterdir())
 
 
-async def test_neither_questions_nor_settings_are_in_the_file(directory: Path) -> None:
+async def test_cache_file_contains_neither_questions_nor_settings(directory: Path) -> None:
     async with open_cache(directory) as cache:
         await CachedJudge(gate(Judge()), "the fingerprint", cache).invoke(Request("the question", "the system prompt"))
     text = b"".join(path.read_bytes() for path in directory.iterdir())
     assert b"yes" in text
-    for asked in (b"the question", b"the system prompt", b"the fingerprint"):
-        assert asked not in text
+    for private in (b"the question", b"the system prompt", b"the fingerprint"):
+        assert private not in text
 
 
 @pytest.mark.parametrize("content", [float("nan"), {"a": (1, 2)}, {1: "a"}, object()])
-async def test_a_reply_that_would_not_come_back_the_same_is_not_kept(directory: Path, content: Any) -> None:
+async def test_reply_that_cannot_be_restored_exactly_is_not_cached(directory: Path, content: Any) -> None:
     judge = Judge(lambda _: Reply((Message("assistant", content),)))
     async with open_cache(directory) as cache:
         front = CachedJudge(gate(judge), "f", cache)
@@ -382,10 +384,10 @@ async def test_a_reply_that_would_not_come_back_the_same_is_not_kept(directory: 
     assert judge.calls == 2
 
 
-# -- the same question at the same moment
+# -- identical calls at the same time
 
 
-async def test_two_who_ask_the_same_at_once_share_one_call(directory: Path) -> None:
+async def test_concurrent_identical_calls_share_one_call(directory: Path) -> None:
     judge = Judge(lambda _: PAID, held=True)
     async with open_cache(directory) as cache:
         front, other = (CachedJudge(gate(judge), "f", cache) for _ in range(2))
@@ -398,7 +400,7 @@ async def test_two_who_ask_the_same_at_once_share_one_call(directory: Path) -> N
     assert sum(reply.cost_usd or 0.0 for reply in replies) == 0.25
 
 
-async def test_when_the_first_fails_the_others_ask_for_themselves(directory: Path) -> None:
+async def test_waiting_callers_call_the_judge_when_the_shared_call_fails(directory: Path) -> None:
     outcomes = iter([None, PAID, PAID])
 
     def answer(_: Request) -> Reply:
@@ -419,7 +421,7 @@ async def test_when_the_first_fails_the_others_ask_for_themselves(directory: Pat
     assert judge.calls == 3
 
 
-async def test_when_the_first_is_cancelled_the_second_still_gets_the_reply_and_pays(directory: Path) -> None:
+async def test_waiting_caller_gets_and_pays_for_the_reply_when_the_first_is_cancelled(directory: Path) -> None:
     judge = Judge(lambda _: PAID, held=True)
     async with open_cache(directory) as cache:
         front = CachedJudge(gate(judge), "f", cache)
@@ -436,7 +438,7 @@ async def test_when_the_first_is_cancelled_the_second_still_gets_the_reply_and_p
     assert (judge.calls, judge.cancelled) == (1, 0)
 
 
-async def test_when_nobody_waits_any_more_the_call_ends(directory: Path) -> None:
+async def test_shared_call_is_cancelled_when_no_caller_waits(directory: Path) -> None:
     judge = Judge(held=True)
     async with open_cache(directory) as cache:
         front = CachedJudge(gate(judge), "f", cache)
@@ -445,7 +447,7 @@ async def test_when_nobody_waits_any_more_the_call_ends(directory: Path) -> None
         for task in asking:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
-        # A newcomer does not wait for the call that is being given up.
+        # A new caller does not join the cancelled call.
         newcomer = asyncio.create_task(front.invoke(Request("q")))
         await judge.has_calls(2)
         judge.let_go()
@@ -453,7 +455,7 @@ async def test_when_nobody_waits_any_more_the_call_ends(directory: Path) -> None
     assert judge.cancelled == 1
 
 
-async def test_the_deadline_of_one_who_waits_along_is_his_own(directory: Path) -> None:
+async def test_waiting_caller_has_its_own_deadline(directory: Path) -> None:
     judge = Judge(held=True)
     async with open_cache(directory) as cache:
         front = CachedJudge(gate(judge), "f", cache)
@@ -466,7 +468,7 @@ async def test_the_deadline_of_one_who_waits_along_is_his_own(directory: Path) -
     assert judge.calls == 1
 
 
-async def test_a_call_in_flight_ends_with_the_cache(directory: Path) -> None:
+async def test_exit_cancels_calls_in_flight(directory: Path) -> None:
     judge = Judge(held=True)
     async with open_cache(directory) as cache:
         asking = asyncio.create_task(CachedJudge(gate(judge), "f", cache).invoke(Request("q")))
@@ -479,7 +481,7 @@ async def test_a_call_in_flight_ends_with_the_cache(directory: Path) -> None:
 # -- the file
 
 
-async def test_only_its_owner_can_read_the_file_and_git_ignores_it(directory: Path) -> None:
+async def test_cache_file_is_private_and_ignored_by_git(directory: Path) -> None:
     async with open_cache(directory) as cache:
         await CachedJudge(gate(Judge()), "f", cache).invoke(Request("q"))
         files = [path for path in directory.iterdir() if path.name.startswith(FILE)]
@@ -497,22 +499,22 @@ async def use_anyway(directory: Path, notes: list[str]) -> None:
         assert (await front.invoke(Request("another"))).text == "yes"
 
 
-async def test_a_file_that_is_no_cache_is_set_aside_and_a_new_one_begun(directory: Path) -> None:
+async def test_invalid_cache_file_is_set_aside_and_replaced(directory: Path) -> None:
     directory.mkdir()
-    (directory / FILE).write_bytes(b"this is no database " * 1000)
+    (directory / FILE).write_bytes(b"this is not a database " * 1000)
     notes: list[str] = []
     await use_anyway(directory, notes)
     (note,) = notes
-    assert "set aside" in note
+    assert "was renamed to" in note
     (aside,) = directory.glob(f"{FILE}.broken-*")
     assert aside.name in note
-    assert aside.read_bytes().startswith(b"this is no database")
+    assert aside.read_bytes().startswith(b"this is not a database")
     await use_anyway(directory, [])
     with closing(sqlite3.connect(directory / FILE)) as database:
         assert len(database.execute("SELECT * FROM replies").fetchall()) == 2
 
 
-async def test_a_file_of_another_layout_is_set_aside(directory: Path) -> None:
+async def test_cache_file_of_another_version_is_set_aside(directory: Path) -> None:
     directory.mkdir()
     with sqlite3.connect(directory / FILE) as database:
         database.execute("PRAGMA user_version = 99")
@@ -523,7 +525,7 @@ async def test_a_file_of_another_layout_is_set_aside(directory: Path) -> None:
     assert len(list(directory.glob(f"{FILE}.broken-*"))) == 1
 
 
-async def test_a_file_that_is_damaged_inside_is_noted_once_and_set_aside(directory: Path) -> None:
+async def test_damaged_cache_file_is_reported_once_and_set_aside(directory: Path) -> None:
     async with open_cache(directory) as cache:
         front = CachedJudge(gate(Judge("x" * 3000)), "f", cache)
         for n in range(40):
@@ -543,16 +545,16 @@ async def test_a_file_that_is_damaged_inside_is_noted_once_and_set_aside(directo
     assert len(list(directory.glob(f"{FILE}.broken-*"))) == 1
 
 
-async def test_a_directory_that_cannot_be_made_is_noted_once(directory: Path) -> None:
+async def test_missing_cache_directory_is_reported_once(directory: Path) -> None:
     directory.write_text("a file where the directory should be")
     notes: list[str] = []
     await use_anyway(directory, notes)
     (note,) = notes
     assert str(directory) in note
-    assert "is not used" in note
+    assert "is disabled" in note
 
 
-async def test_a_symbolic_link_is_not_followed(directory: Path, tmp_path: Path) -> None:
+async def test_symbolic_link_is_not_followed(directory: Path, tmp_path: Path) -> None:
     directory.mkdir()
     (directory / FILE).symlink_to(tmp_path / "elsewhere")
     notes: list[str] = []
@@ -561,9 +563,7 @@ async def test_a_symbolic_link_is_not_followed(directory: Path, tmp_path: Path) 
     assert not (tmp_path / "elsewhere").exists()
 
 
-async def test_a_file_that_is_locked_by_another_costs_its_hits_and_nothing_else(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_locked_cache_file_does_not_fail_calls(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentv.judge.cache_store.SECONDS_TO_WRITE", 0.05)
     notes: list[str] = []
     async with open_cache(directory, notes) as cache:
@@ -578,7 +578,7 @@ async def test_a_file_that_is_locked_by_another_costs_its_hits_and_nothing_else(
     assert not list(directory.glob(f"{FILE}.broken-*"))
 
 
-async def test_two_runs_at_once_use_one_file(directory: Path) -> None:
+async def test_concurrent_runs_share_one_cache_file(directory: Path) -> None:
     judge = Judge(lambda request: Reply.of_text(request.question))
     async with open_cache(directory) as one, open_cache(directory) as other:
         first, second = CachedJudge(gate(judge), "f", one), CachedJudge(gate(judge), "f", other)
@@ -592,7 +592,7 @@ async def test_two_runs_at_once_use_one_file(directory: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "kept",
+    "entry",
     [
         "[" * 100_000,
         "[1]",
@@ -603,32 +603,32 @@ async def test_two_runs_at_once_use_one_file(directory: Path) -> None:
     ],
     ids=["deep", "list", "content", "reason", "messages", "bytes"],
 )
-async def test_an_entry_that_is_no_reply_is_asked_for_again(directory: Path, kept: str | bytes) -> None:
+async def test_invalid_cache_entry_is_ignored(directory: Path, entry: str | bytes) -> None:
     async with open_cache(directory) as cache:
         await CachedJudge(gate(Judge()), "f", cache).invoke(Request("q"))
     with closing(sqlite3.connect(directory / FILE)) as file:
-        file.execute("UPDATE replies SET reply = ?", (kept,))
+        file.execute("UPDATE replies SET reply = ?", (entry,))
         file.commit()
     async with open_cache(directory) as cache:
         reply = await CachedJudge(gate(Judge("again")), "f", cache).invoke(Request("q"))
     assert (reply.text, reply.cache_hit) == ("again", False)
 
 
-async def test_a_reply_of_no_use_is_forgotten_and_the_next_one_takes_its_place(directory: Path) -> None:
+async def test_forgotten_reply_is_replaced_by_the_next_one(directory: Path) -> None:
     for answer, forgotten in (("useless", True), ("useful", False)):
         async with open_cache(directory) as cache:
             front = CachedJudge(gate(Judge(answer)), "f", cache)
             assert (await front.invoke(Request("q"))).text == answer
         async with open_cache(directory) as cache:
-            front = CachedJudge(gate(Judge("asked again")), "f", cache)
+            front = CachedJudge(gate(Judge("new")), "f", cache)
             if forgotten:
                 front.forget(Request("q"))
     async with open_cache(directory) as cache:
-        reply = await CachedJudge(gate(Judge("asked again")), "f", cache).invoke(Request("q"))
+        reply = await CachedJudge(gate(Judge("new")), "f", cache).invoke(Request("q"))
     assert (reply.text, reply.cache_hit) == ("useful", True)
 
 
-async def test_a_new_file_that_another_run_has_begun_is_left_alone(directory: Path) -> None:
+async def test_new_cache_file_of_another_run_is_not_set_aside(directory: Path) -> None:
     async with open_cache(directory) as cache:
         front = CachedJudge(gate(Judge("x" * 3000)), "f", cache)
         for n in range(40):
@@ -641,7 +641,7 @@ async def test_a_new_file_that_another_run_has_begun_is_left_alone(directory: Pa
         for n in range(10):
             await CachedJudge(gate(Judge()), "f", cache).invoke(Request(f"q{n}"))
         (note,) = notes
-        assert "no longer used" in note
+        assert "is disabled from now on" in note
         (directory / FILE).rename(directory / "moved")
-        (directory / FILE).write_bytes(b"begun by another run")
-    assert (directory / FILE).read_bytes() == b"begun by another run"
+        (directory / FILE).write_bytes(b"written by another run")
+    assert (directory / FILE).read_bytes() == b"written by another run"

@@ -1,4 +1,4 @@
-"""Which target judges."""
+"""The precedence of judge target settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentv.targets.environment import Environment
 LEVELS = ("option", "suite", "target", "defaults", "main")
 
 
-def test_first_level_that_names_a_judge_wins():
+def test_first_level_that_sets_a_judge_wins():
     choice = JudgeChoice(**{level: level for level in LEVELS})
     order = ("option", "evaluator", "suite", "target", "defaults", "main")
     for winner in order:
@@ -25,7 +25,7 @@ def test_first_level_that_names_a_judge_wins():
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_none_is_a_choice_like_any_other(level: str):
+def test_none_takes_part_in_the_precedence(level: str):
     below = LEVELS[LEVELS.index(level) + 1 :]
     assert JudgeChoice(**{level: "none", **dict.fromkeys(below, "strict")}).resolve() == "none"
 

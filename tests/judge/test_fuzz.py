@@ -1,4 +1,4 @@
-"""Broken bytes: against a live proxy, and our reading of them against h11's, a parser of other people."""
+"""Fuzzing: broken requests sent to a live proxy, and our parser compared with h11."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.judge.support import make_session
 Parsed = list[tuple[bytes, bytes, bytes]]
 
 
-async def test_broken_requests_crash_nothing_let_nobody_in_and_cost_no_extra_call(
+async def test_broken_requests_neither_crash_nor_bypass_the_token_nor_cost_extra_calls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("HEAD_SECONDS", "BODY_SECONDS", "IDLE_SECONDS", "LINGER_SECONDS"):
@@ -29,7 +29,7 @@ async def test_broken_requests_crash_nothing_let_nobody_in_and_cost_no_extra_cal
 
 
 def as_we_read(app: JudgeApp, data: bytes) -> Parsed:
-    """The requests that would be served, up to the first that is refused or incomplete."""
+    """The requests that the proxy would serve, up to the first that is refused or incomplete."""
     buffer, served = bytearray(data), Parsed()
     while (end := buffer.find(b"\r\n\r\n")) >= 0:
         if buffer.startswith(b"\r\n"):
@@ -53,8 +53,10 @@ def as_we_read(app: JudgeApp, data: bytes) -> Parsed:
 
 
 def as_h11_reads(data: bytes) -> Parsed:
-    """The requests that h11 finds complete, up to the first that it refuses. It refuses an empty line before a request,
-    which RFC 9112 asks servers to ignore: those are taken away."""
+    """The complete requests that h11 parses, up to the first that it refuses.
+
+    h11 refuses an empty line before a request, which RFC 9112 asks servers to ignore, so these lines are removed.
+    """
     complete = Parsed()
     try:
         while data:
@@ -76,9 +78,9 @@ def as_h11_reads(data: bytes) -> Parsed:
     return complete
 
 
-async def test_whatever_we_serve_h11_reads_the_same_way() -> None:
-    """h11 may read more than we serve: it also accepts bare line feeds, folded headers, trailers, several equal
-    lengths, Transfer-Encoding together with Content-Length, and any method. It may not read anything differently."""
+async def test_served_requests_are_parsed_the_same_way_by_h11() -> None:
+    """h11 accepts more than the proxy serves: bare line feeds, folded headers, trailers, repeated equal lengths,
+    Transfer-Encoding together with Content-Length, and any method. It must not parse anything differently."""
     chance, session = random.Random(11), make_session()
     app = JudgeApp(session)
     app.hosts = frozenset({b"127.0.0.1:5"})

@@ -1,4 +1,4 @@
-"""HTTP as scripts, and things that are no scripts, speak it."""
+"""The HTTP interface of the judge proxy: valid, malformed and hostile requests."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def in_chunks(proxy: JudgeProxy, content: bytes, **headers: str | None) -> bytes
 
 
 async def alive(proxy: JudgeProxy, judge: Judge, calls: int = 0) -> None:
-    """No other call than expected was made, and the next one works."""
+    """Check that only the expected calls were made, and that another call works."""
     assert judge.calls == calls
     assert (await ask(proxy)).status == 200
 
 
-async def test_info_tells_who_judges_and_what_is_left(proxy: JudgeProxy) -> None:
-    found = await info(proxy)
-    wanted = {"targetName": "strict", "maxCalls": 10, "callCount": 0, "availableTargets": ["mild", "strict"]}
-    assert found.items() >= wanted.items()
+async def test_info_has_the_judge_target_and_the_limits(proxy: JudgeProxy) -> None:
+    reply = await info(proxy)
+    expected = {"targetName": "strict", "maxCalls": 10, "callCount": 0, "availableTargets": ["mild", "strict"]}
+    assert reply.items() >= expected.items()
 
 
-async def test_a_reply_has_messages_text_and_usage() -> None:
+async def test_reply_has_messages_text_and_usage() -> None:
     inner = {"tool_calls": 1, "camelCase": 2}
     message = Message("assistant", "yes", tool_calls=(ToolCall("t", inner),), metadata={"snake_case": 1})
     async with JudgeProxy(make_session(Judge(lambda _: Reply((message,), TokenUsage(3, 1))))) as proxy:
@@ -60,13 +60,13 @@ async def test_a_reply_has_messages_text_and_usage() -> None:
     assert reply.headers["content-type"] == "application/json"
 
 
-async def test_a_batch_is_answered_in_order(proxy: JudgeProxy) -> None:
+async def test_batch_is_answered_in_order(proxy: JudgeProxy) -> None:
     body = {"requests": [{"question": "a"}, {"question": "b", "target": "mild"}]}
     reply = await send(proxy, request(proxy, path="/invokeBatch", body=body))
     assert [item["rawText"] for item in reply.json["responses"]] == ["yes", "mild"]
 
 
-async def test_the_body_is_json_whatever_its_content_type(proxy: JudgeProxy) -> None:
+async def test_content_type_of_a_request_is_ignored(proxy: JudgeProxy) -> None:
     for kind in (None, "text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin-1"):
         assert (await ask(proxy, {"question": "é🙂"}, headers={"Content-Type": kind})).status == 200
 
@@ -86,7 +86,7 @@ async def test_other_paths_are_404_and_other_methods_405(proxy: JudgeProxy, judg
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "TRACE", "OPTIONS", "PUT", "DELETE", "PATCH", "post", "BREW"])
-async def test_only_post_invokes(proxy: JudgeProxy, judge: Judge, method: str) -> None:
+async def test_methods_other_than_post_do_not_invoke(proxy: JudgeProxy, judge: Judge, method: str) -> None:
     data = request(proxy, method, body={"question": "q"}, headers={"X-HTTP-Method-Override": "POST"})
     reply = await send(proxy, data, body=method != "HEAD")
     assert reply.status == 405
@@ -94,7 +94,7 @@ async def test_only_post_invokes(proxy: JudgeProxy, judge: Judge, method: str) -
     await alive(proxy, judge)
 
 
-async def test_head_is_answered_without_a_body(proxy: JudgeProxy) -> None:
+async def test_head_reply_has_no_body(proxy: JudgeProxy) -> None:
     for headers in ({}, {"Authorization": None}):
         async with await Wire.to(proxy) as wire:
             wire.send(request(proxy, "HEAD", "/info", headers=dict(headers)))
@@ -104,7 +104,7 @@ async def test_head_is_answered_without_a_body(proxy: JudgeProxy) -> None:
 
 
 @pytest.mark.parametrize("upgrade", ["h2c", "websocket", "HTTP/2.0, TLS/1.0"])
-async def test_no_other_protocol_is_spoken(proxy: JudgeProxy, judge: Judge, upgrade: str) -> None:
+async def test_protocol_upgrades_are_refused(proxy: JudgeProxy, judge: Judge, upgrade: str) -> None:
     for method, path in (("GET", "/info"), ("POST", "/invoke")):
         headers: dict[str, str | None] = {"Connection": "Upgrade", "Upgrade": upgrade}
         body = {"question": "q"} if method == "POST" else None
@@ -131,14 +131,14 @@ async def test_connect_and_other_versions_are_refused(proxy: JudgeProxy, judge: 
     await alive(proxy, judge)
 
 
-async def test_http_1_0_is_answered_and_closed(proxy: JudgeProxy) -> None:
+async def test_http_1_0_is_answered_and_the_connection_closed(proxy: JudgeProxy) -> None:
     async with await Wire.to(proxy) as wire:
         wire.send(request(proxy, "GET", "/info", version="HTTP/1.0"))
         assert (await wire.response()).status == 200
         assert await wire.rest() == b""
 
 
-async def test_a_connection_is_kept_until_asked_otherwise(proxy: JudgeProxy) -> None:
+async def test_connection_is_kept_alive_until_the_client_closes_it(proxy: JudgeProxy) -> None:
     async with await Wire.to(proxy) as wire:
         for _ in range(3):
             wire.send(request(proxy, body={"question": "q"}))
@@ -165,7 +165,7 @@ async def test_pipelined_requests_are_answered_in_order(proxy: JudgeProxy) -> No
     assert replies[4].json["callCount"] == 3
 
 
-async def test_bytes_may_come_one_at_a_time(proxy: JudgeProxy) -> None:
+async def test_request_may_arrive_byte_by_byte(proxy: JudgeProxy) -> None:
     async with await Wire.to(proxy) as wire:
         for data in (request(proxy, body={"question": "q"}), in_chunks(proxy, chunked(b'{"question"', b': "q"}'))):
             for position in range(len(data)):
@@ -174,7 +174,7 @@ async def test_bytes_may_come_one_at_a_time(proxy: JudgeProxy) -> None:
             assert (await wire.response()).status == 200
 
 
-async def test_a_chunked_body_is_read(proxy: JudgeProxy) -> None:
+async def test_chunked_body_is_read(proxy: JudgeProxy) -> None:
     for ending in (b"0\r\n\r\n", b"000\r\n\r\n", b"0;ext=1\r\n\r\n"):
         async with await Wire.to(proxy) as wire:
             wire.send(in_chunks(proxy, chunked(b'{"question"', b': "q"}', end=ending)))
@@ -183,7 +183,7 @@ async def test_a_chunked_body_is_read(proxy: JudgeProxy) -> None:
             assert (await wire.response()).status == 200
 
 
-async def test_expect_is_answered_before_the_body(proxy: JudgeProxy, judge: Judge) -> None:
+async def test_expect_100_continue_is_answered_before_the_body(proxy: JudgeProxy, judge: Judge) -> None:
     body = json.dumps({"question": "q"}).encode()
     head = request(proxy, headers={"Expect": "100-continue", "Content-Length": str(len(body))})
     async with await Wire.to(proxy) as wire:
@@ -222,7 +222,7 @@ async def test_expect_is_answered_before_the_body(proxy: JudgeProxy, judge: Judg
         lambda data: data.replace(b"\r\n", b"\n"),
     ],
 )
-async def test_an_ambiguous_request_is_400_and_the_connection_ends(proxy: JudgeProxy, judge: Judge, spoil: Any) -> None:
+async def test_ambiguous_request_is_400_and_closes_the_connection(proxy: JudgeProxy, judge: Judge, spoil: Any) -> None:
     good = request(proxy, body=b'{"question": "q"}')
     assert (await send(proxy, good)).status == 200
     async with await Wire.to(proxy) as wire:
@@ -237,7 +237,7 @@ async def test_an_ambiguous_request_is_400_and_the_connection_ends(proxy: JudgeP
     "coding",
     ["gzip, chunked", "identity", "xchunked", "chunked, chunked", "chunked;q=1", "chunked\t", "", "\x0bchunked"],
 )
-async def test_any_other_transfer_encoding_is_refused(proxy: JudgeProxy, judge: Judge, coding: str) -> None:
+async def test_transfer_encodings_other_than_chunked_are_refused(proxy: JudgeProxy, judge: Judge, coding: str) -> None:
     async with await Wire.to(proxy) as wire:
         wire.send(in_chunks(proxy, chunked(b'{"question": "q"}'), **{"Transfer-Encoding": coding}))
         assert (await wire.response()).status in (400, 415)
@@ -261,7 +261,9 @@ async def test_any_other_transfer_encoding_is_refused(proxy: JudgeProxy, judge: 
         b"0\t\r\n",
     ],
 )
-async def test_a_broken_chunk_is_400_and_ends_the_connection(proxy: JudgeProxy, judge: Judge, content: bytes) -> None:
+async def test_malformed_chunk_is_400_and_closes_the_connection(
+    proxy: JudgeProxy, judge: Judge, content: bytes
+) -> None:
     async with await Wire.to(proxy) as wire:
         wire.send(in_chunks(proxy, content + b"\r\n" + request(proxy, body={"question": "smuggled"})))
         reply = await wire.response()
@@ -271,7 +273,7 @@ async def test_a_broken_chunk_is_400_and_ends_the_connection(proxy: JudgeProxy, 
 
 
 @pytest.mark.parametrize("trailer", [b"no colon", b"Content-Length: 5", b"X-Trailer: 1"])
-async def test_headers_after_the_body_are_400(proxy: JudgeProxy, judge: Judge, trailer: bytes) -> None:
+async def test_trailers_are_400(proxy: JudgeProxy, judge: Judge, trailer: bytes) -> None:
     ending = b"0\r\n" + trailer + b"\r\n\r\n"
     async with await Wire.to(proxy) as wire:
         wire.send(in_chunks(proxy, chunked(b'{"question": "q"}', end=ending)))
@@ -280,7 +282,7 @@ async def test_headers_after_the_body_are_400(proxy: JudgeProxy, judge: Judge, t
     await alive(proxy, judge)
 
 
-async def test_both_framings_at_once_are_400_even_when_the_chunks_are_right(proxy: JudgeProxy, judge: Judge) -> None:
+async def test_content_length_with_valid_chunks_is_400(proxy: JudgeProxy, judge: Judge) -> None:
     content = chunked(b'{"question": "q"}')
     async with await Wire.to(proxy) as wire:
         wire.send(in_chunks(proxy, content, **{"Content-Length": str(len(content))}))
@@ -289,7 +291,7 @@ async def test_both_framings_at_once_are_400_even_when_the_chunks_are_right(prox
     await alive(proxy, judge)
 
 
-async def test_one_of_two_connection_headers_is_enough_to_close(proxy: JudgeProxy) -> None:
+async def test_connection_closes_when_one_of_two_connection_headers_says_close(proxy: JudgeProxy) -> None:
     data = request(proxy, "GET", "/info").replace(b"\r\n", b"\r\nConnection: close\r\nConnection: x\r\n", 1)
     async with await Wire.to(proxy) as wire:
         wire.send(data + data)
@@ -297,14 +299,14 @@ async def test_one_of_two_connection_headers_is_enough_to_close(proxy: JudgeProx
         assert await wire.rest() == b""
 
 
-async def test_a_body_in_endless_tiny_chunks_is_400(proxy: JudgeProxy, judge: Judge) -> None:
+async def test_body_in_too_many_small_chunks_is_400(proxy: JudgeProxy, judge: Judge) -> None:
     async with await Wire.to(proxy) as wire:
         wire.send(in_chunks(proxy, b"1\r\nx\r\n" * 100_000))
         assert (await wire.response()).status == 400
     await alive(proxy, judge)
 
 
-async def test_an_encoded_body_is_415(proxy: JudgeProxy, judge: Judge) -> None:
+async def test_encoded_body_is_415(proxy: JudgeProxy, judge: Judge) -> None:
     for encoding in ("gzip", "br", "deflate", "identity, gzip"):
         reply = await ask(proxy, headers={"Content-Encoding": encoding})
         assert (reply.status, reply.code) == (415, "unsupported_encoding")
@@ -312,7 +314,7 @@ async def test_an_encoded_body_is_415(proxy: JudgeProxy, judge: Judge) -> None:
     assert (await ask(proxy, headers={"Content-Encoding": "identity"})).status == 200
 
 
-async def test_a_body_over_8_mib_is_413_and_takes_no_memory(proxy: JudgeProxy, judge: Judge) -> None:
+async def test_body_over_8_mib_is_413_and_uses_no_memory(proxy: JudgeProxy, judge: Judge) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for data in (
         request(proxy, headers={"Content-Length": str(OVER)}) + bytes(OVER),
@@ -324,29 +326,31 @@ async def test_a_body_over_8_mib_is_413_and_takes_no_memory(proxy: JudgeProxy, j
             reply = await wire.response()
             assert (reply.status, reply.code) == (413, "payload_too_large")
             assert "8 MiB" in reply.json["error"]
-    # What the client itself holds of its bodies is in these numbers too.
+    # This includes the memory of the client in the same process.
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 70 * 1024
     assert (await info(proxy))["callCount"] == 0
     await alive(proxy, judge)
 
 
 @pytest.mark.parametrize("length", ["99999999999999999999", "0" * 20 + str(OVER), "9" * 5000])
-async def test_a_length_of_many_digits_is_a_length(proxy: JudgeProxy, judge: Judge, length: str) -> None:
+async def test_content_length_with_many_digits_is_413(proxy: JudgeProxy, judge: Judge, length: str) -> None:
     reply = await send(proxy, request(proxy, headers={"Content-Length": length}))
     assert (reply.status, reply.code) == (413, "payload_too_large")
     await alive(proxy, judge)
 
 
-async def test_a_body_of_exactly_8_mib_is_read(proxy: JudgeProxy, judge: Judge) -> None:
+async def test_body_of_exactly_8_mib_is_accepted(proxy: JudgeProxy, judge: Judge) -> None:
     frame = b'{"question": ""}'
     question = b"x" * (OVER - 1 - len(frame))
     assert (await ask(proxy, frame.replace(b'""', b'"' + question + b'"'))).status == 200
     assert len(judge.requests[0].question) == len(question)
 
 
-async def test_a_late_head_is_closed_and_a_late_body_is_408(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_head_closes_the_connection_and_slow_body_is_408(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def allow(**seconds: float) -> None:
-        """Short is only what a request does not keep to: one that does must not be late on a busy machine."""
+        """Shorten only the deadline under test: on a busy machine, other requests must not time out."""
         for name in ("HEAD_SECONDS", "BODY_SECONDS"):
             monkeypatch.setattr(server_module, name, seconds.get(name, 60.0))
 
@@ -372,11 +376,11 @@ async def test_a_late_head_is_closed_and_a_late_body_is_408(judge: Judge, monkey
         await alive(proxy, judge, 1)
 
 
-async def test_deadlines_are_what_is_promised() -> None:
+async def test_default_deadlines() -> None:
     assert (server_module.HEAD_SECONDS, server_module.BODY_SECONDS) == (10.0, 30.0)
 
 
-async def test_failures_of_the_judge_are_502_and_504_without_secrets() -> None:
+async def test_judge_failures_are_502_or_504_without_secrets() -> None:
     secret = "sk-very-secret-0123456789"
 
     def fail(request: Request) -> Reply:
@@ -395,28 +399,28 @@ async def test_failures_of_the_judge_are_502_and_504_without_secrets() -> None:
         assert (reply.status, reply.code) == (504, "judge_timeout")
 
 
-async def test_an_unknown_target_is_400_and_lists_names_only(proxy: JudgeProxy, judge: Judge) -> None:
+async def test_unknown_target_is_400_and_lists_available_names(proxy: JudgeProxy, judge: Judge) -> None:
     reply = await ask(proxy, {"question": "q", "target": "nonexistent"})
     assert (reply.status, reply.code) == (400, "unknown_target")
-    assert reply.json["error"] == "unknown target 'nonexistent'; choose one of: mild, strict"
+    assert reply.json["error"] == "unknown target 'nonexistent'; available: mild, strict"
     await alive(proxy, judge)
 
 
-async def test_a_defect_of_ours_is_told_to_the_runtime_and_not_to_the_script(judge: Judge) -> None:
+async def test_internal_error_is_reported_to_agentv_but_not_to_the_script(judge: Judge) -> None:
     def break_down(record: dict[str, Any]) -> None:
         raise RuntimeError("/home/secret/path")
 
-    told: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     session = make_session(judge, on_call=break_down)
     async with JudgeProxy(session) as proxy:
         reply = await ask(proxy)
     assert (reply.status, reply.code) == (502, "judge_failed")
     assert b"secret" not in reply.raw
-    assert "secret" in str(told[0]["exception"])
+    assert "secret" in str(reported[0]["exception"])
 
 
-async def test_no_reply_is_html_or_allows_other_origins(proxy: JudgeProxy) -> None:
+async def test_error_replies_are_json_without_request_content(proxy: JudgeProxy) -> None:
     for data in (
         request(proxy, "GET", "/<script>alert(1)</script>"),
         request(proxy, body={"question": "q", "<b>": 1}),

@@ -1,4 +1,4 @@
-"""Counting: all or none, never past the limit, final after closing."""
+"""Counting judge calls: all or none, never over the limit, final after `close`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from agentv.judge.ledger import JudgeLedger
 from agentv.messages import TokenUsage
 
 
-def test_a_reservation_is_all_or_none() -> None:
+def test_reservation_is_all_or_none() -> None:
     ledger = JudgeLedger(10, target="a")
     assert ledger.reserve(["a"] * 7)
     assert not ledger.reserve(["a"] * 5, batch=True)
@@ -17,19 +17,19 @@ def test_a_reservation_is_all_or_none() -> None:
     assert (ledger.call_count, ledger.remaining, ledger.batch_used) == (10, 0, True)
 
 
-def test_a_limit_of_0_refuses_every_call() -> None:
+def test_limit_of_0_refuses_every_call() -> None:
     ledger = JudgeLedger(0)
     assert not ledger.reserve(["a"])
     assert ledger.breached
 
 
 @pytest.mark.parametrize("limit", [-1, 1.5, True, "10", None, float("nan")])
-def test_a_limit_is_a_whole_number(limit: object) -> None:
+def test_limit_must_be_a_whole_number(limit: object) -> None:
     with pytest.raises(ValueError, match="max_calls"):
         JudgeLedger(limit)  # type: ignore[arg-type]
 
 
-def test_the_numbers_of_a_result() -> None:
+def test_ledger_totals_in_a_result() -> None:
     now = [0.0]
     ledger = JudgeLedger(5, target="a", clock=lambda: now[0])
     ledger.reserve(["a", "b"], batch=True)
@@ -57,7 +57,7 @@ def test_the_numbers_of_a_result() -> None:
     }
 
 
-def test_the_cost_is_unknown_when_one_answer_has_no_price() -> None:
+def test_cost_is_null_when_one_answer_has_no_price() -> None:
     ledger = JudgeLedger(5)
     ledger.reserve(["a", "a"])
     ledger.settle(cost_usd=1.0)
@@ -65,7 +65,7 @@ def test_the_cost_is_unknown_when_one_answer_has_no_price() -> None:
     assert ledger.to_dict()["cost_usd"] is None
 
 
-def test_closing_fails_what_is_in_flight_and_is_final() -> None:
+def test_close_counts_calls_in_flight_as_failed_and_is_final() -> None:
     ledger = JudgeLedger(5)
     ledger.reserve(["a", "a"])
     ledger.close()

@@ -1,4 +1,4 @@
-"""A proxy lives as long as its script, and ends at once whatever its clients do."""
+"""A proxy lives as long as its script, and exits immediately whatever its clients do."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def descriptors() -> int:
 
 
 async def leave(proxy: JudgeProxy) -> float:
-    """Seconds it takes to leave."""
+    """Exit the proxy, and return how long it took in seconds."""
     started = time.perf_counter()
     await proxy.__aexit__(None, None, None)
     return time.perf_counter() - started
@@ -41,14 +41,14 @@ async def is_closed(proxy: JudgeProxy) -> bool:
     return False
 
 
-async def test_the_url_has_a_port_of_its_own_and_no_slash_at_the_end() -> None:
+async def test_each_proxy_has_its_own_port_and_token() -> None:
     async with JudgeProxy(make_session()) as one, JudgeProxy(make_session()) as other:
         assert one.url == f"http://127.0.0.1:{port_of(one)}"
         assert one.url != other.url
         assert one.token != other.token
 
 
-async def test_leaving_closes_the_port_and_leaves_nothing_open() -> None:
+async def test_exit_closes_the_port_and_all_descriptors() -> None:
     before = descriptors()
     for _ in range(3):
         async with JudgeProxy(make_session()) as proxy:
@@ -58,7 +58,7 @@ async def test_leaving_closes_the_port_and_leaves_nothing_open() -> None:
     assert descriptors() <= before
 
 
-async def test_leaving_cancels_calls_in_flight_and_counts_them_as_failed() -> None:
+async def test_exit_cancels_calls_in_flight_and_counts_them_as_failed() -> None:
     judge = Judge(held=True)
     proxy = await JudgeProxy(make_session(judge)).__aenter__()
     async with await Wire.to(proxy) as one, await Wire.to(proxy) as other:
@@ -73,7 +73,7 @@ async def test_leaving_cancels_calls_in_flight_and_counts_them_as_failed() -> No
     assert await is_closed(proxy)
 
 
-async def test_a_judge_that_ignores_its_cancellation_does_not_hold_up_the_end() -> None:
+async def test_exit_does_not_wait_for_a_judge_that_ignores_cancellation() -> None:
     started, finish = asyncio.Event(), asyncio.Event()
 
     class Stubborn(Provider):
@@ -96,7 +96,7 @@ async def test_a_judge_that_ignores_its_cancellation_does_not_hold_up_the_end() 
         assert await wire.rest() == b""
 
 
-async def test_a_kept_connection_cannot_be_used_after_the_end() -> None:
+async def test_open_connection_cannot_be_used_after_exit() -> None:
     judge = Judge()
     proxy = await JudgeProxy(make_session(judge)).__aenter__()
     async with await Wire.to(proxy) as wire:
@@ -108,7 +108,7 @@ async def test_a_kept_connection_cannot_be_used_after_the_end() -> None:
     assert judge.calls == 1
 
 
-async def test_a_request_that_arrives_while_closing_is_503() -> None:
+async def test_request_during_shutdown_is_503() -> None:
     judge = Judge()
     async with JudgeProxy(make_session(judge)) as proxy:
         assert (await ask(proxy)).status == 200
@@ -119,7 +119,7 @@ async def test_a_request_that_arrives_while_closing_is_503() -> None:
 
 
 @pytest.mark.parametrize("turns", range(4))
-async def test_a_connection_that_is_just_being_accepted_ends_too(turns: int) -> None:
+async def test_exit_closes_connections_that_are_being_accepted(turns: int) -> None:
     proxy = await JudgeProxy(make_session()).__aenter__()
     opening = [asyncio.create_task(Wire.to(proxy)) for _ in range(20)]
     for _ in range(turns):
@@ -136,7 +136,7 @@ async def test_a_connection_that_is_just_being_accepted_ends_too(turns: int) -> 
     assert not proxy._connections
 
 
-async def test_clients_that_hold_half_a_request_do_not_hold_up_the_end() -> None:
+async def test_exit_does_not_wait_for_incomplete_requests() -> None:
     proxy = await JudgeProxy(make_session()).__aenter__()
     halves = [b"", b"G", request(proxy)[:-2], request(proxy, headers={"Content-Length": "9"}) + b"{"]
     halves.append(request(proxy, headers={"Transfer-Encoding": "chunked"}) + b"5\r\na")
@@ -152,7 +152,7 @@ async def test_clients_that_hold_half_a_request_do_not_hold_up_the_end() -> None
         await wire.close()
 
 
-async def test_200_dripping_strangers_do_not_slow_a_script_down() -> None:
+async def test_200_slow_clients_without_token_do_not_slow_a_script_down() -> None:
     async with JudgeProxy(make_session()) as proxy:
         wires = [await Wire.to(proxy) for _ in range(200)]
         dripping = True
@@ -175,7 +175,7 @@ async def test_200_dripping_strangers_do_not_slow_a_script_down() -> None:
         await wire.close()
 
 
-async def test_a_script_that_hangs_up_cancels_its_call() -> None:
+async def test_call_is_cancelled_when_the_client_disconnects() -> None:
     judge = Judge(held=True)
     async with JudgeProxy(make_session(judge)) as proxy:
         async with await Wire.to(proxy) as wire:
@@ -187,7 +187,7 @@ async def test_a_script_that_hangs_up_cancels_its_call() -> None:
         assert proxy.session.ledger.failed_calls == 1
 
 
-async def test_too_many_connections_push_out_the_oldest_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connection_limit_closes_the_oldest_connection_without_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 3)
     async with JudgeProxy(make_session()) as proxy:
         trusted = await Wire.to(proxy)
@@ -201,7 +201,7 @@ async def test_too_many_connections_push_out_the_oldest_stranger(monkeypatch: py
             await wire.close()
 
 
-async def test_only_the_token_makes_a_connection_trusted() -> None:
+async def test_connection_is_trusted_only_with_the_token() -> None:
     async with JudgeProxy(make_session()) as proxy:
         for token, trusted in ((None, False), (f"Bearer {proxy.token}", True)):
             async with await Wire.to(proxy) as wire:
@@ -212,7 +212,7 @@ async def test_only_the_token_makes_a_connection_trusted() -> None:
                 await asyncio.sleep(0)
 
 
-async def test_a_client_that_never_reads_its_replies_does_not_fill_memory() -> None:
+async def test_replies_are_not_buffered_for_a_client_that_does_not_read() -> None:
     judge = Judge("x" * 100_000)
     async with JudgeProxy(make_session(judge, max_calls=10_000)) as proxy, await Wire.to(proxy) as wire:
         wire.send(request(proxy, body={"question": "q"}) * 400)
@@ -226,7 +226,7 @@ async def test_a_client_that_never_reads_its_replies_does_not_fill_memory() -> N
     assert judge.calls == 400
 
 
-async def test_requests_of_a_client_that_never_reads_are_left_unread_too() -> None:
+async def test_requests_are_not_read_from_a_client_that_does_not_read_replies() -> None:
     async with JudgeProxy(make_session()) as proxy, await Wire.to(proxy) as wire:
         asked = request(proxy, "GET", "/info")
         count = 32 * 2**20 // len(asked)
@@ -240,10 +240,10 @@ async def test_requests_of_a_client_that_never_reads_are_left_unread_too() -> No
         assert len(connection._buffer) < 2**20
         for _ in range(1000):
             assert (await wire.response()).status == 200
-        wire.writer.transport.abort()  # closing would wait until all of it is sent
+        wire.writer.transport.abort()  # closing would wait until everything is sent
 
 
-async def test_kept_connections_make_room_for_a_new_one_and_calls_in_flight_do_not(
+async def test_connection_limit_closes_idle_connections_but_not_calls_in_flight(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 2)
@@ -264,7 +264,7 @@ async def test_kept_connections_make_room_for_a_new_one_and_calls_in_flight_do_n
             assert (await wire.response()).status == 200
 
 
-async def test_500_proxies_at_once_each_answer_for_themselves() -> None:
+async def test_500_concurrent_proxies_answer_independently() -> None:
     before = descriptors()
     async with AsyncExitStack() as stack:
         judges = [Judge(str(number)) for number in range(500)]
@@ -282,7 +282,7 @@ def test_judge_access_imports_no_http_library() -> None:
     assert not {"aiohttp", "http.client", "http.server", "jsonschema", "rich"} & set(done.stdout.split())
 
 
-async def test_running_out_of_descriptors_only_delays_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_clients_wait_when_file_descriptors_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "PAUSE_SECONDS", 0.01)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     async with JudgeProxy(make_session()) as proxy:
@@ -299,14 +299,14 @@ async def test_running_out_of_descriptors_only_delays_who_waits(monkeypatch: pyt
             assert (await asyncio.to_thread(waiting.recv, 12)) == b"HTTP/1.1 200"
 
 
-async def test_a_client_that_is_gone_when_its_answer_comes_leaves_no_error_behind() -> None:
-    told: list[dict[str, object]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+async def test_client_that_disconnects_before_its_reply_causes_no_error() -> None:
+    reported: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     async with JudgeProxy(make_session()) as proxy:
         for _ in range(3):
             with socket.create_connection(("127.0.0.1", port_of(proxy))) as client:
                 client.sendall(request(proxy, "GET", "/info", headers={"Connection": "close"}))
-        assert (await ask(proxy)).status == 200  # by then those before have had their answer
+        assert (await ask(proxy)).status == 200  # by then the earlier requests have been answered
     gc.collect()
     await asyncio.sleep(0)
-    assert told == []
+    assert reported == []

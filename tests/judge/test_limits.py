@@ -1,4 +1,4 @@
-"""Limits over HTTP: what counts, what does not, and that the limit holds whatever arrives together."""
+"""Call limits over HTTP: what is counted, what is not, and that concurrency never exceeds the limit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def batch(proxy: JudgeProxy, *items: Any) -> Response:
     return await send(proxy, request(proxy, path="/invokeBatch", body={"requests": list(items)}))
 
 
-async def test_the_default_limit_is_50_calls() -> None:
+async def test_default_limit_is_50_calls() -> None:
     judge = Judge()
     async with JudgeProxy(make_session(judge)) as proxy, await Wire.to(proxy) as wire:
         statuses = []
@@ -33,7 +33,7 @@ async def test_the_default_limit_is_50_calls() -> None:
     assert (judge.calls, proxy.session.ledger.breached) == (50, True)
 
 
-async def test_the_11th_of_10_calls_is_refused_and_marks_the_ledger(proxy: JudgeProxy, judge: Judge) -> None:
+async def test_call_over_the_limit_is_429_and_marks_the_ledger(proxy: JudgeProxy, judge: Judge) -> None:
     assert [(await ask(proxy)).status for _ in range(10)] == [200] * 10
     assert not proxy.session.ledger.breached
     assert (await ask(proxy)).status == 429
@@ -42,13 +42,13 @@ async def test_the_11th_of_10_calls_is_refused_and_marks_the_ledger(proxy: Judge
     assert proxy.session.ledger.breached
 
 
-async def test_a_limit_of_0_refuses_every_call_but_not_info() -> None:
+async def test_limit_of_0_refuses_every_call_but_not_info() -> None:
     async with JudgeProxy(make_session(max_calls=0)) as proxy:
         assert (await ask(proxy)).status == 429
         assert (await info(proxy))["maxCalls"] == 0
 
 
-async def test_a_batch_larger_than_what_is_left_is_refused_whole(proxy: JudgeProxy, judge: Judge) -> None:
+async def test_batch_over_the_remaining_calls_is_refused_as_a_whole(proxy: JudgeProxy, judge: Judge) -> None:
     question = {"question": "q"}
     assert (await batch(proxy, *[question] * 7)).status == 200
     reply = await batch(proxy, *[question] * 5)
@@ -58,7 +58,7 @@ async def test_a_batch_larger_than_what_is_left_is_refused_whole(proxy: JudgePro
     assert (judge.calls, proxy.session.ledger.refused_calls) == (10, 5)
 
 
-async def test_calls_that_fail_at_the_judge_count() -> None:
+async def test_calls_that_fail_at_the_judge_are_counted() -> None:
     def fail(request: Request) -> Reply:
         raise ProviderError("HTTP 500", status=500)
 
@@ -68,7 +68,7 @@ async def test_calls_that_fail_at_the_judge_count() -> None:
     assert (ledger["call_count"], ledger["failed_calls"], ledger["refused_calls"]) == (3, 3, 1)
 
 
-async def test_requests_that_never_reach_the_judge_cost_nothing() -> None:
+async def test_requests_that_never_reach_the_judge_are_not_counted() -> None:
     judge = Judge()
     async with JudgeProxy(make_session(judge, max_calls=5)) as proxy:
         for _ in range(20):
@@ -78,13 +78,13 @@ async def test_requests_that_never_reach_the_judge_cost_nothing() -> None:
             assert (await ask(proxy, {"question": "q", "target": "nope"})).status == 400
         assert [(await ask(proxy)).status for _ in range(5)] == [200] * 5
         assert not proxy.session.ledger.breached
-        # Even at the limit an invalid request is only invalid.
+        # At the limit, an invalid request is still reported as invalid.
         assert (await ask(proxy, {"question": ""})).status == 400
         assert (await ask(proxy, {"question": "q", "target": "nope"})).code == "unknown_target"
         assert not proxy.session.ledger.breached
 
 
-async def test_info_is_exact_and_free_before_between_and_after(proxy: JudgeProxy) -> None:
+async def test_info_is_exact_and_not_counted(proxy: JudgeProxy) -> None:
     for count in range(11):
         for _ in range(2):
             found = await info(proxy)
@@ -93,7 +93,7 @@ async def test_info_is_exact_and_free_before_between_and_after(proxy: JudgeProxy
     assert (await info(proxy))["callCount"] == 10
 
 
-async def test_nothing_of_a_batch_runs_when_one_item_is_invalid(proxy: JudgeProxy, judge: Judge) -> None:
+async def test_batch_is_refused_as_a_whole_when_one_item_is_invalid(proxy: JudgeProxy, judge: Judge) -> None:
     good = {"question": "q"}
     for bad, code in (({"question": ""}, "invalid_request"), ({"question": "q", "target": "x"}, "unknown_target")):
         reply = await batch(proxy, good, bad, good)
@@ -114,7 +114,7 @@ async def statuses_of(wires: list[Wire]) -> list[int]:
     return sorted(reply.status for reply in replies)
 
 
-async def test_200_calls_at_once_never_pass_a_limit_of_50() -> None:
+async def test_200_concurrent_calls_never_exceed_a_limit_of_50() -> None:
     for _ in range(ROUNDS):
         judge = Judge(held=True)
         async with JudgeProxy(make_session(judge, max_calls=50)) as proxy:
@@ -127,7 +127,7 @@ async def test_200_calls_at_once_never_pass_a_limit_of_50() -> None:
             assert (judge.calls, proxy.session.ledger.refused_calls) == (50, 150)
 
 
-async def test_heads_first_and_bodies_later_change_nothing() -> None:
+async def test_limit_holds_when_bodies_arrive_after_all_heads() -> None:
     judge = Judge()
     body = b'{"question": "q"}'
     async with JudgeProxy(make_session(judge, max_calls=50)) as proxy:
@@ -142,7 +142,7 @@ async def test_heads_first_and_bodies_later_change_nothing() -> None:
 
 
 @pytest.mark.parametrize("size", [3, 7, 20])
-async def test_overlapping_batches_fit_whole_or_not_at_all(size: int) -> None:
+async def test_overlapping_batches_run_completely_or_not_at_all(size: int) -> None:
     judge = Judge(held=True)
     async with JudgeProxy(make_session(judge, max_calls=50)) as proxy:
         wires = await open_wires(proxy, 60)
@@ -155,7 +155,7 @@ async def test_overlapping_batches_fit_whole_or_not_at_all(size: int) -> None:
     assert judge.calls == fitting * size
 
 
-async def test_pipelined_calls_never_pass_the_limit() -> None:
+async def test_pipelined_calls_never_exceed_the_limit() -> None:
     judge = Judge()
     async with JudgeProxy(make_session(judge, max_calls=50)) as proxy:
         wires = await open_wires(proxy, 4)

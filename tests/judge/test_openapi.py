@@ -1,4 +1,4 @@
-"""The OpenAPI document and the proxy say the same."""
+"""The OpenAPI document describes what the proxy does."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def judge_by_question(request: Request) -> Reply:
 
 @asynccontextmanager
 async def proxy_for(status: int) -> AsyncIterator[JudgeProxy]:
-    """A proxy in the state in which it gives this status."""
+    """A proxy that will reply with this status."""
     judge = Judge(judge_by_question, held=status == 504)
     session = make_session(judge, max_calls=0 if status == 429 else 9, timeout=0.01 if status == 504 else 60)
     async with JudgeProxy(session) as proxy:
@@ -89,7 +89,7 @@ def provoke(proxy: JudgeProxy, status: int, method: str, path: str) -> bytes:
 
 
 @pytest.mark.parametrize(("path", "method"), OPERATIONS)
-async def test_every_documented_status_can_be_had_and_conforms(
+async def test_every_documented_status_is_returned_and_conforms(
     path: str, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_module, "BODY_SECONDS", 0.02)
@@ -100,13 +100,13 @@ async def test_every_documented_status_can_be_had_and_conforms(
             conforms(documented, reply)
 
 
-async def test_other_paths_and_methods_conform(proxy: JudgeProxy) -> None:
+async def test_replies_to_other_paths_and_methods_conform(proxy: JudgeProxy) -> None:
     responses = DOCUMENT["components"]["responses"]
     conforms(responses["NotFound"], await send(proxy, request(proxy, "GET", "/nope")))
     conforms(responses["MethodNotAllowed"], await send(proxy, request(proxy, "GET", "/invoke")))
 
 
-def test_the_document_has_the_routes_of_the_proxy_and_is_all_used() -> None:
+def test_document_has_the_routes_of_the_proxy_and_no_unused_components() -> None:
     assert {(method.upper(), path) for path, method in OPERATIONS} == {
         (route.method, route.path) for route in JudgeApp.routes
     }
@@ -130,7 +130,7 @@ CALLS = st.dictionaries(KEYS, VALUES, max_size=4) | st.fixed_dictionaries(
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(CALLS, st.lists(CALLS, max_size=3) | VALUES)
-def test_the_schemas_accept_exactly_what_the_proxy_accepts(call: Any, requests: Any) -> None:
+def test_schemas_accept_exactly_the_requests_that_the_proxy_accepts(call: Any, requests: Any) -> None:
     cases: list[tuple[str, Any, Any]] = [("Call", parse_invoke, call), ("Batch", parse_batch, {"requests": requests})]
     for name, parse, body in cases:
         try:

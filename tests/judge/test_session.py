@@ -1,4 +1,4 @@
-"""One execution's permission, without HTTP."""
+"""Judge sessions, without HTTP."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def refused(session: JudgeSession, *calls: JudgeCall) -> JudgeCallError:
     return caught.value
 
 
-async def test_the_question_reaches_the_judge_with_the_executions_own_case() -> None:
+async def test_judge_gets_the_question_with_the_case_of_the_execution() -> None:
     judge = Judge()
     session = make_session(judge, eval_id="case-1", attempt=3)
     await session.invoke(JudgeCall("q", "be strict"))
@@ -44,7 +44,7 @@ async def test_the_question_reaches_the_judge_with_the_executions_own_case() -> 
     assert asked == [("q", "be strict", "case-1", 3), ("q", None, "other", 1)]
 
 
-async def test_conversation_and_options_reach_the_judge_with_the_evaluator_that_asks() -> None:
+async def test_judge_gets_the_conversation_options_and_evaluator() -> None:
     judge = Judge()
     session = make_session(judge, eval_id="case-1")
     talk = (Message("system", "s"), Message("user", "q"), Message("assistant", "a"), Message("user", "sure?"))
@@ -54,7 +54,7 @@ async def test_conversation_and_options_reach_the_judge_with_the_evaluator_that_
     assert (asked.messages, asked.options, asked.evaluator, asked.eval_id) == (talk, options, "precision", "case-1")
 
 
-async def test_option_that_the_judge_does_not_support_fails_the_call_before_it_is_sent() -> None:
+async def test_unsupported_option_fails_the_call_before_it_is_sent() -> None:
     judge = Judge()
     judge.honours = frozenset({"temperature"})
     session = make_session(TargetGate(judge, TargetSettings(provider="x"), name="strict"))
@@ -64,7 +64,7 @@ async def test_option_that_the_judge_does_not_support_fails_the_call_before_it_i
     assert "`seed`" in error.message
 
 
-async def test_an_override_goes_to_that_target_and_counts() -> None:
+async def test_target_override_is_called_and_counted() -> None:
     strict, mild = Judge("no"), Judge("yes")
     session = make_session(strict, others={"mild": mild})
     assert (await session.invoke(JudgeCall("q", target="mild"))).text == "yes"
@@ -72,7 +72,7 @@ async def test_an_override_goes_to_that_target_and_counts() -> None:
     assert session.ledger.to_dict()["targets"] == {"mild": 1, "strict": 1}
 
 
-async def test_the_default_target_must_be_live() -> None:
+async def test_default_target_must_be_available() -> None:
     with pytest.raises(ValueError, match="gone"):
         JudgeTargets("gone", {})
 
@@ -92,14 +92,14 @@ async def test_only_allowed_targets_and_the_default_can_be_chosen() -> None:
     assert session.ledger.call_count == 2
 
 
-async def test_choosing_an_unavailable_target_says_why() -> None:
+async def test_unavailable_target_is_refused_with_the_reason() -> None:
     session = make_session(unavailable={"broken": "the variable KEY is not set"})
     error = await refused(session, JudgeCall("q", target="broken"))
     assert (error.code, session.info()["availableTargets"]) == ("unknown_target", ["strict"])
     assert "the variable KEY is not set" in error.message
 
 
-async def test_nothing_of_a_batch_runs_when_one_target_is_unknown() -> None:
+async def test_batch_is_refused_as_a_whole_when_one_target_is_unknown() -> None:
     judge = Judge()
     session = make_session(judge)
     error = await refused(session, CALL, JudgeCall("q", target="nope"))
@@ -107,7 +107,7 @@ async def test_nothing_of_a_batch_runs_when_one_target_is_unknown() -> None:
     assert (judge.calls, session.ledger.call_count, session.ledger.breached) == (0, 0, False)
 
 
-async def test_nothing_of_a_batch_runs_when_it_would_pass_the_limit() -> None:
+async def test_batch_is_refused_as_a_whole_when_it_would_exceed_the_limit() -> None:
     judge = Judge()
     session = make_session(judge, max_calls=10)
     await session.invoke_batch([CALL] * 7)
@@ -118,7 +118,7 @@ async def test_nothing_of_a_batch_runs_when_it_would_pass_the_limit() -> None:
     assert len(await session.invoke_batch([CALL] * 3)) == 3
 
 
-async def test_a_batch_runs_at_once_and_keeps_its_order() -> None:
+async def test_batch_runs_concurrently_and_keeps_its_order() -> None:
     judge = Judge(lambda request: Reply.of_text(request.question.upper()), held=True)
     session = make_session(judge)
     batch = asyncio.create_task(session.invoke_batch([JudgeCall(word) for word in "abcd"]))
@@ -128,7 +128,7 @@ async def test_a_batch_runs_at_once_and_keeps_its_order() -> None:
     assert session.ledger.batch_used
 
 
-async def test_a_batch_is_bounded_by_the_targets_own_gate() -> None:
+async def test_batch_respects_the_concurrency_limit_of_the_target() -> None:
     judge = Judge(held=True)
     gate = TargetGate(judge, TargetSettings(provider="x", max_concurrency=2), name="strict")
     session = make_session(gate)
@@ -141,7 +141,7 @@ async def test_a_batch_is_bounded_by_the_targets_own_gate() -> None:
     assert len(await batch) == 5
 
 
-async def test_a_failing_item_does_not_fail_the_others() -> None:
+async def test_failed_batch_item_does_not_fail_the_others() -> None:
     def answer(request: Request) -> Reply:
         if request.question == "bad":
             raise ProviderError("the judge answered HTTP 500", status=500)
@@ -161,7 +161,7 @@ async def test_a_failing_item_does_not_fail_the_others() -> None:
     [ProviderError("HTTP 500"), RuntimeError("boom"), SystemExit(3), TimeoutError("inner"), asyncio.CancelledError()],
     ids=lambda error: type(error).__name__,
 )
-async def test_a_failure_of_the_judge_is_502_and_counts(error: BaseException) -> None:
+async def test_judge_failure_is_502_and_counted(error: BaseException) -> None:
     session = make_session(Failing(error))
     found = await refused(session, CALL)
     assert (found.status, found.code) == (502, "judge_failed")
@@ -169,7 +169,7 @@ async def test_a_failure_of_the_judge_is_502_and_counts(error: BaseException) ->
     assert (session.ledger.call_count, session.ledger.failed_calls) == (1, 1)
 
 
-async def test_something_else_than_a_reply_is_a_failure() -> None:
+async def test_provider_that_returns_no_valid_reply_fails_the_call() -> None:
     class Odd(Provider):
         def __init__(self, reply: Any) -> None:
             self.reply = reply
@@ -184,7 +184,7 @@ async def test_something_else_than_a_reply_is_a_failure() -> None:
         assert session.ledger.failed_calls == 1
 
 
-async def test_a_call_longer_than_its_time_is_504_and_counts() -> None:
+async def test_judge_timeout_is_504_and_counted() -> None:
     judge = Judge(held=True)
     session = make_session(judge, timeout=0.01)
     error = await refused(session, CALL)
@@ -193,13 +193,13 @@ async def test_a_call_longer_than_its_time_is_504_and_counts() -> None:
     assert (judge.cancelled, session.ledger.failed_calls) == (1, 1)
 
 
-async def test_retries_are_in_the_ledger_and_are_no_calls() -> None:
+async def test_retries_are_recorded_but_not_counted_as_calls() -> None:
     class Flaky(Provider):
-        tries = 0
+        attempts = 0
 
         async def invoke(self, request: Request) -> Reply:
-            self.tries += 1
-            if request.question == "never" or self.tries < 3:
+            self.attempts += 1
+            if request.question == "never" or self.attempts < 3:
                 raise ProviderError("HTTP 503", status=503, retryable=True)
             return Reply.of_text("ok")
 
@@ -211,7 +211,7 @@ async def test_retries_are_in_the_ledger_and_are_no_calls() -> None:
     assert (session.ledger.call_count, session.ledger.retries, session.ledger.failed_calls) == (2, 4, 1)
 
 
-async def test_no_secret_leaves_in_errors_or_replies() -> None:
+async def test_secrets_are_masked_in_errors_and_replies() -> None:
     redactor = Redactor([SECRET])
     session = make_session(Failing(ProviderError(f"401: bad key {SECRET}")), redactor=redactor)
     error = await refused(session, CALL)
@@ -227,7 +227,7 @@ async def test_no_secret_leaves_in_errors_or_replies() -> None:
             assert SECRET not in str(response.json)
 
 
-async def test_the_token_is_not_repeated_in_errors() -> None:
+async def test_token_is_masked_in_errors() -> None:
     session = make_session()
     error = await refused(session, JudgeCall("q", target=session.token))
     assert session.token not in error.message
@@ -239,7 +239,7 @@ async def test_tokens_are_256_bits_and_distinct() -> None:
     assert all(len(token) == 43 for token in tokens)
 
 
-async def test_every_call_is_recorded_without_its_texts() -> None:
+async def test_calls_are_recorded_without_question_and_reply() -> None:
     records: list[dict[str, Any]] = []
     reply = Reply.of_text("a reply", token_usage=TokenUsage(5, 1), cost_usd=0.5)
     session = make_session(Judge(lambda _: reply), on_call=records.append, eval_id="c", attempt=2)
@@ -256,7 +256,7 @@ async def test_every_call_is_recorded_without_its_texts() -> None:
     assert "a question" not in str(records)
 
 
-async def test_texts_are_recorded_when_asked_and_masked() -> None:
+async def test_questions_and_replies_are_recorded_masked_with_record_io() -> None:
     records: list[dict[str, Any]] = []
     redactor = Redactor([SECRET])
     session = make_session(Judge(), on_call=records.append, record_io=True, redactor=redactor)
@@ -265,7 +265,7 @@ async def test_texts_are_recorded_when_asked_and_masked() -> None:
     assert (records[0]["system_prompt"], records[0]["reply"]["rawText"]) == ("s", "yes")
 
 
-async def test_closing_cancels_calls_and_settles_them_before_it_returns() -> None:
+async def test_close_cancels_and_settles_calls_before_it_returns() -> None:
     judge, records = Judge(held=True), list[dict[str, Any]]()
     session = make_session(judge, on_call=records.append)
     one = asyncio.create_task(session.invoke(CALL))
@@ -287,7 +287,7 @@ async def test_closing_cancels_calls_and_settles_them_before_it_returns() -> Non
         session.info()
 
 
-async def test_a_judge_that_ignores_its_cancellation_changes_nothing_after_closing() -> None:
+async def test_late_reply_does_not_change_a_closed_ledger() -> None:
     started, finish = asyncio.Event(), asyncio.Event()
 
     class Stubborn(Provider):
@@ -306,13 +306,13 @@ async def test_a_judge_that_ignores_its_cancellation_changes_nothing_after_closi
     before = session.ledger.to_dict()
     await asyncio.sleep(0)
     finish.set()
-    with pytest.raises(JudgeCallError, match="over"):
+    with pytest.raises(JudgeCallError, match="this execution has ended"):
         await call
     assert session.ledger.to_dict() == before
     assert before["failed_calls"] == 1
 
 
-async def test_a_caller_that_goes_away_cancels_its_call_and_it_counts_as_failed() -> None:
+async def test_cancelled_call_counts_as_failed() -> None:
     judge = Judge(held=True)
     session = make_session(judge)
     call = asyncio.create_task(session.invoke(CALL))
@@ -324,7 +324,7 @@ async def test_a_caller_that_goes_away_cancels_its_call_and_it_counts_as_failed(
 
 
 @pytest.mark.timeout(600)
-async def test_the_limit_is_never_passed_by_200_concurrent_calls_in_1000_rounds() -> None:
+async def test_200_concurrent_calls_never_exceed_the_limit_in_1000_rounds() -> None:
     class Counting(Provider):
         calls = 0
 

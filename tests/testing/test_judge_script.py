@@ -100,7 +100,8 @@ def test_a_script_that_fails_has_a_message_and_no_score(tmp_path):
 def test_a_script_that_prints_no_result_has_failed(tmp_path):
     run = run_judge(written(tmp_path, "print('fine')"))
     assert run.error is not None
-    assert "no object on a line of its own, but: fine" in run.error
+    assert "no JSON object on its own line" in run.error
+    assert "It printed: fine" in run.error
 
 
 def test_a_script_that_is_too_slow_has_failed(tmp_path):

@@ -266,7 +266,7 @@ def test_without_a_judge_the_script_never_runs(project: Project) -> None:
     write(project, "open('started', 'w')\ndone()", {"use_judge_provider": True})
     ran = run(project, "--judge-target", "none")
     assert "no judge is available" in ran.failure
-    assert "Name a judge with" in ran.failure
+    assert "Set a judge target with" in ran.failure
     assert not (project.root / "started").exists()
     assert run(project).result["score"] == 1
     assert (project.root / "started").exists()

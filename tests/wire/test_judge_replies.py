@@ -1,4 +1,4 @@
-"""Replies in HTTP spelling, and JSON that can always be written."""
+"""Judge proxy replies: camelCase keys, and JSON that can always be encoded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agentv.messages import Message, TokenUsage, ToolCall
 from agentv.wire.judge import message_object, reply_object, to_json
 
 
-def test_tool_calls_are_spelled_for_http_and_nothing_inside_is_touched() -> None:
+def test_tool_calls_key_is_renamed_and_nested_keys_are_not() -> None:
     inner = {"tool_calls": 1, "camelCase": {"snake_case": 2}}
     message = Message("assistant", "x", tool_calls=(ToolCall("t", inner, inner),), metadata={"tool_calls": [1]})
     data = message_object(message)
@@ -18,18 +18,18 @@ def test_tool_calls_are_spelled_for_http_and_nothing_inside_is_touched() -> None
     assert "tool_calls" not in data
 
 
-def test_raw_text_is_all_text_of_the_last_assistant_message() -> None:
+def test_raw_text_joins_the_text_of_the_last_assistant_message() -> None:
     parts = [{"type": "text", "value": "a"}, {"type": "image", "value": "no"}, {"type": "text", "text": "b"}]
     messages = [Message("assistant", "first"), Message("assistant", parts), Message("tool", "no")]
     assert reply_object(messages, None)["rawText"] == "ab"
 
 
-def test_usage_is_there_when_it_is_known() -> None:
+def test_usage_is_omitted_when_unknown() -> None:
     assert reply_object([], TokenUsage(3, 1))["usage"] == {"input": 3, "output": 1}
     assert "usage" not in reply_object([], None)
 
 
-def test_what_json_cannot_hold_is_replaced() -> None:
+def test_values_that_json_cannot_represent_are_replaced() -> None:
     deep: Any = "end"
     for _ in range(5000):
         deep = [deep]
@@ -40,5 +40,5 @@ def test_what_json_cannot_hold_is_replaced() -> None:
     assert json.loads(text)["5"] == [1, 2]
 
 
-def test_text_outside_ascii_is_written_as_it_is() -> None:
+def test_non_ascii_text_is_not_escaped() -> None:
     assert to_json({"a": "é🙂"}) == '{"a":"é🙂"}'.encode()

@@ -1,4 +1,4 @@
-"""What a judge request may look like, and how mistakes are named."""
+"""Parsing judge requests, and the messages for invalid ones."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from agentv.wire.judge import InvalidRequestError, JudgeCall, parse_batch, parse
 VECTORS = Path(__file__).parents[2] / "conformance" / "requests.json"
 
 
-def test_a_question_alone_is_a_call() -> None:
+def test_question_alone_is_a_valid_call() -> None:
     assert parse_invoke(b'{"question": "q"}') == JudgeCall("q")
 
 
-def test_every_field_is_read() -> None:
+def test_all_fields_are_parsed() -> None:
     body = {"question": "q", "systemPrompt": "s", "evalCaseId": "c", "attempt": 2, "target": "t"}
     assert parse_invoke(json.dumps(body).encode()) == JudgeCall("q", "s", "c", 2, "t")
 
 
-def test_null_is_the_same_as_absent() -> None:
+def test_null_is_the_same_as_a_missing_field() -> None:
     body = {"question": "q", "systemPrompt": None, "evalCaseId": None, "attempt": None, "target": None}
     assert parse_invoke(json.dumps(body).encode()) == JudgeCall("q")
 
 
-def test_empty_texts_other_than_the_question_are_kept() -> None:
+def test_empty_system_prompt_is_allowed() -> None:
     assert parse_invoke(b'{"question": "q", "systemPrompt": ""}').system_prompt == ""
 
 
-def test_a_whole_number_written_with_a_point_is_an_attempt() -> None:
+def test_attempt_may_be_a_whole_number_with_a_decimal_point() -> None:
     assert parse_invoke(b'{"question": "q", "attempt": 2.0}').attempt == 2
 
 
@@ -60,15 +60,15 @@ def test_a_whole_number_written_with_a_point_is_an_attempt() -> None:
         (b'{"question": ""}', ["`question`", "empty"]),
         (b'{"question": 5}', ["`question`", "a number"]),
         (b'{"question": ["q"]}', ["`question`", "a list"]),
-        (b'{"question": {"a": 1, "a": 2}}', ["`question`", "`a` occurs twice"]),
-        (b'{"question": "q", "question": "r"}', ["`question`", "twice"]),
+        (b'{"question": {"a": 1, "a": 2}}', ["`question`", "duplicate key `a`"]),
+        (b'{"question": "q", "question": "r"}', ["`question`", "duplicate"]),
         (b'{"question": "\\ud800"}', ["`question`", "surrogate"]),
         (b'{"question": "q", "systemPrompt": {}}', ["`systemPrompt`", "an object"]),
         (b'{"question": "q", "systemPrompt": "\\udfff"}', ["`systemPrompt`", "surrogate"]),
         (b'{"question": "q", "target": []}', ["`target`", "a list"]),
         (b'{"question": "q", "evalCaseId": 7}', ["`evalCaseId`", "a number"]),
         (b'{"question": "q", "attempt": "x"}', ["`attempt`", "text"]),
-        (b'{"question": "q", "attempt": true}', ["`attempt`", "not true"]),
+        (b'{"question": "q", "attempt": true}', ["`attempt`", "got true"]),
         (b'{"question": "q", "attempt": 1.5}', ["`attempt`", "1.5"]),
         (b'{"question": "q", "attempt": 0}', ["`attempt`", "from 1"]),
         (b'{"question": "q", "attempt": 1e999}', ["`attempt`"]),
@@ -80,7 +80,7 @@ def test_a_whole_number_written_with_a_point_is_an_attempt() -> None:
         (b'{"question": ' + b"[" * 100_000, ["nested"]),
     ],
 )
-def test_a_mistake_names_the_field(body: bytes, parts: list[str]) -> None:
+def test_invalid_request_error_names_the_field(body: bytes, parts: list[str]) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         parse_invoke(body)
     message = str(caught.value)
@@ -89,7 +89,7 @@ def test_a_mistake_names_the_field(body: bytes, parts: list[str]) -> None:
     message.encode("utf-8")
 
 
-def test_a_batch_keeps_its_order() -> None:
+def test_batch_keeps_its_order() -> None:
     body = {"requests": [{"question": "a"}, {"question": "b", "target": "t"}]}
     assert parse_batch(json.dumps(body).encode()) == (JudgeCall("a"), JudgeCall("b", target="t"))
 
@@ -105,18 +105,18 @@ def test_a_batch_keeps_its_order() -> None:
         (b'{"requests": [1]}', ["requests[0]", "object"]),
         (b'{"requests": [{"question": "a"}, {"question": ""}]}', ["`requests[1].question`", "empty"]),
         (b'{"requests": [{"question": "a"}, {"qestion": "b"}]}', ["requests[1]", "did you mean `question`"]),
-        (b'{"requests": [{"question": "a"}, {"question": "b", "question": "c"}]}', ["requests[1]", "twice"]),
-        (b'{"requests": [{"question": "a"}], "requests": []}', ["`requests`", "twice"]),
+        (b'{"requests": [{"question": "a"}, {"question": "b", "question": "c"}]}', ["requests[1]", "duplicate"]),
+        (b'{"requests": [{"question": "a"}], "requests": []}', ["`requests`", "duplicate"]),
         (b'{"requests": [{"question": "a", "attempt": "1"}]}', ["`requests[0].attempt`"]),
     ],
 )
-def test_a_mistake_in_a_batch_names_the_item(body: bytes, parts: list[str]) -> None:
+def test_invalid_batch_error_names_the_item(body: bytes, parts: list[str]) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         parse_batch(body)
     assert all(part in str(caught.value) for part in parts), str(caught.value)
 
 
-def test_what_the_clients_send_is_understood() -> None:
+def test_requests_of_the_sdks_are_accepted() -> None:
     for vector in json.loads(VECTORS.read_text(encoding="utf-8")):
         body = vector.get("body")
         if not body:
@@ -132,14 +132,14 @@ def test_what_the_clients_send_is_understood() -> None:
 
 
 @given(st.binary(max_size=200) | st.text(st.characters(codec="utf-8"), max_size=100).map(str.encode))
-def test_no_bytes_crash_the_parser(body: bytes) -> None:
+def test_arbitrary_bytes_do_not_crash_the_parser(body: bytes) -> None:
     for parse in (parse_invoke, parse_batch):
         with contextlib.suppress(InvalidRequestError):
             parse(body)
 
 
 @given(st.text(st.characters(codec="utf-8"), min_size=1), st.text(st.characters(codec="utf-8")))
-def test_every_text_arrives_unchanged(question: str, system: str) -> None:
+def test_question_and_system_prompt_arrive_unchanged(question: str, system: str) -> None:
     body = json.dumps({"question": question, "systemPrompt": system}).encode()
     call = parse_invoke(body)
     assert (call.question, call.system_prompt) == (question, system)

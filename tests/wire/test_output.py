@@ -1,4 +1,4 @@
-"""Reading what a judge script printed: every vector, and bytes nobody expected."""
+"""Parsing the output of judge scripts: all conformance vectors, and arbitrary bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VECTORS = json.loads((Path(__file__).parents[2] / "conformance" / "results.json"
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
-def test_the_vectors_hold(vector: dict[str, Any]) -> None:
+def test_output_vectors(vector: dict[str, Any]) -> None:
     if "error" in vector:
         with pytest.raises(OutputError) as caught:
             parse_output(vector["stdout"].encode())
@@ -36,29 +36,29 @@ def test_the_vectors_hold(vector: dict[str, Any]) -> None:
     } == vector["result"]
 
 
-def test_a_clamped_score_is_warned_of() -> None:
+def test_score_outside_the_range_is_clamped_with_a_warning() -> None:
     assert parse_output(b'{"score": 1.5}').warnings == ("the script's score 1.5 is outside 0 to 1; recorded as 1",)
 
 
-def test_lines_that_only_begin_like_an_object_are_log() -> None:
+def test_lines_that_only_start_like_an_object_are_ignored() -> None:
     assert parse_output(b'{not json}\n{"score": 1}\n{\n').score == 1.0
 
 
-def test_bytes_that_are_not_utf8_in_the_log_do_no_harm() -> None:
+def test_invalid_utf8_is_replaced() -> None:
     assert parse_output(b'\xff\xfe log\n{"score": 1, "reasoning": "a\xffb"}\n').reasoning == "a?b"
 
 
-def test_a_message_says_what_was_printed_instead() -> None:
-    with pytest.raises(OutputError, match=r"but: score is 0\.5"):
+def test_error_quotes_output_without_an_object() -> None:
+    with pytest.raises(OutputError, match=r"It printed: score is 0\.5"):
         parse_output(b"score is 0.5\n")
 
 
-def test_numbers_that_are_not_finite_inside_details_are_refused() -> None:
+def test_non_finite_numbers_in_details_are_rejected() -> None:
     with pytest.raises(OutputError, match="not finite"):
         parse_output(b'{"score": 1, "details": {"a": [NaN]}}')
 
 
-def test_details_nested_without_end_are_refused() -> None:
+def test_deeply_nested_details_are_rejected() -> None:
     deep = b'{"score": 1, "details": {"a": ' + b"[" * 500 + b"]" * 500 + b"}}"
     with pytest.raises(OutputError, match="nested"):
         parse_output(deep)
@@ -69,8 +69,8 @@ def test_details_nested_without_end_are_refused() -> None:
     [b'{"a":\n', b"{\n", b'{"a": [\n', b"{" * 50 + b"\n", b'{"a": "b\n', b'{"a": {}},\n', b'{"a": 1}x\n'],
     ids=repr,
 )
-def test_time_grows_with_the_output_and_no_faster(line: bytes) -> None:
-    """Four times the output takes four times as long, sixteen times if reading were quadratic."""
+def test_parsing_time_is_linear_in_the_output(line: bytes) -> None:
+    """Four times the output takes four times as long; quadratic parsing would take sixteen times as long."""
 
     def seconds(size: int) -> float:
         output, best = line * (size // len(line)), math.inf
@@ -85,8 +85,8 @@ def test_time_grows_with_the_output_and_no_faster(line: bytes) -> None:
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_give_a_result_or_an_error(data: bytes) -> None:
-    _parse_or_refuse(data)
+def test_arbitrary_bytes_give_a_result_or_an_error(data: bytes) -> None:
+    _check_result_or_error(data)
 
 
 @given(
@@ -97,11 +97,11 @@ def test_any_bytes_give_a_result_or_an_error(data: bytes) -> None:
         max_size=30,
     )
 )
-def test_any_row_of_tokens_gives_a_result_or_an_error(tokens: list[bytes]) -> None:
-    _parse_or_refuse(b"".join(tokens))
+def test_arbitrary_tokens_give_a_result_or_an_error(tokens: list[bytes]) -> None:
+    _check_result_or_error(b"".join(tokens))
 
 
-def _parse_or_refuse(data: bytes) -> None:
+def _check_result_or_error(data: bytes) -> None:
     try:
         result = parse_output(data)
     except OutputError:

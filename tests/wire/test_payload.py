@@ -1,4 +1,4 @@
-"""The payload of judge scripts: its keys, their empty values, and how it is written."""
+"""The payload of judge scripts: its keys, their empty values and the encoding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VECTORS = Path(__file__).parents[2] / "conformance" / "payloads.json"
 
 
 def attributes_read_from(stdin: str) -> dict[str, object]:
-    """What both SDKs are tested to read from `stdin`."""
+    """The attributes that both SDKs are tested to read from `stdin`."""
     (vector,) = [item for item in json.loads(VECTORS.read_text("utf-8")) if item["stdin"] == stdin]
     attributes: dict[str, object] = vector["attributes"]
     return attributes
@@ -23,34 +23,34 @@ def test_both_sdks_are_tested_with_every_key_of_the_payload():
     assert attributes_read_from(encode_payload(EMPTY).decode()) == EMPTY
 
 
-def test_both_sdks_read_an_absent_list_as_an_empty_list():
+def test_both_sdks_read_a_missing_list_as_an_empty_list():
     absent = attributes_read_from("{}")
     assert set(absent) == set(KEYS)
     assert {key for key in KEYS if absent[key] == []} == {key for key in KEYS if EMPTY[key] == []}
 
 
-def test_missing_keys_get_their_own_empty_value():
+def test_missing_keys_get_a_new_empty_value():
     payload = with_empty_values({"candidate_answer": "Paris", "later_key": 1})
     assert payload == {**EMPTY, "candidate_answer": "Paris", "later_key": 1}
     payload["input_messages"].append("x")
     assert EMPTY["input_messages"] == []
 
 
-def test_keys_are_written_in_one_order_with_more_keys_last():
+def test_keys_have_a_fixed_order_with_extra_keys_last():
     written = encode_payload({"results": [], **dict(reversed(list(EMPTY.items())))})
     assert list(json.loads(written)) == [*KEYS, "results"]
 
 
-def test_a_missing_key_is_refused():
+def test_missing_key_is_rejected():
     with pytest.raises(ValueError, match="the payload must have the keys"):
         encode_payload({"eval_id": "a"})
 
 
-def test_half_a_surrogate_pair_is_written_as_its_escape():
+def test_lone_surrogate_is_escaped():
     assert b"\\ud800" in encode_payload({**EMPTY, "candidate_answer": "\ud800"})
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_numbers_that_json_cannot_write_are_refused(value):
+def test_non_finite_numbers_are_rejected(value):
     with pytest.raises(ValueError, match="JSON compliant"):
         encode_payload({**EMPTY, "config": {"x": value}})

@@ -1,5 +1,5 @@
-"""Lending the judge to one `code_judge` execution, without lending the credentials.
+"""Judge access for evaluators and scripts, without giving them the credentials.
 
-`ledger.py` counts, `session.py` is the permission (no HTTP), `app.py` is its routes and checks (no sockets),
-`proxy.py` is the server of one script. HTTP itself is in `agentv.http`.
+`choice.py` picks the judge target, `lending.py` opens a session for one execution, `session.py` makes the calls (no
+HTTP), `ledger.py` counts them, `proxy.py` serves a session to a script over HTTP, and `cache.py` reuses replies.
 """

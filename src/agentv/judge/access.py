@@ -1,4 +1,4 @@
-"""Judge access: the permission a suite gives a script, and the ways to write it."""
+"""Judge access: the permission that a suite gives a script, and the ways to write it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agentv.judge.ledger import DEFAULT_MAX_CALLS
 
 
 class JudgeAccess(BaseModel):
-    """What a script may ask of the judge."""
+    """The judge access of one script: its call limit, its targets and its timeout."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -24,57 +24,58 @@ class JudgeAccess(BaseModel):
 
 
 Complain = Callable[[str, str], None]
-"""Tells a mistake: the option, and what is wrong with it."""
+"""Reports a problem: the option, and what is wrong with it."""
 
 
 def read_access(options: dict[str, Any], complain: Complain) -> Any | None:
-    """The access that an evaluator's options ask for, as options of `judge`; None when they ask for none.
+    """The options of `judge` if the evaluator's options request judge access, else None.
 
-    Takes `judge`, `target` (another spelling of it), `use_judge_provider` and `judge_provider` out of the options.
+    Removes `judge`, `target` (another spelling of it), `use_judge_provider` and `judge_provider` from the options.
     """
-    named: dict[str, Any] = {key: options.pop(key) for key in ("judge", "target") if key in options}
-    if len(named) == 2:
-        complain("target", "`judge` and `target` mean the same here: keep `judge`")
-    asked = _asked(named, complain)
-    old = _asked_the_old_way(options, complain)
-    if named and old is not _UNSAID and (asked is None) != (old is None):
-        said = "enables judge access" if asked is not None else "does not"
+    written: dict[str, Any] = {key: options.pop(key) for key in ("judge", "target") if key in options}
+    if len(written) == 2:
+        complain("target", "`judge` and `target` mean the same here; keep `judge`")
+    access = _access(written, complain)
+    old = _old_access(options, complain)
+    if written and old is not _UNSET and (access is None) != (old is None):
+        effect = "enables judge access" if access is not None else "does not"
         complain(
-            "use_judge_provider", f"`use_judge_provider` contradicts `{next(iter(named))}`, which {said}: keep one"
+            "use_judge_provider", f"`use_judge_provider` contradicts `{next(iter(written))}`, which {effect}; keep one"
         )
-    if asked is not None and isinstance(old, Mapping) and old and dict(asked) != dict(old):
-        complain("judge_provider", "`judge_provider` and `judge` give different options: keep one")
-    return asked if asked is not None else (None if old is _UNSAID else old)
+    if access is not None and isinstance(old, Mapping) and old and dict(access) != dict(old):
+        complain("judge_provider", "`judge_provider` and `judge` have different options; keep one")
+    return access if access is not None else (None if old is _UNSET else old)
 
 
-_UNSAID: Any = object()
+_UNSET: Any = object()
 
 
-def _asked(named: dict[str, Any], complain: Complain) -> Any | None:
-    for key, value in named.items():
+def _access(written: dict[str, Any], complain: Complain) -> Any | None:
+    for key, value in written.items():
         if value is None:
-            complain(key, f"`{key}` is empty: write `{key}: {{}}` to enable judge access, or leave it out")
+            complain(key, f"`{key}` is empty; write `{key}: {{}}` to enable judge access, or remove it")
         elif value is True:
             return {}
         elif isinstance(value, Mapping):
             return value
         elif value is not False:
-            complain(key, f"`{key}` takes true, false or options like `{{max_calls: 10}}`, not {value!r}")
+            complain(key, f"`{key}` must be true, false or options like `{{max_calls: 10}}`, got {value!r}")
     return None
 
 
-def _asked_the_old_way(options: dict[str, Any], complain: Complain) -> Any:
-    provider = options.pop("judge_provider", _UNSAID)
-    use = options.pop("use_judge_provider", _UNSAID)
-    if use is not _UNSAID and not isinstance(use, bool):
-        complain("use_judge_provider", f"`use_judge_provider` takes true or false, not {use!r}")
-        return _UNSAID
-    if provider is not _UNSAID and use is not True:
-        complain("judge_provider", "`judge_provider` needs `use_judge_provider: true` beside it")
-        return None if use is False else _UNSAID
-    if provider is not _UNSAID and not isinstance(provider, Mapping):
-        complain("judge_provider", "`judge_provider` takes options like `{max_calls: 10}`")
+def _old_access(options: dict[str, Any], complain: Complain) -> Any:
+    """The same for the older options `use_judge_provider` and `judge_provider`; `_UNSET` if they are absent."""
+    provider = options.pop("judge_provider", _UNSET)
+    use = options.pop("use_judge_provider", _UNSET)
+    if use is not _UNSET and not isinstance(use, bool):
+        complain("use_judge_provider", f"`use_judge_provider` must be true or false, got {use!r}")
+        return _UNSET
+    if provider is not _UNSET and use is not True:
+        complain("judge_provider", "`judge_provider` requires `use_judge_provider: true`")
+        return None if use is False else _UNSET
+    if provider is not _UNSET and not isinstance(provider, Mapping):
+        complain("judge_provider", "`judge_provider` must be options like `{max_calls: 10}`")
         return {}
-    if use is _UNSAID:
-        return _UNSAID
-    return None if use is False else ({} if provider is _UNSAID else provider)
+    if use is _UNSET:
+        return _UNSET
+    return None if use is False else ({} if provider is _UNSET else provider)

@@ -1,4 +1,4 @@
-"""A judge that is asked the same thing once: its gate, with the replies of earlier calls in front of it."""
+"""Cached judge calls: a judge target that reuses the replies to identical earlier calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agentv.targets.registry import provider_class
 
 
 class JudgeCache:
-    """The kept replies of a run, and the calls whose replies are on their way. An `async with`."""
+    """The cached replies of a run, and the calls that are in flight. Use it with `async with`."""
 
     def __init__(self, store: ReplyStore) -> None:
         self.store = store
@@ -33,33 +33,33 @@ class JudgeCache:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        left = [flight.task for flight in self.flights.values()]
-        for task in left:
+        in_flight = [flight.task for flight in self.flights.values()]
+        for task in in_flight:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.gather(*in_flight, return_exceptions=True)
         await self.store.__aexit__(kind, error, trace)
 
 
 @dataclass(slots=True, eq=False)
 class Flight:
-    """One call that several may wait for. It goes on while somebody waits, whoever began it."""
+    """One call that several callers may wait for. It is cancelled when its last caller stops waiting."""
 
     task: asyncio.Task[Reply]
     forget: Callable[[], None]
-    """Nobody may join any more."""
+    """Removes the flight, so that no other caller joins it."""
     waiting: int = 0
     started: bool = False
     orphaned: bool = False
-    """Who began it has left: the next to get the reply is the one it is paid for."""
+    """The caller that started it was cancelled: the next caller that gets the reply is charged for it."""
     on_start: list[OnStart] = field(default_factory=list)
 
     def begin(self) -> None:
         self.started = True
-        for tell in self.on_start:
-            tell()
+        for on_start in self.on_start:
+            on_start()
 
     async def join(self, on_start: OnStart) -> Reply:
-        """Wait for the reply. To be cancelled here ends the call only when nobody else waits for it."""
+        """Wait for the reply. Cancelling this ends the call only if no other caller waits for it."""
         if self.started:
             on_start()
         else:
@@ -76,25 +76,25 @@ class Flight:
 
 
 class CachedJudge(ProviderLayer):
-    """A gate whose replies are kept."""
+    """A gate whose replies are cached."""
 
     def __init__(self, gate: TargetGate, fingerprint: str, cache: JudgeCache) -> None:
         super().__init__(gate)
         self._fingerprint, self._cache = fingerprint, cache
 
     async def call(self, request: Request, hooks: CallHooks) -> Reply:
-        """The kept reply, that of the same call when one is under way, or the judge's."""
+        """The cached reply, else the reply of an identical call in flight, else a new reply of the judge."""
         key = self._key(request)
-        kept = self._cache.store.find(key)
-        if kept is not None:
-            return kept
+        cached_reply = self._cache.store.find(key)
+        if cached_reply is not None:
+            return cached_reply
         flight = self._cache.flights.get(key)
         if flight is None:
             return await self._lead(key, request, hooks)
         try:
             reply = await flight.join(hooks.on_start)
         except Exception:
-            # Its failure need not be ours: a deadline or a busy moment.
+            # The failure may not concern this caller, e.g. a deadline or a temporary overload.
             return await self._ask(key, request, hooks)
         if flight.orphaned:
             flight.orphaned = False
@@ -102,7 +102,7 @@ class CachedJudge(ProviderLayer):
         return free(reply)
 
     def forget(self, request: Request) -> None:
-        """Ask again the next time: the reply was of no use."""
+        """Drop the cached reply, because it could not be used."""
         self._cache.store.forget(self._key(request))
 
     async def _lead(self, key: bytes, request: Request, hooks: CallHooks) -> Reply:
@@ -118,7 +118,7 @@ class CachedJudge(ProviderLayer):
         def landed(task: asyncio.Task[Reply]) -> None:
             forget()
             if not task.cancelled():
-                task.exception()  # looked at, also when nobody waits any more
+                task.exception()  # retrieved, so that asyncio does not warn if no caller waits any more
 
         flight = Flight(asyncio.create_task(self._ask(key, request, replace(hooks, on_start=begin))), forget)
         flights[key] = flight
@@ -135,7 +135,7 @@ class CachedJudge(ProviderLayer):
         return reply
 
     def _key(self, request: Request) -> bytes:
-        asked: list[Any] = [
+        parts: list[Any] = [
             self._fingerprint,
             [message.to_dict() for message in request.messages],
             request.options.to_dict(),
@@ -143,8 +143,8 @@ class CachedJudge(ProviderLayer):
             request.guidelines,
         ]
         if not self.answers_by_prompt:
-            asked += [request.eval_id, request.directory, request.files]
-        return _digest(asked).digest()
+            parts += [request.eval_id, request.directory, request.files]
+        return _digest(parts).digest()
 
 
 def cached(
@@ -154,28 +154,30 @@ def cached(
     cache: JudgeCache | None,
     redactor: Redactor = NO_SECRETS,
 ) -> Provider:
-    """The judge behind a gate, its replies kept when there is a cache."""
+    """The judge behind a gate, with cached replies if there is a cache and the target allows it."""
     if cache is None or not gate.cacheable:
         return gate
     return CachedJudge(gate, fingerprint_of(spec, environment, redactor), cache)
 
 
 def fingerprint_of(spec: TargetSpec, environment: Environment, redactor: Redactor = NO_SECRETS) -> str:
-    """Everything about a target that can change its answers, as a hash. Keys and the values of headers are left
-    out, other secret values are masked; so are limits, deadlines and retries, which change no answer."""
+    """A hash of everything about a target that can change its answers.
+
+    API keys, header values, limits, deadlines and retries are left out. Other secret values are masked.
+    """
     settings = spec.reading.settings
     own = settings.model_dump(mode="json") if settings is not None else {}
     limits = set(TargetSettings.model_fields)
-    shown = {name: value for name, value in own.items() if name not in limits and name != "api_key"}
-    if isinstance(shown.get("headers"), dict):
-        shown["headers"] = sorted(name.lower() for name in shown["headers"])
+    relevant = {name: value for name, value in own.items() if name not in limits and name != "api_key"}
+    if isinstance(relevant.get("headers"), dict):
+        relevant["headers"] = sorted(name.lower() for name in relevant["headers"])
     reads = settings.READS if isinstance(settings, TargetSettings) else ()
-    read = {name: environment.get(name) for name in reads if not looks_secret(name)}
-    # A provider like `cli` finds its command and files from the directory of the configuration.
+    variables = {name: environment.get(name) for name in reads if not looks_secret(name)}
+    # A provider like `cli` resolves its command and files relative to the configuration.
     kind = provider_class(spec.provider)
     by_prompt = kind is not None and kind.answers_by_prompt
-    place = None if by_prompt else str(spec.path.resolve().parent)
-    return _digest(redactor.value([spec.name, spec.provider, shown, read, place])).hexdigest()
+    directory = None if by_prompt else str(spec.path.resolve().parent)
+    return _digest(redactor.value([spec.name, spec.provider, relevant, variables, directory])).hexdigest()
 
 
 def _digest(value: Any) -> hashlib._Hash:

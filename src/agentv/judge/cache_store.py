@@ -1,6 +1,6 @@
-"""Replies of judges kept between runs, in one SQLite file that several processes may use at once.
+"""The judge cache on disk: replies in one SQLite file that several processes can use at the same time.
 
-Whatever is wrong with the file, the run goes on without it, and `on_note` hears of that once.
+If the file cannot be used, the run continues without it, and `on_note` is called once with the reason.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from agentv.targets.structured import parse_messages
 CACHE = Path(".agentv") / "cache"
 FILE = "judge.sqlite"
 LAYOUT = 1
-"""Of the table and of the replies in it. A file of another layout is set aside."""
+"""Version of the table and of the replies in it. A file with another version is set aside."""
 SECONDS_TO_OPEN = 10.0
 SECONDS_TO_WRITE = 10.0
 SECONDS_TO_READ = 0.05
-"""Readers never wait for writers; where the file is locked all the same, the judge is asked instead."""
+"""Readers do not wait for writers. If the file is locked anyway, the judge is called instead."""
 
 _SETTINGS = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
 _TABLE = "CREATE TABLE IF NOT EXISTS replies (key BLOB PRIMARY KEY, reply TEXT NOT NULL, kept_at REAL NOT NULL)"
@@ -40,11 +40,11 @@ _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 OnNote = Callable[[str], None]
 
 NOTHING = "null"
-"""Kept in place of a reply that could not be used."""
+"""Stored in place of a reply that could not be used."""
 
 
 class ReplyStore:
-    """The file while it is entered. Reads take microseconds; a thread commits, many replies at a time."""
+    """The open cache file. Reads take microseconds; a thread commits replies in batches."""
 
     def __init__(self, directory: Path, *, redactor: Redactor = NO_SECRETS, on_note: OnNote | None = None) -> None:
         self.path = directory / FILE
@@ -61,10 +61,10 @@ class ReplyStore:
             self._reader, self._writer, aside = await asyncio.to_thread(_opened, self.path)
             self._inode = self.path.stat().st_ino
         except (OSError, sqlite3.Error) as error:
-            self._note(f"the judge cache {self.path} is not used: {_reason(error)}")
+            self._note(f"the judge cache {self.path} is disabled: {_reason(error)}")
         else:
             if aside is not None:
-                self._note(f"the judge cache {self.path} could not be read and was set aside as {aside.name}")
+                self._note(f"the judge cache {self.path} could not be read and was renamed to {aside.name}")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -80,7 +80,7 @@ class ReplyStore:
                     _set_aside(self.path)
 
     def find(self, key: bytes) -> Reply | None:
-        """The reply kept under this key."""
+        """The cached reply for this key."""
         text = self._uncommitted.get(key) or self._read(key)
         if text is None:
             return None
@@ -89,7 +89,7 @@ class ReplyStore:
         return None
 
     def keep(self, key: bytes, reply: Reply) -> None:
-        """Keep a reply, unless it contains a secret or would not come back as it is."""
+        """Store a reply, unless it contains a secret or cannot be restored exactly."""
         if self._writer is None or self._stopped:
             return
         text = encoded(reply)
@@ -97,7 +97,7 @@ class ReplyStore:
             self._add(key, text)
 
     def forget(self, key: bytes) -> None:
-        """Have no reply under this key any more."""
+        """Remove the reply for this key."""
         if self._writer is not None and not self._stopped:
             self._add(key, NOTHING)
 
@@ -107,12 +107,12 @@ class ReplyStore:
             self._committing = asyncio.create_task(self._commit())
 
     async def _commit(self) -> None:
-        """One transaction after the other, each with everything added before it, until nothing is left."""
+        """Commit until nothing is left; each transaction contains everything added before it started."""
         while self._uncommitted and self._writer is not None and not self._stopped:
             entries = dict(self._uncommitted)
             error = await asyncio.to_thread(_written, self._writer, entries)
             for key, text in entries.items():
-                if self._uncommitted.get(key) is text:  # else another text was added meanwhile
+                if self._uncommitted.get(key) is text:  # otherwise replaced in the meantime
                     del self._uncommitted[key]
             if error is not None:
                 self._stop(error)
@@ -129,9 +129,9 @@ class ReplyStore:
         return row[0] if row is not None and isinstance(row[0], str) else None
 
     def _stop(self, error: sqlite3.Error) -> None:
-        """Neither read nor write any more."""
+        """Stop reading and writing."""
         self._spoiled = self._spoiled or _code(error) in _SPOILED
-        self._note(f"the judge cache {self.path} is no longer used: {_reason(error)}")
+        self._note(f"the judge cache {self.path} is disabled from now on: {_reason(error)}")
         self._stopped = True  # the thread may still use the writer, which is closed at the end
         if self._reader is not None:
             self._reader.close()
@@ -144,7 +144,7 @@ class ReplyStore:
 
 
 def _written(connection: sqlite3.Connection, entries: Mapping[bytes, str]) -> sqlite3.Error | None:
-    """Write the entries in one transaction; what went wrong, if anything did."""
+    """Write the entries in one transaction and return the error, if any."""
     now = time.time()
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -161,7 +161,7 @@ def _written(connection: sqlite3.Connection, entries: Mapping[bytes, str]) -> sq
 
 
 def encoded(reply: Reply) -> str | None:
-    """The reply as JSON; None when it would not come back the same."""
+    """The reply as JSON; None if it could not be restored exactly."""
     data = {
         "output_messages": [message.to_dict() for message in reply.output_messages],
         "token_usage": reply.token_usage.to_dict() if reply.token_usage else None,
@@ -178,18 +178,18 @@ def encoded(reply: Reply) -> str | None:
 
 
 def decoded(text: str) -> Reply:
-    """A kept reply as it is given out: it costs nothing, whatever it cost when it was kept."""
+    """A cached reply. Its cost is 0, whatever the original call cost."""
     data: dict[str, Any] = json.loads(text)
     messages, reason = parse_messages(data["output_messages"]), data["finish_reason"]
     if not isinstance(reason, str | None):
-        raise TypeError("a finish reason is text")
-    kept = data.get("logprobs")
-    logprobs = None if kept is None else tuple(map(TokenLogprob.from_dict, kept))
+        raise TypeError("the finish reason must be a string")
+    tokens = data.get("logprobs")
+    logprobs = None if tokens is None else tuple(map(TokenLogprob.from_dict, tokens))
     return free(Reply(messages, finish_reason=reason, logprobs=logprobs))
 
 
 def free(reply: Reply) -> Reply:
-    """The same answer for somebody who did not cause the call."""
+    """The same reply for a caller that did not cause the call."""
     return Reply(
         reply.output_messages,
         cost_usd=0.0,
@@ -203,7 +203,7 @@ def free(reply: Reply) -> Reply:
 
 
 def _opened(path: Path) -> tuple[sqlite3.Connection, sqlite3.Connection, Path | None]:
-    """One connection to read, one to write. A file that is no cache is set aside, and a new one begun."""
+    """A reading connection, a writing connection, and the new name of a file that was not a usable cache."""
     directory, aside = path.parent, None
     for missing in (directory.parent, directory):
         missing.mkdir(mode=0o700, exist_ok=True)
@@ -226,12 +226,12 @@ def _connected(path: Path) -> sqlite3.Connection:
     if path.is_symlink():
         raise OSError("it is a symbolic link, which is not followed")
     with contextlib.suppress(FileExistsError):
-        # Never opened when it exists: closing it again would drop the locks SQLite holds in this process.
+        # Not opened if it exists: closing it again would drop the locks that SQLite holds in this process.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     connection = sqlite3.connect(path, SECONDS_TO_WRITE, isolation_level=None, check_same_thread=False)
     try:
         connection.executescript(_SETTINGS)
-        connection.execute("BEGIN IMMEDIATE")  # says at once whether it can be written
+        connection.execute("BEGIN IMMEDIATE")  # fails immediately if the file cannot be written
         _check_layout(*connection.execute("PRAGMA user_version").fetchone())
         connection.execute(_TABLE)
         connection.execute(f"PRAGMA user_version = {LAYOUT}")
@@ -251,7 +251,7 @@ def _check_layout(layout: int) -> None:
 
 
 def _set_aside(path: Path) -> Path:
-    """Rename the file; its companions describe it alone and go."""
+    """Rename the file and delete its write-ahead log."""
     aside = path.with_name(f"{path.name}.broken-{time.strftime('%Y%m%d-%H%M%S')}")
     path.rename(aside)
     for suffix in ("-wal", "-shm"):
@@ -261,7 +261,7 @@ def _set_aside(path: Path) -> Path:
 
 @contextlib.contextmanager
 def _alone(directory: Path) -> Iterator[None]:
-    """One process at a time: else two could set aside each other's new file."""
+    """Lock the directory, so that two processes cannot set aside each other's new file."""
     descriptor = os.open(directory / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         deadline = time.monotonic() + SECONDS_TO_OPEN
@@ -279,9 +279,9 @@ def _alone(directory: Path) -> Iterator[None]:
 
 
 def _code(error: sqlite3.Error) -> int:
-    """The kind of error, without what SQLite adds to it."""
+    """The primary SQLite error code, without the extended bits."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def _reason(error: OSError | sqlite3.Error) -> str:
-    return (getattr(error, "strerror", None) or str(error)) + "; judges are asked as without it"
+    return (getattr(error, "strerror", None) or str(error)) + "; the run continues without a cache"

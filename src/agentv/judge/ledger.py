@@ -1,4 +1,4 @@
-"""The count of judge calls of one execution. Nothing here awaits, so nothing can come between check and count."""
+"""Counts the judge calls of one execution. Nothing here awaits, so the limit is checked and counted atomically."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ DEFAULT_MAX_CALLS = 50
 
 
 class JudgeLedger:
-    """Reserve before a call, settle after it. A call is counted when it is reserved, however it ends."""
+    """Reserve calls before making them, and settle each one afterwards. A reserved call counts, however it ends."""
 
     def __init__(
         self, max_calls: int = DEFAULT_MAX_CALLS, *, target: str = "", clock: Callable[[], float] = time.perf_counter
     ) -> None:
         if isinstance(max_calls, bool) or not isinstance(max_calls, int) or max_calls < 0:
-            raise ValueError(f"max_calls is a whole number from 0, not {max_calls!r}")
+            raise ValueError(f"max_calls must be a whole number from 0, got {max_calls!r}")
         self.target = target
         self.max_calls = max_calls
         self.call_count = 0
@@ -40,7 +40,7 @@ class JudgeLedger:
 
     @property
     def breached(self) -> bool:
-        """Whether a call was refused because of the limit: the evaluator fails, whatever the script prints."""
+        """Whether a call was refused because of the limit. If so, the evaluator fails, whatever the script prints."""
         return self.refused_calls > 0
 
     @property
@@ -48,7 +48,7 @@ class JudgeLedger:
         return self.max_calls - self.call_count
 
     def reserve(self, targets: Sequence[str], *, batch: bool = False) -> bool:
-        """Count one call per target named, all or none. False: they would pass the limit, and are refused."""
+        """Count one call per target, all or none. Returns False if they would exceed the limit and were refused."""
         if self.closed:
             raise RuntimeError("the ledger is closed")
         if len(targets) > self.remaining:
@@ -64,7 +64,7 @@ class JudgeLedger:
         return True
 
     def refuse(self, calls: int) -> None:
-        """Mark calls that were not made because of the limit."""
+        """Count calls that were not made because of the limit."""
         self.refused_calls += calls
 
     def settle(
@@ -76,7 +76,7 @@ class JudgeLedger:
         token_usage: TokenUsage | None = None,
         cost_usd: float | None = None,
     ) -> None:
-        """Say how one reserved call ended. After `close` nothing changes any more."""
+        """Record how one reserved call ended. After `close` this has no effect."""
         if self.closed:
             return
         self._in_flight -= 1
@@ -96,7 +96,7 @@ class JudgeLedger:
             self._cost += cost_usd
 
     def close(self) -> None:
-        """Final: calls still in flight are failed, and nothing can be reserved."""
+        """Count calls in flight as failed, and allow no further reservations."""
         if self.closed:
             return
         self.failed_calls += self._in_flight
@@ -110,8 +110,11 @@ class JudgeLedger:
         return round(self._cost, 12) if known else None
 
     def to_dict(self) -> dict[str, Any]:
-        """`judge_proxy` of the evaluator's result. `duration_ms` is the time during which a call was in flight;
-        `cost_usd` is null as soon as one answered call has no known price, and when none was answered."""
+        """The `judge_proxy` object of the evaluator's result.
+
+        `duration_ms` is the time during which at least one call was in flight. `cost_usd` is null if the cost of an
+        answered call is unknown, or if calls were made and none was answered.
+        """
         running = self._clock() - self._busy_since if self._in_flight else 0.0
         return {
             "target": self.target,

@@ -1,4 +1,4 @@
-"""Lending a judge: from the settings of a run to a `JudgeSession` for one execution, or why there is none."""
+"""Opens a `JudgeSession` for one execution from the settings of a run, or says why no judge is available."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from agentv.judge.cache import JudgeCache
 
 HOW = (
-    "Name a judge with --judge-target, with `judge_target` of the target or under `defaults` of the configuration, "
-    "or with `judge.target` of the evaluator; `agentv targets` shows what is ready."
+    "Set a judge target with --judge-target, with `judge_target` of the target or under `defaults` in the "
+    "configuration, or with `judge.target` of the evaluator. `agentv targets` shows which targets are ready."
 )
 HOW_WITHOUT_SCRIPT = (
-    "Name a judge with --judge-target, with `judge_target` of this evaluator, of the target or under `defaults` of the "
-    "configuration; `agentv targets` shows what is ready."
+    "Set a judge target with --judge-target, or with `judge_target` of this evaluator, of the target or under "
+    "`defaults` in the configuration. `agentv targets` shows which targets are ready."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """The evaluator that asks the judge, and the case whose answer it judges."""
+    """The evaluator that calls the judge, and the case whose answer it judges."""
 
     evaluator: str
     eval_id: str
@@ -43,12 +43,12 @@ class Asker:
     """The target that answered the case."""
     directory: Path | None = None
     script: bool = True
-    """False for an evaluator that asks the judge itself."""
+    """False for a built-in evaluator that calls the judge directly."""
 
 
 @dataclass(slots=True)
 class Lender:
-    """Lends the judges of one configuration; or `live` ones, which are then all there are."""
+    """Opens judge sessions with the targets of one configuration, or with the providers in `live`."""
 
     choice: JudgeChoice
     config: TargetsConfig | None = None
@@ -59,19 +59,19 @@ class Lender:
     budget: Budget | None = None
     cache: JudgeCache | None = None
     live: Mapping[str, Provider] | None = None
-    """Judges by name; opened from the configuration when they are first needed."""
+    """Providers by target name; if None, opened from the configuration on first use."""
     _unavailable: dict[str, str] = field(default_factory=dict)
     _unavailable_to_scripts: dict[str, str] = field(default_factory=dict)
-    """The same reasons as far as a script may know them: no path, no address."""
+    """The same reasons without paths and addresses, which scripts must not see."""
 
     def lend(self, access: JudgeAccess, asker: Asker) -> JudgeSession:
-        """A session for one execution. EvaluatorError says why no judge is available and how to configure one."""
+        """A session for one execution. Raises EvaluatorError, with the reason and what to set, if there is no judge."""
         name, why = self.choice.resolve(access.target), self.refusal(access)
         if name is None or why is not None:
             needs, consequence, how = (
                 ("has judge access", "Its script was not started", HOW)
                 if asker.script
-                else ("asks a judge", "Nothing was judged", HOW_WITHOUT_SCRIPT)
+                else ("needs a judge", "Nothing was judged", HOW_WITHOUT_SCRIPT)
             )
             raise EvaluatorError(
                 f"the evaluator '{asker.evaluator}' {needs}, but no judge is available: {why}. {consequence}",
@@ -92,22 +92,22 @@ class Lender:
         )
 
     def refusal(self, access: JudgeAccess) -> str | None:
-        """Why no judge can be lent; None when one can."""
+        """Why no judge is available; None if one is."""
         name = self.choice.resolve(access.target)
         if name == NO_JUDGE:
             return "the judge target is set to `none`"
         if name in self._targets():
             return None
         if self.config is None:
-            return "there is no target configuration"
+            return "no target configuration was found"
         if name is None:
-            return "nothing names a judge target, and there is no configured main target to fall back on"
+            return "no judge target is set, and there is no configured main target to fall back on"
         if name in self._unavailable:
-            return f"the judge target '{name}' cannot be used: {self._unavailable[name]}"
+            return f"the judge target '{name}' is not available: {self._unavailable[name]}"
         return f"there is no target '{name}' in {self.config.path}"
 
     def _recorder(self, asker: Asker) -> Callable[[dict[str, Any]], None] | None:
-        """Records a call together with the case it was made for."""
+        """A callback that records a call together with its case."""
         on_call = self.on_call
         if on_call is None:
             return None
@@ -120,7 +120,7 @@ class Lender:
         return lambda record: on_call({**labels, **record})
 
     def _targets(self) -> Mapping[str, Provider]:
-        """Every configured target that can be called; opened once."""
+        """All configured targets that are available, opened once."""
         if self.live is None:
             self.live = {}
             if self.config is not None and self.pool is not None:
@@ -142,6 +142,6 @@ class Lender:
     def _cached(self, gate: TargetGate, spec: TargetSpec, config: TargetsConfig) -> Provider:
         if self.cache is None:
             return gate
-        from agentv.judge.cache import cached  # noqa: PLC0415 - SQLite is for runs with a cache
+        from agentv.judge.cache import cached  # noqa: PLC0415 - only runs with a cache need SQLite
 
         return cached(gate, spec, config.environment, self.cache, self.redactor)

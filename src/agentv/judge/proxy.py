@@ -46,7 +46,7 @@ _TOKENS = re.compile(rb"^authorization:[ \t]*bearer +([\x21-\x7e]+)[ \t]*\r?$", 
 
 
 class JudgeApp(App):
-    """The HTTP face of one session."""
+    """The routes of one session. Replies and errors are JSON, with secret values masked."""
 
     def __init__(self, session: JudgeSession) -> None:
         self._session = session
@@ -88,10 +88,10 @@ class JudgeApp(App):
         if headers.get(b"host", b"").lower() not in self.hosts or b"host" in request.repeated:
             raise Refused(421, "misdirected", "the Host header must be the host and port of AGENTV_JUDGE_PROXY_URL")
         if b"origin" in headers:
-            raise Refused(403, "forbidden", "requests from web pages (with an Origin header) are refused")
+            raise Refused(403, "forbidden", "requests with an Origin header (from web pages) are refused")
 
     def unreadable(self, head: bytes, refused: Refused) -> Refused:
-        """Only a client that shows the token is told what is wrong with its bytes."""
+        """The reason is sent only to clients with the token; others get 401."""
         matches = [hmac.compare_digest(token, self._token) for token in _TOKENS.findall(head)]
         return refused if any(matches) else _unauthorized()
 

@@ -1,4 +1,4 @@
-"""One execution's permission to ask the judge: its token, its targets, its ledger. Knows no HTTP but the statuses."""
+"""The judge access of one execution: its token, its targets and its ledger. No HTTP, except for status codes."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ TOKEN_BYTES = 32
 
 CallRecord = dict[str, Any]
 OnCall = Callable[[CallRecord], None]
-"""Hears of every call when it has ended. Must neither raise nor block."""
+"""Called when a call has ended. It must neither raise nor block."""
 
 
 class JudgeCallError(AgentVError):
-    """A call that has no reply: the HTTP status, the machine word and the sentence that say why."""
+    """A call without a reply: the HTTP status, the error code and the message."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class JudgeCallError(AgentVError):
 
 @dataclass(slots=True, eq=False)
 class _Running:
-    """A call between reservation and end."""
+    """A call that is reserved and has not ended."""
 
     call: JudgeCall
     target: str
@@ -51,20 +51,20 @@ class _Running:
     task: asyncio.Task[Any] | None = None
     retries: int = 0
     begun: bool = False
-    """The judge was asked: the call waits for a place at its target no longer."""
+    """The call was sent to the judge: it no longer waits for a slot of its target."""
     closed: bool = False
-    """The session was closed under it: it is settled already."""
+    """The session was closed during the call, which is therefore already settled."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeTargets:
-    """Who may be asked: live targets by name, and why others cannot be."""
+    """The judge targets of a session: available providers by name, and why others are unavailable."""
 
     default: str
     live: Mapping[str, Provider]
     unavailable: Mapping[str, str] = field(default_factory=dict)
     allowed: Collection[str] | None = None
-    """Names a script may choose; None is all. The default is always allowed."""
+    """Names that a script may choose; None allows all. The default is always allowed."""
 
     def __post_init__(self) -> None:
         if self.default not in self.live:
@@ -79,7 +79,7 @@ class JudgeTargets:
 
 
 class JudgeSession:
-    """What a script was lent. `invoke` and `invoke_batch` raise `JudgeCallError`; `close` ends everything at once."""
+    """Calls judge targets for one execution, within its limits. Calls raise `JudgeCallError`; `close` cancels them."""
 
     def __init__(
         self,
@@ -105,20 +105,20 @@ class JudgeSession:
         self._on_call, self._record_io = on_call, record_io
         self._budget = budget
         self.out_of_budget: BudgetExhaustedError | None = None
-        """Why a call was not made although the execution may make it: the case it judges then counts as not run."""
+        """Set when the budget of the run did not allow a call. The case then counts as not run."""
         self._running: set[_Running] = set()
         self._not_begun = 0
         self.limit_setting = "`max_calls` under `judge` of this evaluator in the suite"
-        """What raises the limit, for who is refused."""
+        """The setting that raises the limit, for the message of a refused call."""
         self.on_refused: Callable[[JudgeCallError], None] | None = None
-        """Hears of calls that are refused: over the limit, or for a target that may not be asked."""
+        """Called for every refused call: over the limit, or for a target that is not allowed."""
 
     def __repr__(self) -> str:
         return f"JudgeSession({self.evaluator!r}, {self.ledger.call_count} of {self.ledger.max_calls} calls)"
 
     @cached_property
     def token(self) -> str:
-        """What a script has to show. Evaluators inside the runtime need none, and none is made for them."""
+        """The bearer token of the proxy. It is created on first use: evaluators inside agentv need none."""
         return secrets.token_urlsafe(TOKEN_BYTES)
 
     @property
@@ -126,13 +126,13 @@ class JudgeSession:
         return self.ledger.closed
 
     def clean(self, text: str) -> str:
-        """Text that may leave: no secret value and no token in it, and not too long."""
+        """Text that may be sent to a script: shortened, with secret values and the token masked."""
         if "token" in self.__dict__:
             text = text.replace(self.token, MASK)
         return self._redactor.head(text, LONGEST_ERROR)
 
     def info(self) -> dict[str, Any]:
-        """What `GET /info` tells. Costs no call."""
+        """The reply to `GET /info`. It does not count as a call."""
         self._refuse_when_closed()
         return {
             "targetName": self.targets.default,
@@ -144,18 +144,18 @@ class JudgeSession:
         }
 
     def masked(self, value: Any) -> Any:
-        """A JSON value that may leave: no secret value in it."""
+        """The JSON value with secret values masked."""
         return self._redactor.value(value) if self._redactor.active else value
 
     async def invoke(self, call: JudgeCall) -> Reply:
-        """Ask the judge once. Nothing is masked in the reply."""
+        """Call the judge once. Secret values in the reply are not masked."""
         self._refuse_when_closed()
         name = self._choose(call, "")
         (running,) = self._reserve([(call, name)], batch=False)
         return await self._ask(running)
 
     async def ask(self, call: JudgeCall) -> Reply:
-        """The same for evaluators inside the runtime: the end of the run's budget is raised as it is."""
+        """Like `invoke`, for evaluators inside agentv: an exhausted budget is raised as `BudgetExhaustedError`."""
         try:
             return await self.invoke(call)
         except JudgeCallError:
@@ -164,15 +164,17 @@ class JudgeSession:
             raise
 
     async def invoke_batch(self, calls: Sequence[JudgeCall]) -> list[Reply | JudgeCallError]:
-        """Ask all together, or nothing when one of them may not be asked. Replies, and errors of calls that failed at
-        the judge, in the order of the calls."""
+        """Make all calls concurrently, or none if one of them is refused.
+
+        Returns a reply or, for a call that failed at the judge, an error, in the order of the calls.
+        """
         self._refuse_when_closed()
         chosen = [(call, self._choose(call, f"requests[{index}]: ")) for index, call in enumerate(calls)]
         running = self._reserve(chosen, batch=True)
         return await asyncio.gather(*(self._ask_item(one) for one in running))
 
     def close(self) -> None:
-        """No more calls; those in flight are failed in the ledger now and cancelled. Does not wait for anybody."""
+        """Refuse further calls and cancel those in flight, which count as failed. Does not wait for them to end."""
         if self.closed:
             return
         for running in list(self._running):
@@ -183,7 +185,7 @@ class JudgeSession:
         self.ledger.close()
 
     def give_back(self) -> None:
-        """The case has no result, and counts as not run: calls that had not begun were never made. Closes, too."""
+        """Close, and return calls that were never sent to the budget, because the case counts as not run."""
         self.close()
         if self._budget is not None:
             self._budget.give_back_judge_calls(self._not_begun)
@@ -199,13 +201,13 @@ class JudgeSession:
             return name
         reason = self.targets.unavailable.get(name) if self.targets.permits(name) else None
         if reason is not None:
-            what = f"target '{name}' is not available: {reason}"
+            problem = f"target '{name}' is not available: {reason}"
         elif name in self.targets.live or name in self.targets.unavailable:
-            what = f"target '{name}' is not among the allowed targets of this evaluator"
+            problem = f"target '{name}' is not allowed for this evaluator"
         else:
-            what = f"unknown target '{name[:100]}'"
-        listed = ", ".join(self.targets.available)
-        raise self._refused(400, "unknown_target", f"{where}{what}; choose one of: {listed}")
+            problem = f"unknown target '{name[:100]}'"
+        available = ", ".join(self.targets.available)
+        raise self._refused(400, "unknown_target", f"{where}{problem}; available: {available}")
 
     def _reserve(self, chosen: Sequence[tuple[JudgeCall, str]], *, batch: bool) -> list[_Running]:
         ledger = self.ledger
@@ -227,7 +229,7 @@ class JudgeSession:
             budget.take_judge_calls(calls)
         except BudgetExhaustedError as error:
             self.out_of_budget = error
-            raise self._refused(429, "max_calls_exceeded", f"{error.message}; nothing was run") from None
+            raise self._refused(429, "max_calls_exceeded", f"{error.message}; no call was made") from None
 
     def _refused(self, status: int, code: str, message: str) -> JudgeCallError:
         error = JudgeCallError(status, code, self.clean(message))
@@ -237,10 +239,10 @@ class JudgeSession:
 
     def _over_the_limit(self, calls: int) -> str:
         ledger = self.ledger
-        asked = "This call" if calls == 1 else f"This batch of {calls} calls"
+        subject = "this call" if calls == 1 else f"this batch of {calls} calls"
         return (
-            f"{asked} would pass the limit of {ledger.max_calls} judge calls of evaluator '{self.evaluator}' "
-            f"({ledger.call_count} made); nothing was run and the evaluator fails. Make fewer calls, or raise "
+            f"{subject} would exceed the limit of {ledger.max_calls} judge calls for evaluator '{self.evaluator}' "
+            f"({ledger.call_count} made); no call was made, and the evaluator fails. Make fewer calls, or raise "
             f"{self.limit_setting}."
         )
 
@@ -251,7 +253,7 @@ class JudgeSession:
             return error
 
     async def _ask(self, running: _Running) -> Reply:
-        """One reserved call, from here to its end in the ledger."""
+        """Make one reserved call and settle it in the ledger."""
         task = running.task = asyncio.current_task()
         self._refuse_when_closed()
         try:
@@ -264,7 +266,7 @@ class JudgeSession:
             if task is not None and task.cancelling():
                 self._settle(running, "cancelled", code="cancelled")
                 raise
-            raise self._failed(running, "failed", "it was cancelled from within") from None
+            raise self._failed(running, "failed", "its provider cancelled the call") from None
         except (Exception, SystemExit) as error:
             if running.closed:
                 raise _shutting_down() from None
@@ -273,8 +275,8 @@ class JudgeSession:
             if isinstance(error, BudgetExhaustedError):
                 self.out_of_budget = error
             known = isinstance(error, AgentVError)
-            what = str(error) if known else f"its provider crashed: {type(error).__name__}: {error}"
-            raise self._failed(running, "failed", what) from None
+            reason = str(error) if known else f"its provider crashed: {type(error).__name__}: {error}"
+            raise self._failed(running, "failed", reason) from None
         if self.closed:
             raise _shutting_down()
         self._settle(running, "ok", reply=reply)
@@ -289,7 +291,7 @@ class JudgeSession:
 
         def begin() -> None:
             running.begun = True
-            # The deadline is the judge's: waiting for a free place at its target does not count.
+            # Waiting for a free slot of the target does not count against the deadline.
             if self._timeout is not None:
                 deadline.reschedule(asyncio.get_running_loop().time() + self._timeout)
 
@@ -299,15 +301,15 @@ class JudgeSession:
         except TimeoutError:
             if deadline.expired():
                 raise ProviderTimeoutError(
-                    f"it did not answer within {self._timeout:g} s; ask less in one call, or raise "
+                    f"it did not answer within {self._timeout:g} s; ask for less in one call, or raise "
                     "`timeout_seconds` under `judge` of this evaluator"
                 ) from None
             raise
         if not isinstance(reply, Reply):
-            raise TypeError(f"it returned {type(reply).__name__} instead of a Reply")
+            raise TypeError(f"it must return a Reply, got {type(reply).__name__}")
         for message in reply.output_messages:
             if not isinstance(message, Message) or not all(isinstance(call, ToolCall) for call in message.tool_calls):
-                raise TypeError("its Reply must contain Messages and their ToolCalls only")
+                raise TypeError("the messages of its Reply must be Message objects with ToolCall objects")
         return reply
 
     def _request(self, call: JudgeCall) -> Request:
@@ -325,13 +327,13 @@ class JudgeSession:
         return option in self.targets.live[self.targets.default].honours
 
     def forget(self, call: JudgeCall) -> None:
-        """The reply to this call was of no use: it is not to be found in a cache again."""
+        """Remove the reply to this call from the cache, because it could not be used."""
         target = self.targets.default if call.target is None else call.target
         self.targets.live[target].forget(self._request(call))
 
-    def _failed(self, running: _Running, status: str, what: str) -> JudgeCallError:
+    def _failed(self, running: _Running, status: str, reason: str) -> JudgeCallError:
         http, code = (504, "judge_timeout") if status == "timeout" else (502, "judge_failed")
-        text = self.clean(f"judge target '{running.target}' failed (the call counts): {what}")
+        text = self.clean(f"judge target '{running.target}' failed (the call still counts): {reason}")
         self._settle(running, status, code=code, error=text)
         return JudgeCallError(http, code, text)
 
@@ -378,5 +380,5 @@ class JudgeSession:
 
 
 def _shutting_down() -> JudgeCallError:
-    message = "the execution that this proxy belongs to is over; make judge calls while the script runs"
+    message = "this execution has ended; make judge calls only while the script is running"
     return JudgeCallError(503, "shutting_down", message)

@@ -1,1 +1,1 @@
-"""The JSON that goes between agentv and a judge script."""
+"""The JSON exchanged between agentv and a judge script."""

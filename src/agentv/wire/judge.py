@@ -1,7 +1,7 @@
-"""What a script asks the judge proxy: bytes of a body -> `JudgeCall`s, read strictly.
+"""The JSON of the judge proxy, both ways: request bodies are parsed to `JudgeCall`s, replies are written as JSON.
 
-Every mistake is an `InvalidRequestError` whose message names the field, in a batch as `requests[1].question`.
-All fields are plain values, so whatever is nested or has another type is found by checking types.
+Requests are parsed strictly. Every problem is an `InvalidRequestError` whose message names the field, in a batch as
+`requests[1].question`. Replies have camelCase keys and are always valid JSON, whatever a provider put into them.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _KNOWN = frozenset(_FIELDS)
 
 
 class InvalidRequestError(ValueError):
-    """A body that is no request; the message says what to send instead."""
+    """The body is not a valid request. The message names the problem and what to send instead."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class JudgeCall(Conversation):
-    """What the judge is asked. Where `eval_case_id`, `attempt` or `target` is None, the execution's own value is used.
+    """One call to the judge. If `eval_case_id`, `attempt` or `target` is None, the value of the execution is used.
 
-    `JudgeCall("question", "system prompt")` is short for the messages of a system prompt and a question, which is all
-    that a script can send.
+    `JudgeCall("question", "system prompt")` is short for a system message followed by a user message. Scripts can send
+    only these two; evaluators inside agentv can pass any `messages` and `options`.
     """
 
     messages: tuple[Message, ...]
@@ -59,18 +59,18 @@ class JudgeCall(Conversation):
 
 
 def parse_invoke(body: bytes) -> JudgeCall:
-    """The body of `POST /invoke`."""
+    """Parse the body of `POST /invoke`."""
     return _call(_decode(body), "")
 
 
 def parse_batch(body: bytes) -> tuple[JudgeCall, ...]:
-    """The body of `POST /invokeBatch`."""
+    """Parse the body of `POST /invokeBatch`."""
     data = _object(_decode(body), "the body", ("requests",))
     requests = data.get("requests")
     if requests is None:
         raise InvalidRequestError('`requests` is missing; send {"requests": [{"question": "..."}, ...]}')
     if not isinstance(requests, list):
-        raise InvalidRequestError(f"`requests` must be a list of objects, not {kind_of(requests)}")
+        raise InvalidRequestError(f"`requests` must be a list of objects, got {kind_of(requests)}")
     if not requests:
         raise InvalidRequestError("`requests` is empty; send at least one request")
     return tuple(_call(item, f"requests[{index}]") for index, item in enumerate(requests))
@@ -78,7 +78,7 @@ def parse_batch(body: bytes) -> tuple[JudgeCall, ...]:
 
 def _decode(body: bytes) -> Any:
     try:
-        return read(body, infinite=True, surrogates=True)  # checked field by field, to name the field
+        return read(body, infinite=True, surrogates=True)  # checked per field, so that the error names the field
     except JsonError as error:
         raise InvalidRequestError(_problem(error)) from None
 
@@ -91,7 +91,7 @@ def _problem(error: JsonError) -> str:
     if error.kind == "duplicate":
         where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.path).lstrip(".")
         what = f"`{_cut(where)}`" if where else "the body"
-        return f"{what}: the key {_shown(error.key)} occurs twice; send it once"
+        return f"{what}: duplicate key {_quoted(error.key)}; send it once"
     if error.kind == "depth":
         return f"the body is {error.problem}; send a JSON object of plain values"
     return f"the body is not JSON: {error.problem} (character {error.offset}); send a JSON object"
@@ -101,9 +101,9 @@ def _call(item: Any, where: str) -> JudgeCall:
     data = _object(item, where or "the body", _FIELDS)
     question = _text(data, "question", where)
     if question is None:
-        raise InvalidRequestError(f"{_name('question', where)} is missing; send the text to ask the judge")
+        raise InvalidRequestError(f"{_name('question', where)} is missing; send the question for the judge")
     if not question:
-        raise InvalidRequestError(f"{_name('question', where)} is empty; send the text to ask the judge")
+        raise InvalidRequestError(f"{_name('question', where)} is empty; send the question for the judge")
     return JudgeCall(
         question,
         _text(data, "systemPrompt", where),
@@ -115,10 +115,10 @@ def _call(item: Any, where: str) -> JudgeCall:
 
 def _object(value: Any, what: str, known: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InvalidRequestError(f"{what} must be a JSON object, not {kind_of(value)}")
+        raise InvalidRequestError(f"{what} must be a JSON object, got {kind_of(value)}")
     for key in value:
         if key not in known:
-            raise InvalidRequestError(f"{what}: unknown key {_shown(key)}{_hint(key, known)}")
+            raise InvalidRequestError(f"{what}: unknown key {_quoted(key)}{_hint(key, known)}")
     return value
 
 
@@ -127,14 +127,13 @@ def _text(data: dict[str, Any], field: str, where: str) -> str | None:
     if value is None:
         return None
     if type(value) is not str:
-        raise InvalidRequestError(f"{_name(field, where)} must be text, not {kind_of(value)}")
+        raise InvalidRequestError(f"{_name(field, where)} must be a string, got {kind_of(value)}")
     if not value.isascii():
         try:
             value.encode("utf-8")
         except UnicodeEncodeError as error:
             raise InvalidRequestError(
-                f"{_name(field, where)} holds half of a surrogate pair (character {error.start}), which is no text; "
-                "send whole characters"
+                f"{_name(field, where)} contains a lone surrogate (character {error.start}); send valid Unicode"
             ) from None
     return value
 
@@ -145,7 +144,7 @@ def _attempt(value: Any, where: str) -> int | None:
     whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     if isinstance(value, bool) or not whole:
         got = value if isinstance(value, float) else kind_of(value)
-        raise InvalidRequestError(f"{_name('attempt', where)} must be a whole number from 1, not {got}")
+        raise InvalidRequestError(f"{_name('attempt', where)} must be a whole number from 1, got {got}")
     if not 1 <= value <= LARGEST_ATTEMPT:
         raise InvalidRequestError(f"{_name('attempt', where)} must be a whole number from 1 to {LARGEST_ATTEMPT}")
     return int(value)
@@ -155,8 +154,8 @@ def _name(field: str, where: str) -> str:
     return f"`{where}.{field}`" if where else f"`{field}`"
 
 
-def _shown(word: str) -> str:
-    """A word of the script's, short and safe to write."""
+def _quoted(word: str) -> str:
+    """Text from the script in backquotes, shortened and safe to print."""
     return f"`{_cut(word)}`"
 
 
@@ -171,7 +170,7 @@ def _hint(word: str, known: Iterable[str]) -> str:
 
 
 def reply_object(messages: Sequence[Message], usage: TokenUsage | None) -> dict[str, Any]:
-    """A reply of the judge. `rawText` is the text of the last assistant message."""
+    """The reply to a successful call. `rawText` is the text of the last assistant message."""
     reply: dict[str, Any] = {
         "outputMessages": [message_object(message) for message in messages],
         "rawText": final_text(messages),
@@ -182,7 +181,7 @@ def reply_object(messages: Sequence[Message], usage: TokenUsage | None) -> dict[
 
 
 def failed_object(message: str, code: str) -> dict[str, Any]:
-    """An item of a batch that failed at the judge."""
+    """The reply to a batch item whose judge call failed."""
     return {"outputMessages": [], "error": message, "code": code}
 
 
@@ -191,7 +190,7 @@ def error_object(message: str, code: str) -> dict[str, str]:
 
 
 def message_object(message: Message) -> dict[str, Any]:
-    """A message as HTTP spells it. Only the key `tool_calls` differs; nothing inside is touched."""
+    """The message with `tool_calls` renamed to `toolCalls`. Nested keys are not renamed."""
     data = message.to_dict()
     if "tool_calls" in data:
         data["toolCalls"] = data.pop("tool_calls")
@@ -199,5 +198,5 @@ def message_object(message: Message) -> dict[str, Any]:
 
 
 def to_json(value: Any) -> bytes:
-    """Strict UTF-8 JSON. What a provider left in a message that JSON cannot hold is replaced, never refused."""
+    """Strict UTF-8 JSON. Values that JSON cannot represent are replaced, so this never fails."""
     return dump_line(value).encode("utf-8")

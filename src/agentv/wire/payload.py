@@ -1,4 +1,4 @@
-"""The payload a judge script reads on stdin: one JSON object that always has every key, user data unchanged."""
+"""The payload that a judge script reads from stdin: one JSON object that always has every key."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EMPTY: Mapping[str, Any] = MappingProxyType(
         "config": None,
     }
 )
-"""Every key of the payload, in the order they are written, with the value it has when there is nothing to send.
+"""Every key of the payload, in the order in which they are written, with its empty value.
 
 The SDKs have their own list of these keys; `conformance/payloads.json` checks all of them against this table.
 """
@@ -42,9 +42,9 @@ def with_empty_values(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def encode_payload(values: Mapping[str, Any], *, one_line: bool = False) -> bytes:
-    """The payload as UTF-8 JSON: its own keys, then any others in `values`. ValueError when that cannot be written.
+    """The payload as UTF-8 JSON: the keys of `EMPTY` first, then any others. Raises ValueError if it cannot be encoded.
 
-    With `one_line` it is ASCII with a line break at its end, so that no script can take it for several lines.
+    With `one_line` it is one line of ASCII that ends with a newline, so that no script can read it as several lines.
     """
     if not set(values) >= set(KEYS):
         raise ValueError(f"the payload must have the keys {sorted(KEYS)}, got {sorted(values)}")
@@ -56,5 +56,5 @@ def encode_payload(values: Mapping[str, Any], *, one_line: bool = False) -> byte
     except RecursionError:
         raise ValueError("a value is nested too deeply") from None
     except UnicodeEncodeError:
-        # Half a surrogate pair cannot be UTF-8; its \\u escape can.
+        # A lone surrogate cannot be encoded as UTF-8; its \\u escape can.
         return json.dumps(ordered, allow_nan=False).encode("ascii")
