@@ -1,4 +1,4 @@
-"""A judge proxy that gives scripted replies and counts, behind the plain server of `support`."""
+"""A judge proxy with scripted replies and a call counter, based on the server of `support`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Reply = str | dict[str, str]
 
 
 class JudgingServer(Server):
-    """Takes `replies` in the order of the calls; a mapping with `error` and `code` is a judge that failed."""
+    """Returns `replies` in the order of the calls. A mapping with `error` and `code` is a failure of the judge."""
 
     def __init__(self, replies: Iterable[Reply], max_calls: int = 50) -> None:
         super().__init__(self._judge)

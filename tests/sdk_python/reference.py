@@ -1,4 +1,4 @@
-"""The rules for a judge script's stdout, written as plainly as possible, to check the vectors themselves."""
+"""The rules for a judge script's stdout, as a simple reference implementation that checks the vectors."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def read_result(stdout: str) -> dict[str, Any]:
         raise ResultError("invalid_score")
     hits, misses = fields.get("hits") or [], fields.get("misses") or []
     reasoning, details = fields.get("reasoning") or "", fields.get("details")
-    for texts in (hits, misses):
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+    for strings in (hits, misses):
+        if not isinstance(strings, list) or not all(isinstance(item, str) for item in strings):
             raise ResultError("invalid_type")
     if not isinstance(reasoning, str) or not (details is None or isinstance(details, dict)):
         raise ResultError("invalid_type")

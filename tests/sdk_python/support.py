@@ -41,7 +41,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Answer:
-    """What to write, and then: keep, close or reset the connection, or be silent until the client leaves."""
+    """What to write, and what to do then: keep, close or reset the connection, or wait until the client closes it."""
 
     data: bytes = b""
     then: str = "keep"
@@ -59,7 +59,7 @@ def reply(text: str = "yes") -> Answer:
 
 
 class Server:
-    """Answers every request with what `answer` says; remembers all of them."""
+    """Responds to every request with the result of `answer`, and records the requests."""
 
     def __init__(self, answer: Callable[[Seen], Answer]) -> None:
         self._answer = answer
@@ -141,7 +141,7 @@ def snake(name: str) -> str:
 
 
 def ask(kind: str, environ: Mapping[str, str], call: str, arguments: Mapping[str, Any], timeout: float = 20) -> Any:
-    """One call of the synchronous or the asynchronous client, with arguments in the HTTP spelling."""
+    """One call of the synchronous or asynchronous client. Argument names are those of the HTTP API."""
     method = snake(call)
     keywords: dict[str, Any] = {snake(name): value for name, value in arguments.items()}
     positional = []
@@ -194,7 +194,7 @@ def clean_environment(**extra: str) -> dict[str, str]:
 def run_judge(
     script: Path | str, stdin: str | bytes = "{}", *arguments: str, environ: Mapping[str, str] | None = None
 ) -> Finished:
-    """Run a judge file, or source text, as a process of its own."""
+    """Run a judge file, or source text, in its own process."""
     argv = [sys.executable, str(script)] if isinstance(script, Path) else [sys.executable, "-c", script]
     done = subprocess.run(
         [*argv, *arguments],

@@ -1,4 +1,4 @@
-"""How the clients use connections, time and money."""
+"""How the clients use connections, timeouts and retries."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def async_client_for(server: Server, timeout: float = 20):
     return client
 
 
-def test_calls_one_after_the_other_share_one_connection():
+def test_sequential_calls_share_one_connection():
     with Server(lambda seen: reply()) as server, client_for(server) as judge:
         for _ in range(5):
             judge.invoke(question="q")
     assert [seen.connection for seen in server.seen] == [1] * 5
 
 
-async def test_awaited_calls_one_after_the_other_share_one_connection():
+async def test_sequential_awaited_calls_share_one_connection():
     with Server(lambda seen: reply()) as server:
         async with async_client_for(server) as judge:
             for _ in range(5):
@@ -56,7 +56,7 @@ async def test_awaited_calls_one_after_the_other_share_one_connection():
         assert [seen.connection for seen in server.seen] == [1] * 5
 
 
-def test_a_connection_the_server_closed_while_idle_is_replaced_and_each_call_sent_once():
+def test_a_connection_closed_while_idle_is_replaced_and_each_call_is_sent_once():
     answers = in_turn(Answer(reply("a").data, "close"), reply("b"))
     with Server(answers) as server, client_for(server) as judge:
         assert judge.invoke(question="1").raw_text == "a"
@@ -68,7 +68,7 @@ def test_a_connection_the_server_closed_while_idle_is_replaced_and_each_call_sen
     ]
 
 
-def test_a_reused_connection_that_ends_without_a_byte_is_reopened_once():
+def test_a_reused_connection_closed_without_a_byte_is_reopened_once():
     answers = in_turn(reply("a"), Answer(b"", "close"), reply("b"))
     with Server(answers) as server, client_for(server) as judge:
         judge.invoke(question="1")
@@ -76,11 +76,11 @@ def test_a_reused_connection_that_ends_without_a_byte_is_reopened_once():
     assert [seen.connection for seen in server.seen] == [1, 1, 2]
 
 
-def test_it_is_not_reopened_a_second_time():
+def test_a_connection_is_not_reopened_twice():
     answers = in_turn(reply("a"), Answer(b"", "close"), Answer(b"", "close"))
     with Server(answers) as server, client_for(server) as judge:
         judge.invoke(question="1")
-        with pytest.raises(JudgeProxyError, match="not sent again") as caught:
+        with pytest.raises(JudgeProxyError, match="not retried") as caught:
             judge.invoke(question="2")
         assert caught.value.code == "connection_lost"
     assert len(server.seen) == 3
@@ -95,7 +95,7 @@ def test_it_is_not_reopened_a_second_time():
         pytest.param(Answer(b"", "reset"), id="a reset"),
     ],
 )
-def test_a_call_the_server_may_have_processed_is_never_sent_again(broken):
+def test_a_call_that_may_have_been_processed_is_not_resent(broken):
     with Server(in_turn(reply("a"), broken)) as server, client_for(server) as judge:
         judge.invoke(question="1")
         with pytest.raises(JudgeProxyError):
@@ -105,7 +105,7 @@ def test_a_call_the_server_may_have_processed_is_never_sent_again(broken):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("then", ["close", "reset"])
-def test_on_a_new_connection_nothing_is_sent_again(kind, then):
+def test_a_call_on_a_new_connection_is_not_resent(kind, then):
     with Server(lambda seen: Answer(b"", then)) as server:
         with pytest.raises(JudgeProxyError) as caught:
             ask(kind, server.environ, "invoke", {"question": "q"})
@@ -113,7 +113,7 @@ def test_on_a_new_connection_nothing_is_sent_again(kind, then):
     assert len(server.seen) == 1
 
 
-def test_after_an_error_of_the_proxy_the_connection_is_still_good():
+def test_a_connection_is_reused_after_an_error_response():
     refused = Answer(http_answer(429, {"error": "enough", "code": "max_calls_exceeded"}))
     with Server(in_turn(refused, reply("b"))) as server, client_for(server) as judge:
         with pytest.raises(JudgeProxyError):
@@ -123,8 +123,8 @@ def test_after_an_error_of_the_proxy_the_connection_is_still_good():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nobody_listening_is_a_judge_that_is_not_available(kind):
-    with socket.socket() as taken:  # nobody else can have the port, and nobody listens
+def test_a_refused_connection_raises_judge_not_available_error(kind):
+    with socket.socket() as taken:  # the port is reserved, but nothing listens on it
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         environ = {"AGENTV_JUDGE_PROXY_URL": url, "AGENTV_JUDGE_PROXY_TOKEN": TOKEN}
@@ -135,7 +135,7 @@ def test_nobody_listening_is_a_judge_that_is_not_available(kind):
 
 @contextmanager
 def raw_server(serve) -> Iterator[dict[str, str]]:
-    """A server that does with its one connection what `serve(connection, stop)` says."""
+    """A server that runs `serve(connection, stop)` with its one connection."""
     stop = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -153,7 +153,7 @@ def raw_server(serve) -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_server_that_drips_bytes_cannot_stretch_the_timeout(kind):
+def test_a_slow_server_cannot_extend_the_timeout(kind):
     def drip(connection: socket.socket, stop: threading.Event) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\n")
         while not stop.wait(0.01):
@@ -169,7 +169,7 @@ def test_a_server_that_drips_bytes_cannot_stretch_the_timeout(kind):
     assert time.monotonic() - started < 30
 
 
-def test_a_body_that_drips_ends_at_the_timeout():
+def test_a_slow_body_is_cut_off_at_the_timeout():
     def drip(connection: socket.socket, stop: threading.Event) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
         while not stop.wait(0.01):
@@ -183,7 +183,7 @@ def test_a_body_that_drips_ends_at_the_timeout():
     assert caught.value.code == "client_timeout"
 
 
-def test_an_answer_nobody_asked_for_is_not_taken_for_the_next_one():
+def test_an_unsolicited_response_is_not_taken_for_the_next_one():
     asked, sent = threading.Event(), threading.Event()
 
     def serve(listener: socket.socket) -> None:
@@ -215,7 +215,7 @@ def test_an_answer_nobody_asked_for_is_not_taken_for_the_next_one():
         thread.join(10)
 
 
-def test_a_refusal_that_comes_before_the_body_was_read_is_what_the_caller_gets():
+def test_an_early_refusal_is_reported_to_the_caller():
     def refuse_early(connection: socket.socket, stop: threading.Event) -> None:
         connection.recv(100)
         connection.sendall(http_answer(413, {"error": "at most 8 MiB", "code": "payload_too_large"}))
@@ -226,7 +226,7 @@ def test_a_refusal_that_comes_before_the_body_was_read_is_what_the_caller_gets()
     assert (caught.value.status, caught.value.code) == (413, "payload_too_large")
 
 
-def test_threads_share_a_client_and_get_their_own_answers():
+def test_threads_sharing_a_client_get_their_own_replies():
     together = threading.Barrier(8, timeout=20)
 
     def answer(seen: Seen) -> Answer:
@@ -240,7 +240,7 @@ def test_threads_share_a_client_and_get_their_own_answers():
     assert server.connections == 8
 
 
-async def test_coroutines_share_a_client_and_run_at_once():
+async def test_coroutines_sharing_a_client_run_concurrently():
     together = threading.Barrier(30, timeout=20)
 
     def answer(seen: Seen) -> Answer:
@@ -255,7 +255,7 @@ async def test_coroutines_share_a_client_and_run_at_once():
         assert server.connections == 30
 
 
-async def test_cancelling_a_call_closes_its_connection_at_once():
+async def test_cancelling_a_call_closes_its_connection_immediately():
     asked = threading.Event()
 
     def answer(seen: Seen) -> Answer:
@@ -273,7 +273,7 @@ async def test_cancelling_a_call_closes_its_connection_at_once():
     assert len(server.seen) == 1
 
 
-def test_a_closed_client_refuses_calls_and_closes_its_connections():
+def test_a_closed_client_rejects_calls_and_closes_its_connections():
     with Server(lambda seen: reply()) as server:
         judge = client_for(server)
         with judge:
@@ -286,7 +286,7 @@ def test_a_closed_client_refuses_calls_and_closes_its_connections():
     assert len(server.seen) == 1
 
 
-def test_the_token_is_in_no_representation():
+def test_repr_does_not_contain_the_token():
     with Server(lambda seen: reply()) as server, client_for(server) as judge:
         judge.invoke(question="q")
         assert str(server.port) in repr(judge)
@@ -303,12 +303,12 @@ def test_a_timeout_must_be_a_number_of_seconds(timeout):
 @pytest.mark.parametrize(
     "question",
     [
-        pytest.param({"question": "half a pair: \ud83d"}, id="half of a surrogate pair"),
+        pytest.param({"question": "half a pair: \ud83d"}, id="unpaired surrogate"),
         pytest.param({"question": b"bytes"}, id="bytes"),
         pytest.param({"question": "q", "attempt": float("nan")}, id="NaN"),
     ],
 )
-def test_what_is_not_json_is_refused_before_anything_is_sent(question):
+def test_arguments_that_are_not_json_are_rejected_before_sending(question):
     with Server(lambda seen: reply()) as server, client_for(server) as judge:
         with pytest.raises(JudgeProxyError, match="Nothing was sent") as caught:
             judge.invoke(**question)
@@ -316,7 +316,7 @@ def test_what_is_not_json_is_refused_before_anything_is_sent(question):
     assert server.seen == []
 
 
-def test_the_python_spelling_is_suggested_for_the_http_one():
+def test_the_python_name_is_suggested_for_the_http_name():
     with Server(lambda seen: reply()) as server, client_for(server) as judge:
         misspelled = [{"question": "q", "systemPrompt": "s"}]
         with pytest.raises(JudgeProxyError, match="did you mean 'system_prompt'"):
@@ -324,7 +324,7 @@ def test_the_python_spelling_is_suggested_for_the_http_one():
         assert server.seen == []
 
 
-def test_proxy_variables_of_the_environment_are_ignored():
+def test_proxy_environment_variables_are_ignored():
     script = """
 from agentv_eval import create_judge_proxy_client
 print(create_judge_proxy_client().invoke(question="q").raw_text)

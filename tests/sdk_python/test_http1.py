@@ -1,4 +1,4 @@
-"""Answers as servers may frame them, and as broken ones do: the client reads the one and names the other."""
+"""HTTP framing: valid responses are read, broken ones are reported."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def asked(answer: Answer, *, calls: int = 1) -> tuple[str, Server]:
         (b"HTTP/1.1 200 OK\r\n\r\n" + BODY, "close"),
     ],
 )
-def test_every_way_to_mark_the_end_is_read(data: bytes, then: str) -> None:
+def test_every_valid_framing_is_read(data: bytes, then: str) -> None:
     assert asked(Answer(data, then))[0] == "yes"
 
 
@@ -57,7 +57,7 @@ def test_every_way_to_mark_the_end_is_read(data: bytes, then: str) -> None:
         WHOLE + b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
     ],
 )
-def test_a_connection_in_doubt_is_not_used_again(data: bytes) -> None:
+def test_a_connection_in_an_unclear_state_is_not_reused(data: bytes) -> None:
     text, server = asked(Answer(data), calls=2)
     assert text == "yes"
     assert server.connections == 2
@@ -87,7 +87,7 @@ def test_a_connection_in_doubt_is_not_used_again(data: bytes) -> None:
         (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n{", "connection_lost"),
     ],
 )
-def test_what_is_no_answer_is_an_error_and_is_not_asked_for_again(data: bytes, code: str) -> None:
+def test_an_invalid_response_is_an_error_and_is_not_retried(data: bytes, code: str) -> None:
     with Server(lambda _: Answer(data, "close")) as server:
         client = create_judge_proxy_client(environ=server.environ, timeout=20)
         assert client is not None

@@ -18,7 +18,7 @@ def judge(body: str, stdin: str | bytes = '{"candidate_answer": "Paris"}', **opt
     return run_judge(HEADER + body, stdin, **options)
 
 
-def test_whatever_prints_only_the_result_reaches_stdout():
+def test_only_the_result_reaches_stdout():
     done = judge(
         """
 kept = sys.stdout
@@ -41,13 +41,13 @@ print("after the result")
         assert line in done.stderr.splitlines()
 
 
-def test_what_the_script_printed_before_the_judge_ran_stays_on_stdout_before_the_result():
+def test_output_before_the_judge_runs_stays_on_stdout():
     done = judge('print("loading")\ndefine_code_judge(lambda input: 1)')
     noise, result = done.stdout.splitlines()
     assert (noise, json.loads(result)["score"]) == ("loading", 1)
 
 
-def test_a_result_object_is_printed_whole():
+def test_a_result_object_is_printed_with_all_fields():
     done = judge(
         "define_code_judge(lambda input: CodeJudgeResult(0.5, hits=['a'], misses=('b',), reasoning='r', "
         "details={'k': 1}))"
@@ -70,7 +70,7 @@ def test_the_result_is_utf8_whatever_the_locale():
     assert done.result["reasoning"] == "ça 🙂"
 
 
-def test_half_of_a_surrogate_pair_does_not_cost_the_score():
+def test_an_unpaired_surrogate_does_not_lose_the_score():
     done = judge(
         "define_code_judge(lambda input: {'score': 1, 'reasoning': input.question})",
         r'{"question": "\ud83d"}',
@@ -78,12 +78,12 @@ def test_half_of_a_surrogate_pair_does_not_cost_the_score():
     assert (done.code, done.result["score"]) == (0, 1)
 
 
-def test_a_large_result_arrives_whole():
+def test_a_large_result_is_printed_completely():
     done = judge("define_code_judge(lambda input: {'score': 1, 'details': {'text': 'x' * 5_000_000}})")
     assert len(done.result["details"]["text"]) == 5_000_000
 
 
-def test_an_exception_is_a_failure_with_its_traceback_and_a_clear_last_line():
+def test_an_exception_is_a_failure_with_a_traceback_and_a_clear_last_line():
     done = judge(
         """
 def broken(input):
@@ -107,13 +107,13 @@ def test_an_exception_in_a_coroutine_is_a_failure():
 @pytest.mark.parametrize(
     ("call", "code"), [("sys.exit()", 1), ("sys.exit(0)", 1), ("sys.exit(3)", 3), ("sys.exit('no')", 1)]
 )
-def test_a_handler_that_exits_has_not_judged(call, code):
+def test_a_handler_that_calls_sys_exit_is_a_failure(call, code):
     done = judge(f"define_code_judge(lambda input: {call})")
     assert (done.code, done.stdout) == (code, "")
     assert "instead of returning a result" in done.last_line
 
 
-def test_an_unknown_attribute_lists_the_names():
+def test_an_unknown_attribute_lists_the_known_names():
     done = judge("define_code_judge(lambda input: len(input.candidate_anser))")
     assert (done.code, done.stdout) == (1, "")
     assert "did you mean 'candidate_answer'" in done.last_line
@@ -126,7 +126,7 @@ def test_stdin_that_is_not_utf8_is_a_failure():
     assert "UTF-8" in done.last_line
 
 
-def test_the_decorator_runs_a_script_and_only_a_script(tmp_path):
+def test_the_decorator_runs_a_script_but_not_an_imported_module(tmp_path):
     path = tmp_path / "my_judge.py"
     path.write_text(f"{HEADER}@code_judge\ndef mine(input):\n    return {{'score': 0.25}}\n")
     assert run_judge(path).result["score"] == 0.25
@@ -179,7 +179,7 @@ handler = functools.partial(judge, n=1)
 
 
 @pytest.mark.parametrize("name", WITHOUT_JUDGE)
-def test_a_handler_may_be(name):
+def test_any_callable_can_be_a_handler(name):
     assert judge(WITHOUT_JUDGE[name] + "\ndefine_code_judge(handler)").result["score"] == 1
 
 
@@ -210,7 +210,7 @@ def handler(*args, **kwargs): return inner(*args, **kwargs)
 
 
 @pytest.mark.parametrize("name", WITH_JUDGE)
-def test_a_handler_gets_the_judge(name):
+def test_a_handler_receives_the_judge(name):
     with Server(lambda seen: reply("0.5")) as server:
         done = judge(f"{ASK}{WITH_JUDGE[name]}\ndefine_code_judge(handler)", environ=server.environ)
     assert done.result["score"] == 0.5
@@ -218,12 +218,12 @@ def test_a_handler_gets_the_judge(name):
 
 
 @pytest.mark.parametrize("keyword", ["def", "async def"])
-def test_a_handler_gets_none_when_access_is_off(keyword):
+def test_a_handler_receives_none_when_access_is_off(keyword):
     done = judge(f"{keyword} handler(input, judge):\n    return 1 if judge is None else 0\ndefine_code_judge(handler)")
     assert done.result["score"] == 1
 
 
-def test_a_refused_call_that_is_not_caught_is_a_failure_with_the_words_of_the_proxy():
+def test_an_uncaught_refusal_is_a_failure_with_the_message_of_the_proxy():
     def refuse(seen: Seen) -> Answer:
         return Answer(
             http_answer(429, {"error": "max_calls is 0: raise judge.max_calls", "code": "max_calls_exceeded"})
@@ -244,12 +244,12 @@ def test_a_url_without_a_token_is_a_failure_that_names_the_variable():
     assert "AGENTV_JUDGE_PROXY_TOKEN" in done.last_line
 
 
-def test_closed_stderr_does_not_spoil_the_result():
+def test_closed_stderr_does_not_lose_the_result():
     done = judge("os.close(2)\ndef f(input):\n    print('lost')\n    return 1\ndefine_code_judge(f)")
     assert done.result["score"] == 1
 
 
-def test_inside_another_program_replaced_streams_are_used_and_put_back(monkeypatch):
+def test_replaced_streams_are_used_and_restored(monkeypatch):
     out, err = io.StringIO(), io.StringIO()
     monkeypatch.setattr(sys, "stdin", io.StringIO('{"question": "q"}'))
     monkeypatch.setattr(sys, "stdout", out)
@@ -265,7 +265,7 @@ def test_inside_another_program_replaced_streams_are_used_and_put_back(monkeypat
     assert err.getvalue() == "log\n"
 
 
-def test_values_show_and_compare_by_their_fields():
+def test_values_have_repr_and_equality_by_fields():
     assert CodeJudgeResult(1, hits=["a"]) == CodeJudgeResult(1, ["a"])
     assert CodeJudgeResult(1) != CodeJudgeResult(0)
     assert "score=1" in repr(CodeJudgeResult(1))

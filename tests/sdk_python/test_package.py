@@ -36,7 +36,7 @@ def run(*argv: str | Path, **options) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def test_the_wheel_builds_alone_and_works_where_agentv_is_not(tmp_path):
+def test_the_wheel_builds_and_works_without_agentv(tmp_path):
     source = tmp_path / "source"
     shutil.copytree(SDK, source, ignore=shutil.ignore_patterns("__pycache__", "dist"))
     run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path / "dist", source)
@@ -111,7 +111,7 @@ def yes_to_paris(seen: Seen) -> Answer:
 PAYLOAD = '{"question": "What is the capital of France?", "candidate_answer": "Paris is."}'
 
 
-def test_the_readme_shows_no_block_that_no_test_runs():
+def test_every_code_block_of_the_readme_is_tested():
     text = (SDK / "README.md").read_text(encoding="utf-8")
     languages = re.findall(r"^```(\w+)$", text, re.MULTILINE)
     assert sorted(set(languages)) == ["bash", "python", "yaml"]
@@ -170,7 +170,7 @@ def test_the_asynchronous_judge_of_the_readme_judges(readme_files):
     assert targets == ["assistant", "strict"]
 
 
-def test_the_judge_of_the_readme_that_wants_json_asks_until_it_gets_some(readme_files):
+def test_the_schema_judge_of_the_readme_retries_until_it_gets_json(readme_files):
     replies = ["A 4, I think.", 'Here:\n```json\n{"grade": 4, "reason": "no source"}\n```']
     with JudgingServer(replies) as server:
         done = run_judge(readme_files["judges/graded.py"], PAYLOAD, environ=server.environ)

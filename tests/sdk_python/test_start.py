@@ -1,4 +1,4 @@
-"""What a judge script pays before it judges: only the modules it needs."""
+"""A judge script loads only the modules it needs."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ define_code_judge(lambda input, judge: len(judge.invoke(question="q").raw_text))
     assert not loaded & slow
 
 
-def test_everything_that_is_exported_can_be_reached():
+def test_every_exported_name_can_be_imported():
     for name in agentv_eval.__all__:
         assert getattr(agentv_eval, name) is not None
         assert name in dir(agentv_eval)
@@ -87,7 +87,7 @@ def test_everything_that_is_exported_can_be_reached():
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
-def test_the_source_is_python_3_9_of_the_standard_library_alone(source):
+def test_the_source_is_python_3_9_and_uses_only_the_standard_library(source):
     tree = ast.parse(source.read_text(encoding="utf-8"), feature_version=(3, 9))
     roots: set[str] = set()
     for node in ast.walk(tree):

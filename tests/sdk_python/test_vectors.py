@@ -31,7 +31,7 @@ def check_error(error: agentv_eval.JudgeProxyError, vector: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize("vector", named(vectors("environment.json")))
-def test_the_environment_decides_about_access(vector):
+def test_environment_vectors(vector):
     creators = (agentv_eval.create_judge_proxy_client, agentv_eval.create_async_judge_proxy_client)
     for create in creators:
         if "error" in vector:
@@ -50,7 +50,7 @@ def test_the_environment_decides_about_access(vector):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("vector", named(vectors("requests.json")))
-def test_a_call_becomes_exactly_this_request(vector, kind):
+def test_request_vectors(vector, kind):
     info = {"targetName": "t", "maxCalls": 1, "callCount": 0, "availableTargets": []}
     item = {"outputMessages": [], "rawText": ""}
     count = len(vector["arguments"].get("requests") or ())
@@ -105,7 +105,7 @@ def field_of(value: Any, name: str) -> Any:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("vector", named(vectors("replies.json")))
-def test_an_answer_becomes_exactly_this_value_or_error(vector, kind):
+def test_reply_vectors(vector, kind):
     arguments: dict[str, Any] = {"getInfo": {}, "invoke": {"question": "q"}}.get(vector["call"], {})
     if vector["call"] == "invokeBatch":
         arguments = {"requests": [{"question": "q"}] * vector["questions"]}
@@ -137,12 +137,12 @@ define_code_judge(show)
 
 
 @pytest.mark.parametrize("vector", named(vectors("payloads.json")))
-def test_a_payload_becomes_exactly_these_attributes(vector):
+def test_payload_vectors(vector):
     refused = vector.get("not_attributes", [])
     done = run_judge(SHOW_INPUT, vector["stdin"], *refused)
     if "error" in vector:
         assert (done.code, done.stdout) == (1, "")
-        assert "stdin must hold one JSON object" in done.last_line
+        assert "stdin must contain one JSON object" in done.last_line
         return
     details = done.result["details"]
     assert details["attributes"] == vector["attributes"]
@@ -162,7 +162,7 @@ define_code_judge(lambda input: revive(json.loads(sys.argv[1])))
 
 
 @pytest.mark.parametrize("vector", named(vectors("results.json")["handlers"]))
-def test_what_a_handler_returns_is_printed_or_fails(vector):
+def test_handler_result_vectors(vector):
     done = run_judge(RETURN_VECTOR, "{}", json.dumps(vector["returns"]))
     if "failure_has" in vector:
         assert (done.code, done.stdout) == (1, "")
@@ -175,7 +175,7 @@ def test_what_a_handler_returns_is_printed_or_fails(vector):
 
 
 @pytest.mark.parametrize("vector", named(vectors("results.json")["stdout"]))
-def test_the_stdout_vectors_agree_with_a_plain_reading_of_the_rules(vector):
+def test_stdout_vectors_agree_with_the_reference_reader(vector):
     if "error" in vector:
         with pytest.raises(ResultError) as caught:
             read_result(vector["stdout"])
@@ -185,7 +185,7 @@ def test_the_stdout_vectors_agree_with_a_plain_reading_of_the_rules(vector):
 
 
 @pytest.mark.parametrize("vector", named(vectors("fences.json")))
-def test_parts_get_exactly_this_fence(vector):
+def test_fence_vectors(vector):
     parts = [(name, text) for name, text in vector["parts"]]
     assert fence(parts, vector["around"], vector["markLength"]) == (vector["text"], vector["mark"])
     assert MARK_LENGTH == 12

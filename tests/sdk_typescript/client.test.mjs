@@ -28,14 +28,14 @@ async function until(isSo) {
   while (!isSo()) await new Promise((resolve) => setImmediate(resolve));
 }
 
-test("calls one after the other share one connection", async (t) => {
+test("sequential calls share one connection", async (t) => {
   const server = await serve(t, () => reply());
   const judge = clientFor(t, server);
   for (let n = 0; n < 5; n++) await judge.invoke({ question: "q" });
   assert.deepEqual(connections(server), [1, 1, 1, 1, 1]);
 });
 
-test("a connection the server closed while idle is replaced and each call sent once", async (t) => {
+test("a connection closed while idle is replaced and each call is sent once", async (t) => {
   const server = await serve(t, inTurn({ data: reply("a").data, then: "close" }, reply("b")));
   const judge = clientFor(t, server);
   assert.equal((await judge.invoke({ question: "1" })).rawText, "a");
@@ -50,8 +50,8 @@ test("a connection the server closed while idle is replaced and each call sent o
   );
 });
 
-test("also when the script was too busy to notice that it was closed", async (t) => {
-  // The script is blocked until the server, in another process, has closed; only then does it ask again.
+test("a connection closed while the script was busy is replaced", async (t) => {
+  // The script is blocked until the server, in another process, has closed; only then does it call again.
   const server = await serve(t, inTurn({ data: reply("a").data, then: "close" }, reply("b")));
   const script = `
     import { readSync } from "node:fs";
@@ -70,7 +70,7 @@ test("also when the script was too busy to notice that it was closed", async (t)
   assert.deepEqual(connections(server), [1, 2]);
 });
 
-test("a reused connection that ends without a byte is reopened once", async (t) => {
+test("a reused connection closed without a byte is reopened once", async (t) => {
   const server = await serve(t, inTurn(reply("a"), { then: "close" }, reply("b")));
   const judge = clientFor(t, server);
   await judge.invoke({ question: "1" });
@@ -78,7 +78,7 @@ test("a reused connection that ends without a byte is reopened once", async (t) 
   assert.deepEqual(connections(server), [1, 1, 2]);
 });
 
-test("the second try never takes another idle connection: that may be closed too", async (t) => {
+test("a resent call never uses another idle connection, which may be closed too", async (t) => {
   const waiting = [];
   const server = await serve(t, ({ connection }) => {
     if (connection > 2) return reply("b");
@@ -95,17 +95,17 @@ test("the second try never takes another idle connection: that may be closed too
   assert.equal(server.seen.length, 4);
 });
 
-test("it is not reopened a second time", async (t) => {
+test("a connection is not reopened twice", async (t) => {
   const server = await serve(t, inTurn(reply("a"), { then: "close" }, { then: "close" }));
   const judge = clientFor(t, server);
   await judge.invoke({ question: "1" });
   const error = await failure(() => judge.invoke({ question: "2" }));
   assert.equal(error.code, "connection_lost");
-  assert.match(error.message, /not sent again/);
+  assert.match(error.message, /not retried/);
   assert.equal(server.seen.length, 3);
 });
 
-describe("a call the server may have processed is never sent again", () => {
+describe("a call that may have been processed is not resent", () => {
   const broken = {
     "part of the status line": { data: "HTTP/1.1 2", then: "close" },
     "part of the headers": { data: "HTTP/1.1 200 OK\r\nContent-", then: "close" },
@@ -125,7 +125,7 @@ describe("a call the server may have processed is never sent again", () => {
 });
 
 for (const then of ["close", "reset"]) {
-  test(`on a new connection nothing is sent again after a ${then}`, async (t) => {
+  test(`a call on a new connection is not resent after a ${then}`, async (t) => {
     const server = await serve(t, () => ({ then }));
     const error = await failure(() => clientFor(t, server).invoke({ question: "q" }));
     assert.deepEqual([error.status, error.code], [null, "connection_lost"]);
@@ -133,7 +133,7 @@ for (const then of ["close", "reset"]) {
   });
 }
 
-test("after an error of the proxy the connection is still good", async (t) => {
+test("a connection is reused after an error response", async (t) => {
   const refused = { data: http(429, { error: "enough", code: "max_calls_exceeded" }) };
   const server = await serve(t, inTurn(refused, reply("b")));
   const judge = clientFor(t, server);
@@ -142,7 +142,7 @@ test("after an error of the proxy the connection is still good", async (t) => {
   assert.deepEqual(connections(server), [1, 1]);
 });
 
-test("nobody listening is a judge that is not available", async () => {
+test("a refused connection throws JudgeNotAvailableError", async () => {
   const listener = createServer().listen(0, "127.0.0.1");
   await once(listener, "listening");
   const { port } = listener.address();
@@ -160,20 +160,20 @@ function drip(socket, head, more) {
   socket.on("close", () => clearInterval(timer));
 }
 
-test("headers that drip cannot stretch the timeout", async (t) => {
+test("slow headers cannot extend the timeout", async (t) => {
   const server = await rawServer(t, (socket) => drip(socket, "HTTP/1.1 200 OK\r\n", "X-Slow: 1\r\n"));
   const error = await failure(() => clientFor(t, server, 300).invoke({ question: "q" }));
   assert.equal(error.code, "client_timeout");
 });
 
-test("a body that drips ends at the timeout", async (t) => {
+test("a slow body is cut off at the timeout", async (t) => {
   const server = await rawServer(t, (socket) => drip(socket, "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", " "));
   const error = await failure(() => clientFor(t, server, 300).invoke({ question: "q" }));
   assert.equal(error.code, "client_timeout");
   assert.match(error.message, /timeoutMs/);
 });
 
-test("the timeout counts from the call, also when it is sent again", async (t) => {
+test("the timeout includes resending", async (t) => {
   const server = await serve(t, inTurn(reply("a"), { then: "close" }, { then: "silence" }));
   const judge = clientFor(t, server, 2_000);
   await judge.invoke({ question: "1" });
@@ -185,7 +185,7 @@ test("the timeout counts from the call, also when it is sent again", async (t) =
   assert.ok(2_000 >= first && first > second, `${first}, then ${second}`);
 });
 
-test("an answer nobody asked for is not taken for the next one", async (t) => {
+test("an unsolicited response is not taken for the next one", async (t) => {
   const server = await serve(t, ({ connection }) => reply(connection === 1 ? "a" : "b"));
   const judge = clientFor(t, server);
   assert.equal((await judge.invoke({ question: "1" })).rawText, "a");
@@ -195,7 +195,7 @@ test("an answer nobody asked for is not taken for the next one", async (t) => {
   assert.deepEqual(connections(server), [1, 2]);
 });
 
-test("a second answer right behind the first is not taken for the next one", async (t) => {
+test("a second response right after the first is not taken for the next one", async (t) => {
   const both = { data: Buffer.concat([reply("a").data, reply("forged").data]) };
   const server = await serve(t, inTurn(both, reply("b")));
   const judge = clientFor(t, server);
@@ -204,7 +204,7 @@ test("a second answer right behind the first is not taken for the next one", asy
   assert.deepEqual(connections(server), [1, 2]);
 });
 
-test("a refusal that comes before the body was read is what the caller gets", async (t) => {
+test("an early refusal is reported to the caller", async (t) => {
   const sent = 20_000_000;
   const server = await rawServer(t, (socket) => {
     socket.once("data", () => {
@@ -217,10 +217,10 @@ test("a refusal that comes before the body was read is what the caller gets", as
   const [socket] = server.sockets;
   socket.resume();
   await once(socket, "close");
-  assert.ok(socket.bytesRead < sent, "the rest of the body was sent although nobody wanted it");
+  assert.ok(socket.bytesRead < sent, "the rest of the body was sent after the refusal");
 });
 
-test("calls that run at once get their own answers", async (t) => {
+test("concurrent calls get their own replies", async (t) => {
   const waiting = [];
   const server = await serve(t, ({ body }) => {
     return new Promise((resolve) => {
@@ -239,7 +239,7 @@ test("calls that run at once get their own answers", async (t) => {
   assert.equal(server.sockets.size, 30);
 });
 
-test("cancelling a call closes its connection at once", async (t) => {
+test("cancelling a call closes its connection immediately", async (t) => {
   const stop = new AbortController();
   const server = await serve(t, () => {
     stop.abort(new Error("enough"));
@@ -253,7 +253,7 @@ test("cancelling a call closes its connection at once", async (t) => {
   assert.equal(server.seen.length, 1);
 });
 
-test("a closed client refuses calls and closes its connections", async (t) => {
+test("a closed client rejects calls and closes its connections", async (t) => {
   const server = await serve(t, () => reply());
   const judge = clientFor(t, server);
   await judge.invoke({ question: "q" });
@@ -266,7 +266,7 @@ test("a closed client refuses calls and closes its connections", async (t) => {
   assert.equal(server.seen.length, 1);
 });
 
-test("a call in flight when the client is closed gets its answer, and its connection is closed then", async (t) => {
+test("a call in flight when the client is closed gets its reply, and its connection is closed", async (t) => {
   const server = await serve(t, () => {
     judge.close();
     return reply("late");
@@ -276,7 +276,7 @@ test("a call in flight when the client is closed gets its answer, and its connec
   await until(() => server.closed.length === 1);
 });
 
-test("the token is in nothing that is shown", async (t) => {
+test("inspecting a client does not show the token", async (t) => {
   const server = await serve(t, () => ({ then: "close" }));
   const judge = clientFor(t, server);
   const error = await failure(() => judge.invoke({ question: "q" }));
@@ -291,9 +291,9 @@ for (const timeoutMs of [0, -1, NaN, Infinity, 2 ** 31, true, "5"]) {
   });
 }
 
-describe("what is not JSON is refused before anything is sent", () => {
+describe("arguments that are not JSON are rejected before sending", () => {
   const wrong = {
-    "half of a surrogate pair": { question: "half a pair: \ud83d" },
+    "unpaired surrogate": { question: "half a pair: \ud83d" },
     NaN: { question: "q", attempt: NaN },
     "a BigInt": { question: "q", attempt: 1n },
     "a function": { question: () => "q" },
@@ -311,20 +311,20 @@ describe("what is not JSON is refused before anything is sent", () => {
   }
 });
 
-test("the spelling of this SDK is suggested for the other one", async (t) => {
+test("the camelCase name is suggested for the snake_case name", async (t) => {
   const server = await serve(t, () => reply());
   const error = await failure(() => clientFor(t, server).invoke({ question: "q", system_prompt: "s" }));
   assert.match(error.message, /unknown key 'system_prompt'; did you mean 'systemPrompt'\?/);
   assert.deepEqual(server.seen, []);
 });
 
-test("a backslash before what looks like half of a pair is sent as it is", async (t) => {
+test("an escaped backslash before a surrogate-like sequence is sent unchanged", async (t) => {
   const server = await serve(t, () => reply());
   await clientFor(t, server).invoke({ question: "\\ud83d \u{1f642}" });
   assert.equal(JSON.parse(server.seen[0].body).question, "\\ud83d \u{1f642}");
 });
 
-test("proxy variables of the environment are ignored", async (t) => {
+test("proxy environment variables are ignored", async (t) => {
   const server = await serve(t, () => reply("direct"));
   const proxy = await serve(t, () => reply("proxied"));
   const names = ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
@@ -336,23 +336,23 @@ test("proxy variables of the environment are ignored", async (t) => {
   assert.deepEqual(proxy.seen, []);
 });
 
-test("a client that nobody closed does not keep the process alive", async (t) => {
+test("an unclosed client does not keep the process alive", async (t) => {
   const server = await serve(t, () => reply());
   const done = await runJudge('await createJudgeProxyClient().invoke({ question: "q" });', { env: server.environ });
   assert.deepEqual([done.code, done.stdout], [0, ""], done.stderr);
 });
 
-test("a verdict that never comes names the last reply and what to do", async (t) => {
+test("a missing verdict reports the last reply and the next step", async (t) => {
   const server = await serve(t, () => reply("perhaps"));
   const judge = clientFor(t, server);
   const ask = { question: "Is it?", choices: ["yes", "no"], attempts: 1 };
   const error = await failure(() => judge.verdict(ask));
   assert.ok(error instanceof eval_.JudgeVerdictError);
   assert.deepEqual([error.status, error.code, error.rawText], [null, "invalid_verdict", "perhaps"]);
-  assert.match(error.message, /after one try.*'perhaps'.*none of: yes, no/);
+  assert.match(error.message, /after 1 attempt:.*'perhaps'.*not one of: yes, no/);
 });
 
-test("a misspelt key of a verdict is refused before anything is sent", async (t) => {
+test("a misspelled key of a verdict is rejected before sending", async (t) => {
   const server = await serve(t, () => reply("yes"));
   const judge = clientFor(t, server);
   const one = await failure(() => judge.verdict({ question: "q", choice: ["yes", "no"] }));

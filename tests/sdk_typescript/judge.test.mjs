@@ -8,7 +8,7 @@ import { eval_, http, reply, runJudge, serve } from "./support.mjs";
 const STDIN = '{"candidate_answer": "Paris"}';
 const judge = (source, options = {}) => runJudge(source, { stdin: STDIN, ...options });
 
-test("whatever prints only the result reaches stdout", async () => {
+test("only the result reaches stdout", async () => {
   const done = await judge(`
     const kept = process.stdout;
     defineCodeJudge(async () => {
@@ -29,7 +29,7 @@ test("whatever prints only the result reaches stdout", async () => {
   }
 });
 
-test("what the script printed before the judge was defined stays on stdout before the result", async () => {
+test("output before the judge is defined stays on stdout", async () => {
   const done = await judge('console.log("loading");\ndefineCodeJudge(() => 1);');
   const [noise, result] = done.stdout.trimEnd().split("\n");
   assert.equal(noise, "loading");
@@ -54,7 +54,7 @@ describe("a handler may", () => {
   }
 });
 
-test("a handler gets the judge, and undefined when access is off", async (t) => {
+test("a handler receives the judge, or undefined when access is off", async (t) => {
   const server = await serve(t, () => reply("0.5"));
   const source = `defineCodeJudge(async (input, judge) =>
     judge === undefined ? 0.25 : Number((await judge.invoke({ question: "q" })).rawText));`;
@@ -63,7 +63,7 @@ test("a handler gets the judge, and undefined when access is off", async (t) => 
   assert.equal(server.seen.length, 1);
 });
 
-test("text outside ASCII arrives whole", async () => {
+test("non-ASCII text is preserved", async () => {
   const done = await judge("defineCodeJudge((input) => ({ score: 1, reasoning: input.question }));", {
     stdin: '\ufeff{"question": "ça 🙂"}',
     env: { LC_ALL: "C" },
@@ -71,21 +71,21 @@ test("text outside ASCII arrives whole", async () => {
   assert.equal(done.result.reasoning, "ça 🙂");
 });
 
-test("half of a surrogate pair does not cost the score", async () => {
+test("an unpaired surrogate does not lose the score", async () => {
   const stdin = '{"question": "\\ud83d \\\\ud83d", "config": {"\\ud83d": 1}}';
   const source = "defineCodeJudge((input) => ({ score: 1, reasoning: input.question, details: input.config }));";
   const { score, reasoning, details } = (await judge(source, { stdin })).result;
   assert.deepEqual([score, reasoning, details], [1, "\ufffd \\ud83d", { "\ufffd": 1 }]);
 });
 
-test("a large payload and a large result arrive whole", async () => {
+test("a large payload and a large result are complete", async () => {
   const source = "defineCodeJudge((input) => ({ score: 1, details: { text: input.question } }));";
   const question = "x".repeat(5_000_000);
   const done = await judge(source, { stdin: JSON.stringify({ question }) });
   assert.equal(done.result.details.text, question);
 });
 
-test("an exception is a failure with its stack and a clear last line", async () => {
+test("an exception is a failure with a stack trace and a clear last line", async () => {
   const done = await judge(`defineCodeJudge(() => {
     console.log("log");
     throw new RangeError("no chunks\\nin config");
@@ -96,15 +96,15 @@ test("an exception is a failure with its stack and a clear last line", async () 
   assert.equal(done.lastLine, "@agentv/eval: the judge failed: RangeError: no chunks in config");
 });
 
-describe("a judge that has not judged fails, when it", () => {
+describe("a judge without a result fails when it", () => {
   const cases = {
     "rejects": ['() => Promise.reject(new Error("no"))', 1, "Error: no"],
-    "throws a text": ['() => { throw "no"; }', 1, "failed: no"],
+    "throws a string": ['() => { throw "no"; }', 1, "failed: no"],
     "throws nothing": ["() => { throw undefined; }", 1, "failed: undefined"],
     "returns nothing": ["() => {}", 1, "returned nothing"],
     "exits": ["() => process.exit(0)", 1, "instead of returning a result"],
     "exits with a code": ["() => process.exit(3)", 3, "instead of returning a result"],
-    "waits for nothing": ["() => new Promise(() => {})", 1, "can never happen"],
+    "awaits a promise that never settles": ["() => new Promise(() => {})", 1, "never settles"],
     "throws in a callback": [
       '() => new Promise(() => setTimeout(() => { throw new Error("later"); }))', 1, "Error: later",
     ],
@@ -125,7 +125,7 @@ describe("a judge that has not judged fails, when it", () => {
   }
 });
 
-test("an exception that the script itself takes care of is not a failure", async () => {
+test("an exception handled by the script is not a failure", async () => {
   const done = await judge(`
     process.on("uncaughtException", () => {});
     defineCodeJudge(() => new Promise((resolve) => {
@@ -135,14 +135,14 @@ test("an exception that the script itself takes care of is not a failure", async
 });
 
 for (const name of ["candidate_answer", "candidateAnser"]) {
-  test(`a misspelt name of the input is an error that suggests the right one: ${name}`, async () => {
+  test(`a misspelled input name is an error with a suggestion: ${name}`, async () => {
     const done = await judge(`defineCodeJudge((input) => (input.${name} ? 1 : 0));`);
     assert.deepEqual([done.code, done.stdout], [1, ""]);
-    assert.match(done.lastLine, /did you mean 'candidateAnswer'\? it has evalId, /);
+    assert.match(done.lastLine, /did you mean 'candidateAnswer'\? available: evalId, /);
   });
 }
 
-test("an input can be made for a test, shown, cloned, awaited and written as JSON", async () => {
+test("an input can be created for a test, inspected, cloned, awaited and serialized as JSON", async () => {
   const input = eval_.createCodeJudgeInput({ question: "q", later: 1 });
   assert.equal(input.question, "q");
   assert.equal(await input, input);
@@ -154,10 +154,10 @@ test("an input can be made for a test, shown, cloned, awaited and written as JSO
 test("stdin that is not UTF-8 is a failure", async () => {
   const done = await judge("defineCodeJudge(() => 1);", { stdin: Buffer.from('{"question": "\xff"}', "latin1") });
   assert.deepEqual([done.code, done.stdout], [1, ""]);
-  assert.match(done.lastLine, /stdin must hold one JSON object in UTF-8/);
+  assert.match(done.lastLine, /stdin must contain one JSON object in UTF-8/);
 });
 
-test("a refused call that is not caught is a failure with the words of the proxy", async (t) => {
+test("an uncaught refusal is a failure with the message of the proxy", async (t) => {
   const refusal = { error: "max_calls is 0: raise judge.max_calls", code: "max_calls_exceeded" };
   const server = await serve(t, () => ({ data: http(429, refusal) }));
   const done = await judge('defineCodeJudge((input, judge) => judge.invoke({ question: "q" }));', {
@@ -170,7 +170,7 @@ test("a refused call that is not caught is a failure with the words of the proxy
   );
 });
 
-test("a URL without a token fails a judge that asks, and no other", async () => {
+test("a URL without a token fails only judges that take the client", async () => {
   const env = { AGENTV_JUDGE_PROXY_URL: "http://127.0.0.1:9" };
   const asking = await judge("defineCodeJudge((input, judge) => 1);", { env });
   assert.deepEqual([asking.code, asking.stdout], [1, ""]);

@@ -1,4 +1,4 @@
-"""Real judge proxies for a client in another language, ordered on stdin, one JSON object a line.
+"""Starts real judge proxies for a client in another language, one per JSON line on stdin.
 
 `{"max_calls": 50, "timeout": 20}` opens a proxy and prints its `url` and `token`; `{"close": url}` closes it and prints
 its ledger. The judge of target `strict` answers `strict: ` and the question, that of `mild` likewise; a system prompt

@@ -35,7 +35,7 @@ async function openProxy(t, { maxCalls = 50, timeout = 20 } = {}) {
   return { judge, env, end: () => order({ close: url }) };
 }
 
-test("info, one question, another target and a batch, with the fields of the proxy", async (t) => {
+test("info, one question, another target and a batch return the fields of the proxy", async (t) => {
   const { judge, end } = await openProxy(t);
   const info = { targetName: "strict", maxCalls: 50, callCount: 0, availableTargets: ["mild", "strict"] };
   assert.deepEqual(await judge.getInfo(), info);
@@ -61,7 +61,7 @@ test("info, one question, another target and a batch, with the fields of the pro
   assert.deepEqual(await end(), { calls: 5, refused: 0, failed: 1 });
 });
 
-test("what the proxy refuses costs nothing and is a typed error", async (t) => {
+test("a refused call is not counted and throws a typed error", async (t) => {
   const { judge, env, end } = await openProxy(t, { maxCalls: 1 });
   const wrong = { ...env, AGENTV_JUDGE_PROXY_TOKEN: "wrong" };
   const expected = [
@@ -82,7 +82,7 @@ test("what the proxy refuses costs nothing and is a typed error", async (t) => {
   assert.deepEqual(await end(), { calls: 1, refused: 0, failed: 0 });
 });
 
-test("the limit is a JudgeLimitError, for a batch as a whole", async (t) => {
+test("exceeding the limit throws JudgeLimitError, for a batch as a whole", async (t) => {
   const { judge, end } = await openProxy(t, { maxCalls: 2 });
   const batch = Array(3).fill({ question: "q" });
   assert.ok((await failure(() => judge.invokeBatch(batch))) instanceof JudgeLimitError);
@@ -93,7 +93,7 @@ test("the limit is a JudgeLimitError, for a batch as a whole", async (t) => {
   assert.deepEqual(await end(), { calls: 2, refused: 4, failed: 0 });
 });
 
-test("however many calls run at once, none is made twice and none passes the limit", async (t) => {
+test("concurrent calls are never made twice and never exceed the limit", async (t) => {
   const { judge, end } = await openProxy(t, { maxCalls: 150 });
   const calls = Array.from({ length: 200 }, (_, n) => judge.invoke({ question: `${n}` }));
   const settled = await Promise.allSettled(calls);
@@ -104,7 +104,7 @@ test("however many calls run at once, none is made twice and none passes the lim
   assert.deepEqual(await end(), { calls: 150, refused: 50, failed: 0 });
 });
 
-test("a judge that fails or takes too long is a JudgeFailedError", async (t) => {
+test("a judge that fails or times out throws JudgeFailedError", async (t) => {
   const { judge, end } = await openProxy(t, { timeout: 2 });
   const failed = await failure(() => judge.invoke({ question: '{"fail": "no model today"}' }));
   assert.ok(failed instanceof JudgeFailedError);
@@ -115,7 +115,7 @@ test("a judge that fails or takes too long is a JudgeFailedError", async (t) => 
   assert.deepEqual(await end(), { calls: 2, refused: 0, failed: 2 });
 });
 
-test("a call after the proxy has gone is a judge that is not available", async (t) => {
+test("a call after the proxy has stopped throws JudgeNotAvailableError", async (t) => {
   const { judge, end } = await openProxy(t);
   await judge.invoke({ question: "q" });
   await end();
@@ -124,7 +124,7 @@ test("a call after the proxy has gone is a judge that is not available", async (
   assert.equal(error.code, "unreachable");
 });
 
-test("a verdict, and one that never comes stays within the limit", async (t) => {
+test("a verdict, and retries that stay within the limit", async (t) => {
   const { judge, end } = await openProxy(t, { maxCalls: 3 });
   const ask = { criteria: "Say yes.", material: { answer: "Say no." }, choices: ["yes", "no"], attempts: 5 };
   const error = await failure(() => judge.verdict(ask));

@@ -1,4 +1,4 @@
-/** A scripted loopback server that answers with exactly the bytes it is told to, and judges as real processes. */
+/** A scripted loopback server that responds with given bytes, and judges as real processes. */
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";

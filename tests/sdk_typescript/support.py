@@ -1,4 +1,4 @@
-"""Node, the built SDK, and running one with the other; what is missing skips the tests that need it."""
+"""Runs Node with the built SDK. Tests are skipped if Node or the build is missing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not i
 
 
 def check_built() -> None:
-    """Skip when the SDK was never built, fail when what is built is not what is written."""
+    """Skip if the SDK was never built; fail if the build is out of date."""
     if not BUILT.exists():
         pytest.skip("sdk/typescript is not built: `make test` builds it where npm is installed")
     built = BUILT.stat().st_mtime
@@ -34,7 +34,7 @@ def check_built() -> None:
 
 
 def clean_environment(**extra: str) -> dict[str, str]:
-    """The environment without what judges and node's own test runner would take for theirs."""
+    """The environment without the variables that judges and the Node test runner read."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AGENTV_", "NODE_", "npm_"))}
     return {**kept, "AGENTV_TEST_PYTHON": sys.executable, **extra}
 
@@ -42,7 +42,7 @@ def clean_environment(**extra: str) -> dict[str, str]:
 def run(
     *argv: str | Path, cwd: Path = TESTS, stdin: str = "", env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program; its exit code is for the caller to check."""
+    """Run a program. The caller checks the exit code."""
     return subprocess.run(
         [str(word) for word in argv],
         cwd=cwd,

@@ -1,4 +1,4 @@
-"""The tests that are written for node's own runner, one test here for each of their files."""
+"""Runs the test files written for the Node test runner, one test per file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The package as npm would install it: what is in it, its types for users, and every example of its README."""
+"""The package as npm installs it: its files, its types, and every example of its README."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CODE = {text.splitlines()[0].removeprefix("// "): text for language, text in BLO
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A user's project: the packed package installed, the files of the README in their places."""
+    """A user's project with the packed package installed and the files of the README."""
     check_built()
     directory = tmp_path_factory.mktemp("project")
     done = run("npm", "pack", "--ignore-scripts", "--silent", "--pack-destination", directory, cwd=SDK)
@@ -47,7 +47,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_the_package_holds_what_is_needed_and_nothing_else(project):
+def test_the_package_contains_only_the_needed_files(project):
     package = project / "node_modules" / "@agentv" / "eval"
     names = {path.relative_to(package).as_posix() for path in package.rglob("*") if path.is_file()}
     built = {f"dist/{path.stem}{suffix}" for path in SDK.glob("src/*.ts") for suffix in (".js", ".d.ts")}
@@ -69,7 +69,7 @@ def test_it_has_no_dependencies_and_one_version():
 
 @pytest.fixture(scope="module")
 def compiled(project: Path) -> Path:
-    """The TypeScript of the README and of `types.mts`, compiled by a user with strict settings."""
+    """The TypeScript of the README and of `types.mts`, compiled with strict settings."""
     (project / "types.mts").write_text((TESTS / "types.mts").read_text(encoding="utf-8"), encoding="utf-8")
     options = {
         "target": "ES2022",
@@ -89,7 +89,7 @@ def compiled(project: Path) -> Path:
     return project / "out"
 
 
-def test_the_types_allow_what_works_and_refuse_what_does_not(compiled):
+def test_the_types_accept_valid_code_and_reject_invalid_code(compiled):
     assert (compiled / "types.mjs").exists()
 
 
@@ -114,7 +114,7 @@ def judge_in(project: Path, name: str, answer: Callable[[Seen], Answer] = yes_to
     return json.loads(done.stdout), server.seen
 
 
-def test_the_readme_shows_no_block_that_no_test_runs():
+def test_every_code_block_of_the_readme_is_tested():
     assert sorted({language for language, _ in BLOCKS}) == ["bash", "js", "ts", "yaml"]
     assert list(CODE) == [
         "judges/keywords.mjs",

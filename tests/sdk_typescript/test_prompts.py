@@ -1,4 +1,4 @@
-"""Both SDKs ask the judge for a verdict with the same words, the second and the third time too."""
+"""Both SDKs send the same prompts for a verdict, including retries."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ASKS: list[dict[str, Any]] = [
 
 
 class Judge:
-    """Says to each asker, known by its token, what is written down for it; remembers what it was asked."""
+    """Gives each client, identified by its token, its scripted replies, and records the prompts."""
 
     def __init__(self) -> None:
         self.asked: dict[str, list[Any]] = defaultdict(list)
@@ -94,7 +94,7 @@ def asked() -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
 
 
 @needs_node
-def test_every_question_is_the_same_text_in_both_languages(asked):
+def test_both_sdks_send_the_same_prompts(asked):
     in_python, in_typescript = asked
     assert len(in_python) > 100
     assert sum(len(calls) > 1 for calls in in_python.values()) > 20

@@ -9,7 +9,7 @@ const { fence, MARK_LENGTH } = await import(`${SDK}dist/fence.js`);
 
 const MANY = { concurrency: 4 };
 
-describe("the environment decides about access", () => {
+describe("environment vectors", () => {
   for (const vector of vectors("environment.json")) {
     test(vector.name, async (t) => {
       if (vector.error) {
@@ -33,7 +33,7 @@ function call(judge, name, given) {
   return name === "invoke" ? judge.invoke(given) : judge.invokeBatch(given.requests);
 }
 
-describe("a call becomes exactly this request", MANY, () => {
+describe("request vectors", MANY, () => {
   for (const vector of vectors("requests.json")) {
     test(vector.name, async (t) => {
       const item = { outputMessages: [], rawText: "" };
@@ -77,7 +77,7 @@ function checkReply(got, expected) {
   }
 }
 
-describe("an answer becomes exactly this value or error", MANY, () => {
+describe("reply vectors", MANY, () => {
   for (const vector of vectors("replies.json")) {
     test(vector.name, async (t) => {
       const silent = vector.raw === null;
@@ -115,14 +115,14 @@ defineCodeJudge((input) => {
   return { score: 1, details: { attributes, raw, missing: refused.filter((name) => !(name in input)) } };
 });`;
 
-describe("a payload becomes exactly these attributes", MANY, () => {
+describe("payload vectors", MANY, () => {
   for (const vector of vectors("payloads.json")) {
     test(vector.name, async () => {
       const refused = vector.not_attributes ?? [];
       const done = await runJudge(SHOW_INPUT, { stdin: vector.stdin, args: refused });
       if (vector.error) {
         assert.deepEqual([done.code, done.stdout], [1, ""]);
-        assert.match(done.lastLine, /stdin must hold one JSON object/);
+        assert.match(done.lastLine, /stdin must contain one JSON object/);
         return;
       }
       const expected = Object.entries(vector.attributes).map(([name, value]) => [camel(name), value]);
@@ -139,7 +139,7 @@ const numbers = { nan: NaN, inf: Infinity };
 const returned = JSON.parse(process.argv[1], (_, value) => (value?.$number ? numbers[value.$number] : value));
 defineCodeJudge(() => returned);`;
 
-describe("what a handler returns is printed or fails", MANY, () => {
+describe("handler result vectors", MANY, () => {
   for (const vector of vectors("results.json").handlers) {
     test(vector.name, async () => {
       const done = await runJudge(RETURN_VECTOR, { args: [JSON.stringify(vector.returns)] });
@@ -178,7 +178,7 @@ function judgeSaying(replies, maxCalls) {
   return { state, answer };
 }
 
-describe("what a judge replies is a verdict, or none", MANY, () => {
+describe("verdict vectors", MANY, () => {
   for (const vector of vectors("verdicts.json")) {
     test(vector.name, async (t) => {
       const { state, answer } = judgeSaying(vector.replies, vector.maxCalls ?? 50);
@@ -198,13 +198,13 @@ describe("what a judge replies is a verdict, or none", MANY, () => {
   }
 });
 
-test("the environment of the process is read when none is given", async (t) => {
+test("process.env is read by default", async (t) => {
   Object.assign(process.env, environ(1));
   t.after(() => Object.keys(environ(1)).forEach((name) => delete process.env[name]));
   assert.ok(eval_.createJudgeProxyClient());
 });
 
-describe("parts get exactly this fence", () => {
+describe("fence vectors", () => {
   for (const vector of vectors("fences.json")) {
     test(vector.name, () => {
       const fenced = fence(vector.parts, vector.around, vector.markLength);

@@ -1,4 +1,4 @@
-/** What the environment grants: where the judge proxy is, and the token that opens it. */
+/** Reads the address and token of the judge proxy from the environment. */
 
 import { JudgeNotAvailableError } from "./errors.js";
 
@@ -19,7 +19,7 @@ const HOSTS = new Map([
   ["[::1]", "::1"],
 ]);
 
-/** The access the environment grants; `undefined` when judge access is off. */
+/** The judge access set in the environment, or `undefined` if judge access is off. */
 export function readAccess(env: Environment): Access | undefined {
   const url = env[URL_VARIABLE];
   if (!url) return undefined;
@@ -27,14 +27,14 @@ export function readAccess(env: Environment): Access | undefined {
   const token = env[TOKEN_VARIABLE];
   if (!token) {
     throw new JudgeNotAvailableError(
-      `${URL_VARIABLE} is set but ${TOKEN_VARIABLE} is not, so the judge proxy would refuse every call; ` +
-        "pass both variables on to the process that calls the judge",
+      `${URL_VARIABLE} is set but ${TOKEN_VARIABLE} is not, so the judge proxy would reject every call; ` +
+        "pass both variables to the process that calls the judge",
       { code: "missing_token" },
     );
   }
   if (!/^[!-~]+$/.test(token)) {
     throw new JudgeNotAvailableError(
-      `${TOKEN_VARIABLE} holds characters no token has; pass the variable on exactly as agentv set it`,
+      `${TOKEN_VARIABLE} contains characters that are not allowed in a token; pass it exactly as agentv set it`,
       { code: "invalid_token" },
     );
   }
@@ -46,8 +46,8 @@ export function urlOf({ host, port }: Access): string {
 }
 
 /**
- * Host and port of `http://127.0.0.1:PORT`; anything that could carry the token elsewhere is refused. Not `new URL`:
- * it mends what it reads (`http://2130706433:80`, blanks, line breaks), and nothing here may be mended.
+ * Host and port of `http://127.0.0.1:PORT`. URLs that could send the token elsewhere are rejected. `new URL` is not used
+ * because it normalizes its input (`http://2130706433:80`, blanks, line breaks).
  */
 function parseUrl(url: string): { host: string; port: number } {
   const parts = /^http:\/\/(127\.0\.0\.1|localhost|\[::1\]):([0-9]{1,5})\/?$/i.exec(url);
@@ -56,8 +56,8 @@ function parseUrl(url: string): { host: string; port: number } {
   if (host === undefined || !(port > 0 && port < 65536)) {
     const shown = JSON.stringify(url.slice(url.lastIndexOf("@") + 1));
     throw new JudgeNotAvailableError(
-      `${URL_VARIABLE} must be http://127.0.0.1:PORT (localhost and [::1] are fine, nothing else is), got ${shown}; ` +
-        "unset it to switch judge access off, or pass it on exactly as agentv set it",
+      `${URL_VARIABLE} must be http://127.0.0.1:PORT (or localhost or [::1]), got ${shown}; ` +
+        "unset it to turn judge access off, or pass it exactly as agentv set it",
       { code: "invalid_url" },
     );
   }

@@ -11,21 +11,21 @@ export const DEFAULT_TIMEOUT_MS = 120_000;
 const LONGEST_TIMEOUT_MS = 2 ** 31 - 1;
 
 export interface JudgeProxyClientOptions {
-  /** For one call, in milliseconds; 120,000 unless you say otherwise. */
+  /** Timeout per call in milliseconds (default: 120,000). */
   timeoutMs?: number | undefined;
-  /** Instead of `process.env`. */
+  /** Environment variables (default: `process.env`). */
   env?: Environment | undefined;
 }
 
 export interface CallOptions {
-  /** Ends the call, and its connection with it; the call may have been counted. */
+  /** Aborts the call and closes its connection. The call may have been counted. */
   signal?: AbortSignal | undefined;
 }
 
 /**
- * The client for the judge this script was lent, or `undefined` when judge access is off.
+ * A client for the judge that agentv gives this script access to, or `undefined` if judge access is off.
  *
- * Throws `JudgeNotAvailableError` when the environment names a proxy but gives no token, or names one that is not on
+ * Throws `JudgeNotAvailableError` if the environment contains the URL of a proxy without a token, or a URL that is not on
  * this machine.
  */
 export function createJudgeProxyClient(options: JudgeProxyClientOptions = {}): JudgeProxyClient | undefined {
@@ -34,7 +34,7 @@ export function createJudgeProxyClient(options: JudgeProxyClientOptions = {}): J
   return access && new JudgeProxyClient(access, timeoutMs);
 }
 
-/** Asks the judge. Calls may run at the same time; every call that reaches the judge is counted. */
+/** A client for the judge. Calls may run concurrently. Every call that reaches the judge is counted. */
 export class JudgeProxyClient {
   readonly #access: Access;
   readonly #timeoutMs: number;
@@ -47,15 +47,15 @@ export class JudgeProxyClient {
     this.#timeoutMs = timeoutMs;
   }
 
-  /** One question, one reply. */
+  /** Asks one question. */
   async invoke(request: JudgeRequest, options: CallOptions = {}): Promise<JudgeReply> {
     const wire = await loadWire();
     return wire.parseReply(await this.#send(wire.invokeRequest(request), options));
   }
 
   /**
-   * Many questions at once, replies in their order. An item that failed at the judge is a reply with `error` set; the
-   * others keep their answers.
+   * Asks many questions in one request. Replies are in the order of the questions. If the judge fails for an item, only
+   * that reply has `error` set.
    */
   async invokeBatch(requests: Iterable<JudgeRequest>, options: CallOptions = {}): Promise<JudgeReply[]> {
     const wire = await loadWire();
@@ -64,10 +64,10 @@ export class JudgeProxyClient {
   }
 
   /**
-   * An answer that is one of `choices`, or JSON that fits `schema`; anything else is asked for again.
+   * An answer that is one of `choices`, or JSON that matches `schema`. Invalid answers are retried.
    *
-   * `material` is what is judged: it is set apart from the question, as evidence. Throws `JudgeVerdictError` when no
-   * usable answer came in `attempts` calls, or when no call is left to ask again.
+   * `material` is the text to be judged; the prompt marks it as evidence, separate from the question. Throws
+   * `JudgeVerdictError` after `attempts` invalid answers, or if no call is left for a retry.
    */
   verdict<Choice extends string>(ask: VerdictQuestion & ChoiceForm<Choice>, options?: CallOptions): Promise<Choice>;
   verdict<Value = unknown>(ask: VerdictQuestion & SchemaForm, options?: CallOptions): Promise<Value>;
@@ -76,7 +76,7 @@ export class JudgeProxyClient {
     return await askOne(this.#asker(options), ask);
   }
 
-  /** Many verdicts at once, in the order of the questions; only those that are missing are asked for again. */
+  /** Many verdicts in one request, in the order of the questions. Only questions without a verdict are retried. */
   verdicts<Choice extends string>(
     questions: Iterable<string | VerdictQuestion>,
     form: ChoiceForm<Choice>,
@@ -92,19 +92,19 @@ export class JudgeProxyClient {
     return await askMany(this.#asker(options), questions, form);
   }
 
-  /** Who judges and how many calls are left. Costs no call. */
+  /** The default judge target, the available targets and the call counts. Does not count as a call. */
   async getInfo(options: CallOptions = {}): Promise<JudgeInfo> {
     const wire = await loadWire();
     return wire.parseInfo(await this.#send(wire.INFO_REQUEST, options));
   }
 
-  /** Close the idle connections; later calls are refused. */
+  /** Closes idle connections and rejects later calls. */
   close(): void {
     this.#closed = true;
     this.#connections?.close();
   }
 
-  /** What `console.log` shows: never the token. */
+  /** The output of `console.log`, without the token. */
   [Symbol.for("nodejs.util.inspect.custom")](): string {
     return `JudgeProxyClient(${urlOf(this.#access)}, timeoutMs=${this.#timeoutMs})`;
   }
@@ -130,7 +130,7 @@ export class JudgeProxyClient {
   }
 }
 
-/** A judge that asks nothing does not pay for loading this. */
+/** Loaded on the first call, because many judges never ask a model. */
 function loadWire(): Promise<typeof Wire> {
   return import("./wire.js");
 }
@@ -138,8 +138,8 @@ function loadWire(): Promise<typeof Wire> {
 function checkedTimeout(timeoutMs: unknown): number {
   if (typeof timeoutMs !== "number" || !(timeoutMs > 0 && timeoutMs <= LONGEST_TIMEOUT_MS)) {
     throw new RangeError(
-      `timeoutMs is a number of milliseconds greater than 0 and at most ${LONGEST_TIMEOUT_MS}, ` +
-        `not ${String(timeoutMs)}`,
+      `timeoutMs must be a number of milliseconds greater than 0 and at most ${LONGEST_TIMEOUT_MS}, ` +
+        `got ${String(timeoutMs)}`,
     );
   }
   return timeoutMs;

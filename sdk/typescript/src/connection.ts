@@ -1,9 +1,9 @@
 /**
- * Connections to the judge proxy, with a deadline per call and a strict rule about sending twice.
+ * Connections to the judge proxy: each call has a deadline and is never sent twice.
  *
- * `node:http` and not `fetch`: fetch does not say whether a request travelled on a connection that was idle before, so
- * the rule could not be kept; it follows the proxy variables where Node is told to (`NODE_USE_ENV_PROXY`), which an
- * agent of our own never does; it decodes bodies nobody asked to be encoded; and loading it takes 30 ms, not 3.
+ * This uses `node:http` instead of `fetch` because `fetch` does not report whether a connection was reused, which decides
+ * whether resending is safe. It also uses proxy variables if `NODE_USE_ENV_PROXY` is set, decodes bodies on its own, and
+ * takes 30 ms to load instead of 3.
  */
 
 import { Agent, request as open, type ClientRequest, type IncomingMessage } from "node:http";
@@ -25,7 +25,7 @@ function destroyIt(this: Socket): void {
   this.destroy();
 }
 
-/** Keeps connections alive, but none that received bytes nobody had asked for: they are no answer to a later call. */
+/** Keeps connections alive, but drops those that receive unexpected bytes, which must not be taken for a response. */
 class QuietAgent extends Agent {
   closed = false;
 
@@ -59,10 +59,10 @@ class QuietAgent extends Agent {
   }
 }
 
-/** The server closed an idle connection while the request was on its way; not a byte of an answer came. */
+/** The server closed an idle connection before it read the request. No byte of a response was received. */
 class ClosedWhileIdle extends Error {}
 
-/** The connections of one client: a call takes an idle one or opens one. */
+/** The connections of one client. Each call takes an idle one or opens a new one. */
 export class Connections {
   readonly #access: Access;
   readonly #agent = new QuietAgent();
@@ -71,7 +71,7 @@ export class Connections {
     this.#access = access;
   }
 
-  /** Send one request and read the whole answer, in time. */
+  /** Sends one request and reads the complete response before the deadline. */
   async exchange(request: Request, patience: Patience): Promise<Response> {
     const deadline = performance.now() + patience.timeoutMs;
     if (this.#agent.hasIdle) await eventsUntilNow();
@@ -79,8 +79,7 @@ export class Connections {
     try {
       return await this.#send(request, deadline, patience);
     } catch (error) {
-      // On a new connection, or after one byte of an answer, the call may have been made and paid for: never sent
-      // twice then.
+      // Otherwise do not resend: the call may already have been made and billed.
       if (!(error instanceof ClosedWhileIdle)) throw error;
     }
     return await this.#send(request, deadline, patience, { fresh: true });
@@ -122,7 +121,7 @@ export class Connections {
       call.on("response", (answer) => {
         readAll(answer, fail, (body) => {
           end(() => resolve({ status: answer.statusCode ?? 0, body, encoding: answer.headers["content-encoding"] }));
-          // A server may refuse a request (413, 401) before it has read all of it: nobody wants the rest.
+          // A server may reject a request (413, 401) before reading all of it; do not send the rest.
           if (!call.writableFinished) call.destroy();
         });
       });
@@ -141,21 +140,21 @@ export class Connections {
 
   #unreachable(error: Error): JudgeProxyError {
     return new JudgeNotAvailableError(
-      `nobody answers at ${urlOf(this.#access)} (${error.message}): the judge proxy lives only while the script that ` +
-        "agentv started is running; call it before that script ends",
+      `cannot connect to the judge proxy at ${urlOf(this.#access)}: ${error.message}. It runs only while the script ` +
+        "that agentv started is running; call it before that script ends",
       { code: "unreachable", cause: error },
     );
   }
 
-  /** Close the idle connections, and each of the others when its call has ended. */
+  /** Closes idle connections now, and the others when their calls have ended. */
   close(): void {
     this.#agent.close();
   }
 }
 
-/** Let whatever has arrived be seen: an idle connection that ended, or got stray bytes, must not carry a call. */
+/** Processes pending socket events, so that closed idle connections and those with stray bytes are not reused. */
 async function eventsUntilNow(): Promise<void> {
-  // The first turn may end before the loop looks at its sockets; the second comes after.
+  // The first turn may end before the event loop polls its sockets; the second runs after that.
   for (let turn = 0; turn < 2; turn++) await new Promise((resolve) => setImmediate(resolve));
 }
 
@@ -182,18 +181,18 @@ function lost(error: NodeJS.ErrnoException, { answering = false } = {}): JudgePr
   const isCut = answering || error.code === "HPE_INVALID_EOF_STATE";
   const isNotHttp = !isCut && error.code?.startsWith("HPE_") === true;
   const what = isNotHttp
-    ? "the answer of the judge proxy is not HTTP"
-    : `the judge proxy closed the connection ${isCut ? "in the middle of its answer" : "before it answered"}`;
+    ? "the response of the judge proxy is not valid HTTP"
+    : `the judge proxy closed the connection ${isCut ? "in the middle of its response" : "before it responded"}`;
   return new JudgeProxyError(
-    `${what} (${error.message}). The call may have been counted and was not sent again; see the log of the agentv run`,
+    `${what} (${error.message}). The call may have been counted and was not retried. See the log of the agentv run`,
     { code: isNotHttp ? "invalid_reply" : "connection_lost", cause: error },
   );
 }
 
 function tooLate(timeoutMs: number): JudgeProxyError {
   return new JudgeProxyError(
-    `no complete answer of the judge proxy within ${timeoutMs / 1000} s. The call may have been counted and was not ` +
-      "sent again; give slow judges more time with createJudgeProxyClient({ timeoutMs: ... })",
+    `the judge proxy did not respond within ${timeoutMs / 1000} s. The call may have been counted and was not ` +
+      "retried. For slow judges, raise the timeout: createJudgeProxyClient({ timeoutMs: ... })",
     { code: "client_timeout" },
   );
 }

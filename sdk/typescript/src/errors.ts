@@ -1,12 +1,12 @@
 /**
- * Everything the judge client throws on purpose.
+ * Errors thrown by the judge client.
  *
- *     JudgeProxyError                 status, code, message; itself for other refusals and for broken replies
- *     +-- JudgeNotAvailableError      no judge to talk to: no or wrong token (401), shut down (503), refused
- *     +-- JudgeLimitError             the call would pass `judge.max_calls` (429); never tried again
+ *     JudgeProxyError                 status, code, message; thrown directly for other refusals and invalid responses
+ *     +-- JudgeNotAvailableError      no judge: missing or wrong token (401), shutting down (503), connection refused
+ *     +-- JudgeLimitError             the call would exceed `judge.max_calls` (429); never retried
  *     +-- UnknownTargetError          the target does not exist or is not allowed (400 `unknown_target`)
- *     +-- JudgeFailedError            the judge itself failed (502) or took too long (504); the call was counted
- *     +-- JudgeVerdictError           the judge answered, but never with a verdict (`invalid_verdict`)
+ *     +-- JudgeFailedError            the judge failed (502) or timed out (504); the call was counted
+ *     +-- JudgeVerdictError           the judge replied, but never with a valid verdict (`invalid_verdict`)
  */
 
 export interface JudgeErrorFields {
@@ -15,12 +15,12 @@ export interface JudgeErrorFields {
   cause?: unknown;
 }
 
-/** A call to the judge proxy did not give a reply. */
+/** A call to the judge proxy failed. */
 export class JudgeProxyError extends Error {
-  /** The HTTP status, or `null` when there was no answer. */
+  /** The HTTP status, or `null` if no response was received. */
   readonly status: number | null;
   /**
-   * The proxy's machine word, or one of the client's own: `missing_token`, `invalid_token`, `invalid_url`,
+   * The error code sent by the proxy, or one set by the client: `missing_token`, `invalid_token`, `invalid_url`,
    * `unreachable`, `closed`, `invalid_request`, `connection_lost`, `invalid_reply`, `redirect`, `client_timeout`,
    * `invalid_verdict`.
    */
@@ -37,37 +37,37 @@ export class JudgeProxyError extends Error {
   }
 }
 
-/** There is no judge to talk to. */
+/** No judge is available. */
 export class JudgeNotAvailableError extends JudgeProxyError {
   static {
     this.prototype.name = "JudgeNotAvailableError";
   }
 }
 
-/** The call would pass the limit of this execution; the evaluator fails whatever the script does now. */
+/** The call would exceed the call limit. The evaluator fails, whatever the script returns. */
 export class JudgeLimitError extends JudgeProxyError {
   static {
     this.prototype.name = "JudgeLimitError";
   }
 }
 
-/** The chosen target does not exist or is not allowed; the message lists those that are. */
+/** The requested target does not exist or is not allowed. The message lists the allowed targets. */
 export class UnknownTargetError extends JudgeProxyError {
   static {
     this.prototype.name = "UnknownTargetError";
   }
 }
 
-/** The judge was called and failed, or did not answer in time. */
+/** The judge was called and failed or timed out. */
 export class JudgeFailedError extends JudgeProxyError {
   static {
     this.prototype.name = "JudgeFailedError";
   }
 }
 
-/** The judge was asked for a verdict as often as allowed and gave none. */
+/** No attempt returned a valid verdict. */
 export class JudgeVerdictError extends JudgeProxyError {
-  /** Its last reply. */
+  /** The judge's last reply. */
   readonly rawText: string;
 
   static {
@@ -80,7 +80,7 @@ export class JudgeVerdictError extends JudgeProxyError {
   }
 }
 
-/** The error that an HTTP status and a machine word stand for. */
+/** The error for an HTTP status and an error code. */
 export function errorFor(status: number, code: string | null, message: string): JudgeProxyError {
   let Kind = JudgeProxyError;
   if (status === 401 || status === 503) Kind = JudgeNotAvailableError;
@@ -90,13 +90,13 @@ export function errorFor(status: number, code: string | null, message: string): 
   return new Kind(message, { status, code });
 }
 
-/** The error of a failed item of a batch: the one that `invoke` would have thrown for it. */
+/** The error for a failed batch item: the same that `invoke` would have thrown. */
 export function failedItem(message: string, code: string | null): JudgeProxyError {
   const status = code === "judge_timeout" ? 504 : code === "shutting_down" ? 503 : 502;
   return errorFor(status, code, message);
 }
 
-/** `; did you mean 'question'?`, or a plain `;` when no known name is close. */
+/** `; did you mean 'question'?`, or just `;` if no known name is similar. */
 export function didYouMean(name: string, known: readonly string[]): string {
   let best: string | undefined;
   let least = Math.max(1, Math.floor(name.length / 3)) + 1;
@@ -107,7 +107,7 @@ export function didYouMean(name: string, known: readonly string[]): string {
   return best === undefined ? ";" : `; did you mean '${best}'?`;
 }
 
-/** Spellings of one name are equal: `system_prompt` and `systemPrompt`. */
+/** Normalizes a name, so that `system_prompt` equals `systemPrompt`. */
 function plain(name: string): string {
   return name.replace(/[_-]/g, "").toLowerCase();
 }

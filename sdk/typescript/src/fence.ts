@@ -1,7 +1,7 @@
 /**
- * Evidence between two lines that it cannot contain: the defence against text that addresses the judge.
+ * Fences evidence between marker lines that it cannot contain, as a defense against prompt injection.
  *
- * The runtime and the Python SDK have the same function. `conformance/fences.json` pins all three.
+ * The runtime and the Python SDK implement the same function. `conformance/fences.json` keeps all three identical.
  */
 
 import { createHash } from "node:crypto";
@@ -11,10 +11,10 @@ export const MARK_LENGTH = 12;
 const CONTROLS = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g;
 
 /**
- * The parts, and their mark: each between a line `--- NAME MARK ---` and a line `--- end of NAME MARK ---`.
+ * The fenced text and its mark. Each part is between `--- NAME MARK ---` and `--- end of NAME MARK ---`.
  *
- * The mark occurs in no part and in no text of `around`, whatever their case. It is computed from them: the same parts
- * give the same prompt, which caches need, and no author can write a text that contains its own mark.
+ * The mark does not occur in any part or in `around`, ignoring case. It is derived from them, so that the same parts
+ * always give the same prompt (which caches need) and a text cannot contain its own mark.
  */
 export function fence(
   parts: readonly (readonly [string, string])[],
@@ -27,10 +27,10 @@ export function fence(
   return { text: lines.join("\n\n"), mark };
 }
 
-function markFor(texts: readonly string[], length: number): string {
-  // Lengths are in characters, not in UTF-16 units; hashing as UTF-8 makes unpaired surrogates U+FFFD.
-  let seed = texts.map((text) => `${[...text].length}:${text}`).join("\0");
-  const lower = texts.map((text) => text.toLowerCase());
+function markFor(strings: readonly string[], length: number): string {
+  // Lengths are in characters, not in UTF-16 units. Hashing as UTF-8 replaces unpaired surrogates by U+FFFD.
+  let seed = strings.map((text) => `${[...text].length}:${text}`).join("\0");
+  const lower = strings.map((text) => text.toLowerCase());
   for (;;) {
     seed = createHash("sha256").update(seed, "utf8").digest("hex");
     const mark = seed.slice(0, length);

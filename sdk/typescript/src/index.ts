@@ -1,4 +1,4 @@
-/** For authors of agentv judge scripts: the payload, the result, and a client for the judge proxy. */
+/** Write agentv judge scripts: typed input and result, and a client for the judge proxy. */
 
 export {
   createJudgeProxyClient,

@@ -1,4 +1,4 @@
-/** JSON read strictly, from any place of a text: `JSON.parse` takes a key that stands twice, and whole texts only. */
+/** A strict JSON parser that can start anywhere in a string and rejects duplicate keys, unlike `JSON.parse`. */
 
 const DEEPEST = 500;
 const BLANKS = /[ \t\n\r]*/y;
@@ -10,17 +10,17 @@ const WORDS = [
   ["null", null],
 ] as const;
 
-/** What was read is no JSON. */
+/** The input is not valid JSON. */
 export class NotJsonError extends Error {}
 
-/** It is JSON, but a key stands twice in an object. */
+/** The input is JSON, but an object has a duplicate key. */
 export class TwiceError extends Error {
   constructor(readonly key: string) {
-    super(`the key ${JSON.stringify(key)} stands twice`);
+    super(`duplicate key ${JSON.stringify(key)}`);
   }
 }
 
-/** The value of a text that is nothing but JSON. */
+/** Parses a string that contains only one JSON value. */
 export function readWhole(text: string): unknown {
   const reader = new Reader(text, 0);
   const value = reader.value(0);
@@ -29,7 +29,7 @@ export function readWhole(text: string): unknown {
   return value;
 }
 
-/** The value that begins at a place, and where it ends. */
+/** Parses the JSON value that starts at an index. Returns the value and the index of its end. */
 export function readAt(text: string, start: number): { value: unknown; end: number } {
   const reader = new Reader(text, start);
   return { value: reader.value(0), end: reader.at };
@@ -43,7 +43,7 @@ class Reader {
 
   value(depth: number): unknown {
     this.skip(BLANKS);
-    if (depth > DEEPEST) throw new NotJsonError("nested too deep");
+    if (depth > DEEPEST) throw new NotJsonError("nested too deeply");
     const first = this.text[this.at];
     if (first === "{") return this.object(depth + 1);
     if (first === "[") return this.array(depth + 1);
@@ -88,11 +88,11 @@ class Reader {
 
   string(): string {
     const written = this.skip(STRING);
-    if (written === "") throw new NotJsonError("no text in double quotes");
+    if (written === "") throw new NotJsonError("no string in double quotes");
     return JSON.parse(written) as string;
   }
 
-  /** What a sticky expression matches here; the place moves behind it. */
+  /** Consumes and returns the match of a sticky expression at the current index. */
   skip(expression: RegExp): string {
     expression.lastIndex = this.at;
     const found = expression.exec(this.text)?.[0] ?? "";
@@ -111,7 +111,7 @@ class Reader {
     if (!this.ends(sign)) throw new NotJsonError(`no ${sign}`);
   }
 
-  /** After an item: whether another follows. */
+  /** Whether another item follows. */
   goesOn(bracket: string): boolean {
     if (this.ends(bracket)) return false;
     this.expect(",");

@@ -1,4 +1,4 @@
-/** Run a function as a judge script: payload from stdin, result to stdout, log to stderr. */
+/** Runs a function as a judge script: reads the payload from stdin, writes the result to stdout and logs to stderr. */
 
 import { fstatSync, readFileSync, writeSync } from "node:fs";
 
@@ -8,25 +8,25 @@ import { encodeResult, InvalidResultError } from "./results.js";
 import { a, decode, isObject } from "./text.js";
 import { createCodeJudgeInput, type CodeJudgeInput, type CodeJudgeResult } from "./values.js";
 
-/** Judges one answer. `judge` is `undefined` when judge access is off. */
+/** Judges one answer. `judge` is `undefined` if judge access is off. */
 export type CodeJudgeHandler = (
   input: CodeJudgeInput,
   judge: JudgeProxyClient | undefined,
 ) => CodeJudgeResult | number | Promise<CodeJudgeResult | number>;
 
 const HERE = new URL(".", import.meta.url).href;
-const BY_HAND = "agentv writes it; by hand: node judge.js < payload.json";
+const BY_HAND = "agentv writes it; to run the judge manually: node judge.js < payload.json";
 
 const PROTOCOL_VARIABLE = "AGENTV_JUDGE_PROTOCOL";
 
 class PayloadError extends Error {}
 
 /**
- * Judge: read the payload from stdin, call `handler`, print its result and end the process.
+ * Reads the payload from stdin, calls `handler`, prints its result and ends the process.
  *
- * The handler is called after the module has run, so what it uses may stand below. Whatever else is printed goes to
- * stderr. A handler that throws, or returns something that is not a result, ends the process with exit code 1 and
- * prints nothing on stdout.
+ * The handler is called after the module has run, so it may use definitions below the call. Everything else that is
+ * printed goes to stderr. If the handler throws or returns an invalid result, the process exits with code 1 and prints
+ * nothing to stdout.
  */
 export function defineCodeJudge(handler: CodeJudgeHandler): void {
   const write = claimStdout();
@@ -42,7 +42,7 @@ export function defineCodeJudge(handler: CodeJudgeHandler): void {
     .then(async (result) => {
       await write(result);
       watch.stop();
-      process.exit(0); // what the handler left open must not keep a judge that has judged waiting
+      process.exit(0); // do not wait for handles that the handler left open
     })
     .catch((error: unknown) => {
       watch.stop();
@@ -51,7 +51,7 @@ export function defineCodeJudge(handler: CodeJudgeHandler): void {
 }
 
 async function judge(handler: CodeJudgeHandler): Promise<string> {
-  return answer(handler, await readPayload()); // while this waits, the rest of the module runs
+  return answer(handler, await readPayload()); // the rest of the module runs during this await
 }
 
 async function answer(handler: CodeJudgeHandler, payload: Record<string, unknown>): Promise<string> {
@@ -64,7 +64,7 @@ async function answer(handler: CodeJudgeHandler, payload: Record<string, unknown
   }
 }
 
-/** Judge many answers: a payload a line on stdin, a result a line on stdout. A handler that throws fails its own. */
+/** Judges many answers: one payload per line on stdin, one result per line on stdout. An exception fails one result. */
 async function serve(handler: CodeJudgeHandler, write: (result: string) => Promise<void>): Promise<void> {
   const { createInterface } = await import("node:readline");
   process.on("uncaughtException", fail);
@@ -84,7 +84,7 @@ async function served(handler: CodeJudgeHandler, line: string): Promise<string> 
     setVariable(TOKEN_VARIABLE, granted["token"]);
     return named(JSON.parse(await answer(handler, payload)) as object);
   } catch (error) {
-    return named({ error: told(error) });
+    return named({ error: report(error) });
   } finally {
     setVariable(URL_VARIABLE, undefined);
     setVariable(TOKEN_VARIABLE, undefined);
@@ -96,7 +96,7 @@ function setVariable(name: string, value: unknown): void {
   else delete process.env[name];
 }
 
-/** An environment that is broken is no concern of a handler that does not take the client. */
+/** The client. Ignores an invalid environment if the handler does not take a client. */
 function clientFor(handler: CodeJudgeHandler): JudgeProxyClient | undefined {
   try {
     return createJudgeProxyClient();
@@ -112,18 +112,18 @@ async function readPayload(): Promise<Record<string, unknown>> {
     payload = JSON.parse(decode(await readStdin(), { dropMark: true }));
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
-    throw new PayloadError(`stdin must hold one JSON object in UTF-8: ${reason}; ${BY_HAND}`, { cause: error });
+    throw new PayloadError(`stdin must contain one JSON object in UTF-8: ${reason}; ${BY_HAND}`, { cause: error });
   }
-  if (!isObject(payload)) throw new PayloadError(`stdin must hold one JSON object, got ${a(payload)}; ${BY_HAND}`);
+  if (!isObject(payload)) throw new PayloadError(`stdin must contain one JSON object, got ${a(payload)}; ${BY_HAND}`);
   return payload;
 }
 
 async function readStdin(): Promise<Uint8Array> {
   if (fstatSync(0).isCharacterDevice() && (await import("node:tty")).isatty(0)) {
-    log(`waiting for the payload, one JSON object, on stdin (${BY_HAND})`);
+    log(`waiting for the payload (one JSON object) on stdin; ${BY_HAND}`);
   }
   try {
-    return readFileSync(0); // at once, and without loading streams
+    return readFileSync(0); // faster, because streams are not loaded
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "EAGAIN") throw error;
   }
@@ -133,8 +133,8 @@ async function readStdin(): Promise<Uint8Array> {
 }
 
 /**
- * Keep stdout for the result: from now on whatever prints in this process prints to stderr, also after the result.
- * Returns the function that writes the result.
+ * Reserves stdout for the result: everything else that this process prints goes to stderr, even after the result.
+ * Returns a function that writes the result.
  */
 function claimStdout(): (result: string) => Promise<void> {
   const stdout = process.stdout;
@@ -148,18 +148,18 @@ function claimStdout(): (result: string) => Promise<void> {
     });
 }
 
-/** Only in Node does `console` print through `process.stdout`. */
+/** Redirects `console`, which uses `process.stdout` only in Node. */
 function claimConsole(): void {
   for (const name of ["log", "info", "debug", "dir", "table", "group", "count", "timeEnd", "timeLog"] as const) {
     console[name] = (...values: unknown[]) => console.error(...values);
   }
 }
 
-/** A judge that ends without having judged must not look like one that had nothing to say. */
+/** Reports a failure if the process ends before the handler has returned a result. */
 function watchTheEnd(): { stop(): void } {
   let idle = false;
   const uncaught = (error: unknown): void => {
-    if (process.listenerCount("uncaughtException") > 1) return; // somebody else takes care of it
+    if (process.listenerCount("uncaughtException") > 1) return; // another listener handles it
     stop();
     fail(error);
   };
@@ -170,7 +170,7 @@ function watchTheEnd(): { stop(): void } {
     process.exitCode = code === 0 || idle ? 1 : code;
     log(
       idle
-        ? "the judge failed: its handler waits for something that can never happen: every promise it awaits must settle"
+        ? "the judge failed: the handler awaits a promise that never settles"
         : "the judge failed: the handler called process.exit() instead of returning a result",
     );
   };
@@ -181,27 +181,27 @@ function watchTheEnd(): { stop(): void } {
   return { stop };
 }
 
-/** The one edge where a judge's exception becomes its failure. */
+/** Reports an exception as a failure of the judge and exits. */
 function fail(error: unknown): never {
-  told(error);
+  report(error);
   process.exit(1);
 }
 
-/** Say on stderr why the judge failed; the same in one line. */
-function told(error: unknown): string {
+/** Prints to stderr why the judge failed, and returns the message as one line. */
+function report(error: unknown): string {
   const own = error instanceof InvalidResultError || error instanceof PayloadError;
   const why = error instanceof Error ? (own ? error.message : `${error.name}: ${error.message}`) : String(error);
   log(`the judge failed: ${why}`, error instanceof Error && !own ? ownStack(error) : undefined);
   return why;
 }
 
-/** The stack without the frames of this package and of Node: the author of the judge wrote none of them. */
+/** The stack without the frames of this package and of Node. */
 function ownStack(error: Error): string {
   const lines = (error.stack ?? String(error)).split("\n");
   return lines.filter((line) => !/^ +at /.test(line) || !(line.includes(HERE) || line.includes("node:"))).join("\n");
 }
 
-/** One line, the last: it is what a report shows. */
+/** Prints a message as the last line of stderr, which is the line that agentv reports. */
 function log(message: string, before?: string): void {
   const line = message.split(/\s+/).join(" ").trim();
   const text = `${before === undefined ? "" : `${before}\n`}@agentv/eval: ${line}\n`;

@@ -1,4 +1,4 @@
-/** A verdict in what a judge said: a choice, or one JSON value. Found exactly or not at all, never guessed. */
+/** Extracts a verdict from a judge's reply: one of the choices, or one JSON value. Nothing is guessed. */
 
 import { NotJsonError, readAt, readWhole, TwiceError } from "./json.js";
 
@@ -6,13 +6,13 @@ const QUOTES = ['""', "''", "``", "“”", "„“", "‘’", "‚‘", "«»"
 const SHOWN = 200;
 const MOST_BRACKETS = 1_000;
 const FENCE = "```";
-/** White space as the other SDK sees it, so that both read the same verdicts. */
+/** White space as defined by the Python SDK, so that both read the same verdicts. */
 const BLANK = "[\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]";
 const BLANK_BEFORE = new RegExp(`^${BLANK}+`);
 const BLANKS = new RegExp(`${BLANK}+`, "g");
 const IS_BLANK = new RegExp(BLANK);
 
-/** There is no verdict in a reply; the message goes on after `your last reply cannot be used: `. */
+/** A reply contains no verdict. The message completes `your last reply could not be used: `. */
 export class NoVerdict extends Error {}
 
 export function strip(text: string): string {
@@ -25,7 +25,7 @@ function stripEnd(text: string): string {
   return text.slice(0, end);
 }
 
-/** What of a choice is compared: its words in lower case, without quotes around and a full stop after them. */
+/** A choice normalized for comparison: lower case, without surrounding quotes and a final period. */
 export function folded(text: string): string {
   let bare = withoutStop(strip(text));
   if (bare.length > 1 && QUOTES.includes(bare[0]! + bare[bare.length - 1]!)) {
@@ -38,31 +38,31 @@ function withoutStop(text: string): string {
   return text.endsWith(".") ? stripEnd(text.slice(0, -1)) : text;
 }
 
-/** The choice a reply is, as it was offered; `choices` has them by `folded`. */
+/** The choice that a reply names, as the caller wrote it. The keys of `choices` are `folded`. */
 export function readChoice(reply: string, choices: ReadonlyMap<string, string>): string {
   const choice = choices.get(folded(reply));
   if (choice === undefined) {
-    throw new NoVerdict(`it is ${quoted(reply)}, which is none of: ${[...choices.values()].join(", ")}`);
+    throw new NoVerdict(`it is ${quoted(reply)}, which is not one of: ${[...choices.values()].join(", ")}`);
   }
   return choice;
 }
 
-/** The JSON value that is the reply, or the only one in it. */
+/** The JSON value of a reply: the whole reply, or the only JSON value in it. */
 export function readJson(reply: string): unknown {
   const text = strip(reply);
-  if (text === "") throw new NoVerdict("it is empty, and JSON was asked for");
+  if (text === "") throw new NoVerdict("it is empty, expected JSON");
   const whole = [...jsonIn([text])];
   if (whole.length > 0) return whole[0];
   let found = [...inside(text)];
   if (found.length === 0) found = [...jsonIn(fenced(text))];
-  if (found.length > 1) throw new NoVerdict(`it holds more than one JSON value, ${quoted(reply)}`);
-  if (found.length === 0) throw new NoVerdict(`it holds no valid JSON, ${quoted(reply)}`);
+  if (found.length > 1) throw new NoVerdict(`it contains more than one JSON value, ${quoted(reply)}`);
+  if (found.length === 0) throw new NoVerdict(`it contains no valid JSON, ${quoted(reply)}`);
   return found[0];
 }
 
-/** The values of those texts that are JSON. */
-function* jsonIn(texts: Iterable<string>): Generator<unknown> {
-  for (const text of texts) {
+/** The values of the strings that are valid JSON. */
+function* jsonIn(strings: Iterable<string>): Generator<unknown> {
+  for (const text of strings) {
     try {
       yield readWhole(text);
     } catch (error) {
@@ -72,36 +72,36 @@ function* jsonIn(texts: Iterable<string>): Generator<unknown> {
 }
 
 /**
- * The objects and arrays in a text. A bracket that begins no JSON stays open until one closes it; what stands inside
- * may be a part of something that was cut off, so that it is no verdict.
+ * The objects and arrays in a text. A bracket that does not start valid JSON stays open until a closing bracket. A value
+ * inside an open bracket may be a fragment of truncated JSON, so it is not a verdict.
  */
 function* inside(text: string): Generator<unknown> {
   const bracket = /[[\]{}]/g;
   let open = 0;
-  let tries = 0;
+  let brackets = 0;
   for (let match = bracket.exec(text); match !== null; match = bracket.exec(text)) {
     if (match[0] === "}" || match[0] === "]") {
       open = Math.max(0, open - 1);
       continue;
     }
-    tries += 1;
-    if (tries > MOST_BRACKETS) throw new NoVerdict(`it is full of brackets, ${quoted(text)}`);
+    brackets += 1;
+    if (brackets > MOST_BRACKETS) throw new NoVerdict(`it contains too many brackets, ${quoted(text)}`);
     let found: { value: unknown; end: number };
     try {
       found = readAt(text, match.index);
     } catch (error) {
-      if (error instanceof TwiceError) throw new NoVerdict(`the key ${repr(error.key)} stands twice in its JSON`);
+      if (error instanceof TwiceError) throw new NoVerdict(`its JSON has a duplicate key ${repr(error.key)}`);
       if (!(error instanceof NotJsonError)) throw error;
       open += 1;
       continue;
     }
-    if (open > 0) throw new NoVerdict(`its JSON is broken or stands inside other brackets, ${quoted(text)}`);
+    if (open > 0) throw new NoVerdict(`its JSON is malformed or inside other brackets, ${quoted(text)}`);
     bracket.lastIndex = found.end;
     yield found.value;
   }
 }
 
-/** What is in the fences of a text. */
+/** The contents of the code fences of a text. */
 function* fenced(text: string): Generator<string> {
   const parts = text.split(FENCE);
   if (parts.length % 2 === 0) return;
@@ -112,13 +112,13 @@ function* fenced(text: string): Generator<string> {
   }
 }
 
-/** What a judge said, in quotes, on one line and not too long. */
+/** A reply in quotes, on one line, truncated. */
 function quoted(text: string): string {
   const words = [...strip(text).replace(BLANKS, " ")];
-  return words.length > SHOWN ? `${repr(words.slice(0, SHOWN).join(""))} and so on` : repr(words.join(""));
+  return words.length > SHOWN ? `${repr(words.slice(0, SHOWN).join(""))} (truncated)` : repr(words.join(""));
 }
 
-/** A text in quotes, spelled as the other SDK spells it: the same question must be the same prompt. */
+/** A string in quotes, formatted like Python's `repr`, so that both SDKs send the same prompts. */
 export function repr(text: string): string {
   const quote = text.includes("'") && !text.includes('"') ? '"' : "'";
   const escaped = text.replace(/[\\'"]|(?! )[\p{C}\p{Z}]/gu, (sign) => {

@@ -1,13 +1,13 @@
-/** What a handler returns -> the one JSON object on stdout. */
+/** Converts the return value of a handler into the JSON object printed to stdout. */
 
-import { isObject, mendHalfCharacters, shown, strictJson } from "./text.js";
+import { isObject, replaceHalfCharacters, shown, strictJson } from "./text.js";
 
 const EXPECTED = "return an object with 'score', or a number";
 
-/** A handler returned something that is not a result. */
+/** A handler returned an invalid result. */
 export class InvalidResultError extends TypeError {}
 
-/** One line of JSON, or `InvalidResultError`. agentv itself clamps a score outside [0, 1]. */
+/** The result as one line of JSON. Scores outside [0, 1] are clamped by agentv, not here. */
 export function encodeResult(value: unknown): string {
   const fields = fieldsOf(value);
   if (fields["score"] === undefined) {
@@ -16,18 +16,18 @@ export function encodeResult(value: unknown): string {
   checkScore(fields["score"]);
   const reasoning = fields["reasoning"] ?? "";
   const details = fields["details"] ?? null;
-  if (typeof reasoning !== "string") throw new InvalidResultError(`'reasoning' must be text, got ${shown(reasoning)}`);
+  if (typeof reasoning !== "string") throw new InvalidResultError(`'reasoning' must be a string, got ${shown(reasoning)}`);
   if (details !== null && !isObject(details)) {
     throw new InvalidResultError(`'details' must be an object, got ${shown(details)}`);
   }
-  const whole = { ...fields, hits: texts("hits", fields), misses: texts("misses", fields), reasoning, details };
+  const whole = { ...fields, hits: strings("hits", fields), misses: strings("misses", fields), reasoning, details };
   try {
-    // A broken character must not cost the score.
-    return `${mendHalfCharacters(strictJson(whole))}\n`;
+    // One broken character must not lose the score.
+    return `${replaceHalfCharacters(strictJson(whole))}\n`;
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new InvalidResultError(
-      `the result cannot be written as JSON: ${reason}; use lists, objects, text and finite numbers`,
+      `the result cannot be serialized as JSON: ${reason}; use lists, objects, strings and finite numbers`,
       { cause: error },
     );
   }
@@ -46,15 +46,15 @@ function checkScore(score: unknown): void {
   }
   if (!Number.isFinite(score)) {
     throw new InvalidResultError(
-      "'score' must be a finite number, got one that is infinite or NaN; check for a division by zero",
+      "'score' must be a finite number, got infinity or NaN; check for a division by zero",
     );
   }
 }
 
-function texts(name: string, fields: Record<string, unknown>): string[] {
+function strings(name: string, fields: Record<string, unknown>): string[] {
   const value = fields[name] ?? [];
   if (!Array.isArray(value) || !value.every((text) => typeof text === "string")) {
-    throw new InvalidResultError(`'${name}' must be a list of texts, got ${shown(value)}`);
+    throw new InvalidResultError(`'${name}' must be a list of strings, got ${shown(value)}`);
   }
   return value;
 }

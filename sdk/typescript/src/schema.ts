@@ -1,4 +1,4 @@
-/** The small part of JSON Schema that verdicts are checked against; whatever is not part of it is refused. */
+/** The subset of JSON Schema that verdicts support. Other keywords are rejected. */
 
 import { didYouMean } from "./errors.js";
 import { repr } from "./reading.js";
@@ -6,7 +6,7 @@ import { isObject } from "./text.js";
 
 type TypeName = "object" | "array" | "string" | "number" | "integer" | "boolean" | "null";
 
-/** A schema for a verdict: these keywords, and no others. */
+/** A schema for a verdict. Only these keywords are supported. */
 export interface VerdictSchema {
   readonly type?: TypeName | readonly TypeName[];
   readonly properties?: Readonly<Record<string, VerdictSchema>>;
@@ -32,18 +32,18 @@ const IS_A: Readonly<Record<TypeName, (value: unknown) => boolean>> = {
 const TYPES = Object.keys(IS_A);
 const SHOWN = 60;
 
-/** Whether the value of a keyword makes sense, and what is expected when it does not. */
+/** For each keyword, whether a value is valid, and the expected value for the error message. */
 const KEYWORDS: Readonly<Record<keyof VerdictSchema, readonly [(value: unknown) => boolean, string]>> = {
-  type: [isTypes, `one of ${TYPES.join(", ")}, or a list of these`],
+  type: [isTypes, `one of ${TYPES.join(", ")}, or a list of them`],
   properties: [isObject, "an object"],
-  required: [(value) => Array.isArray(value) && value.every(IS_A.string), "a list of names"],
+  required: [(value) => Array.isArray(value) && value.every(IS_A.string), "a list of strings"],
   items: [isObject, "an object"],
-  enum: [(value) => Array.isArray(value) && value.length > 0, "a list of one value or more"],
+  enum: [(value) => Array.isArray(value) && value.length > 0, "a non-empty list"],
   const: [() => true, "anything"],
   minimum: [IS_A.number, "a number"],
   maximum: [IS_A.number, "a number"],
-  minItems: [isCount, "a whole number from 0"],
-  maxItems: [isCount, "a whole number from 0"],
+  minItems: [isCount, "an integer of at least 0"],
+  maxItems: [isCount, "an integer of at least 0"],
 };
 
 function isTypes(value: unknown): boolean {
@@ -55,14 +55,14 @@ function isCount(value: unknown): boolean {
   return Number.isInteger(value) && (value as number) >= 0;
 }
 
-/** What is wrong with a schema; `undefined` when every keyword of it is known and makes sense. */
+/** The first problem of a schema, or `undefined` if every keyword is supported and has a valid value. */
 export function checkSchema(schema: unknown, where = "schema"): string | undefined {
   if (!isObject(schema)) return `${where} must be an object like {type: "object"}, got ${written(schema, SHOWN)}`;
   const known = Object.keys(KEYWORDS);
   for (const [keyword, value] of Object.entries(schema)) {
     if (!Object.hasOwn(KEYWORDS, keyword)) {
       const hint = didYouMean(keyword, known);
-      return `${where} has the unknown keyword '${keyword}'${hint} the keywords are ${known.join(", ")}`;
+      return `${where} has an unknown keyword '${keyword}'${hint} supported: ${known.join(", ")}`;
     }
     const [fits, expected] = KEYWORDS[keyword as keyof VerdictSchema];
     if (!fits(value)) return `${where}.${keyword} must be ${expected}, got ${written(value, SHOWN)}`;
@@ -74,7 +74,7 @@ export function checkSchema(schema: unknown, where = "schema"): string | undefin
   return "items" in schema ? checkSchema(schema["items"], `${where}.items`) : undefined;
 }
 
-/** Where and why a JSON value does not fit a schema that was checked; `undefined` when it does. */
+/** Where and why a JSON value does not match a valid schema, or `undefined` if it matches. */
 export function misfit(value: unknown, schema: VerdictSchema, where = ""): string | undefined {
   const named = where || "the value";
   const problem = kindMisfit(value, schema) ?? sizeMisfit(value, schema);
@@ -110,21 +110,21 @@ function kindMisfit(value: unknown, schema: VerdictSchema): string | undefined {
 function sizeMisfit(value: unknown, schema: VerdictSchema): string | undefined {
   const { minimum, maximum, minItems, maxItems } = schema;
   if (typeof value === "number") {
-    if (minimum !== undefined && value < minimum) return `is ${value}, under the minimum ${minimum}`;
-    if (maximum !== undefined && value > maximum) return `is ${value}, over the maximum ${maximum}`;
+    if (minimum !== undefined && value < minimum) return `is ${value}, less than the minimum ${minimum}`;
+    if (maximum !== undefined && value > maximum) return `is ${value}, greater than the maximum ${maximum}`;
   }
   if (Array.isArray(value)) {
     if (minItems !== undefined && value.length < minItems) {
-      return `has ${value.length} items, at least ${minItems} expected`;
+      return `has ${value.length} items, expected at least ${minItems}`;
     }
     if (maxItems !== undefined && value.length > maxItems) {
-      return `has ${value.length} items, at most ${maxItems} expected`;
+      return `has ${value.length} items, expected at most ${maxItems}`;
     }
   }
   return undefined;
 }
 
-/** Equal as JSON. */
+/** JSON equality. */
 function same(one: unknown, other: unknown): boolean {
   if (Array.isArray(one) && Array.isArray(other)) {
     return one.length === other.length && one.every((item, index) => same(item, other[index]));
@@ -139,7 +139,7 @@ function same(one: unknown, other: unknown): boolean {
   return one === other;
 }
 
-/** JSON with a blank after each comma and colon, as the other SDK writes it; cut to a length when one is given. */
+/** JSON with a space after each comma and colon, as in Python, truncated to `length` characters. */
 export function written(value: unknown, length = Infinity): string {
   const text = spaced(value);
   const signs = text.length > length ? [...text] : [];

@@ -1,15 +1,15 @@
-/** JSON and UTF-8 without the silent repairs of JavaScript: no NaN that becomes null, no half of a character. */
+/** Strict JSON and UTF-8: NaN does not silently become null, and unpaired surrogates are detected. */
 
-/** UTF-8 bytes -> text, or a TypeError; a byte order mark stays what it is unless it may be dropped. */
+/** Decodes UTF-8, or throws a TypeError. `dropMark` removes a byte order mark. */
 export function decode(data: Uint8Array, { dropMark = false } = {}): string {
   return new TextDecoder("utf-8", { fatal: true, ignoreBOM: !dropMark }).decode(data);
 }
 
-/** JSON, or a TypeError for what `JSON.stringify` would leave out or turn into `null` or `{}`. */
+/** Serializes as JSON. Throws a TypeError for values that `JSON.stringify` would drop or turn into `null` or `{}`. */
 export function strictJson(value: unknown): string {
   return JSON.stringify(value, (key, item: unknown) => {
     const lost = lossy(item);
-    if (lost !== undefined) throw new TypeError(`${lost} at ${key === "" ? "the top" : JSON.stringify(key)}`);
+    if (lost !== undefined) throw new TypeError(`${lost} at ${key === "" ? "the top level" : JSON.stringify(key)}`);
     return item;
   });
 }
@@ -20,26 +20,26 @@ function lossy(item: unknown): string | undefined {
   return item instanceof Map || item instanceof Set ? `a ${item.constructor.name}` : undefined;
 }
 
-/** Halves of a surrogate pair as `JSON.stringify` writes them; other escapes are matched to be passed by. */
+/** Matches unpaired surrogates as `JSON.stringify` escapes them. Other escapes match too, so that they are skipped. */
 const ESCAPES = /\\(?:(ud[89a-f][0-9a-f]{2})|.)/g;
 
 export function hasHalfCharacter(json: string): boolean {
   return json.includes("\\ud") && [...json.matchAll(ESCAPES)].some((match) => match[1] !== undefined);
 }
 
-export function mendHalfCharacters(json: string): string {
+export function replaceHalfCharacters(json: string): string {
   if (!json.includes("\\ud")) return json;
   return json.replace(ESCAPES, (whole, half: string | undefined) => (half === undefined ? whole : "\ufffd"));
 }
 
-/** What a value is, for a message. */
+/** The kind of a value, for error messages. */
 export function a(value: unknown): string {
   if (value === null || value === undefined) return "nothing";
   if (Array.isArray(value)) return "a list";
   return typeof value === "object" ? "an object" : `a ${typeof value}`;
 }
 
-/** A value as a message shows it: short, on one line. */
+/** A value for error messages: on one line, truncated. */
 export function shown(value: unknown): string {
   let text: string | undefined;
   try {

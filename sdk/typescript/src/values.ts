@@ -1,8 +1,8 @@
-/** The values a judge script meets: its payload, its result, and what the judge proxy answers. */
+/** The values of a judge script: its input, its result, and the replies of the judge proxy. */
 
 import { didYouMean } from "./errors.js";
 
-/** One tool call of an assistant; `input` and `output` are user data. */
+/** One tool call of an assistant. `input` and `output` are user data. */
 export interface ToolCall {
   tool: string;
   input?: unknown;
@@ -20,17 +20,17 @@ interface AnyMessage {
   metadata?: Record<string, unknown>;
 }
 
-/** A message as suites, rows and payloads spell it; nothing inside a payload is ever renamed. */
+/** A message with the keys used in suites, result rows and payloads. Nothing inside a payload is renamed. */
 export interface Message extends AnyMessage {
   tool_calls?: ToolCall[];
 }
 
-/** A message of the judge, as the judge proxy spells it. */
+/** A message of the judge, with the keys used by the judge proxy. */
 export interface JudgeMessage extends AnyMessage {
   toolCalls?: ToolCall[];
 }
 
-/** The payload of one execution. What is absent is `[]` for a list, else `null`; `raw` is all of it. */
+/** The input of a judge script. Missing lists are `[]`, other missing values are `null`. `raw` is the whole payload. */
 export interface CodeJudgeInput {
   readonly evalId: string | null;
   readonly attempt: number | null;
@@ -45,15 +45,15 @@ export interface CodeJudgeInput {
   readonly candidateAnswer: string | null;
   readonly outputMessages: Message[];
   readonly guidelineFiles: string[];
-  // User data, whose shape only the suite's author knows: `any`, as `JSON.parse` has it.
+  // User data of unknown shape: `any`, as for `JSON.parse`.
   readonly traceSummary: Record<string, any> | null;
   readonly metadata: Record<string, any> | null;
   readonly config: Record<string, any> | null;
-  /** The whole payload as it was read. */
+  /** The whole payload as read from stdin. */
   readonly raw: Readonly<Record<string, unknown>>;
 }
 
-/** What a judge found. Only `score` is required: a finite number, 0 worst and 1 best. */
+/** The result of a judge. Only `score` is required: a finite number from 0 (worst) to 1 (best). */
 export interface CodeJudgeResult {
   score: number;
   hits?: readonly string[] | null;
@@ -62,11 +62,11 @@ export interface CodeJudgeResult {
   details?: Readonly<Record<string, unknown>> | null;
 }
 
-/** One reply of the judge. In a batch, an item that failed has `error` and `code` set. */
+/** One reply of the judge. A failed item of a batch has `error` and `code` set. */
 export interface JudgeReply {
   /**
-   * The text of the judge. A failed item has none: reading it throws what `invoke` would have thrown, so that a judge
-   * that failed is never taken for one that said nothing.
+   * The text of the reply. Reading it on a failed item throws the error that `invoke` would have thrown, so that a
+   * failure is never mistaken for an empty reply.
    */
   readonly rawText: string;
   outputMessages: JudgeMessage[];
@@ -75,7 +75,7 @@ export interface JudgeReply {
   code: string | null;
 }
 
-/** Who judges, and how many calls are allowed and made. */
+/** The default judge target, the available targets, and the number of calls allowed and made. */
 export interface JudgeInfo {
   targetName: string;
   maxCalls: number;
@@ -83,7 +83,7 @@ export interface JudgeInfo {
   availableTargets: string[];
 }
 
-/** One question for the judge; `target` chooses another judge than the default. `null` is the same as absent. */
+/** One question for the judge. `target` selects a judge other than the default. `null` means not set. */
 export interface JudgeRequest {
   question: string;
   systemPrompt?: string | null | undefined;
@@ -114,21 +114,21 @@ const NAMES = [...Object.values(KEYS), "raw"];
 const LISTS = new Set(["input_messages", "input_files", "expected_messages", "output_messages", "guideline_files"]);
 
 /**
- * In plain JavaScript a misspelt name would read as `undefined` and judge an empty answer; here it is an error. Names
- * that are like none are left alone: `await`, `console.log` and test libraries look for many on any object.
+ * Makes misspelled names an error: otherwise they would be `undefined`, and the judge would score an empty answer. Names
+ * without a similar known name are allowed, because `await`, `console.log` and test libraries probe for many names.
  */
 const misspellingsAreErrors: object = new Proxy(Object.prototype, {
   get(target, name, receiver): unknown {
     const hint = typeof name === "symbol" || name in target ? ";" : didYouMean(name, NAMES);
     if (hint === ";") return Reflect.get(target, name, receiver);
     throw new TypeError(
-      `a judge's input has no '${String(name)}'${hint} it has ${NAMES.join(", ")}; ` +
-        "keys of the payload that are not listed are in `.raw`",
+      `the judge input has no attribute '${String(name)}'${hint} available: ${NAMES.join(", ")}; ` +
+        "other keys of the payload are in `.raw`",
     );
   },
 });
 
-/** A payload with snake_case keys -> what a handler gets; also to test a handler with. */
+/** Converts a payload with snake_case keys into the input of a handler. Also useful for testing a handler. */
 export function createCodeJudgeInput(payload: Readonly<Record<string, unknown>>): CodeJudgeInput {
   const input = Object.create(misspellingsAreErrors) as Record<string, unknown>;
   for (const [key, name] of Object.entries(KEYS)) {

@@ -1,17 +1,17 @@
-/** What goes over HTTP, as pure functions: requests as bytes, replies as values or errors. */
+/** Pure functions for the HTTP protocol: encode requests, parse responses. */
 
 import { didYouMean, errorFor, failedItem, JudgeProxyError } from "./errors.js";
 import { a, decode, hasHalfCharacter, isObject, strictJson } from "./text.js";
 import type { JudgeInfo, JudgeMessage, JudgeReply } from "./values.js";
 
-/** One request; `body` is UTF-8 JSON. */
+/** One request. `body` is UTF-8 JSON. */
 export interface Request {
   readonly method: "GET" | "POST";
   readonly path: string;
   readonly body?: Buffer;
 }
 
-/** One complete answer, as it came. */
+/** One complete response, not yet parsed. */
 export interface Response {
   readonly status: number;
   readonly body: Uint8Array;
@@ -26,10 +26,10 @@ export function invokeRequest(fields: unknown): Request {
   return { method: "POST", path: "/invoke", body: encode(question(fields, "")) };
 }
 
-/** The request, and how many replies it must get. */
+/** The request and the number of replies to expect. */
 export function batchRequest(items: unknown): { request: Request; expected: number } {
   if (typeof items !== "object" || items === null || !(Symbol.iterator in items)) {
-    refuse(`invokeBatch takes a list of objects, got ${a(items)}; for one question call invoke`);
+    refuse(`invokeBatch takes a list of objects, got ${a(items)}; for a single question, call invoke`);
   }
   const requests = [...(items as Iterable<unknown>)].map((item, index) => question(item, `requests[${index}]: `));
   return { request: { method: "POST", path: "/invokeBatch", body: encode({ requests }) }, expected: requests.length };
@@ -39,7 +39,7 @@ function question(item: unknown, where: string): Record<string, unknown> {
   if (!isObject(item)) refuse(`${where}expected an object like {question: "..."}, got ${a(item)}`);
   for (const name of Object.keys(item)) {
     if (!NAMES.includes(name)) {
-      refuse(`${where}unknown key '${name}'${didYouMean(name, NAMES)} the keys are ${NAMES.join(", ")}`);
+      refuse(`${where}unknown key '${name}'${didYouMean(name, NAMES)} known keys: ${NAMES.join(", ")}`);
     }
   }
   return Object.fromEntries(Object.entries(item).filter(([, value]) => value !== null && value !== undefined));
@@ -49,27 +49,27 @@ function encode(body: unknown): Buffer {
   let text: string;
   try {
     text = strictJson(body);
-    if (hasHalfCharacter(text)) throw new TypeError("it holds half of a surrogate pair");
+    if (hasHalfCharacter(text)) throw new TypeError("it contains an unpaired surrogate");
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
-    refuse(`the request cannot be written as UTF-8 JSON: ${reason}; send text, and a whole number as attempt`);
+    refuse(`the request cannot be serialized as UTF-8 JSON: ${reason}; use strings, and an integer for attempt`);
   }
   return Buffer.from(text);
 }
 
-/** A mistake in a call, found before anything was sent. */
+/** Throws the error for invalid arguments. */
 export function refuse(message: string): never {
   throw new JudgeProxyError(`${message}. Nothing was sent.`, { code: "invalid_request" });
 }
 
 export function parseInfo(response: Response): JudgeInfo {
   const { targetName, maxCalls, callCount, availableTargets } = payload(response);
-  if (typeof targetName !== "string") throw broken(response, `targetName is ${a(targetName)}, expected text`);
+  if (typeof targetName !== "string") throw broken(response, `targetName must be a string, got ${a(targetName)}`);
   if (!isWhole(maxCalls) || !isWhole(callCount)) {
-    throw broken(response, "maxCalls and callCount must be whole numbers");
+    throw broken(response, "maxCalls and callCount must be integers");
   }
   if (!Array.isArray(availableTargets) || !availableTargets.every((name) => typeof name === "string")) {
-    throw broken(response, "availableTargets must be a list of names");
+    throw broken(response, "availableTargets must be a list of strings");
   }
   return { targetName, maxCalls, callCount, availableTargets };
 }
@@ -84,15 +84,15 @@ export function parseReply(response: Response): JudgeReply {
 
 export function parseBatch(response: Response, expected: number): JudgeReply[] {
   const { responses } = payload(response);
-  if (!Array.isArray(responses)) throw broken(response, `responses is ${a(responses)}, expected a list`);
+  if (!Array.isArray(responses)) throw broken(response, `responses must be a list, got ${a(responses)}`);
   if (responses.length !== expected) {
-    throw broken(response, `${expected} questions got ${responses.length} responses`);
+    throw broken(response, `expected ${expected} responses, got ${responses.length}`);
   }
   return responses.map((item, index) => reply(item, response, `responses[${index}].`));
 }
 
 function reply(data: unknown, response: Response, where: string): JudgeReply {
-  if (!isObject(data)) throw broken(response, `${where.slice(0, -1)} is ${a(data)}, expected an object`);
+  if (!isObject(data)) throw broken(response, `${where.slice(0, -1)} must be an object, got ${a(data)}`);
   const { outputMessages, usage } = data;
   if (!Array.isArray(outputMessages) || !outputMessages.every(isObject)) {
     throw broken(response, `${where}outputMessages must be a list of messages`);
@@ -100,13 +100,13 @@ function reply(data: unknown, response: Response, where: string): JudgeReply {
   const text = (name: string): string | null => {
     const value = data[name] ?? null;
     if (value !== null && typeof value !== "string") {
-      throw broken(response, `${where}${name} is ${a(value)}, expected text`);
+      throw broken(response, `${where}${name} must be a string, got ${a(value)}`);
     }
     return value;
   };
   const [rawText, error, code] = [text("rawText"), text("error"), text("code")];
   if (usage !== null && usage !== undefined && !isObject(usage)) {
-    throw broken(response, `${where}usage is ${a(usage)}, expected an object`);
+    throw broken(response, `${where}usage must be an object, got ${a(usage)}`);
   }
   const messages = outputMessages as unknown as JudgeMessage[];
   const fields = { outputMessages: messages, usage: usage ?? null, error, code };
@@ -114,7 +114,7 @@ function reply(data: unknown, response: Response, where: string): JudgeReply {
 }
 
 function withoutText(fields: Omit<JudgeReply, "rawText">, error: string): JudgeReply {
-  // Not enumerable, so that a failed item can still be logged and written as JSON.
+  // Not enumerable, so that a failed item can still be logged and serialized as JSON.
   return Object.defineProperty(fields, "rawText", {
     get(): never {
       throw failedItem(error, fields.code);
@@ -136,19 +136,19 @@ function partText(part: unknown): string {
   return typeof part === "string" ? part : "";
 }
 
-/** The JSON object of a 200; every other status throws. */
+/** The JSON object of a response. Throws if the status is not 200. */
 function payload(response: Response): Record<string, unknown> {
   if (response.status !== 200) throw refusal(response);
   if (response.encoding !== undefined && response.encoding !== "" && response.encoding !== "identity") {
-    throw broken(response, `it is encoded as '${response.encoding}', which was not asked for`);
+    throw broken(response, `it has the unexpected encoding '${response.encoding}'`);
   }
   let data: unknown;
   try {
     data = JSON.parse(decode(response.body));
   } catch (error) {
     const start = new TextDecoder().decode(response.body.subarray(0, 60));
-    const seen = start === "" ? "it is empty" : `it begins ${JSON.stringify(start)}`;
-    throw broken(response, `not JSON in UTF-8: ${seen}`, error);
+    const seen = start === "" ? "it is empty" : `it starts with ${JSON.stringify(start)}`;
+    throw broken(response, `not UTF-8 JSON: ${seen}`, error);
   }
   if (!isObject(data)) throw broken(response, `expected a JSON object, got ${a(data)}`);
   return data;
@@ -157,7 +157,7 @@ function payload(response: Response): Record<string, unknown> {
 function refusal(response: Response): JudgeProxyError {
   const { status } = response;
   if (status >= 300 && status < 400) {
-    return errorFor(status, "redirect", `the judge proxy answered HTTP ${status}: redirects are never followed`);
+    return errorFor(status, "redirect", `the judge proxy returned HTTP ${status}; redirects are never followed`);
   }
   let data: unknown;
   try {
@@ -169,14 +169,14 @@ function refusal(response: Response): JudgeProxyError {
   const message =
     typeof error === "string" && error !== ""
       ? error
-      : `the judge proxy answered HTTP ${status} without saying why; see the log of the agentv run`;
+      : `the judge proxy returned HTTP ${status} without a message; see the log of the agentv run`;
   return errorFor(status, typeof code === "string" ? code : null, message);
 }
 
 function broken(response: Response, reason: string, cause?: unknown): JudgeProxyError {
   return new JudgeProxyError(
-    `the answer of the judge proxy cannot be used: ${reason}. The call may have been counted and was not sent again; ` +
-      "see the log of the agentv run",
+    `the response of the judge proxy is invalid: ${reason}. The call may have been counted and was not retried. ` +
+      "See the log of the agentv run",
     { status: response.status, code: "invalid_reply", cause },
   );
 }

@@ -1,14 +1,14 @@
-"""For authors of agentv judge scripts: the payload, the result, and a client for the judge proxy.
+"""Write agentv judge scripts: typed input and result, and a client for the judge proxy.
 
-Importing this module loads nothing else; each name brings what it needs when it is first used, because a
-script pays for its imports at every execution.
+Importing this module loads nothing else. Each name is imported when it is first used, because a script pays for its
+imports every time it runs.
 """
 
 from __future__ import annotations
 
 __version__ = "0.1.0"
 
-TYPE_CHECKING = False  # type checkers read this as true; `typing` alone would double the cost of this import
+TYPE_CHECKING = False  # type checkers treat this as true; importing `typing` would double the import time
 if TYPE_CHECKING:
     from .async_client import AsyncJudgeProxyClient, create_async_judge_proxy_client
     from .client import JudgeProxyClient, create_judge_proxy_client
@@ -66,7 +66,7 @@ _HOME = {
 def __getattr__(name: str) -> object:
     home = _HOME.get(name)
     if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; available: {', '.join(__all__)}")
     value: object = getattr(__import__(f"{__name__}.{home}", fromlist=[name]), name)
     globals()[name] = value
     return value

@@ -1,8 +1,7 @@
 """The judge client with awaitable methods.
 
-A call runs in a thread over the same connection class as the synchronous client, so HTTP framing, the
-deadline and the rule about never sending twice exist once. A coroutine owns its connection until it gives it
-back: cancelling it shuts that connection down, which ends the thread's wait at once.
+Each call runs in a thread and uses the same connection class as the synchronous client. A coroutine owns its connection
+during the call: cancelling the coroutine shuts the connection down, which ends the thread's wait immediately.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     def awaitable(
         call: Callable[Concatenate[Any, P], T],
     ) -> Callable[Concatenate[AsyncJudgeProxyClient, P], Coroutine[Any, Any, T]]:
-        """The same call, whose result is awaited."""
+        """The same call as a coroutine function."""
 
 
 MAX_IN_FLIGHT = 64
@@ -36,15 +35,15 @@ MAX_IN_FLIGHT = 64
 def create_async_judge_proxy_client(
     *, timeout: float = DEFAULT_TIMEOUT, environ: Mapping[str, str] | None = None
 ) -> AsyncJudgeProxyClient | None:
-    """Like `create_judge_proxy_client`, for coroutines."""
+    """Like `create_judge_proxy_client`, but the methods of the client are awaitable."""
     access = access_of(environ)
     return None if access is None else AsyncJudgeProxyClient(access, timeout=timeout)
 
 
 class AsyncJudgeProxyClient(JudgeCalls):
-    """Asks the judge from coroutines, up to 64 calls at once; more wait their turn.
+    """A client for the judge with the methods of `JudgeProxyClient`, as coroutines.
 
-    Its calls are those of `JudgeProxyClient`, and are awaited.
+    Up to 64 calls run at the same time; further calls wait.
     """
 
     if TYPE_CHECKING:
@@ -82,7 +81,7 @@ class AsyncJudgeProxyClient(JudgeCalls):
         return response
 
     async def close(self) -> None:
-        """Close the idle connections; later calls are refused."""
+        """Close idle connections and reject later calls."""
         self._pool.close()
         self._threads.shutdown(wait=False)
 

@@ -22,20 +22,20 @@ DEFAULT_TIMEOUT = 120.0
 def create_judge_proxy_client(
     *, timeout: float = DEFAULT_TIMEOUT, environ: Mapping[str, str] | None = None
 ) -> JudgeProxyClient | None:
-    """The client for the judge this script was lent, or `None` when judge access is off.
+    """A client for the judge that agentv gives this script access to, or `None` if judge access is off.
 
-    `timeout` is for one call, in seconds. Raises `JudgeNotAvailableError` when the environment names a proxy
-    but gives no token, or names one that is not on this machine.
+    `timeout` applies to each call, in seconds. Raises `JudgeNotAvailableError` if the environment contains the URL of a
+    proxy without a token, or a URL that is not on this machine.
     """
     access = access_of(environ)
     return None if access is None else JudgeProxyClient(access, timeout=timeout)
 
 
 class JudgeCalls:
-    """The calls of both clients: what they send, and what they make of the responses.
+    """The calls that both clients share.
 
-    Each call is a generator that yields requests and receives responses. A client differs only in `_run`, which makes
-    the exchanges: it returns the result, or a coroutine that does.
+    Each call is a generator that yields requests and receives responses. The clients differ only in `_run`, which sends
+    the requests and returns the result, or a coroutine that returns it.
     """
 
     def __init__(self, access: wire.Access, *, timeout: float = DEFAULT_TIMEOUT) -> None:
@@ -55,7 +55,7 @@ class JudgeCalls:
         eval_case_id: str | None = None,
         attempt: int | None = None,
     ) -> JudgeReply:
-        """One question, one reply; `target` chooses another judge than the default."""
+        """Ask one question. `target` selects a judge other than the default."""
         fields = {
             "question": question,
             "system_prompt": system_prompt,
@@ -66,9 +66,9 @@ class JudgeCalls:
         return self._run(_invoke(fields))
 
     def invoke_batch(self, requests: Iterable[Mapping[str, Any]]) -> list[JudgeReply]:
-        """Many questions at once, replies in their order; each is a mapping with the names `invoke` takes.
+        """Ask many questions in one request. Each is a mapping with the keyword arguments of `invoke`.
 
-        An item that failed at the judge is a reply with `error` set; the others keep their answers.
+        Replies are in the order of the questions. If the judge fails for an item, only that reply has `error` set.
         """
         return self._run(_invoke_batch(requests))
 
@@ -84,11 +84,11 @@ class JudgeCalls:
         target: str | None = None,
         attempts: int = 3,
     ) -> Any:
-        """An answer that is one of `choices`, or JSON that fits `schema`; anything else is asked for again.
+        """An answer that is one of `choices`, or JSON that matches `schema`. Invalid answers are retried.
 
-        `material` is what is judged: it is set apart from the question, as evidence. `schema` may use type,
-        properties, required, items, enum, const, minimum, maximum, minItems and maxItems. Raises
-        `JudgeVerdictError` when no usable answer came in `attempts` calls, or when no call is left to ask again.
+        `material` is the text to be judged; the prompt marks it as evidence, separate from the question. `schema` may
+        use type, properties, required, items, enum, const, minimum, maximum, minItems and maxItems. Raises
+        `JudgeVerdictError` after `attempts` invalid answers, or if no call is left for a retry.
         """
         fields = {
             "question": question,
@@ -109,15 +109,15 @@ class JudgeCalls:
         target: str | None = None,
         attempts: int = 3,
     ) -> list[Any]:
-        """Many verdicts at once, in the order of the questions; only those that are missing are asked for again.
+        """Many verdicts in one request, in the order of the questions. Only questions without a verdict are retried.
 
-        A question is a text, or a mapping with `question` or `criteria`, `material`, `system_prompt`, `target`.
+        A question is a string, or a mapping with `question` or `criteria`, `material`, `system_prompt`, `target`.
         """
         common = {"system_prompt": system_prompt, "target": target}
         return self._run(_verdicts(questions, common, choices, schema, attempts))
 
     def get_info(self) -> JudgeInfo:
-        """Who judges and how many calls are left. Costs no call."""
+        """The default judge target, the available targets and the call counts. Does not count as a call."""
         return self._run(_get_info())
 
     def __repr__(self) -> str:
@@ -140,7 +140,7 @@ def _get_info() -> Exchanges[JudgeInfo]:
 def _verdict(
     fields: Mapping[str, Any], choices: Sequence[str] | None, schema: Mapping[str, Any] | None, attempts: int
 ) -> Exchanges[Any]:
-    from .verdicts import Form, ask_one  # a judge without verdicts does not load it
+    from .verdicts import Form, ask_one  # not loaded by judges that never ask for a verdict
 
     return (yield from ask_one(fields, Form(choices, schema), attempts))
 
@@ -159,7 +159,7 @@ def _verdicts(
 
 
 class JudgeProxyClient(JudgeCalls):
-    """Asks the judge. Safe to share between threads; every call that reaches the judge is counted."""
+    """A client for the judge. Safe to share between threads. Every call that reaches the judge is counted."""
 
     def _run(self, exchanges: Exchanges[T]) -> T:
         response: Any = None
@@ -174,7 +174,7 @@ class JudgeProxyClient(JudgeCalls):
             self._pool.give_back(connection)
 
     def close(self) -> None:
-        """Close the idle connections; later calls are refused."""
+        """Close idle connections and reject later calls."""
         self._pool.close()
 
     def __enter__(self) -> JudgeProxyClient:
@@ -188,7 +188,7 @@ class JudgeProxyClient(JudgeCalls):
 
 def access_of(environ: Mapping[str, str] | None) -> wire.Access | None:
     if environ is None:
-        from os import environ as process_environment  # so that tests may replace it whole
+        from os import environ as process_environment  # read now, so that tests can replace it
 
         environ = process_environment
     return wire.read_access(environ)
@@ -196,5 +196,5 @@ def access_of(environ: Mapping[str, str] | None) -> wire.Access | None:
 
 def checked_timeout(timeout: float) -> float:
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < float("inf"):
-        raise ValueError(f"timeout is a number of seconds greater than 0, not {timeout!r}")
+        raise ValueError(f"timeout must be a number of seconds greater than 0, got {timeout!r}")
     return float(timeout)

@@ -1,4 +1,4 @@
-"""One connection to the judge proxy, with a deadline per call and a strict rule about sending twice."""
+"""Connections to the judge proxy: each call has a deadline and is never sent twice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .wire import Access, Request, Response
 
 
 class Connection:
-    """A keep-alive connection; opened when first used. Belongs to one call at a time."""
+    """A keep-alive connection, opened when first used. It serves one call at a time."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -24,15 +24,14 @@ class Connection:
         self._aborted = False
 
     def exchange(self, request: Request, timeout: float) -> Response:
-        """Send one request and read the whole answer, within `timeout` seconds."""
+        """Send one request and read the complete response within `timeout` seconds."""
         try:
             return self._exchange(request, monotonic() + timeout)
         except socket.timeout as error:
             self.close()
             raise JudgeProxyError(
-                f"no complete answer of the judge proxy within {timeout:g} s. The call may have been "
-                "counted and was not sent again; give slow judges more time with "
-                "create_judge_proxy_client(timeout=...)",
+                f"the judge proxy did not respond within {timeout:g} s. The call may have been counted and was "
+                "not retried. For slow judges, raise the timeout: create_judge_proxy_client(timeout=...)",
                 code="client_timeout",
             ) from error
         except (OSError, CutOffError, NotHttpError) as error:
@@ -49,8 +48,8 @@ class Connection:
         try:
             return self._send_and_read(request, deadline)
         except NoAnswerError:
-            # The server closed an idle connection while the request was on its way. On a new connection, or
-            # after one byte of an answer, the call may have been made and paid for: never sent twice then.
+            # The server closed an idle connection before it read the request, so resending is safe. On a new
+            # connection, or after the first byte of a response, the call may already have been made and billed.
             if not reused or self._aborted:
                 raise
         self._open(deadline)
@@ -70,8 +69,8 @@ class Connection:
         except OSError as error:
             sock.close()
             raise JudgeNotAvailableError(
-                f"nobody answers at {self._access.url} ({error.strerror or error}): the judge proxy lives "
-                "only while the script that agentv started is running; call it before that script ends",
+                f"cannot connect to the judge proxy at {self._access.url}: {error.strerror or error}. It runs only "
+                "while the script that agentv started is running; call it before that script ends",
                 code="unreachable",
             ) from error
         self._socket, self._stream = sock, stream
@@ -81,7 +80,7 @@ class Connection:
         if stream is None or self._aborted:
             raise ConnectionAbortedError("the call was cancelled")
         stream.arm(deadline)
-        # A server may refuse a request (413, 401) and close before it has read all of it: its answer counts.
+        # A server may reject a request (413, 401) and close before reading all of it; its response still counts.
         with suppress(BrokenPipeError, ConnectionResetError):
             stream.send(self._written(request))
         answer = stream.read_answer()
@@ -103,7 +102,7 @@ class Connection:
         return "\r\n".join([*lines, "", ""]).encode("ascii") + (request.body or b"")
 
     def _is_open_and_quiet(self) -> bool:
-        """Open, and with nothing to read: an end or stray bytes mean it must not carry another call."""
+        """Whether the connection is open and has nothing to read; otherwise it must not be reused."""
         if self._socket is None:
             return False
         try:
@@ -120,7 +119,7 @@ class Connection:
         return self._socket is not None
 
     def abort(self) -> None:
-        """End a call that another thread is waiting in."""
+        """Interrupt a call that another thread is waiting for."""
         self._aborted = True
         sock = self._socket
         if sock is not None:
@@ -135,20 +134,20 @@ class Connection:
 
 def _lost(error: Exception) -> JudgeProxyError:
     if isinstance(error, OSError):
-        what, code = "the judge proxy closed the connection before it answered", "connection_lost"
+        what, code = "the judge proxy closed the connection before it responded", "connection_lost"
     elif isinstance(error, CutOffError):
-        what, code = "the judge proxy closed the connection in the middle of its answer", "connection_lost"
+        what, code = "the judge proxy closed the connection in the middle of its response", "connection_lost"
     else:
-        what, code = "the answer of the judge proxy is not HTTP", "invalid_reply"
+        what, code = "the response of the judge proxy is not valid HTTP", "invalid_reply"
     return JudgeProxyError(
-        f"{what} ({str(error) or type(error).__name__}). The call may have been counted and was not sent "
-        "again; see the log of the agentv run",
+        f"{what} ({str(error) or type(error).__name__}). The call may have been counted and was not retried. "
+        "See the log of the agentv run",
         code=code,
     )
 
 
 class Pool:
-    """Idle connections of one client: a call takes one or opens one, so each thread at work has its own."""
+    """The idle connections of one client. Each call takes one or opens a new one."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -164,7 +163,7 @@ class Pool:
                     "this judge client is closed; call the judge before close(), or create another client",
                     code="closed",
                 )
-            if self._pid != getpid():  # a forked child must not talk into its parent's connections
+            if self._pid != getpid():  # a forked child must not use its parent's connections
                 self._pid = getpid()
                 self._drop()
             return self._idle.pop() if self._idle else Connection(self._access)

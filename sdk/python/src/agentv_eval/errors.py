@@ -1,14 +1,14 @@
-"""Everything the judge client raises on purpose.
+"""Errors raised by the judge client.
 
-    JudgeProxyError                 status, code, message; itself for other refusals and for broken replies
-    +-- JudgeNotAvailableError      no judge to talk to: no or wrong token (401), shut down (503), refused
-    +-- JudgeLimitError             the call would pass `judge.max_calls` (429); never tried again
+    JudgeProxyError                 status, code, message; raised directly for other refusals and invalid responses
+    +-- JudgeNotAvailableError      no judge: missing or wrong token (401), shutting down (503), connection refused
+    +-- JudgeLimitError             the call would exceed `judge.max_calls` (429); never retried
     +-- UnknownTargetError          the target does not exist or is not allowed (400 `unknown_target`)
-    +-- JudgeFailedError            the judge itself failed (502) or took too long (504); the call was counted
-    +-- JudgeVerdictError           the judge answered, but never with a verdict (`invalid_verdict`)
+    +-- JudgeFailedError            the judge failed (502) or timed out (504); the call was counted
+    +-- JudgeVerdictError           the judge replied, but never with a valid verdict (`invalid_verdict`)
 
-`status` is the HTTP status, or `None` when there was no answer. `code` is the proxy's machine word, or one of
-the client's own: `missing_token`, `invalid_token`, `invalid_url`, `unreachable`, `closed`, `invalid_request`,
+`status` is the HTTP status, or `None` if no response was received. `code` is the error code sent by the proxy, or one
+set by the client: `missing_token`, `invalid_token`, `invalid_url`, `unreachable`, `closed`, `invalid_request`,
 `connection_lost`, `invalid_reply`, `redirect`, `client_timeout`, `invalid_verdict`.
 """
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 
 class JudgeProxyError(Exception):
-    """A call to the judge proxy did not give a reply."""
+    """A call to the judge proxy failed."""
 
     def __init__(self, message: str, *, status: int | None = None, code: str | None = None) -> None:
         super().__init__(message)
@@ -26,23 +26,23 @@ class JudgeProxyError(Exception):
 
 
 class JudgeNotAvailableError(JudgeProxyError):
-    """There is no judge to talk to."""
+    """No judge is available."""
 
 
 class JudgeLimitError(JudgeProxyError):
-    """The call would pass the limit of this execution; the evaluator fails whatever the script does now."""
+    """The call would exceed the call limit. The evaluator fails, whatever the script returns."""
 
 
 class UnknownTargetError(JudgeProxyError):
-    """The chosen target does not exist or is not allowed; the message lists those that are."""
+    """The requested target does not exist or is not allowed. The message lists the allowed targets."""
 
 
 class JudgeFailedError(JudgeProxyError):
-    """The judge was called and failed, or did not answer in time."""
+    """The judge was called and failed or timed out."""
 
 
 class JudgeVerdictError(JudgeProxyError):
-    """The judge was asked for a verdict as often as allowed and gave none. `raw_text` is its last reply."""
+    """No attempt returned a valid verdict. `raw_text` is the judge's last reply."""
 
     def __init__(self, message: str, *, raw_text: str) -> None:
         super().__init__(message, code="invalid_verdict")
@@ -50,7 +50,7 @@ class JudgeVerdictError(JudgeProxyError):
 
 
 def error_for(status: int, code: str | None, message: str) -> JudgeProxyError:
-    """The error that an HTTP status and a machine word stand for."""
+    """The error for an HTTP status and an error code."""
     kind = JudgeProxyError
     if status in (401, 503):
         kind = JudgeNotAvailableError
@@ -64,13 +64,13 @@ def error_for(status: int, code: str | None, message: str) -> JudgeProxyError:
 
 
 def failed_item(message: str, code: str | None) -> JudgeProxyError:
-    """The error of a failed item of a batch: the one that `invoke` would have raised for it."""
+    """The error for a failed batch item: the same that `invoke` would have raised."""
     return error_for({"judge_timeout": 504, "shutting_down": 503}.get(code or "", 502), code, message)
 
 
 def did_you_mean(name: object, known: tuple[str, ...]) -> str:
-    """`; did you mean 'question'?`, or a plain `;` when no known name is close."""
-    from difflib import get_close_matches  # only a mistake pays for it
+    """`; did you mean 'question'?`, or just `;` if no known name is similar."""
+    from difflib import get_close_matches  # loaded only for errors
 
     close = get_close_matches(str(name), known, n=1)
     return f"; did you mean {close[0]!r}?" if close else ";"

@@ -1,6 +1,6 @@
-"""Evidence between two lines that it cannot contain: the defence against text that addresses the judge.
+"""Fences evidence between marker lines that it cannot contain, as a defense against prompt injection.
 
-The runtime and the TypeScript SDK have the same function. `conformance/fences.json` pins all three.
+The runtime and the TypeScript SDK implement the same function. `conformance/fences.json` keeps all three identical.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 def fence(
     parts: Sequence[tuple[str, str]], around: Sequence[str] = (), mark_length: int = MARK_LENGTH
 ) -> tuple[str, str]:
-    """The parts, and their mark: each between a line `--- NAME MARK ---` and a line `--- end of NAME MARK ---`.
+    """The fenced text and its mark. Each part is between `--- NAME MARK ---` and `--- end of NAME MARK ---`.
 
-    The mark occurs in no part and in no text of `around`, whatever their case. It is computed from them: the same
-    parts give the same prompt, which caches need, and no author can write a text that contains its own mark.
+    The mark does not occur in any part or in `around`, ignoring case. It is derived from them, so that the same parts
+    always give the same prompt (which caches need) and a text cannot contain its own mark.
     """
     named = [(_CONTROLS.sub(" ", name), text) for name, text in parts]
     mark = _mark([*around, *(text for part in named for text in part)], mark_length)
@@ -32,7 +32,7 @@ def fence(
 
 
 def _mark(texts: Sequence[str], length: int) -> str:
-    # Unpaired surrogates count as U+FFFD, as they do in JavaScript.
+    # Unpaired surrogates count as U+FFFD, as in JavaScript.
     texts = [text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in texts]
     seed = "\0".join(f"{len(text)}:{text}" for text in texts).encode("utf-8")
     lower = [text.lower() for text in texts]

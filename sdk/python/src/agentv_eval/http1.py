@@ -1,6 +1,6 @@
-"""One HTTP/1.1 answer, read from a socket until it is whole. Python's own client would take longer to load than to use.
+"""A minimal HTTP/1.1 client: importing `http.client` would take longer than the call.
 
-Nothing here sends anything twice, follows anything, or waits past its deadline.
+It never resends a request, never follows a redirect, and never waits past its deadline.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ _HEXADECIMAL = frozenset("0123456789abcdefABCDEF")
 
 
 class NotHttpError(Exception):
-    """What came back is no HTTP/1.1 answer; the message says why."""
+    """The response is not valid HTTP/1.1. The message says why."""
 
 
 class CutOffError(Exception):
-    """The connection ended in the middle of the answer."""
+    """The connection was closed in the middle of the response."""
 
 
 class NoAnswerError(ConnectionResetError):
-    """The connection ended before the first byte of an answer."""
+    """The connection was closed before the first byte of the response."""
 
 
 class Answer:
-    """Status, headers and body; and whether the connection may carry another call."""
+    """Status, headers and body, and whether the connection can be reused."""
 
     __slots__ = ("body", "headers", "reusable", "status")
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes, reusable: bool) -> None:
         self.status = status
         self.headers = headers
-        """Names in lower case."""
+        """Names are in lower case."""
         self.body = body
         self.reusable = reusable
 
 
 class Stream:
-    """A socket whose whole call has one deadline: a server that drips bytes cannot stretch it."""
+    """A socket with one deadline for the whole call, so that a slow server cannot extend it byte by byte."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -54,7 +54,7 @@ class Stream:
         self.received = 0
 
     def arm(self, deadline: float) -> None:
-        """A new call, which ends at this time of the monotonic clock."""
+        """Start a new call that must end by `deadline` (`time.monotonic`)."""
         self._deadline = deadline
         self._buffer.clear()
         self.received = 0
@@ -69,12 +69,12 @@ class Stream:
         self._socket.sendall(data)
 
     def read_answer(self) -> Answer:
-        """The answer to what was sent."""
+        """Read the complete response."""
         version, status = self._status_line()
         headers = self._headers()
-        while 100 <= status < 200:  # said on the way to the real one
+        while 100 <= status < 200:  # interim responses
             if status == 101:
-                raise NotHttpError("it wants to speak something else (101)")
+                raise NotHttpError("it switches to another protocol (101)")
             version, status = self._status_line()
             headers = self._headers()
         options = headers.get("connection", "").lower()
@@ -92,7 +92,7 @@ class Stream:
             body = self._exactly(int(length))
         else:
             body, reusable = self._rest(), False
-        # More than was asked for: it must not be taken for the answer to the next call.
+        # Extra bytes must not be taken for the response to the next call.
         return Answer(status, headers, body, reusable and not self._buffer)
 
     def _status_line(self) -> tuple[str, int]:
@@ -100,9 +100,9 @@ class Stream:
         protocol, _, rest = line.partition(" ")
         status = rest[:3]
         if protocol not in ("HTTP/1.1", "HTTP/1.0") or not (status.isascii() and status.isdigit() and len(status) == 3):
-            raise NotHttpError(f"it begins {line[:80]!r}")
+            raise NotHttpError(f"it starts with {line[:80]!r}")
         if rest[3:4] not in ("", " "):
-            raise NotHttpError(f"it begins {line[:80]!r}")
+            raise NotHttpError(f"it starts with {line[:80]!r}")
         return protocol[-1], int(status)
 
     def _headers(self) -> dict[str, str]:
@@ -126,13 +126,13 @@ class Stream:
                 raise NotHttpError(f"the size of a chunk is {size[:80]!r}")
             count = int(size, 16)
             if count == 0:
-                self._headers()  # what may follow the last chunk; nobody needs it
+                self._headers()  # trailers, which are ignored
                 return bytes(body)
             if len(body) + count > MAX_REPLY_BYTES:
                 raise _too_long()
             body += self._exactly(count)
             if self._line():
-                raise NotHttpError("a chunk does not end where its size says")
+                raise NotHttpError("a chunk is longer than its declared size")
 
     # -- bytes
 
@@ -144,10 +144,10 @@ class Stream:
                 break
             start = len(buffer)
             if start > MAX_LINE:
-                raise NotHttpError("a line of it is too long")
+                raise NotHttpError("a line is too long")
             if not self._receive():
                 if first and not self.received:
-                    raise NoAnswerError("the other end closed the connection without an answer")
+                    raise NoAnswerError("no response")
                 raise CutOffError(f"after {self.received} bytes")
         line = bytes(buffer[:end])
         del buffer[: end + 1]
@@ -159,7 +159,7 @@ class Stream:
         buffer = self._buffer
         while len(buffer) < count:
             if not self._receive():
-                raise CutOffError(f"{len(buffer)} bytes of {count}")
+                raise CutOffError(f"{len(buffer)} of {count} bytes")
         data = bytes(memoryview(buffer)[:count])
         del buffer[:count]
         return data
@@ -172,7 +172,7 @@ class Stream:
         return data
 
     def _receive(self) -> bool:
-        """Some more bytes. False at the end."""
+        """Read more bytes into the buffer. False at the end of the stream."""
         self._settle()
         data = self._socket.recv(PIECE)
         self.received += len(data)
@@ -184,7 +184,7 @@ class Stream:
     def _settle(self) -> None:
         left = self._deadline - monotonic()
         if left <= 0:
-            raise socket.timeout("the deadline of the call has passed")
+            raise socket.timeout("the call timed out")
         self._socket.settimeout(left)
 
 

@@ -1,4 +1,4 @@
-"""Run a function as a judge script: payload from stdin, result to stdout, log to stderr."""
+"""Run a function as a judge script: read the payload from stdin, write the result to stdout and logs to stderr."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
     Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 PROTOCOL = "AGENTV_JUDGE_PROTOCOL"
-_COROUTINE = 0x80  # inspect.CO_COROUTINE, without the 13 ms that importing inspect costs
+_COROUTINE = 0x80  # inspect.CO_COROUTINE; importing inspect takes 13 ms
 
 
 def define_code_judge(handler: Callable[..., Any]) -> None:
-    """Judge now: read the payload from stdin, call `handler`, print its result.
+    """Read the payload from stdin, call `handler` and print its result. Runs immediately.
 
-    `handler(input)` returns a mapping with `score`, a `CodeJudgeResult` or a number. With a second parameter,
-    `handler(input, judge)`, it also gets the judge client, or `None` when judge access is off; an `async def`
-    gets the client with awaitable methods. Whatever else is printed goes to stderr. A handler that raises, or
-    returns something that is not a result, ends the process with exit code 1 and prints nothing on stdout.
+    `handler(input)` returns a mapping with `score`, a `CodeJudgeResult`, or a number. `handler(input, judge)` also
+    receives the judge client, or `None` if judge access is off. An `async def` handler receives a client with awaitable
+    methods. Everything the handler prints goes to stderr. If the handler raises or returns an invalid result, the
+    process exits with code 1 and prints nothing to stdout.
     """
     if os.environ.get(PROTOCOL) == "jsonl":
-        from .serving import serve  # a script that is started for one answer does without
+        from .serving import serve  # not loaded by a script that judges a single answer
 
         serve(_keep_stdout(), lambda payload: _answer(handler, payload), _report)
         return
     write = _claim_stdout()
     try:
         result = _answer(handler, _read_payload())
-    except (Exception, SystemExit) as error:  # the one edge where a judge's exception becomes its failure
+    except (Exception, SystemExit) as error:  # any exception of the handler is a failure of the judge
         write(None)
         _report(error)
         code = error.code if isinstance(error, SystemExit) else 1
@@ -44,9 +44,9 @@ def define_code_judge(handler: Callable[..., Any]) -> None:
 
 
 def code_judge(handler: Handler) -> Handler:
-    """`define_code_judge` when the script is run, nothing when it is imported; the function stays as it is.
+    """Decorator: call `define_code_judge` if the module runs as a script; do nothing if it is imported.
 
-    The judge runs where it is decorated, so what it uses must stand above it.
+    Returns the function unchanged. The judge runs where it is decorated, so define everything it uses above it.
     """
     if handler.__module__ == "__main__":
         define_code_judge(handler)
@@ -54,27 +54,27 @@ def code_judge(handler: Handler) -> Handler:
 
 
 def _answer(handler: Callable[..., Any], payload: dict[str, Any]) -> bytes:
-    """The handler's result for this payload, as JSON."""
-    from .results import encode_result  # after stdout is claimed, with json
+    """The result of the handler for a payload, as JSON."""
+    from .results import encode_result  # imports json, so only after stdout is redirected
 
     return encode_result(_call(handler, CodeJudgeInput(payload)))
 
 
 def _read_payload() -> dict[str, Any]:
-    import json  # a test that only imports the handler does not need it
+    import json  # not needed by tests that only import the handler
 
-    how = "agentv writes it; by hand: python judge.py < payload.json"
+    how = "agentv writes it; to run the judge manually: python judge.py < payload.json"
     if sys.stdin is None:
-        raise _PayloadError(f"stdin is closed, but the payload comes from there; {how}")
+        raise _PayloadError(f"cannot read the payload: stdin is closed; {how}")
     if sys.stdin.isatty():
-        _log(f"waiting for the payload, one JSON object, on stdin ({how})")
+        _log(f"waiting for the payload (one JSON object) on stdin; {how}")
     data = getattr(sys.stdin, "buffer", sys.stdin).read()
     try:
         payload = json.loads(data.decode("utf-8-sig") if isinstance(data, bytes) else data)
     except (ValueError, RecursionError) as error:
-        raise _PayloadError(f"stdin must hold one JSON object in UTF-8: {error}; {how}") from error
+        raise _PayloadError(f"stdin must contain one JSON object in UTF-8: {error}; {how}") from error
     if not isinstance(payload, dict):
-        raise _PayloadError(f"stdin must hold one JSON object, got a {type(payload).__name__}; {how}")
+        raise _PayloadError(f"stdin must contain one JSON object, got a {type(payload).__name__}; {how}")
     return payload
 
 
@@ -88,7 +88,7 @@ def _call(handler: Callable[..., Any], payload: CodeJudgeInput) -> Any:
         return _run(_call_async(handler, payload, takes_judge=takes_judge))
     if not takes_judge:
         return _settled(handler(payload))
-    from .client import create_judge_proxy_client  # a judge without calls loads no HTTP
+    from .client import create_judge_proxy_client  # not loaded by judges that take no client
 
     judge = create_judge_proxy_client()
     try:
@@ -112,12 +112,12 @@ async def _call_async(handler: Callable[..., Any], payload: CodeJudgeInput, *, t
 
 
 def _settled(result: Any) -> Any:
-    """The result itself; a plain function may have returned a coroutine."""
+    """The result, awaited if a plain function returned a coroutine."""
     return _run(result) if hasattr(result, "__await__") else result
 
 
 def _run(awaitable: Any) -> Any:
-    import asyncio  # 35 ms that only asynchronous judges pay
+    import asyncio  # takes 35 ms, so only asynchronous judges load it
 
     async def main() -> Any:
         return await awaitable
@@ -128,7 +128,7 @@ def _run(awaitable: Any) -> Any:
 def _shape(handler: Callable[..., Any]) -> tuple[str, bool]:
     """How the handler takes the judge client (`""`, `position`, `keyword`), and whether it is an `async def`.
 
-    The second parameter is the client when it is called `judge` or has no default.
+    The second parameter receives the client if it is named `judge` or has no default.
     """
     if type(handler) is not FunctionType or hasattr(handler, "__wrapped__"):
         return _inspected_shape(handler)
@@ -158,10 +158,10 @@ def _how(names: tuple[str, ...], required: int, keywords: tuple[str, ...]) -> st
 
 
 def _claim_stdout() -> Callable[[bytes | None], None]:
-    """Keep stdout for the result: from now on whatever prints, here or in a child process, prints to stderr.
+    """Reserve stdout for the result: everything else that this process or its children print goes to stderr.
 
-    Returns the function that writes the result, or nothing for a failure. A script's stdout stays with stderr
-    afterwards, so that nothing can follow the result; one that was replaced, as in a test, is put back.
+    Returns a function that writes the result, or nothing if it is called with `None`. Stdout stays redirected
+    afterwards, so that nothing can follow the result. A replaced `sys.stdout`, as in a test, is restored.
     """
     stream = _stdout()
     sys.stdout = sys.stderr
@@ -176,7 +176,7 @@ def _claim_stdout() -> Callable[[bytes | None], None]:
 
 
 def _keep_stdout() -> int:
-    """The descriptor that results are written to; whatever prints from now on prints to stderr."""
+    """The descriptor to write results to. Everything else that is printed goes to stderr."""
     _stdout()
     sys.stdout = sys.stderr
     return _moved()
@@ -185,7 +185,7 @@ def _keep_stdout() -> int:
 def _stdout() -> Any:
     stream = sys.stdout
     if stream is None:
-        _log("stdout is closed, so there is nowhere to print the result; start the script with stdout open")
+        _log("cannot print the result: stdout is closed; start the script with stdout open")
         raise SystemExit(1)
     stream.flush()
     return stream
@@ -200,7 +200,7 @@ def _moved() -> int:
 
 
 def _fill(descriptor: int) -> None:
-    """Open a closed standard descriptor on nothing, else the copy of stdout takes its number."""
+    """Open a closed standard descriptor on the null device, or the copy of stdout would take its number."""
     try:
         os.fstat(descriptor)
     except OSError:
@@ -226,11 +226,11 @@ def _write_replaced(stream: Any, result: bytes | None) -> None:
 
 
 def _report(error: Exception | SystemExit) -> str:
-    """Print to stderr why the judge failed, and return it in one line."""
+    """Print to stderr why the judge failed, and return the message as one line."""
     if isinstance(error, SystemExit):
         detail = f" ({error.code})" if isinstance(error.code, str) else ""
         return _failed(f"the handler called sys.exit(){detail} instead of returning a result")
-    from .results import InvalidResultError  # only a failure needs the rest
+    from .results import InvalidResultError  # needed only for failures
 
     if isinstance(error, (InvalidResultError, _PayloadError)):
         return _failed(str(error))
@@ -240,7 +240,7 @@ def _report(error: Exception | SystemExit) -> str:
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
     traceback.print_exception(type(error), error, trace)
-    hint = "; what a @code_judge uses must be defined above it" if type(error) is NameError else ""
+    hint = "; everything a @code_judge uses must be defined above it" if type(error) is NameError else ""
     return _failed(f"{type(error).__name__}: {' '.join(str(error).split())}{hint}")
 
 

@@ -1,4 +1,4 @@
-"""A verdict in what a judge said: one of the choices, or one JSON value. Found exactly or not at all, never guessed."""
+"""Extracts a verdict from a judge's reply: one of the choices, or one JSON value. Nothing is guessed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _BRACKET = re.compile(r"[\[\]{}]")
 
 
 class NoVerdictError(ValueError):
-    """There is no verdict in a reply; the message goes on after `your last reply cannot be used: `."""
+    """A reply contains no verdict. The message completes `your last reply could not be used: `."""
 
 
 def folded(text: str) -> str:
-    """What of a choice is compared: its words in lower case, without quotes around and a full stop after them."""
+    """A choice normalized for comparison: lower case, without surrounding quotes and a final period."""
     bare = _without_stop(text.strip())
     if len(bare) > 1 and bare[0] + bare[-1] in _QUOTES:
         bare = _without_stop(bare[1:-1].strip())
@@ -35,18 +35,18 @@ def _without_stop(text: str) -> str:
 
 
 def read_choice(reply: str, choices: dict[str, str]) -> str:
-    """The choice a reply is, as it was offered; `choices` has them by `folded`."""
+    """The choice that a reply names, as the caller wrote it. The keys of `choices` are `folded`."""
     choice = choices.get(folded(reply))
     if choice is None:
-        raise NoVerdictError(f"it is {shown(reply)}, which is none of: {', '.join(choices.values())}")
+        raise NoVerdictError(f"it is {shown(reply)}, which is not one of: {', '.join(choices.values())}")
     return choice
 
 
 def read_json(reply: str) -> Any:
-    """The JSON value that is the reply, or the only one in it."""
+    """The JSON value of a reply: the whole reply, or the only JSON value in it."""
     text = reply.strip()
     if not text:
-        raise NoVerdictError("it is empty, and JSON was asked for")
+        raise NoVerdictError("it is empty, expected JSON")
     try:
         return _decoder.decode(text)
     except (ValueError, RecursionError):
@@ -55,27 +55,27 @@ def read_json(reply: str) -> Any:
     if not found:
         found = list(_fenced(text))
     if len(found) > 1:
-        raise NoVerdictError(f"it holds more than one JSON value, {shown(reply)}")
+        raise NoVerdictError(f"it contains more than one JSON value, {shown(reply)}")
     if not found:
-        raise NoVerdictError(f"it holds no valid JSON, {shown(reply)}")
+        raise NoVerdictError(f"it contains no valid JSON, {shown(reply)}")
     return found[0]
 
 
 def _inside(text: str) -> Iterator[Any]:
     """The objects and arrays in a text.
 
-    A bracket that begins no JSON stays open until one closes it; what stands inside may be a part of something that
-    was cut off, so that it is no verdict.
+    A bracket that does not start valid JSON stays open until a closing bracket. A value inside an open bracket may be a
+    fragment of truncated JSON, so it is not a verdict.
     """
-    at = still_open = tries = 0
+    at = still_open = brackets = 0
     while bracket := _BRACKET.search(text, at):
         at = bracket.end()
         if bracket[0] in "}]":
             still_open = max(0, still_open - 1)
             continue
-        tries += 1
-        if tries > _MOST_BRACKETS:
-            raise NoVerdictError(f"it is full of brackets, {shown(text)}")
+        brackets += 1
+        if brackets > _MOST_BRACKETS:
+            raise NoVerdictError(f"it contains too many brackets, {shown(text)}")
         try:
             value, at = _decoder.raw_decode(text, bracket.start())
         except NoVerdictError:
@@ -84,12 +84,12 @@ def _inside(text: str) -> Iterator[Any]:
             still_open += 1
             continue
         if still_open:
-            raise NoVerdictError(f"its JSON is broken or stands inside other brackets, {shown(text)}")
+            raise NoVerdictError(f"its JSON is malformed or inside other brackets, {shown(text)}")
         yield value
 
 
 def _fenced(text: str) -> Iterator[Any]:
-    """What is in the fences of a text, when that is JSON."""
+    """The JSON values in the code fences of a text."""
     parts = text.split(_FENCE)
     for part in parts[1::2] if len(parts) % 2 else ():
         _, _, content = part.partition("\n")
@@ -100,9 +100,9 @@ def _fenced(text: str) -> Iterator[Any]:
 
 
 def shown(text: str) -> str:
-    """What a judge said, in quotes, on one line and not too long."""
+    """A reply in quotes, on one line, truncated."""
     words = " ".join(text.split())
-    return f"{words[:_SHOWN]!r} and so on" if len(words) > _SHOWN else f"{words!r}"
+    return f"{words[:_SHOWN]!r} (truncated)" if len(words) > _SHOWN else f"{words!r}"
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise NoVerdictError(f"the key {twice!r} stands twice in its JSON")
+        raise NoVerdictError(f"its JSON has a duplicate key {twice!r}")
     return value
 
 

@@ -1,4 +1,4 @@
-"""What a handler returns -> the one JSON object on stdout."""
+"""Converts the return value of a handler into the JSON object printed to stdout."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_EXPECTED = "return a mapping with 'score', a CodeJudgeResult or a number"
+_EXPECTED = "return a mapping with 'score', a CodeJudgeResult, or a number"
 
 
 class InvalidResultError(ValueError):
-    """A handler returned something that is not a result."""
+    """A handler returned an invalid result."""
 
 
 def encode_result(value: Any) -> bytes:
-    """One line of UTF-8 JSON, or `InvalidResultError`. agentv itself clamps a score outside [0, 1]."""
+    """The result as one line of UTF-8 JSON. Scores outside [0, 1] are clamped by agentv, not here."""
     fields = _fields(value)
     if "score" not in fields:
         raise InvalidResultError(f"the result has no 'score', only {sorted(map(str, fields))}; {_EXPECTED}")
     _check_score(fields["score"])
     for name in ("hits", "misses"):
-        fields[name] = _texts(name, fields.get(name))
+        fields[name] = _strings(name, fields.get(name))
     reasoning, details = fields.get("reasoning"), fields.get("details")
     if reasoning is not None and not isinstance(reasoning, str):
-        raise InvalidResultError(f"'reasoning' must be text, got {reasoning!r}")
+        raise InvalidResultError(f"'reasoning' must be a string, got {reasoning!r}")
     if details is not None and not isinstance(details, Mapping):
         raise InvalidResultError(f"'details' must be a mapping, got {details!r}")
     fields["reasoning"] = reasoning or ""
@@ -38,9 +38,9 @@ def encode_result(value: Any) -> bytes:
         text = json.dumps(fields, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidResultError(
-            f"the result cannot be written as JSON: {error}; use lists, mappings, text and finite numbers"
+            f"the result cannot be serialized as JSON: {error}; use lists, mappings, strings and finite numbers"
         ) from error
-    # Half of a surrogate pair has no UTF-8; the score must not be lost because of one broken character.
+    # An unpaired surrogate cannot be encoded as UTF-8; one broken character must not lose the score.
     return (text + "\n").encode("utf-8", "replace")
 
 
@@ -63,13 +63,11 @@ def _check_score(score: Any) -> None:
     except OverflowError:
         finite = False
     if not finite:
-        raise InvalidResultError(
-            "'score' must be a finite number, got one that is infinite or NaN; check for a division by zero"
-        )
+        raise InvalidResultError("'score' must be a finite number, got infinity or NaN; check for a division by zero")
 
 
-def _texts(name: str, value: Any) -> list[str]:
-    texts = [] if value is None else value
-    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
-        raise InvalidResultError(f"{name!r} must be a list of texts, got {value!r}")
-    return list(texts)
+def _strings(name: str, value: Any) -> list[str]:
+    strings = [] if value is None else value
+    if not isinstance(strings, (list, tuple)) or not all(isinstance(item, str) for item in strings):
+        raise InvalidResultError(f"{name!r} must be a list of strings, got {value!r}")
+    return list(strings)

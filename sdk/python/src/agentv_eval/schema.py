@@ -1,4 +1,4 @@
-"""The small part of JSON Schema that verdicts are checked against; whatever is not part of it is refused."""
+"""The subset of JSON Schema that verdicts support. Other keywords are rejected."""
 
 from __future__ import annotations
 
@@ -16,15 +16,13 @@ _SHOWN = 60
 
 
 def check_schema(schema: Any, where: str = "schema") -> str | None:
-    """What is wrong with a schema; `None` when every keyword of it is known and makes sense."""
+    """The first problem of a schema, or `None` if every keyword is supported and has a valid value."""
     if not isinstance(schema, Mapping):
         return f"{where} must be a mapping like {{'type': 'object'}}, got {_shown(schema)}"
     for keyword, value in schema.items():
         check = _KEYWORDS.get(keyword)
         if check is None:
-            return (
-                f"{where} has the unknown keyword {keyword!r}{_hint(keyword)} the keywords are {', '.join(_KEYWORDS)}"
-            )
+            return f"{where} has an unknown keyword {keyword!r}{_hint(keyword)} supported: {', '.join(_KEYWORDS)}"
         expected = check(value)
         if expected is not None:
             return f"{where}.{keyword} must be {expected}, got {_shown(value)}"
@@ -35,7 +33,7 @@ def check_schema(schema: Any, where: str = "schema") -> str | None:
 
 
 def misfit(value: Any, schema: Mapping[str, Any], where: str = "") -> str | None:
-    """Where and why a JSON value does not fit a schema that was checked; `None` when it does."""
+    """Where and why a JSON value does not match a valid schema, or `None` if it matches."""
     named = where or "the value"
     problem = _kind_misfit(value, schema) or _size_misfit(value, schema)
     if problem is not None:
@@ -72,14 +70,14 @@ def _kind_misfit(value: Any, schema: Mapping[str, Any]) -> str | None:
 def _size_misfit(value: Any, schema: Mapping[str, Any]) -> str | None:
     if _is_a(value, "number"):
         if "minimum" in schema and value < schema["minimum"]:
-            return f"is {_shown(value)}, under the minimum {_shown(schema['minimum'])}"
+            return f"is {_shown(value)}, less than the minimum {_shown(schema['minimum'])}"
         if "maximum" in schema and value > schema["maximum"]:
-            return f"is {_shown(value)}, over the maximum {_shown(schema['maximum'])}"
+            return f"is {_shown(value)}, greater than the maximum {_shown(schema['maximum'])}"
     if isinstance(value, list):
         if len(value) < schema.get("minItems", 0):
-            return f"has {len(value)} items, at least {schema['minItems']} expected"
+            return f"has {len(value)} items, expected at least {schema['minItems']}"
         if "maxItems" in schema and len(value) > schema["maxItems"]:
-            return f"has {len(value)} items, at most {schema['maxItems']} expected"
+            return f"has {len(value)} items, expected at most {schema['maxItems']}"
     return None
 
 
@@ -93,7 +91,7 @@ def _is_a(value: Any, name: str) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equal as JSON: 1 is 1.0, but true is not 1."""
+    """JSON equality: 1 equals 1.0, but true does not equal 1."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, Mapping) and isinstance(other, Mapping):
@@ -106,7 +104,7 @@ def _same(one: Any, other: Any) -> bool:
 def _type_names(value: Any) -> str | None:
     names = [value] if isinstance(value, str) else value
     known = isinstance(names, (list, tuple)) and names and all(name in _TYPES for name in names)
-    return None if known else f"one of {', '.join(_TYPES)}, or a list of these"
+    return None if known else f"one of {', '.join(_TYPES)}, or a list of them"
 
 
 def _is_mapping(value: Any) -> str | None:
@@ -115,11 +113,11 @@ def _is_mapping(value: Any) -> str | None:
 
 def _names(value: Any) -> str | None:
     fine = isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value)
-    return None if fine else "a list of names"
+    return None if fine else "a list of strings"
 
 
 def _some_values(value: Any) -> str | None:
-    return None if isinstance(value, (list, tuple)) and value else "a list of one value or more"
+    return None if isinstance(value, (list, tuple)) and value else "a non-empty list"
 
 
 def _number(value: Any) -> str | None:
@@ -127,7 +125,7 @@ def _number(value: Any) -> str | None:
 
 
 def _count(value: Any) -> str | None:
-    return None if _is_a(value, "integer") and value >= 0 else "a whole number from 0"
+    return None if _is_a(value, "integer") and value >= 0 else "an integer of at least 0"
 
 
 def _anything(value: Any) -> str | None:
@@ -154,7 +152,7 @@ def _hint(keyword: object) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value as JSON, cut to a length that a message can bear."""
+    """A value as JSON, truncated for error messages."""
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):

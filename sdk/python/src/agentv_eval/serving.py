@@ -1,4 +1,4 @@
-"""Judge many answers with one process: a payload a line on stdin, a result a line on stdout."""
+"""Judge many answers in one process: one payload per line on stdin, one result per line on stdout."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ VARIABLES = ("AGENTV_JUDGE_PROXY_URL", "AGENTV_JUDGE_PROXY_TOKEN")
 def serve(
     descriptor: int, judge: Callable[[dict[str, Any]], bytes], report: Callable[[Exception | SystemExit], str]
 ) -> None:
-    """Judge line after line until stdin ends, and write each result to `descriptor`.
+    """Judge each line of stdin and write its result to `descriptor`, until stdin ends.
 
-    `judge` turns a payload into a result as JSON. When it raises, `report` says why, that one result becomes an
-    error, and the next line is judged.
+    `judge` converts a payload into a result as JSON. If it raises, that result is an error with the message from
+    `report`, and the next line is judged.
     """
     import json  # as in judge.py
 
@@ -27,8 +27,8 @@ def serve(
         if line.strip():
             name: dict[str, Any] = {}
             result = _result(line, json.loads, name, judge, report)
-            said = json.loads(result) if isinstance(result, bytes) else {"error": result}
-            _write(descriptor, json.dumps({**said, **name}).encode() + b"\n")
+            fields = json.loads(result) if isinstance(result, bytes) else {"error": result}
+            _write(descriptor, json.dumps({**fields, **name}).encode() + b"\n")
 
 
 def _result(
@@ -38,7 +38,7 @@ def _result(
     judge: Callable[[dict[str, Any]], bytes],
     report: Callable[[Exception | SystemExit], str],
 ) -> bytes | str:
-    """The result as JSON, or why there is none; `name` gets the `execution_id` of the line."""
+    """The result as JSON, or an error message. The `execution_id` of the line is added to `name`."""
     try:
         payload = loads(line)
         if "execution_id" in payload:
@@ -47,7 +47,7 @@ def _result(
         for variable, key in zip(VARIABLES, ("url", "token")):
             _set(variable, access.get(key))
         return judge(payload)
-    except (Exception, SystemExit) as error:  # the one edge where a judge's exception becomes its failure
+    except (Exception, SystemExit) as error:  # any exception of the handler is a failure of the judge
         return report(error)
     finally:
         for variable in VARIABLES:

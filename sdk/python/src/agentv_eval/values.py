@@ -1,4 +1,4 @@
-"""The values a judge script meets: its payload, its result, and what the judge proxy answers."""
+"""The values of a judge script: its input, its result, and the replies of the judge proxy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Value:
-    """Shown and compared by its fields. Plain classes: `dataclasses` would cost 15 ms per execution."""
+    """Base class with `repr` and equality by fields. Importing `dataclasses` would take 15 ms per script run."""
 
     __slots__: tuple[str, ...] = ()
 
@@ -29,10 +29,10 @@ class Value:
 
 
 class JudgeReply(Value):
-    """One reply of the judge. In a batch, an item that failed has `error` and `code` set.
+    """One reply of the judge. A failed item of a batch has `error` and `code` set.
 
-    A failed item has no text: reading its `raw_text` raises what `invoke` would have raised, so that a judge that
-    failed is never taken for one that said nothing.
+    Reading `raw_text` of a failed item raises the error that `invoke` would have raised, so that a failure is never
+    mistaken for an empty reply.
     """
 
     __slots__ = ("_raw_text", "code", "error", "output_messages", "usage")
@@ -64,7 +64,7 @@ class JudgeReply(Value):
 
 
 class JudgeInfo(Value):
-    """Who judges, and how many calls are allowed and made."""
+    """The default judge target, the available targets, and the number of calls allowed and made."""
 
     __slots__ = ("available_targets", "call_count", "max_calls", "target_name")
 
@@ -76,7 +76,7 @@ class JudgeInfo(Value):
 
 
 class CodeJudgeResult(Value):
-    """What a judge found. Only `score` is required: a finite number, 0 worst and 1 best."""
+    """The result of a judge. Only `score` is required: a finite number from 0 (worst) to 1 (best)."""
 
     __slots__ = ("details", "hits", "misses", "reasoning", "score")
 
@@ -117,7 +117,7 @@ _LISTS = frozenset({"input_messages", "input_files", "expected_messages", "outpu
 
 
 class CodeJudgeInput(Value):
-    """The payload of one execution. What is absent is `[]` for a list, else `None`; `raw` is all of it."""
+    """The input of a judge script. Missing lists are `[]`, other missing values `None`. `raw` is the whole payload."""
 
     __slots__ = (*_KEYS, "raw")
 
@@ -148,10 +148,10 @@ class CodeJudgeInput(Value):
     def __repr__(self) -> str:
         return f"CodeJudgeInput({self.raw!r})"
 
-    if not TYPE_CHECKING:  # a type checker must see an unknown attribute as the mistake it is
+    if not TYPE_CHECKING:  # otherwise type checkers would accept unknown attributes
 
         def __getattr__(self, name: str) -> object:
             raise AttributeError(
-                f"a judge's input has no {name!r}{did_you_mean(name, self.__slots__)} it has "
-                f"{', '.join(self.__slots__)}; keys of the payload that are not listed are in `.raw`"
+                f"the judge input has no attribute {name!r}{did_you_mean(name, self.__slots__)} available: "
+                f"{', '.join(self.__slots__)}; other keys of the payload are in `.raw`"
             )

@@ -1,4 +1,4 @@
-"""What goes over HTTP, as pure functions: the environment, requests as bytes, replies as values or errors."""
+"""Pure functions for the HTTP protocol: read the environment, encode requests, parse responses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HOSTS = {"127.0.0.1": "127.0.0.1", "localhost": "127.0.0.1", "[::1]": "::1"}
 
 
 class Access(Value):
-    """Where the proxy is and what opens it."""
+    """The address of the judge proxy and its token."""
 
     __slots__ = ("host", "port", "token")
 
@@ -44,7 +44,7 @@ class Access(Value):
 
 
 class Request(Value):
-    """One request; `body` is UTF-8 JSON."""
+    """One request. `body` is UTF-8 JSON."""
 
     __slots__ = ("body", "method", "path")
 
@@ -55,7 +55,7 @@ class Request(Value):
 
 
 class Response(Value):
-    """One complete answer, as it came."""
+    """One complete response, not yet parsed."""
 
     __slots__ = ("body", "encoding", "status")
 
@@ -66,7 +66,7 @@ class Response(Value):
 
 
 def read_access(environ: Mapping[str, str]) -> Access | None:
-    """The access the environment grants; `None` when judge access is off."""
+    """The judge access set in the environment, or `None` if judge access is off."""
     url = environ.get(URL_VARIABLE)
     if not url:
         return None
@@ -74,28 +74,28 @@ def read_access(environ: Mapping[str, str]) -> Access | None:
     token = environ.get(TOKEN_VARIABLE)
     if not token:
         raise JudgeNotAvailableError(
-            f"{URL_VARIABLE} is set but {TOKEN_VARIABLE} is not, so the judge proxy would refuse every call; "
-            "pass both variables on to the process that calls the judge",
+            f"{URL_VARIABLE} is set but {TOKEN_VARIABLE} is not, so the judge proxy would reject every call; "
+            "pass both variables to the process that calls the judge",
             code="missing_token",
         )
     if not all("!" <= character <= "~" for character in token):
         raise JudgeNotAvailableError(
-            f"{TOKEN_VARIABLE} holds characters no token has; pass the variable on exactly as agentv set it",
+            f"{TOKEN_VARIABLE} contains characters that are not allowed in a token; pass it exactly as agentv set it",
             code="invalid_token",
         )
     return Access(host, port, token)
 
 
 def parse_url(url: str) -> tuple[str, int]:
-    """Host and port of `http://127.0.0.1:PORT`; anything that could carry the token elsewhere is refused."""
+    """Host and port of `http://127.0.0.1:PORT`. URLs that could send the token elsewhere are rejected."""
     scheme, _, rest = url.partition("://")
     name, _, port = rest[: -1 if rest.endswith("/") else None].rpartition(":")
     host = _HOSTS.get(name.lower())
     if scheme.lower() != "http" or host is None or not _is_port(port):
         raise JudgeNotAvailableError(
-            f"{URL_VARIABLE} must be http://127.0.0.1:PORT (localhost and [::1] are fine, nothing else is), "
-            f"got {url.rpartition('@')[2]!r}; unset it to switch judge access off, "
-            "or pass it on exactly as agentv set it",
+            f"{URL_VARIABLE} must be http://127.0.0.1:PORT (or localhost or [::1]), "
+            f"got {url.rpartition('@')[2]!r}; unset it to turn judge access off, "
+            "or pass it exactly as agentv set it",
             code="invalid_url",
         )
     return host, int(port)
@@ -114,9 +114,9 @@ def invoke_request(fields: Mapping[str, Any]) -> Request:
 
 
 def batch_request(items: Iterable[Mapping[str, Any]]) -> tuple[Request, int]:
-    """The request, and how many replies it must get."""
+    """The request and the number of replies to expect."""
     if isinstance(items, (str, bytes, Mapping)) or not isinstance(items, Iterable):
-        refuse(f"invoke_batch takes a list of mappings, got {_a(items)}; for one question call invoke")
+        refuse(f"invoke_batch takes a list of mappings, got {_a(items)}; for a single question, call invoke")
     questions = [_question(item, f"requests[{index}]: ") for index, item in enumerate(items)]
     return Request("POST", "/invokeBatch", _encode({"requests": questions})), len(questions)
 
@@ -127,7 +127,7 @@ def _question(item: Mapping[str, Any], where: str) -> dict[str, Any]:
     for name in item:
         if name not in _NAMES:
             hint = did_you_mean(name, tuple(_NAMES))
-            refuse(f"{where}unknown key {name!r}{hint} the keys are {', '.join(_NAMES)}")
+            refuse(f"{where}unknown key {name!r}{hint} known keys: {', '.join(_NAMES)}")
     return {_NAMES[name]: value for name, value in item.items() if value is not None}
 
 
@@ -135,12 +135,12 @@ def _encode(body: Mapping[str, Any]) -> bytes:
     try:
         return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        reason = "it holds half of a surrogate pair" if isinstance(error, UnicodeEncodeError) else error
-        refuse(f"the request cannot be written as UTF-8 JSON: {reason}; send text, and a whole number as attempt")
+        reason = "it contains an unpaired surrogate" if isinstance(error, UnicodeEncodeError) else error
+        refuse(f"the request cannot be serialized as UTF-8 JSON: {reason}; use strings, and an integer for attempt")
 
 
 def refuse(message: str) -> NoReturn:
-    """The error for a call that is wrong as it stands."""
+    """Raise the error for invalid arguments."""
     raise JudgeProxyError(f"{message}. Nothing was sent.", code="invalid_request")
 
 
@@ -149,11 +149,11 @@ def parse_info(response: Response) -> JudgeInfo:
     target, targets = data.get("targetName"), data.get("availableTargets")
     limit, count = data.get("maxCalls"), data.get("callCount")
     if not isinstance(target, str):
-        raise _broken(response, f"targetName is {_a(target)}, expected text")
+        raise _broken(response, f"targetName must be a string, got {_a(target)}")
     if type(limit) is not int or type(count) is not int:
-        raise _broken(response, "maxCalls and callCount must be whole numbers")
+        raise _broken(response, "maxCalls and callCount must be integers")
     if not isinstance(targets, list) or not all(isinstance(name, str) for name in targets):
-        raise _broken(response, "availableTargets must be a list of names")
+        raise _broken(response, "availableTargets must be a list of strings")
     return JudgeInfo(target, limit, count, targets)
 
 
@@ -164,30 +164,30 @@ def parse_reply(response: Response) -> JudgeReply:
 def parse_batch(response: Response, expected: int) -> list[JudgeReply]:
     replies = _payload(response).get("responses")
     if not isinstance(replies, list):
-        raise _broken(response, f"responses is {_a(replies)}, expected a list")
+        raise _broken(response, f"responses must be a list, got {_a(replies)}")
     if len(replies) != expected:
-        raise _broken(response, f"{expected} questions got {len(replies)} responses")
+        raise _broken(response, f"expected {expected} responses, got {len(replies)}")
     return [_reply(item, response, f"responses[{index}].") for index, item in enumerate(replies)]
 
 
 def _reply(data: Any, response: Response, where: str) -> JudgeReply:
     if not isinstance(data, dict):
-        raise _broken(response, f"{where[:-1]} is {_a(data)}, expected an object")
+        raise _broken(response, f"{where[:-1]} must be an object, got {_a(data)}")
     messages, text, usage = data.get("outputMessages"), data.get("rawText"), data.get("usage")
     error, code = data.get("error"), data.get("code")
     if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
         raise _broken(response, f"{where}outputMessages must be a list of messages")
     for name, value in (("rawText", text), ("error", error), ("code", code)):
         if value is not None and not isinstance(value, str):
-            raise _broken(response, f"{where}{name} is {_a(value)}, expected text")
+            raise _broken(response, f"{where}{name} must be a string, got {_a(value)}")
     if usage is not None and not isinstance(usage, dict):
-        raise _broken(response, f"{where}usage is {_a(usage)}, expected an object")
+        raise _broken(response, f"{where}usage must be an object, got {_a(usage)}")
     messages = [_snake(message) for message in messages]
     return JudgeReply(_last_text(messages) if text is None else text, messages, usage, error, code)
 
 
 def _snake(message: dict[str, Any]) -> dict[str, Any]:
-    """The message as scripts see messages everywhere else; what is inside tool calls is not touched."""
+    """The message in snake_case, as in the payload. The contents of tool calls are not changed."""
     return {"tool_calls" if key == "toolCalls" else key: value for key, value in message.items()}
 
 
@@ -206,17 +206,17 @@ def _text(part: Any) -> str:
 
 
 def _payload(response: Response) -> dict[str, Any]:
-    """The JSON object of a 200; every other status raises."""
+    """The JSON object of a response. Raises an error if the status is not 200."""
     if response.status != 200:
         raise _refusal(response)
     if response.encoding not in (None, "", "identity"):
-        raise _broken(response, f"it is encoded as {response.encoding!r}, which was not asked for")
+        raise _broken(response, f"it has the unexpected encoding {response.encoding!r}")
     try:
         data = json.loads(response.body.decode(), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         start = response.body[:60].decode("utf-8", "replace")
-        seen = f"it begins {start!r}" if start else "it is empty"
-        raise _broken(response, f"not JSON in UTF-8: {seen} ({type(error).__name__})") from error
+        seen = f"it starts with {start!r}" if start else "it is empty"
+        raise _broken(response, f"not UTF-8 JSON: {seen} ({type(error).__name__})") from error
     if not isinstance(data, dict):
         raise _broken(response, f"expected a JSON object, got {_a(data)}")
     return data
@@ -225,7 +225,7 @@ def _payload(response: Response) -> dict[str, Any]:
 def _refusal(response: Response) -> JudgeProxyError:
     status = response.status
     if 300 <= status < 400:
-        return error_for(status, "redirect", f"the judge proxy answered HTTP {status}: redirects are never followed")
+        return error_for(status, "redirect", f"the judge proxy returned HTTP {status}; redirects are never followed")
     try:
         data = json.loads(response.body.decode())
     except (ValueError, RecursionError):
@@ -233,14 +233,14 @@ def _refusal(response: Response) -> JudgeProxyError:
     fields = data if isinstance(data, dict) else {}
     message, code = fields.get("error"), fields.get("code")
     if not isinstance(message, str) or not message:
-        message = f"the judge proxy answered HTTP {status} without saying why; see the log of the agentv run"
+        message = f"the judge proxy returned HTTP {status} without a message; see the log of the agentv run"
     return error_for(status, code if isinstance(code, str) else None, message)
 
 
 def _broken(response: Response, reason: str) -> JudgeProxyError:
     return JudgeProxyError(
-        f"the answer of the judge proxy cannot be used: {reason}. The call may have been counted and was not "
-        "sent again; see the log of the agentv run",
+        f"the response of the judge proxy is invalid: {reason}. The call may have been counted and was not "
+        "retried. See the log of the agentv run",
         status=response.status,
         code="invalid_reply",
     )
