@@ -1,9 +1,9 @@
-"""Rewrite the tables of the reference pages from the models and commands they describe.
+"""Regenerate the tables of the reference pages from the models and commands they describe.
 
-    .venv/bin/python docs/generate_reference.py            rewrites the pages
-    .venv/bin/python docs/generate_reference.py --check    only says which are stale; exit code 1 when any is
+    .venv/bin/python docs/generate_reference.py            updates the pages
+    .venv/bin/python docs/generate_reference.py --check    lists outdated pages; exit code 1 if there are any
 
-A page marks where a table goes, and names what it shows:
+A page marks the place of each table with a comment that names its source:
 
     <!-- generated: evaluator contains -->
     ...
@@ -52,8 +52,8 @@ DOCS = Path(__file__).resolve().parent
 BLOCK = re.compile(r"(<!-- generated: (.+?) -->\n)(.*?)(<!-- end generated -->)", re.DOTALL)
 
 TYPES = {
-    str: "text",
-    int: "whole number",
+    str: "string",
+    int: "integer",
     float: "number",
     bool: "true / false",
     dict: "mapping",
@@ -61,44 +61,44 @@ TYPES = {
 }
 BOUNDS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
-# Fields whose model says nothing about them.
+# Descriptions of fields whose model has none.
 MEANINGS = {
     "SuiteModel.$schema": "Ignored; for editors.",
-    "SuiteModel.description": "What the suite is about, for people.",
-    "SuiteModel.execution": "How the cases run; see below.",
+    "SuiteModel.description": "Description of the suite.",
+    "SuiteModel.execution": "Settings for running the cases; see below.",
     "CaseModel.input_messages": "The conversation, as a list of messages. The same as `input` with a list.",
-    "CaseModel.expected_messages": "A conversation a good answer would give.",
-    "CaseModel.rubrics": "Criteria that a model checks one by one: an evaluator `rubric`, before all others.",
-    "CaseModel.execution": "How this case runs, where it differs from the suite; see below.",
-    "CaseModel.conversation_id": "Copied to the row: ties cases of one conversation together.",
-    "CaseExecutionModel.threshold": "The pass line of this case.",
-    "MessageModel.role": "Who speaks.",
-    "MessageModel.name": "The speaker's name, or the tool's.",
-    "MessageModel.tool_calls": "Tools an assistant called; see below.",
-    "MessageModel.timestamp": "Kept as written.",
-    "MessageModel.metadata": "Kept as written.",
-    "ToolCallModel.tool": "The tool's name.",
-    "ToolCallModel.input": "What it was given; any value.",
-    "ToolCallModel.output": "What it gave back; any value.",
-    "ToolCallModel.id": "The id of the call.",
-    "ToolCallModel.timestamp": "Kept as written.",
-    "HttpCheck.type": "This kind of check.",
-    "HttpCheck.timeout_seconds": "How long it may take.",
-    "CommandCheck.type": "This kind of check.",
-    "CommandCheck.shell": "Run it with `/bin/sh -c`.",
+    "CaseModel.expected_messages": "The messages of an expected answer.",
+    "CaseModel.rubrics": "Criteria that a judge model checks one by one. Adds an evaluator `rubric` before all others.",
+    "CaseModel.execution": "Settings for running this case; override those of the suite. See below.",
+    "CaseModel.conversation_id": "Copied to the row, to group the cases of one conversation.",
+    "CaseExecutionModel.threshold": "Pass threshold of this case.",
+    "MessageModel.role": "Role of the author of the message.",
+    "MessageModel.name": "Name of the author or of the tool.",
+    "MessageModel.tool_calls": "Tool calls of an assistant; see below.",
+    "MessageModel.timestamp": "Kept unchanged.",
+    "MessageModel.metadata": "Kept unchanged.",
+    "ToolCallModel.tool": "Name of the tool.",
+    "ToolCallModel.input": "Input of the call; any value.",
+    "ToolCallModel.output": "Output of the call; any value.",
+    "ToolCallModel.id": "ID of the call.",
+    "ToolCallModel.timestamp": "Kept unchanged.",
+    "HttpCheck.type": "Type of check.",
+    "HttpCheck.timeout_seconds": "Timeout of the check.",
+    "CommandCheck.type": "Type of check.",
+    "CommandCheck.shell": "Run the command with `/bin/sh -c`.",
     "CommandCheck.command": "The command, as for the target.",
-    "CommandCheck.cwd": "Directory of the process.",
-    "CommandCheck.timeout_seconds": "How long it may take.",
+    "CommandCheck.cwd": "Working directory of the process.",
+    "CommandCheck.timeout_seconds": "Timeout of the check.",
 }
 DEFAULTS = {"Evaluator.name": "its type"}
 KINDS = {
-    "CodeJudge.script": "list of texts or text",
+    "CodeJudge.script": "list of strings or string",
     "CodeJudge.judge": "true / false or mapping",
-    "CaseModel.rubrics": "list of texts or mappings",
-    "LlmJudge.rubrics": "list of texts or mappings",
-    "RubricEvaluator.rubrics": "list of texts or mappings",
+    "CaseModel.rubrics": "list of strings or mappings",
+    "LlmJudge.rubrics": "list of strings or mappings",
+    "RubricEvaluator.rubrics": "list of strings or mappings",
 }
-"""Where a suite may write more than the model holds."""
+"""Fields for which a suite accepts more types than the model declares."""
 
 
 # -- tables
@@ -115,7 +115,7 @@ def _cell(text: str) -> str:
 
 
 def options_of(model: type[BaseModel], *, but: Iterable[str] = ()) -> str:
-    """A table of the model's fields, without those named in `but`."""
+    """A table of the model's fields, without those in `but`."""
     left_out = set(but)
     fields = {field.alias or name: field for name, field in model.model_fields.items() if name not in left_out}
     if not fields:
@@ -135,13 +135,13 @@ def options_of(model: type[BaseModel], *, but: Iterable[str] = ()) -> str:
 def _meaning(model: type[BaseModel], name: str, field: FieldInfo) -> str:
     text = field.description or MEANINGS.get(f"{model.__name__}.{name}")
     if text is None:
-        raise SystemExit(f"{model.__name__}.{name} has no description: give its Field one")
+        raise SystemExit(f"{model.__name__}.{name} has no description; add one to its Field")
     return text
 
 
 def _default(model: type[BaseModel], name: str, field: FieldInfo) -> str:
-    if (said := DEFAULTS.get(f"{model.__name__}.{name}")) is not None:
-        return said
+    if (text := DEFAULTS.get(f"{model.__name__}.{name}")) is not None:
+        return text
     if field.is_required():
         return "**required**"
     value = field.default
@@ -179,7 +179,7 @@ def _words(annotation: Any) -> str:
     return TYPES.get(annotation, "anything")
 
 
-# -- what a page may name
+# -- sources of tables
 
 
 def evaluators_index() -> str:
@@ -190,7 +190,7 @@ def evaluators_index() -> str:
 def evaluator(name: str) -> str:
     kind = evaluator_class(name)
     if name not in EVALUATORS or kind is None:
-        raise SystemExit(f"there is no built-in evaluator '{name}'; take its block out of the page")
+        raise SystemExit(f"unknown built-in evaluator '{name}'; remove its block from the page")
     return options_of(kind, but=Evaluator.model_fields)
 
 
@@ -207,7 +207,7 @@ def chat_providers() -> str:
                     reads,
                 )
             )
-    return table(("provider", "address", "variables it reads by itself"), rows)
+    return table(("provider", "address", "environment variables"), rows)
 
 
 def generation_options() -> str:
@@ -226,13 +226,13 @@ def library_providers() -> str:
         if issubclass(kind, LibraryProvider):
             reads = ", ".join(f"`{variable}`" for variable in kind.Settings.READS)
             rows.append((f"`{name}`", f"`pip install '{kind.REQUIREMENT}'`", reads))
-    return table(("provider", "install", "variables it reads by itself"), rows)
+    return table(("provider", "install", "environment variables"), rows)
 
 
 def provider(name: str) -> str:
     kind = provider_class(name)
     if name not in PROVIDERS or kind is None:
-        raise SystemExit(f"there is no built-in provider '{name}'; take its block out of the page")
+        raise SystemExit(f"unknown built-in provider '{name}'; remove its block from the page")
     inherited = {*TargetSettings.model_fields}
     if issubclass(kind.Settings, ModelSettings):
         own = {*kind.Settings.__annotations__}
@@ -261,7 +261,7 @@ def command(name: str) -> str:
     for word in name.split():
         inside = found.get_command(inner, word) if isinstance(found, click.Group) else None
         if inside is None:
-            raise SystemExit(f"there is no command '{name}'; take its block out of the page")
+            raise SystemExit(f"unknown command '{name}'; remove its block from the page")
         inner, found = click.Context(inside, info_name=word, parent=inner), inside
     usage = " ".join(["agentv", name, *found.collect_usage_pieces(inner)])
     options = [
@@ -295,7 +295,7 @@ def _first_line(kind: Any) -> str:
 
 
 GROUPS = ("judge", "generate", "import")
-"""Commands that only hold others."""
+"""Command groups, which have no options."""
 
 SOURCES: dict[str, Callable[[], str]] = {
     "suite": lambda: options_of(models.SuiteModel),
@@ -346,7 +346,7 @@ def renewed(page: str, where: Path) -> str:
     def fill(match: re.Match[str]) -> str:
         source = SOURCES.get(match[2])
         if source is None:
-            raise SystemExit(f"{where} asks for '{match[2]}', which nothing generates; there are: {', '.join(SOURCES)}")
+            raise SystemExit(f"{where}: unknown table '{match[2]}'; available: {', '.join(SOURCES)}")
         return f"{match[1]}\n{source()}\n\n{match[4]}"
 
     return BLOCK.sub(fill, page)
