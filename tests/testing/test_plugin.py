@@ -53,7 +53,7 @@ def test_the_judge_lent_last_is_the_one_that_is_asked(judge_proxy, run_judge):
 def test_a_judge_that_says_nothing_usable_is_no_zero(judge_proxy, run_judge):
     judge_proxy("perhaps")
     run = run_judge("polite.py", {"candidate_answer": "x"})
-    assert "no verdict after 3 tries" in run.error
+    assert "no valid verdict after 3 attempts" in run.error
     with pytest.raises(EvaluatorError):
         run.score
 
