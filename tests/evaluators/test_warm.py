@@ -89,7 +89,7 @@ def test_a_program_in_another_language_says_so(project: Project) -> None:
     ran = run(project)
     warnings = [warning for row in ran.rows for warning in row["evaluator_results"][0]["warnings"]]
     assert len(warnings) == 1
-    assert "no Python file" in warnings[0]
+    assert "not a Python file" in warnings[0]
 
 
 def test_failures_are_told_as_always(project: Project) -> None:

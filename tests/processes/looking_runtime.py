@@ -1,4 +1,4 @@
-"""A runtime whose script tries to look into every process around it. Run by `test_isolation.py`, not by pytest.
+"""A runtime whose script tries to read every process around it. Run by `test_isolation.py`, not by pytest.
 
     looking_runtime.py FOLDER PROTECT ISOLATE
 

@@ -1,4 +1,4 @@
-"""Scripts to start, and looking at processes from outside."""
+"""Helpers to build scripts and to inspect processes from outside."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def until(condition: Callable[[], bool], seconds: float = 30) -> bool:
 
 @contextlib.contextmanager
 def marker() -> Iterator[str]:
-    """An argument to know processes by, good for `sleep` too; whoever carries it at the end is killed."""
+    """An argument that identifies processes (also valid for `sleep`); processes left at the end are killed."""
     text = f"60.{secrets.randbelow(10**18):018}"
     try:
         yield text
@@ -50,7 +50,7 @@ def marker() -> Iterator[str]:
 
 
 def open_files(pid: int | str = "self") -> int:
-    gc.collect()  # what other tests left must not go between two counts
+    gc.collect()  # garbage of other tests must not be freed between two counts
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
@@ -83,4 +83,4 @@ def parent(pid): return int(open(f'/proc/{pid}/stat').read().rpartition(')')[2].
 supervisor = os.getppid()
 helper = parent(supervisor)
 """
-"""For scripts that attack whoever started them."""
+"""For scripts that attack the processes that started them."""

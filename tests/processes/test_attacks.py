@@ -1,4 +1,4 @@
-"""A script that turns on the processes above it does not escape, and the run goes on."""
+"""A script that attacks the processes above it is killed, and the run continues."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ def daemon(then):
 """
 
 
-async def test_a_script_that_kills_its_parent_fails_and_leaves_nobody(launcher):
+async def test_script_that_kills_its_supervisor_fails_and_leaves_no_process(launcher):
     code = ANCESTORS + LEAVE_A_DAEMON + "daemon(lambda: None)\nprint('{\"score\": 1}', flush=True)\n"
     with marker() as mark:
         outcome = await launcher.run(python(code + "os.kill(supervisor, 9)\nsignal.pause()", mark))
         assert marked(mark) == []
     assert outcome.supervisor_lost
     assert (outcome.returncode, outcome.signal, outcome.timed_out) == (None, None, False)
-    assert "killed the process that supervised it" in outcome.ending
+    assert "killed its supervisor process" in outcome.ending
     assert (await launcher.run(sh("echo next"))).stdout == b"next\n"
 
 
-async def test_the_same_from_a_shell(launcher):
+async def test_shell_script_that_kills_its_supervisor_fails(launcher):
     outcome = await launcher.run(sh("kill -9 $PPID; echo '{\"score\": 1}'"))
     assert outcome.supervisor_lost
 
 
-async def test_a_daemon_that_kills_the_supervisor_is_caught(launcher):
+async def test_daemon_that_kills_the_supervisor_is_killed(launcher):
     code = ANCESTORS + LEAVE_A_DAEMON + "daemon(lambda: os.kill(supervisor, 9))\nsignal.pause()"
     with marker() as mark:
         outcome = await launcher.run(python(code, mark))
@@ -52,7 +52,7 @@ async def test_a_daemon_that_kills_the_supervisor_is_caught(launcher):
     assert outcome.supervisor_lost
 
 
-async def test_killing_one_supervisor_harms_no_other_script(launcher, tmp_path):
+async def test_killing_one_supervisor_does_not_affect_other_scripts(launcher, tmp_path):
     fifo = tmp_path / "go"
     os.mkfifo(fifo)
     others = [asyncio.create_task(launcher.run(sh(f"cat {fifo}; echo fine"))) for _ in range(1)]
@@ -61,7 +61,7 @@ async def test_killing_one_supervisor_harms_no_other_script(launcher, tmp_path):
     assert [outcome.stdout for outcome in await asyncio.gather(*others)] == [b"fine\n"]
 
 
-async def test_a_killed_helper_is_replaced_and_scripts_in_flight_run_on(launcher):
+async def test_killed_helper_is_replaced_and_running_scripts_continue(launcher):
     await launcher.run(sh("true"))
     files, before = open_files(), helper_pid(launcher)
     outcome = await launcher.run(python(ANCESTORS + "os.kill(helper, 9); print('done')"))
@@ -72,7 +72,7 @@ async def test_a_killed_helper_is_replaced_and_scripts_in_flight_run_on(launcher
     assert zombies_of(os.getpid()) == []
 
 
-async def test_scripts_asked_for_while_the_helper_dies_are_started_by_the_next(launcher):
+async def test_scripts_requested_while_the_helper_dies_are_started_by_its_replacement(launcher):
     calls: list[int] = []
     for _ in range(10):
         await launcher.run(sh("true"))
@@ -85,7 +85,7 @@ async def test_scripts_asked_for_while_the_helper_dies_are_started_by_the_next(l
     assert len(calls) == 50
 
 
-async def test_a_script_is_not_kept_waiting_behind_others_when_the_helper_died(launcher):
+async def test_script_is_started_without_waiting_for_others_after_the_helper_died(launcher):
     await launcher.run(sh("true"))
     os.kill(helper_pid(launcher), signal.SIGSTOP)
     long = [asyncio.create_task(launcher.run(sh("sleep 60"))) for _ in range(12)]
@@ -128,7 +128,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 def attacked(code: str, mark: str) -> list[object]:
-    """A runtime of its own, because it adopts orphans, runs a script; what is left of it, and how others fared."""
+    """Run a script in a separate runtime that adopts orphans; returns the processes left and the other outcomes."""
     done = subprocess.run(
         [sys.executable, "-c", RUNTIME, code, mark],
         capture_output=True,
@@ -142,7 +142,7 @@ def attacked(code: str, mark: str) -> list[object]:
     return result
 
 
-def test_a_daemon_that_kills_the_helper_and_then_the_supervisor_is_caught_by_the_runtime():
+def test_runtime_kills_a_daemon_that_killed_the_helper_and_then_the_supervisor():
     code = (
         ANCESTORS
         + LEAVE_A_DAEMON
@@ -152,7 +152,7 @@ def test_a_daemon_that_kills_the_helper_and_then_the_supervisor_is_caught_by_the
         assert attacked(code, mark) == [True, [], 0, "1\n", None, 2]
 
 
-def test_a_daemon_that_kills_the_supervisor_and_then_the_helper_is_caught_by_the_runtime():
+def test_runtime_kills_a_daemon_that_killed_the_supervisor_and_then_the_helper():
     code = (
         ANCESTORS
         + LEAVE_A_DAEMON
@@ -162,10 +162,10 @@ def test_a_daemon_that_kills_the_supervisor_and_then_the_helper_is_caught_by_the
         assert attacked(code, mark) == [True, [], 0, "1\n", None, 2]
 
 
-async def test_without_adopting_the_run_goes_on_all_the_same(launcher):
+async def test_run_continues_without_adopt_orphans_after_helper_and_supervisor_were_killed(launcher):
     code = ANCESTORS + "os.kill(helper, 9); os.kill(supervisor, 9)\nimport signal; signal.pause()"
     with marker() as mark:
         outcome = await launcher.run(python(code, mark))
         assert outcome.supervisor_lost
-        assert await until(lambda: marked(mark) == [])  # a script itself dies with its supervisor
+        assert await until(lambda: marked(mark) == [])  # the script dies with its supervisor
         assert (await launcher.run(sh("echo next"))).stdout == b"next\n"

@@ -1,4 +1,4 @@
-"""Whatever a script leaves behind is dead when its run is over, and when the runtime is."""
+"""Every process that a script leaves behind is killed when the script ends and when the runtime dies."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if then == 'wait': signal.pause()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_descendants_end_with_the_script(launcher, kind):
+async def test_descendants_are_killed_when_the_script_ends(launcher, kind):
     with marker() as mark:
         outcome = await launcher.run(python(DESCENDANT, kind, "exit", mark))
         assert marked(mark) == []
@@ -47,7 +47,7 @@ async def test_descendants_end_with_the_script(launcher, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_descendants_end_with_the_timeout(launcher, kind):
+async def test_descendants_are_killed_on_timeout(launcher, kind):
     with marker() as mark:
 
         async def ended(seconds: float) -> ProcessOutcome:
@@ -61,8 +61,8 @@ async def test_descendants_end_with_the_timeout(launcher, kind):
     assert (outcome.timed_out, outcome.stdout) == (True, b"answer\n")
 
 
-async def test_descendants_run_until_then(launcher):
-    """So that the tests above are about processes that were there."""
+async def test_descendants_are_alive_while_the_script_runs(launcher):
+    """Verifies that the descendants in the tests above were really started."""
     with marker() as mark:
         running = asyncio.create_task(launcher.run(python(DESCENDANT, "double-fork", "wait", mark)))
         assert await until(lambda: len(marked(mark)) == 2)
@@ -71,7 +71,7 @@ async def test_descendants_run_until_then(launcher):
         assert marked(mark) == []
 
 
-async def test_a_tree_of_sessions_ends_too(launcher):
+async def test_descendants_in_nested_sessions_are_killed(launcher):
     code = """
 import os, signal, sys
 reader, writer = os.pipe()
@@ -91,7 +91,7 @@ os.read(reader, 1)
         assert not outcome.supervisor_lost
 
 
-async def test_processes_that_fork_and_exit_again_and_again_are_caught(launcher):
+async def test_processes_that_fork_and_exit_repeatedly_are_killed(launcher):
     code = """
 import os, sys
 os.write(1, b'go')
@@ -106,7 +106,7 @@ if os.fork() == 0:
         assert marked(mark) == []
 
 
-async def test_scripts_of_others_live_on_when_one_ends(launcher, tmp_path):
+async def test_other_scripts_continue_when_one_ends(launcher, tmp_path):
     fifo = tmp_path / "go"
     os.mkfifo(fifo)
     other = asyncio.create_task(launcher.run(sh(f"setsid cat {fifo} & wait; echo done")))
@@ -117,13 +117,13 @@ async def test_scripts_of_others_live_on_when_one_ends(launcher, tmp_path):
 
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 @pytest.mark.parametrize("mode", MODES)
-def test_nobody_survives_a_killed_runtime(number, mode):
+def test_no_process_survives_a_killed_runtime(number, mode):
     for _ in range(10 if mode == "cold" else 3):
         assert one_round(number, mode=mode) == []
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_nobody_survives_a_runtime_killed_while_it_starts_scripts(mode):
+def test_no_process_survives_a_runtime_killed_while_starting_scripts(mode):
     for moment in (0, 0.01, 0.02, 0.03, 0.04, 0.06, 0.09):
         for number in SIGNALS:
             assert one_round(number, moment, mode=mode) == []
@@ -147,7 +147,7 @@ asyncio.run(main())
 """
 
 
-async def test_nobody_survives_a_killed_runtime_whose_descriptors_live_on_in_a_fork_of_it():
+async def test_no_process_survives_a_killed_runtime_whose_fork_keeps_its_descriptors():
     with marker() as mark:
         command = [sys.executable, "-c", FORKING_RUNTIME]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as runtime:
@@ -165,7 +165,7 @@ async def test_nobody_survives_a_killed_runtime_whose_descriptors_live_on_in_a_f
                 os.kill(bystander, signal.SIGKILL)
 
 
-async def test_a_stopped_supervisor_does_not_save_anybody(launcher):
+async def test_descendants_of_a_stopped_supervisor_are_killed(launcher):
     code = ANCESTORS + "os.kill(supervisor, 19)\nif os.fork() == 0: os.setsid()\nimport signal; signal.pause()"
     with marker() as mark:
         started = time.monotonic()
@@ -175,12 +175,12 @@ async def test_a_stopped_supervisor_does_not_save_anybody(launcher):
         assert time.monotonic() - started < 30
 
 
-async def test_a_stopped_helper_is_woken(launcher, tmp_path):
+async def test_stopped_helper_is_woken(launcher, tmp_path):
     outcome = await launcher.run(python(ANCESTORS + "os.kill(helper, 19); print('done')"))
     assert outcome.stdout == b"done\n"
 
     async def together(name: str, timeout: float) -> list[bool]:
-        """Scripts that wait for each other, more of them than supervisors are kept ready."""
+        """Run scripts that wait for each other, more than the number of idle supervisors."""
         (tmp_path / name).mkdir()
         code = "touch $1/$2; while [ $(ls $1 | wc -l) -lt 12 ]; do sleep 0.05; done"
         scripts = (sh(code, str(tmp_path / name), str(number), timeout=timeout) for number in range(12))

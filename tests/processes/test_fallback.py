@@ -1,4 +1,4 @@
-"""Where supervision is not possible, scripts run directly, and their process group ends with them."""
+"""Without supervision, scripts run directly and their process group is killed with them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def test_scripts_run_directly(tmp_path):
     assert calls == ["exit"]
 
 
-async def test_the_process_group_ends_with_the_timeout_and_the_script():
+async def test_process_group_is_killed_on_timeout_and_exit():
     async with Launcher(supervise=False) as launcher:
         with marker() as mark:
             outcome = await launcher.run(sh("sleep $1 & sleep $1", mark, timeout=0.5))
@@ -38,7 +38,7 @@ async def test_the_process_group_ends_with_the_timeout_and_the_script():
             assert await until(lambda: marked(mark) == [])
 
 
-async def test_cancelling_and_start_errors_call_on_exit_too():
+async def test_on_exit_is_called_after_cancelling_and_start_errors():
     calls: list[str] = []
     async with Launcher(supervise=False) as launcher:
         with pytest.raises(ProcessStartError):
@@ -53,7 +53,7 @@ async def test_cancelling_and_start_errors_call_on_exit_too():
     assert calls == ["start", "cancel"]
 
 
-async def test_a_system_without_pidfds_falls_back_by_itself(monkeypatch):
+async def test_falls_back_when_the_system_has_no_pidfds(monkeypatch):
     assert capabilities().supervised
     monkeypatch.delattr(os, "pidfd_open")
     assert not capabilities().supervised
@@ -62,7 +62,7 @@ async def test_a_system_without_pidfds_falls_back_by_itself(monkeypatch):
         assert (await launcher.run(sh("echo x"))).stdout == b"x\n"
 
 
-async def test_a_kernel_that_refuses_pidfds_falls_back_by_itself(monkeypatch):
+async def test_falls_back_when_the_kernel_refuses_pidfds(monkeypatch):
     def refused(pid: int, flags: int = 0) -> int:
         raise OSError(38, "Function not implemented")
 

@@ -1,4 +1,4 @@
-"""Scripts of other interpreters, and the launcher in other interpreters: warm where it can be, right everywhere."""
+"""Scripts run by other interpreters, and the launcher itself in other interpreters."""
 
 from __future__ import annotations
 
@@ -50,14 +50,12 @@ asyncio.run(main())
 def interpreter(version: str) -> str:
     found = sorted(VERSIONS.glob(f"{version}.*/bin/python"))
     if not found or sys.platform != "linux":
-        pytest.skip(f"there is no Python {version} here")
+        pytest.skip(f"Python {version} is not installed")
     return str(found[-1])
 
 
 @pytest.mark.parametrize("version", ["3.9", "3.10", "3.12", "3.13"])
-async def test_a_script_of_another_interpreter_is_started_by_itself_and_the_reason_told(
-    tmp_path: Path, version: str
-) -> None:
+async def test_script_of_another_interpreter_is_started_cold_with_a_note(tmp_path: Path, version: str) -> None:
     python = interpreter(version)
     write(tmp_path, JUDGE)
     write(tmp_path, SHARED, "shared.py")
@@ -69,13 +67,13 @@ async def test_a_script_of_another_interpreter_is_started_by_itself_and_the_reas
     assert outcome.returncode == again.returncode == 0, outcome.stderr
     assert f'"version": [{version.replace(".", ", ")}], "said": "hello"'.encode() in again.stdout
     assert (len(reasons), told_again) == (1, [])
-    assert "interpreter of agentv" in reasons[0]
+    assert "agentv's own interpreter" in reasons[0]
     assert len(notes) == 1
     assert f"{python} judge.py" in notes[0]
 
 
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
-def test_scripts_are_warm_in_every_interpreter_that_runs_agentv_and_nothing_warns(tmp_path: Path, version: str) -> None:
+def test_scripts_are_warm_without_warnings_in_every_supported_interpreter(tmp_path: Path, version: str) -> None:
     python = interpreter(version)
     write(tmp_path, JUDGE)
     write(tmp_path, SHARED, "shared.py")

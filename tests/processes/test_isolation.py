@@ -1,4 +1,4 @@
-"""What a script under the same unprivileged user can see of the processes around it."""
+"""What a script of the same unprivileged user can read from the processes around it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ landlock = pytest.mark.skipif(capabilities().landlock is None, reason="this kern
 
 
 def as_user(argv: list[str], user: int = NOBODY, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run it without privileges: as we are, or, when that is root, as nobody."""
+    """Run a command without privileges: as the current user, or as an unprivileged one when that is root."""
     who: dict[str, Any] = {"user": user, "group": user, "extra_groups": []} if os.geteuid() == 0 else {}
     done: subprocess.CompletedProcess[str] = subprocess.run(
         argv,
@@ -45,19 +45,19 @@ def as_user(argv: list[str], user: int = NOBODY, **env: str) -> subprocess.Compl
 
 @functools.cache
 def interpreter() -> str:
-    """A Python an unprivileged user can run, with agentv in reach."""
+    """A Python that an unprivileged user can run and that can import agentv."""
     for path in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
         try:
             if as_user([path, "-c", "import agentv.processes.launcher"]).returncode == 0:
                 return path
         except OSError:
             continue
-    pytest.skip("no Python 3.11 or later that an unprivileged user can run can also read agentv")
+    pytest.skip("no Python 3.11 or later that an unprivileged user can run can import agentv")
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A directory that anybody may use; those of pytest are closed to other users."""
+    """A directory open to all users, unlike pytest's temporary directories."""
     with tempfile.TemporaryDirectory(prefix="agentv-test-", dir="/tmp") as name:
         Path(name).chmod(0o777)
         yield Path(name)
@@ -73,24 +73,24 @@ def looked(folder: Path, *, protect: bool, isolate: bool) -> dict[str, list[str]
     return result
 
 
-def test_without_protection_everything_but_the_launcher_lies_open(folder):
+def test_unprotected_processes_are_readable_except_helper_and_supervisor(folder):
     seen = looked(folder, protect=False, isolate=False)
     assert seen == {"sibling": ALL, "supervisor": [], "helper": [], "runtime": ALL, "wrapper": ALL}
 
 
-def test_a_protected_runtime_cannot_be_looked_into(folder):
+def test_protected_runtime_is_not_readable(folder):
     seen = looked(folder, protect=True, isolate=False)
     assert seen == {"sibling": ALL, "supervisor": [], "helper": [], "runtime": [], "wrapper": ALL}
 
 
 @landlock
-def test_an_isolated_script_sees_nobody_not_even_wrappers_and_siblings(folder):
+def test_isolated_script_cannot_read_any_other_process(folder):
     seen = looked(folder, protect=True, isolate=True)
     assert seen == {"sibling": [], "supervisor": [], "helper": [], "runtime": [], "wrapper": []}
 
 
 @landlock
-async def test_an_isolated_script_still_does_what_scripts_do(launcher, tmp_path):
+async def test_isolated_script_can_use_files_sockets_and_child_processes(launcher, tmp_path):
     code = """
 import os, socket, subprocess, sys, threading
 folder = sys.argv[1]
@@ -129,7 +129,7 @@ print(seen(), renamed())
 
 @landlock
 @pytest.mark.parametrize(("abi", "renaming"), [(1, 18), (2, 0), (6, 0)])
-def test_every_version_of_landlock_closes_the_view_and_all_but_the_first_allow_renaming(folder, abi, renaming):
+def test_every_landlock_version_isolates_and_allows_renaming_from_version_2(folder, abi, renaming):
     if (capabilities().landlock or 0) < abi:
         pytest.skip(f"this kernel has no Landlock version {abi}")
     for name in ("a", "b"):
@@ -145,7 +145,7 @@ def dumpable() -> int:
     return prctl(PR_GET_DUMPABLE, 0)
 
 
-def test_protection_is_lifted_by_the_last_to_leave():
+def test_protection_ends_when_the_last_user_leaves():
     assert dumpable() == 1
     with protect_runtime():
         assert dumpable() == 0
@@ -155,7 +155,7 @@ def test_protection_is_lifted_by_the_last_to_leave():
     assert dumpable() == 1
 
 
-async def test_a_protected_runtime_still_runs_scripts_and_children_of_its_own():
+async def test_protected_runtime_can_run_scripts():
     with protect_runtime():
         async with Launcher() as launcher:
             assert (await launcher.run(sh("echo x", isolate=True))).stdout == b"x\n"
@@ -178,11 +178,11 @@ asyncio.run(main(int(sys.argv[1])))
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs a user who has no other process")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a user without other processes")
 @pytest.mark.parametrize(
-    ("limit", "message"), [(1, "could not be started"), (2, "no room for another"), (3, "no room for another")]
+    ("limit", "message"), [(1, "could not be started"), (2, "cannot create another"), (3, "cannot create another")]
 )
-def test_a_system_with_no_room_for_another_process_is_named(limit, message):
-    """For the helper, for a supervisor, and for the script itself."""
-    somebody = 61000 + (4 * os.getpid() + limit) % 4000  # nobody else has it, not even the test before
-    assert message in as_user([interpreter(), "-c", FULL, str(limit)], user=somebody).stdout
+def test_process_limit_is_reported(limit, message):
+    """The limit is hit by the helper, by a supervisor, and by the script itself."""
+    unused_id = 61000 + (4 * os.getpid() + limit) % 4000  # not used by any process, including earlier tests
+    assert message in as_user([interpreter(), "-c", FULL, str(limit)], user=unused_id).stdout

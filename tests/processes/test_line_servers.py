@@ -1,4 +1,4 @@
-"""Scripts that stay: one process, many executions, and nothing of one in another's result."""
+"""JSON Lines scripts: one process serves many executions, and their results are never mixed up."""
 
 from __future__ import annotations
 
@@ -56,32 +56,32 @@ def alive(pid: int) -> bool:
         return False
 
 
-async def test_one_process_serves_one_execution_after_the_other(launcher: Launcher, tmp_path: Path) -> None:
+async def test_one_process_serves_consecutive_executions(launcher: Launcher, tmp_path: Path) -> None:
     said = [await ask(launcher, tmp_path, say=n) for n in range(5)]
     assert [one["count"] for one in said] == [1, 2, 3, 4, 5]
     assert len({one["pid"] for one in said}) == 1
     assert [one["said"] for one in said] == list(range(5))
 
 
-async def test_executions_at_the_same_time_have_a_process_each(launcher: Launcher, tmp_path: Path) -> None:
+async def test_concurrent_executions_use_separate_processes(launcher: Launcher, tmp_path: Path) -> None:
     said = await asyncio.gather(*(ask(launcher, tmp_path, say=n) for n in range(4)))
     assert [one["said"] for one in said] == [0, 1, 2, 3]
     again = await ask(launcher, tmp_path)
     assert again["pid"] in {one["pid"] for one in said}
 
 
-async def test_all_of_them_end_with_the_launcher(tmp_path: Path) -> None:
+async def test_processes_are_killed_when_the_launcher_closes(tmp_path: Path) -> None:
     async with Launcher() as launcher:
         said = await asyncio.gather(*(ask(launcher, tmp_path) for _ in range(3)))
         assert all(alive(one["pid"]) for one in said)
     assert not any(alive(one["pid"]) for one in said)
 
 
-async def test_lines_that_are_no_objects_are_its_log(launcher: Launcher, tmp_path: Path) -> None:
+async def test_lines_that_are_not_objects_are_log_output(launcher: Launcher, tmp_path: Path) -> None:
     assert (await ask(launcher, tmp_path, do="print('hello'); print('[1]'); print('{not json')"))["count"] == 1
 
 
-async def test_a_process_that_says_more_than_asked_is_not_used_again(launcher: Launcher, tmp_path: Path) -> None:
+async def test_process_with_unexpected_output_is_not_reused(launcher: Launcher, tmp_path: Path) -> None:
     more = "sys.stdout.write(json.dumps({'score': 0, 'pid': os.getpid()}) + '\\n')"
     first = await ask(launcher, tmp_path, do=more, then="open('said', 'w')")
     while not (tmp_path / "said").exists():
@@ -91,7 +91,7 @@ async def test_a_process_that_says_more_than_asked_is_not_used_again(launcher: L
     assert second["pid"] != first["pid"]
 
 
-async def test_a_late_word_of_an_execution_before_is_not_read(launcher: Launcher, tmp_path: Path) -> None:
+async def test_result_with_another_execution_id_is_ignored(launcher: Launcher, tmp_path: Path) -> None:
     (tmp_path / "judge.py").write_text(
         "import json, sys\n"
         "for line in sys.stdin:\n"
@@ -103,7 +103,7 @@ async def test_a_late_word_of_an_execution_before_is_not_read(launcher: Launcher
     assert json.loads((await launcher.run(asked)).stdout) == {"score": 1, "execution_id": "mine"}
 
 
-async def test_past_its_deadline_it_is_killed_with_everything_it_started(launcher: Launcher, tmp_path: Path) -> None:
+async def test_timeout_kills_the_process_and_its_descendants(launcher: Launcher, tmp_path: Path) -> None:
     first = await ask(launcher, tmp_path)
     do = (
         "import subprocess; child = subprocess.Popen(['sleep', '600'], start_new_session=True); "
@@ -125,7 +125,7 @@ async def test_past_its_deadline_it_is_killed_with_everything_it_started(launche
     ("do", "returncode", "signal"),
     [("sys.exit(3)", 3, None), ("os.kill(os.getpid(), 11)", None, "SIGSEGV"), ("os._exit(0)", 0, None)],
 )
-async def test_a_process_that_ends_fails_its_execution_and_the_next_has_a_new_one(
+async def test_process_exit_fails_the_execution_and_the_next_starts_a_new_process(
     launcher: Launcher, tmp_path: Path, do: str, returncode: int | None, signal: str | None
 ) -> None:
     await ask(launcher, tmp_path)
@@ -135,7 +135,7 @@ async def test_a_process_that_ends_fails_its_execution_and_the_next_has_a_new_on
     assert (await ask(launcher, tmp_path))["count"] == 1
 
 
-async def test_too_much_output_ends_it(launcher: Launcher, tmp_path: Path) -> None:
+async def test_process_is_killed_when_it_exceeds_the_output_cap(launcher: Launcher, tmp_path: Path) -> None:
     outcome = await launcher.run(script(tmp_path, {"do": "print('x' * 10_000_000)"}, stdout_cap=100_000))
     assert outcome.stdout_overflow
 
@@ -146,24 +146,24 @@ async def test_stderr_belongs_to_the_execution_that_wrote_it(launcher: Launcher,
     assert outcome.stderr == b"two\n"
 
 
-async def test_a_changed_file_has_a_new_process(launcher: Launcher, tmp_path: Path) -> None:
+async def test_changed_file_starts_a_new_process(launcher: Launcher, tmp_path: Path) -> None:
     first = await ask(launcher, tmp_path)
     (tmp_path / "judge.py").write_text(ECHO + "# changed\n")
     assert (await ask(launcher, tmp_path))["pid"] != first["pid"]
 
 
-async def test_another_environment_has_another_process(launcher: Launcher, tmp_path: Path) -> None:
+async def test_different_environment_starts_another_process(launcher: Launcher, tmp_path: Path) -> None:
     first = await ask(launcher, tmp_path)
     other = script(tmp_path, {}, timeout=60.0)
     outcome = await launcher.run(Script(other.argv, other.cwd, {**other.env, "X": "1"}, other.stdin, lines=True))
     assert json.loads(outcome.stdout)["pid"] != first["pid"]
 
 
-async def test_a_long_line_is_sent_and_a_long_result_read(launcher: Launcher, tmp_path: Path) -> None:
+async def test_long_payload_and_long_result_are_transferred(launcher: Launcher, tmp_path: Path) -> None:
     assert len((await ask(launcher, tmp_path, say="x" * 3_000_000))["said"]) == 3_000_000
 
 
-async def test_a_cancelled_execution_takes_its_process_with_it(launcher: Launcher, tmp_path: Path) -> None:
+async def test_cancelling_an_execution_kills_its_process(launcher: Launcher, tmp_path: Path) -> None:
     first = await ask(launcher, tmp_path)
     hanging = asyncio.create_task(
         launcher.run(script(tmp_path, {"do": "open('in', 'w'); import time; time.sleep(600)"}))
@@ -180,12 +180,12 @@ async def test_a_cancelled_execution_takes_its_process_with_it(launcher: Launche
     assert not alive(first["pid"])
 
 
-async def test_a_program_that_is_not_there_says_so(launcher: Launcher, tmp_path: Path) -> None:
+async def test_missing_program_raises_start_error(launcher: Launcher, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="no-such-program"):
         await launcher.run(Script(["no-such-program"], tmp_path, {}, b"{}\n", lines=True))
 
 
-async def test_idle_ones_are_ended_after_a_while(tmp_path: Path) -> None:
+async def test_idle_processes_are_ended(tmp_path: Path) -> None:
     async with Launcher(idle_seconds=0.05) as launcher:
         pid = (await ask(launcher, tmp_path))["pid"]
         for _ in range(2000):
@@ -195,13 +195,13 @@ async def test_idle_ones_are_ended_after_a_while(tmp_path: Path) -> None:
         assert not alive(pid)
 
 
-async def test_where_nothing_can_be_supervised_it_is_started_for_each_execution(tmp_path: Path) -> None:
+async def test_process_is_started_per_execution_without_supervision(tmp_path: Path) -> None:
     async with Launcher(supervise=False) as launcher:
         outcomes: list[ProcessOutcome] = [await launcher.run(script(tmp_path, {})) for _ in range(2)]
     assert [json.loads(outcome.stdout)["count"] for outcome in outcomes] == [1, 1]
 
 
-async def test_a_process_that_stopped_its_supervisor_is_ended_all_the_same(launcher: Launcher, tmp_path: Path) -> None:
+async def test_process_that_stopped_its_supervisor_is_killed(launcher: Launcher, tmp_path: Path) -> None:
     stop = "open('stopped', 'w').write(str(os.getpid())); os.kill(os.getppid(), 19); import time; time.sleep(600)"
     stopped = tmp_path / "stopped"
 
@@ -214,23 +214,23 @@ async def test_a_process_that_stopped_its_supervisor_is_ended_all_the_same(launc
     assert (await ask(launcher, tmp_path))["count"] == 1
 
 
-async def test_one_that_stopped_its_supervisor_while_nobody_asked_ends_with_the_launcher(tmp_path: Path) -> None:
+async def test_idle_process_that_stopped_its_supervisor_is_killed_with_the_launcher(tmp_path: Path) -> None:
     async with asyncio.timeout(60), Launcher() as launcher:
         said = await ask(launcher, tmp_path, do="os.kill(os.getppid(), 19)")
     assert not alive(said["pid"])
 
 
-async def test_one_that_ends_without_reading_leaves_the_execution_to_another(
+async def test_execution_moves_to_another_process_when_the_first_exits_unread(
     launcher: Launcher, tmp_path: Path
 ) -> None:
-    leave = "import select; select.select([0], [], []); os._exit(3)"  # something is there to read, and it does not
+    leave = "import select; select.select([0], [], []); os._exit(3)"  # input is available but not read
     first = await ask(launcher, tmp_path, then=leave)
     second = await ask(launcher, tmp_path, say="mine")
     assert (second["said"], second["count"]) == ("mine", 1)
     assert second["pid"] != first["pid"]
 
 
-async def test_one_that_closes_its_stdout_and_lives_on_runs_out_of_time(launcher: Launcher, tmp_path: Path) -> None:
+async def test_process_that_closes_stdout_and_stays_alive_times_out(launcher: Launcher, tmp_path: Path) -> None:
     closed = tmp_path / "closed"
 
     async def ended(seconds: float) -> ProcessOutcome:
@@ -240,7 +240,7 @@ async def test_one_that_closes_its_stdout_and_lives_on_runs_out_of_time(launcher
     assert (await patiently(ended, lambda _: closed.exists())).timed_out
 
 
-async def test_one_that_closes_its_stdout_ends_with_its_own_exit_code(launcher: Launcher, tmp_path: Path) -> None:
+async def test_process_that_closes_stdout_keeps_its_exit_code(launcher: Launcher, tmp_path: Path) -> None:
     outcome = await launcher.run(script(tmp_path, {"do": "os.close(1); import time; time.sleep(0.2); os._exit(3)"}))
     assert (outcome.returncode, outcome.signal) == (3, None)
 
@@ -255,15 +255,13 @@ async def test_one_that_closes_its_stdout_ends_with_its_own_exit_code(launcher: 
         b'{"score": 1, "score": 0}',
     ],
 )
-async def test_whatever_would_be_read_as_a_result_or_its_mistake_is_not_taken_for_a_log(
-    launcher: Launcher, tmp_path: Path, printed: bytes
-) -> None:
+async def test_invalid_result_is_not_treated_as_log_output(launcher: Launcher, tmp_path: Path, printed: bytes) -> None:
     do = f"os.write(1, {printed + bytes([10])!r}); import time; time.sleep(600)"
     outcome = await launcher.run(script(tmp_path, {"do": do}, timeout=60.0))
     assert (outcome.stdout, outcome.timed_out) == (printed, False)
 
 
-async def test_variables_that_cannot_be_passed_are_told(launcher: Launcher, tmp_path: Path) -> None:
+async def test_invalid_variable_names_raise_start_error(launcher: Launcher, tmp_path: Path) -> None:
     for env in ({"A=B": "x"}, {"A": "x\0"}):
         with pytest.raises(ProcessStartError, match="cannot be passed"):
             await launcher.run(Script([sys.executable, "-V"], tmp_path, env, b"{}\n", lines=True))

@@ -1,4 +1,4 @@
-"""What a script gets, and what comes back."""
+"""What a script receives from the launcher, and what the launcher returns."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tests.patience import patiently
 from .support import ENV, children, helper_pid, marker, open_files, python, sh, until, zombies_of
 
 INTERNAL_SIGNALS = (1 << 31) | (1 << 32)
-"""32 and 33 are the C library's own: whatever starts programs with posix_spawn, like make, leaves them ignored."""
+"""32 and 33 are reserved by the C library; programs started with posix_spawn (by make, for example) ignore them."""
 
 
-async def test_bytes_go_in_and_come_out_unchanged(launcher):
+async def test_stdin_and_stdout_bytes_are_unchanged(launcher):
     data = bytes(range(256)) * 4096
     outcome = await launcher.run(sh("cat", stdin=data))
     assert outcome.stdout == data
@@ -30,36 +30,36 @@ async def test_bytes_go_in_and_come_out_unchanged(launcher):
     assert outcome.duration_ms > 0
 
 
-async def test_the_exit_code_and_stderr_are_kept(launcher):
+async def test_exit_code_and_stderr_are_reported(launcher):
     outcome = await launcher.run(sh("echo out; echo err >&2; exit 7"))
     assert (outcome.returncode, outcome.stdout, outcome.stderr) == (7, b"out\n", b"err\n")
 
 
-async def test_death_by_signal_is_no_exit_code(launcher):
+async def test_signal_is_reported_instead_of_exit_code(launcher):
     outcome = await launcher.run(sh("kill -15 $$"))
     assert (outcome.returncode, outcome.signal) == (None, "SIGTERM")
 
 
-async def test_a_script_that_never_reads_stdin_is_no_problem(launcher):
+async def test_unread_stdin_does_not_block(launcher):
     outcome = await launcher.run(sh("echo '{\"score\": 1}'", stdin=b"x" * 50_000_000))
     assert (outcome.returncode, outcome.stdout) == (0, b'{"score": 1}\n')
 
 
-async def test_a_flood_of_stdout_is_cut_at_the_cap_and_ended(launcher):
+async def test_script_is_killed_when_stdout_exceeds_the_cap(launcher):
     outcome = await launcher.run(sh("head -c 200000000 /dev/zero; exec sleep 60"))
     assert outcome.stdout_overflow
     assert not outcome.timed_out
     assert len(outcome.stdout) == 16 * 1024 * 1024
 
 
-async def test_after_a_flood_of_stderr_stdout_still_counts(launcher):
+async def test_stdout_is_read_after_excess_stderr(launcher):
     outcome = await launcher.run(sh("head -c 500000000 /dev/zero >&2; echo END >&2; echo ok"))
     assert (outcome.returncode, outcome.stdout, outcome.stderr_cut) == (0, b"ok\n", True)
     assert len(outcome.stderr) == 64 * 1024
     assert outcome.stderr.endswith(b"\0END\n")
 
 
-async def test_a_script_that_closes_its_pipes_and_lives_meets_the_deadline(launcher):
+async def test_script_that_closes_its_pipes_times_out(launcher):
     code = "echo bye; exec 1>&- 2>&-; exec sleep 60"
     outcome = await patiently(
         lambda seconds: launcher.run(sh(code, timeout=seconds)), lambda outcome: outcome.stdout != b""
@@ -67,12 +67,12 @@ async def test_a_script_that_closes_its_pipes_and_lives_meets_the_deadline(launc
     assert (outcome.timed_out, outcome.stdout, outcome.signal) == (True, b"bye\n", "SIGKILL")
 
 
-async def test_a_script_that_closes_its_pipes_and_ends_in_time_is_waited_for(launcher):
+async def test_script_that_closes_its_pipes_is_waited_for(launcher):
     outcome = await launcher.run(sh("exec 0<&- 1>&- 2>&-; sleep 0.2; exit 4"))
     assert (outcome.returncode, outcome.timed_out) == (4, False)
 
 
-async def test_no_descriptor_but_the_first_three_is_inherited(launcher):
+async def test_only_standard_descriptors_are_inherited(launcher):
     reader, writer = os.pipe()
     os.set_inheritable(writer, True)
     code = (
@@ -87,13 +87,13 @@ async def test_no_descriptor_but_the_first_three_is_inherited(launcher):
     assert {outcome.stdout for outcome in outcomes} == {b"[0, 1, 2]\n"}
 
 
-async def test_the_environment_is_exactly_the_one_given(launcher):
+async def test_script_has_exactly_the_given_environment(launcher):
     env = {"ONLY": "this", "EMPTY": "", "EQUALS": "a=b=c", "LINES": "a\nb", "BYTES": "\udcff\u00e9"}
     outcome = await launcher.run(Script(["/usr/bin/env", "-0"], cwd="/", env=env))
     assert outcome.stdout == b"".join(os.fsencode(f"{name}={value}\0") for name, value in env.items())
 
 
-async def test_a_large_environment_and_many_arguments_arrive(launcher):
+async def test_large_environment_and_many_arguments_are_passed(launcher):
     env = {f"NAME_{n}": "x" * 100_000 for n in range(15)}
     args = [str(n) * 100 for n in range(1000)]
     outcome = await launcher.run(
@@ -108,7 +108,7 @@ async def test_a_large_environment_and_many_arguments_arrive(launcher):
     assert seen == args
 
 
-async def test_directory_umask_session_and_terminal(launcher, tmp_path):
+async def test_script_has_default_umask_own_session_and_no_terminal(launcher, tmp_path):
     code = """
 import os, json, signal
 umask = os.umask(0)
@@ -134,13 +134,13 @@ print(json.dumps([os.getcwd(), umask, os.getpid() == os.getsid(0) == os.getpgid(
     assert int(ignored, 16) & ~((1 << 12) | (1 << 24) | INTERNAL_SIGNALS) == 0
 
 
-async def test_a_script_starts_with_default_signals(launcher):
+async def test_script_starts_with_default_signal_handlers(launcher):
     outcome = await launcher.run(Script(["grep", "-E", "SigIgn|SigBlk", "/proc/self/status"], cwd="/", env=ENV))
     masks = [int(line.split()[1], 16) & ~INTERNAL_SIGNALS for line in outcome.stdout.decode().splitlines()]
     assert masks == [0, 0]
 
 
-async def test_the_script_is_found_on_its_own_path(launcher, tmp_path):
+async def test_program_is_searched_on_the_script_path(launcher, tmp_path):
     for folder, mode in (("plain", 0o644), ("good", 0o755)):
         tool = tmp_path / folder / "judge-tool"
         tool.parent.mkdir()
@@ -151,15 +151,15 @@ async def test_the_script_is_found_on_its_own_path(launcher, tmp_path):
     assert outcome.stdout == b"found\n"
 
 
-async def test_a_relative_directory_is_relative_to_the_runtime(launcher, tmp_path, monkeypatch):
+async def test_relative_cwd_starts_at_the_runtime_directory(launcher, tmp_path, monkeypatch):
     (tmp_path / "inner").mkdir()
     monkeypatch.chdir(tmp_path)
     outcome = await launcher.run(sh("pwd -P", cwd="inner"))
     assert outcome.stdout.decode().strip() == str((tmp_path / "inner").resolve())
 
 
-async def test_fifty_scripts_run_at_once(launcher, tmp_path):
-    """Each waits for all others: they can only end when all of them run."""
+async def test_fifty_scripts_run_concurrently(launcher, tmp_path):
+    """Each script waits for all others, so they can only end when all of them are running."""
     code = """
 import os, sys, time
 open(sys.argv[1] + '/' + sys.argv[2], 'w').close()
@@ -170,12 +170,12 @@ print(sys.argv[2])
     assert [outcome.stdout for outcome in outcomes] == [b"%d\n" % n for n in range(50)]
 
 
-async def test_more_requests_than_the_socket_holds_all_run(launcher):
+async def test_more_requests_than_the_socket_buffer_are_all_served(launcher):
     outcomes = await asyncio.gather(*(launcher.run(sh(f"exit {n % 200}")) for n in range(600)))
     assert [outcome.returncode for outcome in outcomes] == [n % 200 for n in range(600)]
 
 
-async def test_on_exit_comes_before_the_pipes_are_drained_and_only_once(launcher, monkeypatch):
+async def test_on_exit_is_called_once_before_the_pipes_are_drained(launcher, monkeypatch):
     calls: list[str] = []
     drain = Pipes.drain
 
@@ -198,7 +198,7 @@ async def test_on_exit_comes_before_the_pipes_are_drained_and_only_once(launcher
     assert calls == ["exit", "drain"]
 
 
-async def test_on_exit_is_prompt_although_descendants_hold_the_pipes(launcher, tmp_path):
+async def test_on_exit_is_prompt_when_descendants_keep_the_pipes_open(launcher, tmp_path):
     exited = asyncio.get_running_loop().create_future()
     outcome = await launcher.run(
         sh("(trap '' TERM; sleep 60) & echo answer"), on_exit=lambda: exited.set_result(time.monotonic())
@@ -207,7 +207,7 @@ async def test_on_exit_is_prompt_although_descendants_hold_the_pipes(launcher, t
     assert time.monotonic() - exited.result() < 20
 
 
-async def test_an_on_exit_that_fails_does_not_hang_the_run(launcher):
+async def test_failing_on_exit_does_not_hang_the_run(launcher):
     problems: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context["exception"]))
 
@@ -219,7 +219,7 @@ async def test_an_on_exit_that_fails_does_not_hang_the_run(launcher):
     assert len(problems) == 1
 
 
-async def test_cancelling_ends_the_script_before_it_raises(launcher, tmp_path):
+async def test_cancelling_kills_the_script_before_raising(launcher, tmp_path):
     with marker() as mark:
         calls: list[str] = []
         running = asyncio.create_task(
@@ -233,7 +233,7 @@ async def test_cancelling_ends_the_script_before_it_raises(launcher, tmp_path):
         assert calls == ["exit"]
 
 
-async def test_cancelling_before_the_script_started_leaves_nothing(launcher):
+async def test_cancelling_before_the_start_leaves_no_process(launcher):
     await launcher.run(sh("true"))
     files = open_files()
     for turns in range(6):
@@ -246,7 +246,7 @@ async def test_cancelling_before_the_script_started_leaves_nothing(launcher):
     assert open_files() == files
 
 
-async def test_start_errors_and_runs_leave_no_descriptor_and_no_process(launcher):
+async def test_runs_and_start_errors_leak_no_descriptors_or_processes(launcher):
     await launcher.run(sh("true"))
     files, processes = open_files(), sorted(children())
     await asyncio.gather(*(launcher.run(sh("echo a; echo b >&2", stdin=b"in")) for _ in range(30)))
@@ -258,7 +258,7 @@ async def test_start_errors_and_runs_leave_no_descriptor_and_no_process(launcher
     assert sorted(children()) == processes
 
 
-async def test_two_hundred_scripts_with_ten_children_each_leave_nobody(launcher):
+async def test_two_hundred_scripts_with_ten_children_each_leave_no_process(launcher):
     with marker() as mark:
         code = "i=0; while [ $i -lt 10 ]; do sleep $1 & i=$((i+1)); done; setsid sleep $1 & echo done"
         limit = asyncio.Semaphore(20)
@@ -275,11 +275,11 @@ async def test_two_hundred_scripts_with_ten_children_each_leave_nobody(launcher)
         assert open_files() == files
         assert zombies_of(os.getpid()) == []
         assert await until(lambda: not zombies_of(helper))
-        # Those of twenty at once may all stay, when they end at the same moment; none for each of the two hundred.
+        # Up to twenty supervisors may stay when they finish at the same moment, but not one per script.
         assert await until(lambda: open_files(helper) <= helper_files + 20 + MOST_IDLE + 3)
 
 
-async def test_the_launcher_leaves_no_process_and_no_descriptor():
+async def test_launcher_leaks_no_processes_or_descriptors():
     async with Launcher() as first:
         await first.run(sh("true"))
     files, processes = open_files(), sorted(children())
@@ -290,7 +290,7 @@ async def test_the_launcher_leaves_no_process_and_no_descriptor():
     assert (open_files(), sorted(children())) == (files, processes)
 
 
-def test_a_launcher_that_was_only_started_can_be_stopped():
+def test_unused_launcher_can_be_stopped():
     files, processes = open_files(), sorted(children())
     launcher = Launcher()
     launcher.start()
@@ -300,7 +300,7 @@ def test_a_launcher_that_was_only_started_can_be_stopped():
     assert (open_files(), sorted(children())) == (files, processes)
 
 
-async def test_leaving_the_launcher_ends_scripts_that_still_run():
+async def test_closing_the_launcher_kills_running_scripts():
     async with Launcher() as launcher:
         running = asyncio.create_task(launcher.run(sh("sleep 60")))
         await asyncio.sleep(0)
@@ -309,7 +309,7 @@ async def test_leaving_the_launcher_ends_scripts_that_still_run():
     assert outcome.signal == "SIGKILL"
 
 
-async def test_the_helper_has_an_environment_and_a_session_of_its_own(monkeypatch):
+async def test_helper_has_its_own_environment_and_session(monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "do-not-pass-this")
     async with Launcher() as launcher:
         await launcher.run(sh("true"))
@@ -332,11 +332,11 @@ async def start_error(launcher: Launcher, argv: list[str], cwd: Path, env: dict[
     return str(caught.value)
 
 
-async def test_what_keeps_a_script_from_starting_is_named(launcher, tmp_path):
+async def test_start_errors_name_the_cause(launcher, tmp_path):
     plain = tmp_path / "plain"
     plain.write_text("#!/bin/sh\n")
-    assert "there is no such program on PATH" in await start_error(launcher, ["no-such-program"], tmp_path)
-    assert f"there is no file {tmp_path / 'tool'}" in await start_error(launcher, ["./tool"], tmp_path)
+    assert "program not found on PATH" in await start_error(launcher, ["no-such-program"], tmp_path)
+    assert f"{tmp_path / 'tool'} does not exist" in await start_error(launcher, ["./tool"], tmp_path)
     assert "chmod +x" in await start_error(launcher, ["./plain"], tmp_path)
     assert "is not executable" in await start_error(launcher, ["plain"], tmp_path, {"PATH": str(tmp_path)})
     assert "does not exist" in await start_error(launcher, ["true"], tmp_path / "gone")
@@ -348,7 +348,7 @@ async def test_what_keeps_a_script_from_starting_is_named(launcher, tmp_path):
     assert "empty" in await start_error(launcher, [], tmp_path)
 
 
-async def test_a_bad_interpreter_line_is_named(launcher, tmp_path):
+async def test_invalid_shebang_is_reported(launcher, tmp_path):
     tool = tmp_path / "tool"
     tool.write_text("#!/opt/nowhere/python9 -x\n")
     tool.chmod(0o755)
@@ -357,7 +357,7 @@ async def test_a_bad_interpreter_line_is_named(launcher, tmp_path):
     assert "has no `#!` line" in await start_error(launcher, [str(tool)], tmp_path)
 
 
-async def test_other_scripts_run_on_while_one_cannot_be_started(launcher, tmp_path):
+async def test_start_error_does_not_affect_other_scripts(launcher, tmp_path):
     good = asyncio.create_task(launcher.run(sh("read line; echo $line", stdin=b"hello\n")))
     await start_error(launcher, ["no-such-program"], tmp_path)
     assert (await good).stdout == b"hello\n"

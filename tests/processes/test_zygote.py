@@ -1,4 +1,4 @@
-"""Zygotes: what executions share and what they do not, and how zygotes come and go."""
+"""Zygotes: what executions share, and when zygotes are started and ended."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .warm_support import CLEAN, Cold, script, warm, why_cold, write, zygotes
 COUNTING = "import shared\nshared.COUNT += 1\nprint(shared.COUNT)"
 
 
-async def test_modules_are_imported_once_and_the_script_runs_each_time(launcher: Launcher, tmp_path: Path):
+async def test_modules_are_imported_once_and_the_script_runs_every_time(launcher: Launcher, tmp_path: Path):
     write(tmp_path, "from pathlib import Path\nwith Path('imports').open('a') as f: f.write('x')\n", "shared.py")
     write(tmp_path, "import shared\nprint('body')")
     for _ in range(5):
@@ -33,7 +33,7 @@ async def test_modules_are_imported_once_and_the_script_runs_each_time(launcher:
     assert (tmp_path / "imports").read_text() == "x"
 
 
-async def test_no_execution_sees_what_another_did(launcher: Launcher, tmp_path: Path):
+async def test_executions_do_not_share_state(launcher: Launcher, tmp_path: Path):
     write(tmp_path, "COUNT = 0", "shared.py")
     write(tmp_path, COUNTING + "\nimport os, sys, json\nos.environ['LEFT'] = 'x'\njson.left = sys.modules['left'] = 1")
     outcomes = await asyncio.gather(*(warm(launcher, script(tmp_path)) for _ in range(20)))
@@ -42,7 +42,7 @@ async def test_no_execution_sees_what_another_did(launcher: Launcher, tmp_path: 
     assert (await warm(launcher, script(tmp_path))).stdout == b"False False False\n"
 
 
-async def test_chance_is_not_shared(launcher: Launcher, tmp_path: Path):
+async def test_random_state_is_not_shared(launcher: Launcher, tmp_path: Path):
     write(
         tmp_path,
         """
@@ -56,7 +56,7 @@ async def test_chance_is_not_shared(launcher: Launcher, tmp_path: Path):
     assert [len(set(kind)) for kind in zip(*drawn, strict=True)] == [20] * 5
 
 
-async def test_each_execution_has_its_own_variables_and_the_zygote_has_none_of_them(launcher: Launcher, tmp_path: Path):
+async def test_own_variables_are_set_per_execution_and_not_in_the_zygote(launcher: Launcher, tmp_path: Path):
     write(tmp_path, "import os\nprint(os.environ['TOKEN'], os.getenv('SHARED'))\nos.system('echo $TOKEN')")
 
     async def run(number: int) -> bytes:
@@ -73,14 +73,14 @@ async def test_each_execution_has_its_own_variables_and_the_zygote_has_none_of_t
     assert b"token-" not in environment
 
 
-async def test_other_variables_are_another_zygote(launcher: Launcher, tmp_path: Path):
+async def test_different_variables_use_another_zygote(launcher: Launcher, tmp_path: Path):
     write(tmp_path, "import os\nprint(os.environ['KIND'])")
     for kind in ("a", "b", "a"):
         assert (await warm(launcher, script(tmp_path, env={**CLEAN, "KIND": kind}))).stdout == f"{kind}\n".encode()
     assert len(zygotes(launcher)) == 2
 
 
-async def test_two_hundred_at_once(launcher: Launcher, tmp_path: Path):
+async def test_two_hundred_warm_executions_run_concurrently(launcher: Launcher, tmp_path: Path):
     write(tmp_path, "import json, sys\nprint(json.load(sys.stdin) + 1)")
     wanted = (script(tmp_path, stdin=str(number).encode()) for number in range(200))
     outcomes = await asyncio.gather(*(warm(launcher, each) for each in wanted))
@@ -108,9 +108,9 @@ print('answer', flush=True)
 
 @pytest.mark.parametrize("then", ["", "signal.pause()"], ids=["exit", "timeout"])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_descendants_end_with_the_execution(launcher: Launcher, tmp_path: Path, kind: str, then: str):
+async def test_descendants_are_killed_with_the_execution(launcher: Launcher, tmp_path: Path, kind: str, then: str):
     write(tmp_path, DESCENDANT + then)
-    await warm(launcher, script(tmp_path))  # it fails, but its zygote is there
+    await warm(launcher, script(tmp_path))  # the script fails, but its zygote is started
     with marker() as mark:
 
         async def ended(seconds: float) -> ProcessOutcome:
@@ -123,7 +123,7 @@ async def test_descendants_end_with_the_execution(launcher: Launcher, tmp_path: 
     assert (outcome.timed_out, outcome.stdout, outcome.supervisor_lost) == (bool(then), b"answer\n", False)
 
 
-async def test_cancelling_ends_the_execution_and_no_other(launcher: Launcher, tmp_path: Path):
+async def test_cancelling_kills_only_the_cancelled_execution(launcher: Launcher, tmp_path: Path):
     fifo = tmp_path / "go"
     os.mkfifo(fifo)
     write(
@@ -145,14 +145,14 @@ async def test_cancelling_ends_the_execution_and_no_other(launcher: Launcher, tm
     assert (await other).stdout == b"fine\n"
 
 
-async def test_output_is_capped_as_always(launcher: Launcher, tmp_path: Path):
+async def test_output_of_a_warm_script_is_capped(launcher: Launcher, tmp_path: Path):
     write(tmp_path, "import sys\nwhile True: sys.stdout.write('x' * 65536)")
     outcome = await warm(launcher, script(tmp_path, stdout_cap=1_000_000))
     assert outcome.stdout_overflow
     assert len(outcome.stdout) == 1_000_000
 
 
-async def test_a_script_that_kills_its_supervisor_fails_and_the_next_is_warm(launcher: Launcher, tmp_path: Path):
+async def test_next_execution_is_warm_after_a_script_killed_its_supervisor(launcher: Launcher, tmp_path: Path):
     write(
         tmp_path, "import os, sys, signal\nif sys.stdin.read(): os.kill(os.getppid(), 9); signal.pause()\nprint('ok')"
     )
@@ -173,7 +173,7 @@ print('ok')
 """
 
 
-async def test_executions_fail_when_their_zygote_is_killed_and_later_ones_have_a_new_one(
+async def test_executions_fail_when_their_zygote_is_killed_and_later_ones_use_a_new_one(
     launcher: Launcher, tmp_path: Path
 ):
     write(tmp_path, WAITING)
@@ -200,7 +200,7 @@ async def test_executions_fail_when_their_zygote_is_killed_and_later_ones_have_a
         assert zygotes(launcher) == []
 
 
-async def test_a_stopped_zygote_is_woken(launcher: Launcher, tmp_path: Path):
+async def test_stopped_zygote_is_woken(launcher: Launcher, tmp_path: Path):
     write(tmp_path, "import time\ntime.sleep(1)\nprint('ok')")
     await warm(launcher, script(tmp_path))
     (zygote,) = zygotes(launcher)
@@ -210,7 +210,7 @@ async def test_a_stopped_zygote_is_woken(launcher: Launcher, tmp_path: Path):
     assert (await warm(launcher, script(tmp_path))).stdout == b"ok\n"
 
 
-async def test_zygotes_outlive_the_helper_and_end_with_the_launcher(tmp_path: Path):
+async def test_zygotes_survive_the_helper_and_end_with_the_launcher(tmp_path: Path):
     write(tmp_path, "import sys\nprint('ok')")
     with marker() as mark:
         async with Launcher() as launcher:
@@ -223,7 +223,7 @@ async def test_zygotes_outlive_the_helper_and_end_with_the_launcher(tmp_path: Pa
         assert marked(mark) == []
 
 
-async def test_nothing_is_left_after_a_launcher(tmp_path: Path):
+async def test_launcher_with_zygotes_leaks_no_processes_or_descriptors(tmp_path: Path):
     write(tmp_path, "print('ok')")
     files, processes = open_files(), sorted(children())
     async with Launcher() as launcher:
@@ -249,7 +249,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
-async def test_nobody_survives_a_killed_runtime(tmp_path: Path, number: signal.Signals):
+async def test_no_process_survives_a_killed_runtime(tmp_path: Path, number: signal.Signals):
     write(tmp_path, WAITING.replace("sleep $MARK", "setsid sleep $MARK"))
     with marker() as mark:
         for _ in range(3):
@@ -266,7 +266,7 @@ async def test_nobody_survives_a_killed_runtime(tmp_path: Path, number: signal.S
 
 
 @pytest.mark.parametrize("moment", [0.1, 0.2, 0.3])
-async def test_nobody_survives_a_runtime_killed_while_a_zygote_starts(tmp_path: Path, moment: float):
+async def test_no_process_survives_a_runtime_killed_while_a_zygote_starts(tmp_path: Path, moment: float):
     write(tmp_path, "import time\ntime.sleep(60)", "slow.py")
     write(tmp_path, "import slow")
     with marker() as mark:
@@ -287,8 +287,8 @@ def _line(pid: int) -> bytes:
         return b""
 
 
-async def test_attackers_of_all_processes_above_do_not_escape(launcher: Launcher, tmp_path: Path):
-    """Its supervisor, the zygote, and the supervisor of that."""
+async def test_script_that_kills_all_processes_above_it_is_killed(launcher: Launcher, tmp_path: Path):
+    """The script kills its supervisor, the zygote, and the zygote's supervisor."""
     code = """
 import os, signal, sys
 def parent(pid): return int(open(f'/proc/{pid}/stat').read().rpartition(')')[2].split()[1])
@@ -312,11 +312,11 @@ print('ok')
     assert (await launcher.run(script(tmp_path))).stdout == b"ok\n"
 
 
-# -- old ones, and how many there are
+# -- outdated zygotes, and the limit on their number
 
 
 @pytest.mark.parametrize("file", ["judge.py", "shared.py"])
-async def test_a_file_that_changed_means_a_new_zygote(launcher: Launcher, tmp_path: Path, file: str):
+async def test_changed_file_starts_a_new_zygote(launcher: Launcher, tmp_path: Path, file: str):
     write(tmp_path, "WORD = 'old'", "shared.py")
     write(tmp_path, "import shared\nprint(shared.WORD)")
     assert (await warm(launcher, script(tmp_path))).stdout == b"old\n"
@@ -327,7 +327,7 @@ async def test_a_file_that_changed_means_a_new_zygote(launcher: Launcher, tmp_pa
     assert zygotes(launcher) != [first]
 
 
-async def test_executions_of_an_old_zygote_run_on(launcher: Launcher, tmp_path: Path):
+async def test_executions_of_an_outdated_zygote_continue(launcher: Launcher, tmp_path: Path):
     fifo = tmp_path / "go"
     os.mkfifo(fifo)
     write(tmp_path, f"open('runs', 'w')\nprint(open({str(fifo)!r}).read())")
@@ -340,7 +340,7 @@ async def test_executions_of_an_old_zygote_run_on(launcher: Launcher, tmp_path: 
     assert await until(lambda: len(zygotes(launcher)) == 1)
 
 
-async def test_only_so_many_are_kept_and_the_oldest_goes(tmp_path: Path):
+async def test_least_recently_used_zygote_is_ended_at_the_limit(tmp_path: Path):
     async with Launcher(most_zygotes=2) as launcher:
         for name in ("a.py", "b.py", "a.py", "c.py"):
             write(tmp_path, "print('ok')", name)
@@ -348,7 +348,7 @@ async def test_only_so_many_are_kept_and_the_oldest_goes(tmp_path: Path):
         assert await until(lambda: [len(zygotes(launcher, name)) for name in ("a.py", "b.py", "c.py")] == [1, 0, 1])
 
 
-async def test_with_all_of_them_in_use_a_script_is_started_by_itself(tmp_path: Path):
+async def test_script_is_started_cold_when_all_zygotes_are_in_use(tmp_path: Path):
     fifo = tmp_path / "go"
     os.mkfifo(fifo)
     write(tmp_path, f"print(open({str(fifo)!r}).read())", "a.py")
@@ -357,14 +357,14 @@ async def test_with_all_of_them_in_use_a_script_is_started_by_itself(tmp_path: P
         running = asyncio.create_task(warm(launcher, script(tmp_path, file="a.py")))
         assert await until(lambda: len(zygotes(launcher, "a.py")) == 1)
         outcome, reasons = await why_cold(launcher, script(tmp_path, file="b.py"))
-        assert (outcome.stdout, reasons) == (b"ok\n", ["1 others are in use at this moment"])
+        assert (outcome.stdout, reasons) == (b"ok\n", ["1 other warm scripts are in use"])
         await asyncio.to_thread(fifo.write_text, "")
         await running
         assert (await warm(launcher, script(tmp_path, file="b.py"))).stdout == b"ok\n"
         assert len(zygotes(launcher, "b.py")) == 1
 
 
-async def test_one_that_is_not_used_for_a_while_is_ended_and_started_again_when_needed(tmp_path: Path):
+async def test_idle_zygote_is_ended_and_restarted_when_needed(tmp_path: Path):
     write(tmp_path, "print('ok')")
     async with Launcher(idle_seconds=0.2) as launcher:
         for _ in range(3):
@@ -372,30 +372,30 @@ async def test_one_that_is_not_used_for_a_while_is_ended_and_started_again_when_
             assert await until(lambda: zygotes(launcher) == [])
 
 
-# -- what cannot be warm
+# -- scripts that cannot be kept warm
 
 REFUSED = {
     "threads": (
         "import threading, time\nthreading.Thread(target=time.sleep, args=(9,), daemon=True).start()",
         "threads",
     ),
-    "sockets": ("import socket\nkept = socket.create_server(('127.0.0.1', 0))", "opens files or sockets"),
-    "files": ("kept = open(__file__)", "opens files or sockets"),
-    "loops": ("import asyncio\nkept = asyncio.new_event_loop()", "opens files or sockets"),
-    "processes": ("import subprocess\nkept = subprocess.Popen(['sleep', '9'])", "starts processes"),
-    "the token": ("import os\nkept = os.environ.get('TOKEN')", "environment of the execution (TOKEN)"),
-    "the token, tested": ("import os\nkept = 'TOKEN' in os.environ", "environment of the execution (TOKEN)"),
-    "the environment": ("import os\nkept = dict(os.environ)", "environment of the execution"),
+    "sockets": ("import socket\nkept = socket.create_server(('127.0.0.1', 0))", "open files or sockets"),
+    "files": ("kept = open(__file__)", "open files or sockets"),
+    "loops": ("import asyncio\nkept = asyncio.new_event_loop()", "open files or sockets"),
+    "processes": ("import subprocess\nkept = subprocess.Popen(['sleep', '9'])", "start processes"),
+    "the token": ("import os\nkept = os.environ.get('TOKEN')", "differ between executions (TOKEN)"),
+    "the token, tested": ("import os\nkept = 'TOKEN' in os.environ", "differ between executions (TOKEN)"),
+    "the environment": ("import os\nkept = dict(os.environ)", "differ between executions (the whole environment)"),
     "the directory": ("import os\nos.chdir('/')", "working directory"),
     "the path": ("import sys\nsys.path.insert(0, '/x')", "sys.path"),
     "fork": ("import os\nos.fork = lambda: 0", "functions of `os`"),
     "SIGCHLD": ("import signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)", "SIGCHLD"),
-    "output": ("print('x' * 2_000_000)", "prints more than 1 MiB"),
+    "output": ("print('x' * 2_000_000)", "print more than 1 MiB"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-async def test_what_must_not_be_forked_is_started_by_itself_and_that_is_said_once(
+async def test_unsafe_imports_start_the_script_cold_and_are_reported_once(
     launcher: Launcher, tmp_path: Path, name: str
 ):
     code, wanted = REFUSED[name]
@@ -411,7 +411,7 @@ async def test_what_must_not_be_forked_is_started_by_itself_and_that_is_said_onc
     assert wanted in reason
 
 
-async def test_an_import_that_kills_the_process_is_tried_twice(launcher: Launcher, tmp_path: Path):
+async def test_import_that_kills_the_process_is_attempted_twice(launcher: Launcher, tmp_path: Path):
     write(tmp_path, "import os\nif os.getppid() and not os.environ.get('FINE'): os._exit(3)", "imported.py")
     write(tmp_path, "import imported\nprint('ok')")
     outcome, reasons = await why_cold(launcher, script(tmp_path))
@@ -420,7 +420,7 @@ async def test_an_import_that_kills_the_process_is_tried_twice(launcher: Launche
     assert "exited with code 3" in reasons[0]
 
 
-async def test_imports_that_take_too_long_are_given_up(launcher: Launcher, tmp_path: Path):
+async def test_imports_that_take_too_long_start_the_script_cold(launcher: Launcher, tmp_path: Path):
     write(tmp_path, "import os, time\nif not os.path.exists('fine'): time.sleep(60)", "imported.py")
     write(tmp_path, "import imported\nprint('ok')")
     started = time.monotonic()
@@ -436,25 +436,27 @@ async def test_imports_that_take_too_long_are_given_up(launcher: Launcher, tmp_p
     [["sh", "-c", "echo ok"], [sys.executable, "-c", "print('ok')"], [sys.executable, "-I", "judge.py"]],
     ids=["sh", "-c", "-I"],
 )
-async def test_what_is_no_python_file_is_started_by_itself(launcher: Launcher, tmp_path: Path, argv: list[str]):
+async def test_command_without_a_python_file_is_started_cold(launcher: Launcher, tmp_path: Path, argv: list[str]):
     write(tmp_path, "print('ok')")
     wanted = type(script(tmp_path))(argv, tmp_path, CLEAN, warm=True)
     outcome, reasons = await why_cold(launcher, wanted)
-    assert (outcome.stdout, reasons) == (b"ok\n", ["it is no Python file that the interpreter of agentv runs"])
+    assert (outcome.stdout, reasons) == (b"ok\n", ["it is not a Python file run by agentv's own interpreter"])
     assert (await why_cold(launcher, wanted))[1] == []
 
 
-async def test_without_supervision_scripts_are_started_by_themselves(tmp_path: Path):
+async def test_scripts_are_started_cold_without_supervision(tmp_path: Path):
     write(tmp_path, "print('ok')")
     notes: list[str] = []
     async with Launcher(supervise=False, on_note=notes.append) as launcher:
         outcome, reasons = await why_cold(launcher, script(tmp_path))
         assert (outcome.stdout, reasons) == (b"ok\n", ["this system cannot supervise scripts"])
         assert (await why_cold(launcher, script(tmp_path)))[1] == []
-    assert notes == ["`judge.py` cannot be kept warm, and starts anew each time: this system cannot supervise scripts"]
+    assert notes == [
+        "`judge.py` cannot be kept warm and is started from scratch each time: this system cannot supervise scripts"
+    ]
 
 
-async def test_an_execution_cancelled_while_its_zygote_starts_leaves_nothing(tmp_path: Path):
+async def test_execution_cancelled_while_its_zygote_starts_leaves_no_process(tmp_path: Path):
     write(tmp_path, "import time\ntime.sleep(60)", "slow.py")
     write(tmp_path, "import slow")
     with marker() as mark:
@@ -466,7 +468,7 @@ async def test_an_execution_cancelled_while_its_zygote_starts_leaves_nothing(tmp
             assert await until(lambda: marked(mark) == [])
 
 
-async def test_a_launcher_ends_although_a_script_stopped_every_process_above_it(tmp_path: Path):
+async def test_launcher_closes_after_a_script_stopped_every_process_above_it(tmp_path: Path):
     write(
         tmp_path,
         """\

@@ -1,4 +1,4 @@
-"""A warm script cannot tell that it is one: whatever it does, it does as when it is started by itself."""
+"""A warm script behaves exactly like a cold one and cannot detect that it is warm."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCRIPTS = {
     "without a line break at the end": "import sys\nsys.stdout.write('x')",
     "bytes": "import sys\nsys.stdout.buffer.write(bytes(range(256)))",
     "sys.exit": "import sys\nprint('x')\nsys.exit(3)",
-    "sys.exit with a word": "import sys\nsys.exit('that is why')",
+    "sys.exit with a message": "import sys\nsys.exit('that is why')",
     "SystemExit with nothing": "raise SystemExit",
     "os._exit": "import os\nprint('lost')\nos._exit(7)",
     "a signal": "import os, signal\nprint('lost')\nos.kill(os.getpid(), signal.SIGTERM)",
@@ -31,16 +31,16 @@ SCRIPTS = {
     "a group of exceptions": "raise ExceptionGroup('two', [ValueError(1), TypeError(2)])",
     "KeyboardInterrupt": "raise KeyboardInterrupt",
     "a hook for exceptions": "import sys\nsys.excepthook = lambda *a: print('hook', a[0].__name__)\n1 / 0",
-    "a mistake in its syntax": "import json\ndef (",
+    "a syntax error": "import json\ndef (",
     "an import that fails": "import json\nimport no_such_module_at_all",
     "a sibling that fails while it is imported": "import json\nimport broken",
     "a sibling that exits while it is imported": "import exits",
     "an import that may fail": "try:\n    import no_such_module\nexcept ImportError as e:\n    print(e)",
     "siblings": "from package.inner import name\nimport sibling\nprint(name, sibling.__file__, sibling.__name__)",
     "a relative import": "from . import sibling",
-    "who it is": "import sys\nprint(__name__, __file__, __doc__, __package__, __spec__, __builtins__, sys.argv)",
+    "module attributes": "import sys\nprint(__name__, __file__, __doc__, __package__, __spec__, __builtins__, sys.argv)",
     "its loader": "print(type(__loader__).__name__, __loader__.name, __loader__.path, __cached__, __annotations__)",
-    "its names": "print(sorted(globals()))",
+    "its globals": "print(sorted(globals()))",
     "the main module": "import __main__, sys\nx = 1\nprint(__main__.x, sys.modules['__main__'] is __main__)",
     "the guard": "def main(): print('main')\nif __name__ == '__main__': main()",
     "the path": "import sys, os\nprint(sys.path, os.getcwd(), sys.flags, sys.orig_argv, sys.warnoptions)",
@@ -71,13 +71,13 @@ SCRIPTS = {
     "an environment changed by an import": "import sets\nimport os\nprint(os.environ['SET'], 'HOME' in os.environ)",
     "a module that prints": "import prints\nprint('after')",
     "a module that reads stdin": "import reads\nprint(reads.DATA)",
-    "a module that registers for the exit": "import registers\nprint('end')",
+    "a module that registers an exit handler": "import registers\nprint('end')",
     "a path it changes first": "import sys\nsys.path.insert(0, 'other')\nimport sibling\nprint(sibling.__file__)",
     "a variable it sets first": "import os\nos.environ['SET'] = 'by the script'\nimport sets\nprint(sets.FOUND)",
     "dumpable": "import ctypes\nprint(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))",
     "recursion": "import sys\ndef f(n):\n    return n if n == 0 else f(n - 1)\nprint(f(900), sys.getrecursionlimit())",
     "an exec": "import os, sys\nsys.stdout.flush()\nos.execvp('sh', ['sh', '-c', 'echo $TOKEN; ls /proc/self/fd | wc -l'])",
-    "a fork of its own": "import os\npid = os.fork()\nif pid == 0:\n    os._exit(4)\nprint(os.waitpid(pid, 0)[1])",
+    "its own fork": "import os\npid = os.fork()\nif pid == 0:\n    os._exit(4)\nprint(os.waitpid(pid, 0)[1])",
 }
 SIBLINGS = {
     "sibling.py": "def fail():\n    raise RuntimeError('from the sibling')\n",
@@ -111,7 +111,7 @@ def seen(outcome: ProcessOutcome, folder: Path) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("isolate", [False, True], ids=["open", "isolated"])
 @pytest.mark.parametrize("name", SCRIPTS)
-async def test_a_warm_script_does_what_a_cold_one_does(launcher: Launcher, folder: Path, name: str, isolate: bool):
+async def test_warm_script_behaves_like_a_cold_one(launcher: Launcher, folder: Path, name: str, isolate: bool):
     write(folder, SCRIPTS[name])
     wanted = script(
         folder,
@@ -132,7 +132,7 @@ async def test_a_warm_script_does_what_a_cold_one_does(launcher: Launcher, folde
 @pytest.mark.parametrize(
     "words", [["-u"], ["-O"], ["-B", "-P"], ["-W", "error"], ["-Werror", "-X", "dev"], ["-Xutf8=0"]], ids=" ".join
 )
-async def test_options_of_the_interpreter_are_kept(launcher: Launcher, folder: Path, words: list[str]):
+async def test_interpreter_options_are_kept(launcher: Launcher, folder: Path, words: list[str]):
     write(folder, "import sys\nprint(sys.flags, sys.warnoptions, sys._xoptions, sys.path, sys.orig_argv, sys.argv)")
     wanted = script(folder)
     argv = [sys.executable, *words, "judge.py", "-u", "x"]
@@ -143,7 +143,7 @@ async def test_options_of_the_interpreter_are_kept(launcher: Launcher, folder: P
 
 
 @pytest.mark.parametrize("file", ["./judge.py", "deep/judge.py", "deep/../judge.py", "link.py", "{folder}/judge.py"])
-async def test_the_file_may_be_named_in_any_way(launcher: Launcher, folder: Path, file: str):
+async def test_script_path_can_have_any_form(launcher: Launcher, folder: Path, file: str):
     code = "import sys\nprint(__file__, sys.path[0], sys.argv)\nimport sibling\n1 / 0"
     write(folder, code)
     write(folder, code, "deep/judge.py")
@@ -155,7 +155,7 @@ async def test_the_file_may_be_named_in_any_way(launcher: Launcher, folder: Path
     assert seen(warmed, folder) == seen(cold, folder)
 
 
-async def test_a_missing_file_is_told_in_the_same_words(launcher: Launcher, tmp_path: Path):
+async def test_missing_file_gives_the_same_error(launcher: Launcher, tmp_path: Path):
     cold, warmed = [await launcher.run(script(tmp_path, file="no.py", warm=flag)) for flag in (False, True)]
     assert cold.returncode == 2
     assert seen(warmed, tmp_path) == seen(cold, tmp_path)
@@ -164,7 +164,7 @@ async def test_a_missing_file_is_told_in_the_same_words(launcher: Launcher, tmp_
 @pytest.mark.parametrize(
     "variables", [{}, {"PYTHONPATH": "lib"}, {"PYTHONPATH": ""}, {"PYTHONUNBUFFERED": "1"}], ids=str
 )
-async def test_variables_of_the_interpreter_are_kept(launcher: Launcher, folder: Path, variables: dict[str, str]):
+async def test_interpreter_variables_are_kept(launcher: Launcher, folder: Path, variables: dict[str, str]):
     write(folder, "", "lib/from_lib.py")
     write(folder, "import os, sys\nprint(sys.path, sorted(os.environ.items()), sys.stdout.write_through)")
     both = [script(folder, env={**CLEAN, **variables}, warm=flag) for flag in (False, True)]
@@ -172,7 +172,7 @@ async def test_variables_of_the_interpreter_are_kept(launcher: Launcher, folder:
     assert seen(warmed, folder) == seen(cold, folder)
 
 
-async def test_a_sitecustomize_of_the_user_still_runs(launcher: Launcher, folder: Path):
+async def test_sitecustomize_of_the_user_still_runs(launcher: Launcher, folder: Path):
     write(folder, "import builtins\nbuiltins.customized = True\nprint('custom')", "lib/sitecustomize.py")
     write(folder, "import sys\nprint(customized, sys.modules['sitecustomize'].__file__)")
     both = [script(folder, env={**CLEAN, "PYTHONPATH": str(folder / "lib")}, warm=flag) for flag in (False, True)]
@@ -181,7 +181,7 @@ async def test_a_sitecustomize_of_the_user_still_runs(launcher: Launcher, folder
     assert seen(warmed, folder) == seen(cold, folder)
 
 
-async def test_a_directory_that_is_gone_is_the_same_error(launcher: Launcher, tmp_path: Path):
+async def test_deleted_directory_gives_the_same_error(launcher: Launcher, tmp_path: Path):
     home = tmp_path / "home"
     write(home, "print(1)")
     assert (await warm(launcher, script(home))).stdout == b"1\n"
@@ -191,7 +191,7 @@ async def test_a_directory_that_is_gone_is_the_same_error(launcher: Launcher, tm
         await launcher.run(script(home))
 
 
-async def test_large_input_and_output_pass_through(launcher: Launcher, tmp_path: Path):
+async def test_large_input_and_output_are_passed_through(launcher: Launcher, tmp_path: Path):
     write(tmp_path, "import sys\nsys.stdout.write(sys.stdin.read())")
     data = os.urandom(1_000_000).hex().encode()
     assert (await warm(launcher, script(tmp_path, stdin=data))).stdout == data

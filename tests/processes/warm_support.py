@@ -1,4 +1,4 @@
-"""Python scripts in files, run cold and warm."""
+"""Helpers to write Python scripts and run them cold and warm."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Cold:
 
 
 async def warm(launcher: Launcher, wanted: Script) -> ProcessOutcome:
-    """Run it, and see that it was warm."""
+    """Run the script and assert that it was warm."""
     cold = Cold()
     outcome = await launcher.run(wanted, on_cold=cold)
     assert cold.reasons == []
@@ -54,6 +54,6 @@ async def why_cold(launcher: Launcher, wanted: Script) -> tuple[ProcessOutcome, 
 
 
 def zygotes(launcher: Launcher, file: str = "judge.py") -> list[int]:
-    """The zygotes below a launcher: those that run the script while their parent does not."""
+    """Pids of a launcher's zygotes: processes that run the script and whose parent does not."""
     below = _descendants(helper_pid(launcher))
     return [pid for pid in below if file in _command(pid) and file not in _command(int(_stat(pid)[1]))]

@@ -264,8 +264,8 @@ async def test_a_flood_is_an_error(tmp_path):
 
 async def test_a_command_that_cannot_start_says_why(tmp_path):
     error = await failure(cli(tmp_path, ["no-such-tool"]))
-    assert "target 't': could not start `no-such-tool`: there is no such program on PATH" in str(error)
-    assert "its directory" in str(await failure(cli(tmp_path, ["true"], cwd="gone")))
+    assert "target 't': could not start `no-such-tool`: program not found on PATH" in str(error)
+    assert "its working directory" in str(await failure(cli(tmp_path, ["true"], cwd="gone")))
 
 
 async def test_a_prompt_no_program_can_take_is_an_error(tmp_path):

@@ -1,1 +1,1 @@
-"""Starting other people's scripts: one small helper process per run starts them, and nothing of them survives."""
+"""Run scripts through one small helper process per run, which kills everything a script leaves behind."""

@@ -1,4 +1,4 @@
-"""One script, from the runtime's side: its pipes, and the lifeline to its supervisor."""
+"""The runtime's side of one running script: its pipes, and the lifeline socket to its supervisor."""
 
 from __future__ import annotations
 
@@ -25,44 +25,44 @@ from agentv.processes.run import (
 from agentv.processes.starter import HelperGoneError, Starter
 
 WAKE_SECONDS = 1.0
-"""When a supervisor takes longer than this, somebody may have stopped it."""
+"""A supervisor that takes longer than this may have been stopped (SIGSTOP), so it gets a SIGCONT."""
 END_SECONDS = 6.0
-"""How long a supervisor may take to end everything: a little more than it gives itself."""
+"""How long to wait for a supervisor to kill everything: slightly longer than its own limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What to start, and its bounds."""
+    """A command to run: arguments, directory, environment, input and limits."""
 
     argv: Sequence[str]
     cwd: Path | str
     env: Mapping[str, str]
-    """All of it; nothing is inherited."""
+    """The complete environment; nothing is inherited."""
     stdin: bytes | None = b""
-    """None for the null device."""
+    """Bytes to send; None connects stdin to `/dev/null`."""
     timeout: float | None = None
     stdout_cap: int = STDOUT_CAP
     stderr_keep: int = STDERR_KEEP
     isolate: bool = False
-    """Where the kernel has Landlock: it cannot look into the memory or environment of any process it did not start,
-    and gains no privilege from programs that would give one (`sudo`)."""
+    """Put the script in a Landlock domain, where the kernel supports it: the script cannot read the memory or
+    environment of processes it did not start, and cannot gain privileges through setuid programs (`sudo`)."""
     on_stderr: OnBytes | None = None
-    """Hears what it writes to stderr, as it comes."""
+    """Called with each chunk of stderr as it arrives."""
     warm: bool = False
-    """Fork it from a process that has imported its modules already, where that is possible."""
+    """Fork the script from a process that has already imported its modules, where possible."""
     lines: bool = False
-    """It reads a payload a line and writes a result a line, and serves one execution after the other."""
+    """The process stays alive between executions: it reads one payload per line and writes one result per line."""
     execution_id: str = ""
-    """With `lines`: a result that names another one is a late word of an execution before, and not read."""
+    """With `lines`: results with a different id are late output of an earlier execution and are ignored."""
     own_variables: frozenset[str] = frozenset()
-    """Names in `env` whose values belong to this execution alone, like a token."""
+    """Names in `env` whose values differ for every execution, such as a token."""
 
     def encoded(self) -> bytes:
-        """For the helper. Raises `ValueError` for what cannot be passed to a program."""
+        """The request for the helper. ValueError when an argument or variable cannot be passed to a program."""
         return self._words(self.argv, self.env)
 
     def encoded_for_zygote(self) -> bytes:
-        """What its zygote does not know."""
+        """The request for a zygote: only the values that differ between executions."""
         sent = {*self.own_variables, "PYTHONPATH"}
         return self._words((), {name: value for name, value in self.env.items() if name in sent})
 
@@ -78,11 +78,11 @@ class Script:
 
 
 class NeverStartedError(Exception):
-    """The helper was lost before it did anything about the script."""
+    """The helper died before it started the script, so the script can be started again."""
 
 
 class Execution:
-    """A script on its way. `over` is called when its end is known or decided, and may be called more than once."""
+    """One run of a script. `over` is called when the script has ended or is about to be killed, possibly repeatedly."""
 
     def __init__(self, script: Script, number: int, over: Callable[[], None]) -> None:
         self._script = script
@@ -109,7 +109,7 @@ class Execution:
         self.supervisor: int | None = None
 
     async def run(self, helper: Starter) -> ProcessOutcome:
-        """Raises `ProcessStartError`, and `NeverStartedError` when it may be tried again."""
+        """Run the script to its end. Raises `ProcessStartError`, or `NeverStartedError` when it is safe to retry."""
         self._started = time.monotonic()
         try:
             await self._request(helper)
@@ -120,7 +120,7 @@ class Execution:
             await self._end(helper)
             raise
         if not in_time:
-            helper.wake()  # it may be late because somebody stopped the helper
+            helper.wake()  # the timeout may be due to a stopped helper (SIGSTOP)
         self._report_over()
         await self._end(helper)
         if self._problem is not None:
@@ -153,11 +153,11 @@ class Execution:
 
     @property
     def _never_started(self) -> bool:
-        """The helper was lost before it, or a supervisor, did anything: then it can be tried again."""
+        """Whether the helper died before it or a supervisor did anything, which makes a retry safe."""
         return self._over.done() and self.supervisor is None and self._problem is None
 
     async def _wait(self, helper: Starter) -> bool:
-        """Until the script ended, wrote too much or was killed by us; False when the time was up first."""
+        """Wait until the script ended, exceeded its output cap or was killed by us. False on timeout."""
         over = {self._over, self._pipes.overflowed}
         death = helper.ended if self.supervisor is None else self._over
         deadline = None if self._script.timeout is None else self._started + self._script.timeout
@@ -170,7 +170,7 @@ class Execution:
             if death.done() and death is not self._over:
                 death = self._over
                 self._withdraw()
-            if self._killed.done():  # the supervisor says when that is done, unless somebody stopped it
+            if self._killed.done():  # the supervisor confirms this, unless it was stopped (SIGSTOP)
                 await asyncio.wait(over, timeout=WAKE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
                 break
         if self._never_started:
@@ -178,7 +178,7 @@ class Execution:
         return True
 
     def _withdraw(self) -> None:
-        """Without the helper a request that nobody took may wait for ever; once withdrawn it is not started."""
+        """Cancel a request that no supervisor accepted: without a helper it would wait forever."""
         self.read()
         if self.supervisor is None:
             self.kill()
@@ -190,7 +190,7 @@ class Execution:
     # -- the lifeline
 
     def read(self) -> None:
-        """Take in what the supervisor said."""
+        """Process the messages that the supervisor has sent."""
         try:
             while text := self._lifeline.recv(4096):
                 *lines, self._unread = (self._unread + text).split(b"\n")
@@ -218,7 +218,7 @@ class Execution:
             resolve(self._settled)
 
     def _known(self) -> None:
-        """How the script ended is known, or never will be."""
+        """Record that the script's exit status has arrived, or can no longer arrive."""
         if not self._over.done():
             self._duration_ms = (time.monotonic() - self._started) * 1000
             resolve(self._over)
@@ -239,7 +239,7 @@ class Execution:
             self._lifeline.shutdown(socket.SHUT_WR)
 
     async def _end(self, helper: Starter) -> None:
-        """Everything of the script is dead when this returns, or is named among the survivors."""
+        """Kill the script and its descendants. Processes that could not be killed are listed in `survivors`."""
         try:
             self.kill()
             if self._sent:
@@ -260,7 +260,7 @@ class Execution:
                 self._signal_supervisor(number)
 
     def _signal_supervisor(self, number: signal.Signals) -> None:
-        # Its end of the lifeline is open, so it lives, and the number is its own.
+        # The supervisor's end of the lifeline is still open, so it is alive and its pid cannot have been reused.
         if self.supervisor is not None:
             with contextlib.suppress(OSError):
                 os.kill(self.supervisor, number)
@@ -276,7 +276,7 @@ class Execution:
         program, cwd = self._script.argv[0], Path(self._script.cwd)
         if stage == "isolate":
             return ProcessStartError(
-                f"could not start `{program}`: it could not be kept apart from other processes ({os.strerror(number)})",
-                next_step="Scripts started inside scripts can be kept apart 16 times at most; start fewer of them.",
+                f"could not start `{program}`: it could not be isolated from other processes ({os.strerror(number)})",
+                next_step="Landlock allows at most 16 nested domains: nest fewer scripts inside scripts.",
             )
         return start_error(program, cwd, self._script.env, OSError(number, os.strerror(number)))

@@ -1,29 +1,34 @@
 """The process that starts scripts for the runtime: `python -I -S helper.py CONTROL RUNTIME_PID`.
 
-    runtime -> helper -> a supervisor for each script -> the script and whatever it starts
+    runtime -> helper -> one supervisor per script -> the script and its descendants
 
-It stands alone, on the standard library, with an environment of its own: it never saw what the runtime knows. Every
-descendant of a script ends up below that script's supervisor, whatever sessions it makes, and the supervisor kills
-them all when the script exits, when the runtime says so, and when the runtime dies. Who kills a supervisor hands its
-descendants to the helper, which kills them too.
+The helper uses only the standard library and has a minimal environment, so it never sees the runtime's secrets. Every
+descendant of a script stays below that script's supervisor, even in a new session. The supervisor kills them all when
+the script exits, when the runtime asks for it, and when the runtime dies. When a supervisor is killed, its descendants
+become children of the helper, which kills them too.
 
-A few supervisors are always there in advance, each with a child that waits on the control socket for the next request
-and becomes its script, and they stay for the next one: two forks of Python would add a tenth to the time that a small
-script takes.
+A few supervisors are started in advance. Each has a child that waits on the control socket for the next request and
+then executes its script. Supervisors are reused, because two forks of Python per script would make small scripts about
+10 % slower.
 
 A request is one datagram, `<number> <size>`, with five descriptors: the script's stdin, stdout and stderr, the
-lifeline, and a memory file of `size` bytes that says what to start. The helper answers only for a supervisor that did
-not end well, once its orphans are dead: `<number> <pids that would not die>`.
+lifeline, and a memory file of `size` bytes that describes what to start. The helper replies only when a supervisor
+ended abnormally, after killing its orphans: `<number> <pids that could not be killed>`.
 
-The lifeline is a socket. When the runtime closes its end, everything is killed. On it the runtime reads lines:
-`P <pid>` a supervisor is there and nothing has been started yet, `F <stage> <errno>` the script could not be started,
-`S <wait status>` the script ended, `C` nothing of it is left, `L <pids>` these would not die.
+The lifeline is a socket. When the runtime closes its end, the script and its descendants are killed. The runtime reads
+these lines from it:
+
+    P <pid>             a supervisor accepted the request; nothing has been started yet
+    F <stage> <errno>   the script could not be started
+    S <wait status>     the script exited
+    C                   all its descendants are dead
+    L <pids>            these processes could not be killed
 """
 
 from __future__ import annotations
 
-# ruff: noqa: PTH208, S606, SIM105  what would be nicer (pathlib, contextlib, enum through signal and socket) doubles
-# the time this process takes to start, and makes every fork of it slower.
+# ruff: noqa: PTH208, S606, SIM105  importing pathlib, contextlib, or enum (through signal and socket) would double
+# the start-up time of this process and slow down each of its forks.
 import _signal as signal  # type: ignore[import-not-found]
 import _socket as socket
 import ctypes
@@ -39,15 +44,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 END_SECONDS = 5.0
-"""How long killed processes may take to die; one that waits for a broken disk may never."""
+"""How long to wait for killed processes to die; one that is blocked on a broken disk may never die."""
 SPARES = max(2, min(4, os.cpu_count() or 2))
-"""Supervisors kept waiting: enough that a burst of requests keeps every core busy."""
+"""Number of idle supervisors kept ready: enough that a burst of requests keeps every core busy."""
 MOST_IDLE = 2 * SPARES + 4
-"""With more than this many waiting, a supervisor that is done goes."""
+"""A supervisor exits after its script when more than this number are idle."""
 NO_PROCESS = 75
-"""The exit code of a supervisor that could not fork."""
+"""Exit code of a supervisor that could not fork."""
 RUNNING = -1
-"""In place of an exit code: this process is no supervisor but the script itself, and goes on."""
+"""Returned instead of an exit code in the forked child that continues as the script."""
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
 LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
@@ -69,17 +74,17 @@ def prctl(option: int, value: int) -> int:
 
 
 def landlock_abi() -> int | None:
-    """The version of Landlock this kernel offers, None when it offers none."""
+    """The Landlock version of this kernel; None without Landlock."""
     abi: int = _libc.syscall(LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
     return abi if abi > 0 else None
 
 
 def landlock_ruleset(abi: int) -> int:
-    """Rules that forbid as little as Landlock can. What counts is the domain: nobody in one may look into the memory
-    or the environment of a process outside it.
+    """A ruleset with as few restrictions as Landlock allows. Only the domain matters: processes in a domain cannot
+    read the memory or environment of processes outside it.
 
-    From version 6 on a domain can do without file rules. Before that, any file rule also forbids renaming from
-    directory to directory unless that is allowed by name, which version 1 cannot do.
+    From version 6 on, a domain does not need file rules. Before that, any file rule also forbids moving files between
+    directories unless this is explicitly allowed, which version 1 does not support.
     """
     if abi >= 6:
         rules = (ctypes.c_uint64 * 3)(0, 0, SCOPE_ABSTRACT_UNIX_SOCKET)
@@ -105,7 +110,7 @@ def _checked(result: int) -> int:
 
 
 def children() -> list[int]:
-    """The direct children of this process, adopted ones included. May miss one while others come and go."""
+    """Pids of the direct children of this process, including adopted ones. May miss one while others start or exit."""
     try:
         found: list[int] = []
         for thread in os.listdir("/proc/self/task"):
@@ -145,7 +150,7 @@ def kill(pid: int, number: int = 9) -> None:
 
 
 def receive(channel: socket.socket, count: int, flags: int = 0) -> tuple[list[int], list[int]]:
-    """The numbers of the next datagram and its descriptors; no numbers when there will be none any more."""
+    """The numbers and descriptors of the next datagram; no numbers when the socket was closed."""
     text, ancillary, _, _ = channel.recvmsg(64, socket.CMSG_SPACE(4 * count), socket.MSG_CMSG_CLOEXEC | flags)
     received = [
         int.from_bytes(data[at : at + 4], sys.byteorder) for _, _, data in ancillary for at in range(0, len(data), 4)
@@ -156,10 +161,12 @@ def receive(channel: socket.socket, count: int, flags: int = 0) -> tuple[list[in
 def supervise(
     control: socket.socket, inbox: int, runtime: int, ruleset: int, idle: mmap.mmap, *, turn: Callable[..., bool]
 ) -> int:
-    """One script after the other, as long as nothing is left of the last. Gives the exit code of this process, and
-    `RUNNING` in the child that `turn` made the script."""
+    """Supervise scripts one after the other, until one of them leaves processes that cannot be killed.
+
+    Returns the exit code for this process, and `RUNNING` in the child that `turn` made the script.
+    """
     prctl(PR_SET_CHILD_SUBREAPER, 1)
-    prctl(PR_SET_PDEATHSIG, signal.SIGCONT)  # a helper that dies wakes a supervisor somebody stopped
+    prctl(PR_SET_PDEATHSIG, signal.SIGCONT)  # wakes a stopped supervisor when the helper dies
     me = os.getpid()
     code: int | None = None
     while code is None and idle[0] <= MOST_IDLE:
@@ -186,14 +193,14 @@ def supervise(
 
 
 def attend(script: int, ended: int, link: socket.socket, inbox: int, runtime: int) -> int | None:
-    """Wait until there is something to start, and for its end. None when all is well and the next may come."""
+    """Wait for a script to start and to end. Returns None when the supervisor can take the next script."""
     poll = select.poll()
     for descriptor in (link.fileno(), ended, runtime):
         poll.register(descriptor, select.POLLIN)
     poll.poll()
     try:
         _, (lifeline,) = receive(link, 1, socket.MSG_DONTWAIT)
-    except (OSError, ValueError):  # nothing was asked of it, and nothing will be
+    except (OSError, ValueError):  # no request arrived, and none will
         kill(script)
         os.waitpid(script, 0)
         return 0
@@ -207,7 +214,7 @@ def attend(script: int, ended: int, link: socket.socket, inbox: int, runtime: in
 
 
 def accept(control: socket.socket, link: socket.socket, inbox: int, supervisor: int) -> tuple[list[int], int]:
-    """Wait for a request, and tell everybody concerned; its descriptors and size, nothing when there will be none."""
+    """Wait for a request and notify runtime, helper and supervisor. Its descriptors and size; empty on shutdown."""
     os.setsid()
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != supervisor:
@@ -218,7 +225,7 @@ def accept(control: socket.socket, link: socket.socket, inbox: int, supervisor: 
             return [], 0
         if len(received) == 5 and not hung_up(received[3]):
             break
-        for descriptor in received:  # not wanted any more; or no more could be opened, and the lifeline closes
+        for descriptor in received:  # cancelled; or out of descriptors, and closing the lifeline reports it
             os.close(descriptor)
     lifeline = received[3]
     tell(lifeline, b"P %d\n" % supervisor)
@@ -229,7 +236,7 @@ def accept(control: socket.socket, link: socket.socket, inbox: int, supervisor: 
 
 
 def become(control: socket.socket, link: socket.socket, inbox: int, supervisor: int, ruleset: int) -> bool:
-    """Wait for a request and turn into its script; every other descriptor closes on exec. Returns only to fail."""
+    """Wait for a request and execute its script; all other descriptors close on exec. Returns only on failure."""
     received, size = accept(control, link, inbox, supervisor)
     if not received:
         return False
@@ -255,7 +262,7 @@ def become(control: socket.socket, link: socket.socket, inbox: int, supervisor: 
 
 
 def enter_domain(ruleset: int) -> None:
-    """Where the kernel has Landlock, see nothing of processes outside from now on."""
+    """Enter the Landlock domain, if there is one: processes outside it become inaccessible."""
     if ruleset >= 0:
         prctl(PR_SET_NO_NEW_PRIVS, 1)
         _checked(_libc.syscall(LANDLOCK_RESTRICT_SELF, ruleset, 0))
@@ -268,7 +275,7 @@ def hung_up(lifeline: int) -> bool:
 
 
 def execute(argv: list[bytes], env: dict[bytes, bytes]) -> None:
-    """Look on the script's PATH as a shell does: a file that may not be run is remembered, and the search goes on."""
+    """Search the script's PATH as a shell does: a file that cannot be executed does not end the search."""
     if b"/" in argv[0]:
         os.execve(argv[0], argv, env)
     problem = OSError(2, "not on PATH")
@@ -283,9 +290,9 @@ def execute(argv: list[bytes], env: dict[bytes, bytes]) -> None:
 
 
 def clear(script: int, ended: int, lifeline: int) -> list[int]:
-    """Kill the script and its descendants, reap them, and say so as it happens; those who would not die."""
+    """Kill and reap the script and its descendants, reporting progress. Returns pids that could not be killed."""
     deadline = time.monotonic() + END_SECONDS
-    kill(-script)  # not reaped yet: the number is still its own
+    kill(-script)  # not reaped yet, so the pid cannot have been reused
     kill(script)
     poll = select.poll()
     poll.register(ended, select.POLLIN)
@@ -304,7 +311,7 @@ def clear(script: int, ended: int, lifeline: int) -> list[int]:
 
 
 def end_descendants(deadline: float) -> list[int]:
-    """Kill and reap until nobody is below this process; those who would not die in time."""
+    """Kill and reap until this process has no descendants. Returns pids that did not die before the deadline."""
     while True:
         for pid in children():
             kill(pid)
@@ -322,7 +329,7 @@ def end_descendants(deadline: float) -> list[int]:
 def tell(lifeline: int, text: bytes) -> None:
     try:
         os.write(lifeline, text)
-    except OSError:  # nobody listens any more
+    except OSError:  # the reader has closed its end
         pass
 
 
@@ -330,14 +337,14 @@ def tell(lifeline: int, text: bytes) -> None:
 
 
 class RunningError(Exception):
-    """Leaves the helper behind, in a child that is the script and goes on as that."""
+    """Raised in a forked child to leave the helper's code and continue as the script."""
 
 
 class Helper:
-    """Keeps supervisors ready, and cleans up after those who did not end well."""
+    """Keeps supervisors ready, and kills what remains when a supervisor ends abnormally."""
 
     turn: Callable[..., bool] = staticmethod(become)
-    """Makes a waiting child its script; True when that goes on in this very process."""
+    """Turns a waiting child into its script; True when the script continues in this same process."""
 
     def __init__(self, control: int, runtime_pid: int) -> None:
         self._control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, control)
@@ -347,23 +354,23 @@ class Helper:
         abi = landlock_abi()
         self._ruleset = landlock_ruleset(abi) if abi else -1
         self._supervisors: dict[int, int] = {}
-        """Their pid, by pidfd."""
+        """pidfd -> pid."""
         self._numbers: dict[int, int] = {}
-        """The request of those that have one, by pid."""
+        """pid -> request number, for supervisors that are running a script."""
         self._shown = mmap.mmap(-1, 1)
-        """How many wait, for the supervisors to see."""
+        """Number of idle supervisors, in memory shared with them."""
         self._unread = b""
         self._lost: list[int] = []
         self._hunting = False
         self._hunt_until = 0.0
         self._close_at: float | None = None
         self._poll = select.poll()
-        self._poll.register(self._control.fileno(), 0)  # hanging up is reported all the same
+        self._poll.register(self._control.fileno(), 0)  # POLLHUP is always reported
         self._poll.register(self._runtime, select.POLLIN)
         self._poll.register(self._inbox, select.POLLIN)
 
     def serve(self) -> None:
-        """Until the runtime hangs up or dies, and then until nobody is left below."""
+        """Serve until the runtime disconnects or dies and all descendants are dead."""
         while self._close_at is None or self._supervisors or self._hunting:
             short = self._close_at is None and not self._keep_spares()
             self._shown[0] = min(255, self._idle())
@@ -386,7 +393,7 @@ class Helper:
         return len(self._supervisors) - len(self._numbers)
 
     def _keep_spares(self) -> bool:
-        """Fork until enough are waiting; False when the system allows no more processes."""
+        """Fork until enough supervisors are idle. False when the system allows no more processes."""
         while self._idle() < SPARES:
             try:
                 pid = os.fork()
@@ -408,7 +415,7 @@ class Helper:
         return True
 
     def _refuse(self, number: int) -> None:
-        """With nobody there to take requests, say so to those who wait."""
+        """Fail the waiting requests when no supervisor can be started for them."""
         while not self._idle():
             try:
                 _, received = receive(self._control, 5, socket.MSG_DONTWAIT)
@@ -448,8 +455,8 @@ class Helper:
             self._lost += [] if number is None else [number]
 
     def _hunt(self) -> None:
-        """Kill whoever was below a lost supervisor: every child here that is no supervisor."""
-        strangers = self._strangers() or self._strangers()  # one look may miss somebody
+        """Kill the orphans of a lost supervisor: every child of the helper that is not a supervisor."""
+        strangers = self._strangers() or self._strangers()  # one pass may miss a process
         for pid in strangers:
             kill(pid)
             os.waitpid(pid, os.WNOHANG)
@@ -479,8 +486,8 @@ def main(control: int, runtime_pid: int) -> None:
     os.set_inheritable(control, False)
     prctl(PR_SET_DUMPABLE, 0)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
-    prctl(PR_SET_PDEATHSIG, signal.SIGCONT)  # a runtime that dies wakes a helper somebody stopped
-    # Who ends us is the runtime: a signal meant for it, or for everybody, must not leave scripts unwatched.
+    prctl(PR_SET_PDEATHSIG, signal.SIGCONT)  # wakes a stopped helper when the runtime dies
+    # Only the runtime ends this process: a signal sent to the whole group must not leave scripts unsupervised.
     signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)

@@ -1,7 +1,7 @@
-"""Start scripts through a helper process, so that whatever they leave behind ends with them.
+"""Run scripts through a helper process, so that every process a script starts ends with the script.
 
-The helper is started with the launcher and replaced when a script kills it. Where the system cannot do this, scripts
-are run directly and only their process group ends with them.
+The helper is started with the launcher and replaced if a script kills it. On systems without the required kernel
+features, scripts are run directly and only their process group is killed.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ __all__ = ["Launcher", "Script"]
 
 ATTEMPTS = 3
 SOON_SECONDS = 1.0
-"""How long to wait for a helper that seems dead to be seen dead."""
+"""How long to wait for confirmation that a helper which accepts no requests is dead."""
 
 
 class Launcher:
-    """Runs scripts. One for a run; any number of scripts at once.
+    """Runs scripts, any number of them concurrently. One launcher per run.
 
-    `adopt_orphans` is for a process that is ours alone, like the command line: then even what is left by a script that
-    killed both its supervisor and the helper is found and killed. `supervise=False` runs scripts directly. At most
-    `most_zygotes` processes are kept for scripts that are to be warm, each for `idle_seconds` after its last use;
-    `on_note` hears which scripts cannot be warm, and why, once each.
+    `adopt_orphans` makes this process the parent of orphaned descendants, so that they are killed even after a script
+    killed both its supervisor and the helper. Use it only when agentv owns the process, as the command line does.
+    `supervise=False` runs scripts directly. At most `most_zygotes` processes are kept for warm scripts, each for
+    `idle_seconds` after its last use. `on_note` is called once per script that cannot be kept warm, with the reason.
     """
 
     def __init__(
@@ -68,15 +68,15 @@ class Launcher:
         self._running: set[Execution] = set()
         self._zygotes = Zygotes(self._start_zygote, most=most_zygotes, idle_seconds=idle_seconds)
         self._servers = LineServers(self._start_server, most_idle=MOST_IDLE, idle_seconds=idle_seconds)
-        self._told_cold: set[tuple[str, ...]] = set()
-        self._on_note = on_note or _nobody
+        self._noted_cold: set[tuple[str, ...]] = set()
+        self._on_note = on_note or _ignore
 
     @property
     def capabilities(self) -> Capabilities:
         return capabilities() if self._supervise else Capabilities(supervised=False, landlock=None)
 
     def start(self) -> None:
-        """Start the helper, in a millisecond or two; needs no event loop, and reads nothing of the environment."""
+        """Start the helper (1-2 ms). Needs no event loop."""
         if not self._supervise or (self._helper is not None and not self._helper.dead):
             return
         self._helper = HelperProcess()
@@ -84,7 +84,7 @@ class Launcher:
             adopt_orphans()
 
     def stop(self) -> None:
-        """End a helper that was started and never used; after use, leave the `async with` instead."""
+        """Stop a helper that was started but never used; after use, leave the `async with` block instead."""
         if self._helper is not None:
             self._helper.stop()
             self._helper = None
@@ -111,23 +111,23 @@ class Launcher:
         on_exit: Callable[[], None] | None = None,
         on_cold: Callable[[str], None] | None = None,
     ) -> ProcessOutcome:
-        """Run a script to its end, its deadline or its output cap, and everything it started with it.
+        """Run a script until it exits, times out or exceeds its output cap, then kill every process it started.
 
-        `on_exit` is called once, however this ends, as soon as the script's own end is known or decided, which is
-        before its last output is read. `on_cold` hears why a script cannot be warm, the first time it cannot. Raises
-        `ProcessStartError` when it cannot be started.
+        `on_exit` is called exactly once, as soon as the script itself has exited or is about to be killed; its last
+        output is read after that. `on_cold` is called with the reason the first time a script cannot be kept warm.
+        Raises `ProcessStartError` when the script cannot be started.
         """
         over = _Once(on_exit)
         try:
             refuse_unstartable(script.argv)
 
-            def say_cold(why: str) -> None:
+            def report_cold(why: str) -> None:
                 name = script_file(script.argv) or " ".join(script.argv[:2])
-                self._on_note(f"`{name}` cannot be kept warm, and starts anew each time: {why}")
-                (on_cold or _nobody)(why)
+                self._on_note(f"`{name}` cannot be kept warm and is started from scratch each time: {why}")
+                (on_cold or _ignore)(why)
 
             if script.warm and (reason := self._never_warm(script)) is not None:
-                self._say_once(script, reason, say_cold)
+                self._report_once(script, reason, report_cold)
                 script = replace(script, warm=False)
             if not self._supervise:
                 return await _run_directly(script, over)
@@ -135,14 +135,14 @@ class Launcher:
                 try:
                     if script.lines:
                         return await self._serve(script)
-                    return await self._run(script, over, say_cold)
+                    return await self._run(script, over, report_cold)
                 except NeverStartedError:
                     continue
         finally:
             over()
         raise ProcessStartError(
             f"could not start `{script.argv[0]}`: the helper process that starts scripts ended {ATTEMPTS} times",
-            next_step="See whether another script kills processes it did not start, or whether memory runs out.",
+            next_step="Check whether a script kills processes it did not start, or whether memory runs out.",
         )
 
     async def _run(self, script: Script, over: Callable[[], None], on_cold: Callable[[str], None]) -> ProcessOutcome:
@@ -158,8 +158,8 @@ class Launcher:
                 self._zygotes.give_back(zygote)
         if outcome.supervisor_lost and zygote is not None and zygote.dead:
             raise ProcessStartError(
-                f"`{script_file(script.argv)}` was ended: the process it was forked from was killed while it ran",
-                next_step="See whether a script kills processes it did not start; `warm: false` starts it by itself.",
+                f"`{script_file(script.argv)}` was stopped: the process it was forked from was killed while it ran",
+                next_step="Check whether a script kills processes it did not start, or set `warm: false`.",
             )
         return outcome
 
@@ -176,7 +176,7 @@ class Launcher:
         except NeverStartedError:
             if starter is helper:
                 await helper.death(SOON_SECONDS)
-            else:  # a zygote that takes no request is on its way out; until that is seen, it would be asked again
+            else:  # a zygote that accepts no request is exiting; wait for it, or the retry would pick it again
                 await asyncio.wait({starter.ended}, timeout=SOON_SECONDS)
             raise
         except (OSError, ValueError) as error:
@@ -208,12 +208,12 @@ class Launcher:
         if not self._supervise:
             return "this system cannot supervise scripts"
         if script_file(script.argv) is None:
-            return "it is no Python file that the interpreter of agentv runs"
+            return "it is not a Python file run by agentv's own interpreter"
         return None
 
-    def _say_once(self, script: Script, reason: str, on_cold: Callable[[str], None]) -> None:
-        if tuple(script.argv) not in self._told_cold:
-            self._told_cold.add(tuple(script.argv))
+    def _report_once(self, script: Script, reason: str, on_cold: Callable[[str], None]) -> None:
+        if tuple(script.argv) not in self._noted_cold:
+            self._noted_cold.add(tuple(script.argv))
             on_cold(reason)
 
     def _live_helper(self) -> HelperProcess:
@@ -223,7 +223,7 @@ class Launcher:
         return self._helper
 
     async def _end_strangers(self) -> None:
-        """Without its helper, what a lost supervisor left behind is ours."""
+        """Kill orphans that this process adopted because both their supervisor and the helper were killed."""
         deadline = time.monotonic() + END_SECONDS
         while time.monotonic() < deadline:
             for execution in self._running:
@@ -238,12 +238,12 @@ class Launcher:
 
 
 def _kill_and_reap(pid: int) -> None:
-    with contextlib.suppress(OSError):  # gone meanwhile, or not ours to kill
+    with contextlib.suppress(OSError):  # already dead, or not ours to kill
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, os.WNOHANG)
 
 
-def _nobody(text: str) -> None:
+def _ignore(text: str) -> None:
     del text
 
 
@@ -275,13 +275,13 @@ async def _run_directly(script: Script, over: Callable[[], None]) -> ProcessOutc
 
 HELPER = Path(__file__).with_name("helper.py")
 EXIT_SECONDS = 12.0
-"""How long a helper may take to end what is below it before it is killed itself."""
+"""How long the helper may take to kill its descendants before it is killed itself."""
 PASSED_ON = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""Without these some interpreters do not start."""
+"""Variables passed to the helper; some interpreters do not start without them."""
 
 
 class HelperProcess(Starter):
-    """One helper. It is started at once, and joins an event loop with the first request."""
+    """One helper process. It starts immediately and is attached to an event loop with the first request."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -304,7 +304,7 @@ class HelperProcess(Starter):
         return self._popen.pid
 
     def attach(self) -> None:
-        """Watch it from the running loop."""
+        """Watch the helper from the running event loop."""
         if self._loop is not None or self.dead:
             return
         self._loop = asyncio.get_running_loop()
@@ -314,7 +314,7 @@ class HelperProcess(Starter):
         self._loop.add_reader(self._socket.fileno(), self._read)
 
     async def death(self, timeout: float) -> None:
-        """Wait until it is dead, for a time."""
+        """Wait until the helper is dead, or until the timeout."""
         if self._ended is not None:
             await asyncio.wait({self._ended}, timeout=timeout)
 
@@ -330,7 +330,7 @@ class HelperProcess(Starter):
         self._release()
 
     def _release(self) -> None:
-        """It is dead: reap it and let go of everything."""
+        """Reap the dead helper and release its resources."""
         self._popen.wait()
         OWN_CHILDREN.discard(self._popen.pid)
         self.dead = True
@@ -345,7 +345,7 @@ class HelperProcess(Starter):
             resolve(self._ended)
 
     async def end(self) -> None:
-        """Hang up, and wait until it has ended everything below it and itself."""
+        """Disconnect, and wait until the helper has killed its descendants and exited."""
         self.attach()
         if self.dead or self._ended is None:
             return
@@ -358,7 +358,7 @@ class HelperProcess(Starter):
             self.stop()
 
     def stop(self) -> None:
-        """The same without a loop, for a helper that nothing was asked of."""
+        """Like `end`, without an event loop, for a helper that received no request."""
         if self.dead:
             return
         with contextlib.suppress(OSError):

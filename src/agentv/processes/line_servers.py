@@ -1,7 +1,8 @@
-"""Scripts that stay: one JSON payload a line in, one result a line out, and the process serves the next execution.
+"""JSON Lines scripts: processes that serve many executions, one JSON payload per line in, one result per line out.
 
-A process serves one execution at a time. It is ended, with everything it started, when an execution fails, runs out of
-time or writes too much, when it was idle for long, when a file of its command changed, and with the launcher.
+A process serves one execution at a time. It is killed, with everything it started, when an execution fails, times out
+or exceeds its output cap, when it has been idle for too long, when a file in its command changed, and when the launcher
+closes.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ if TYPE_CHECKING:
     from agentv.processes.launcher import HelperProcess
 
 MOST_IDLE = 2 * (os.cpu_count() or 1) + 4
-"""Processes kept for later executions; the one that was used longest ago makes room."""
+"""Most idle processes kept for later executions; the least recently used one is ended first."""
 
 Stamp = tuple[int, int, int] | None
 
 
 class NotReadError(Exception):
-    """A process that had served before ended, and had not begun to read what it was sent."""
+    """A reused process ended before it read any of the payload, so another process can take it."""
 
 
 class LineExecution(Execution):
-    """A process whose stdin and stdout are ours to talk with."""
+    """An execution whose stdin and stdout stay open for many requests: `into` and `out_of`."""
 
     def __init__(self, script: Script, number: int) -> None:
         super().__init__(script, number, lambda: None)
@@ -53,7 +54,7 @@ class LineExecution(Execution):
 
 
 class LineServer:
-    """One process that serves executions, one after the other."""
+    """One process that serves executions one after the other."""
 
     def __init__(self, script: Script, number: int, helper: HelperProcess) -> None:
         self._loop = asyncio.get_running_loop()
@@ -78,7 +79,7 @@ class LineServer:
 
     @property
     def fresh(self) -> bool:
-        """Whether it may serve once more: it lives, said nothing since, and is made of the files as they are."""
+        """Whether it can serve again: it is alive, has no unexpected output, and its files are unchanged."""
         self._read()
         unchanged = all(_stamp(path) == stamp for path, stamp in zip(self._files, self._stamps, strict=True))
         return self.usable and not self.task.done() and not self._buffer.strip() and unchanged
@@ -99,8 +100,10 @@ class LineServer:
             resolve(self._changed)
 
     async def ask(self, script: Script) -> ProcessOutcome:
-        """One execution: its outcome as if the process had been started for it. Raises what starting it raised, and
-        `NotReadError` when another process may be asked instead."""
+        """Serve one execution; the outcome is as if the process had been started for it.
+
+        Raises what starting the process raised, and `NotReadError` when another process can serve it instead.
+        """
         started = time.monotonic()
         deadline = None if script.timeout is None else started + script.timeout
         self._execution.last_words()
@@ -121,7 +124,7 @@ class LineServer:
         if line is None:
             return await self._ended(started, overflow=len(self._buffer) > script.stdout_cap)
         self._served += 1
-        if not self.usable:  # it closed its stdout after that
+        if not self.usable:  # it closed its stdout after the result
             self.stop()
         return ProcessOutcome(0, None, line, self._execution.last_words(), duration_ms=_since(started))
 
@@ -131,11 +134,11 @@ class LineServer:
         if self.problem is not None:
             raise self.problem
         outcome = self._outcome
-        assert outcome is not None  # noqa: S101 - it ended, and not with a problem
+        assert outcome is not None  # noqa: S101 - it ended without a problem
         if self._served and not (timed_out or overflow) and self._unread == self._sent:
             raise NotReadError
         if not overflow:
-            # There was no result: what it wrote instead is told by whoever reads results.
+            # There is no result: what the script wrote instead is reported where results are parsed.
             outcome = replace(outcome, stdout=bytes(self._buffer))
         return replace(outcome, timed_out=timed_out, stdout_overflow=overflow, duration_ms=_since(started))
 
@@ -154,11 +157,11 @@ class LineServer:
                 finally:
                     if self._execution.into >= 0:
                         self._loop.remove_writer(self._execution.into)
-            except OSError:  # it reads no more; what it wrote, or how it ends, says why
+            except OSError:  # it closed its stdin; its output or exit status will show why
                 return
 
     async def _result(self, cap: int, execution_id: str) -> bytes | None:
-        """The line that is a JSON object; lines before it are its log. None when it ended or wrote too much first."""
+        """The first line that is a result; earlier lines are log output. None when it ends or exceeds the cap first."""
         looked = 0
         while True:
             while (end := self._buffer.find(b"\n", looked)) >= 0:
@@ -184,12 +187,12 @@ class LineServer:
         if not chunk:
             self._loop.remove_reader(self._execution.out_of)
             self.usable = False
-            if not self._asked:  # else its end, or the deadline, says how this execution went
+            if not self._asked:  # during an execution, its exit or the timeout decides the outcome
                 self.stop()
         resolve(self._changed)
 
     def stop(self) -> None:
-        """End it, and everything it started."""
+        """Kill the process and everything it started."""
         self.usable = False
         self._execution.kill()
 
@@ -206,7 +209,7 @@ class _Idle:
 
 
 class LineServers:
-    """The processes of a launcher that stay."""
+    """The pool of JSON Lines processes of a launcher."""
 
     def __init__(self, start: Callable[[Script], LineServer], *, most_idle: int, idle_seconds: float) -> None:
         self._start, self._most_idle, self._idle_seconds = start, most_idle, idle_seconds
@@ -218,7 +221,7 @@ class LineServers:
         return {server.supervisor for server in self._all if not server.task.done() and server.supervisor}
 
     async def run(self, script: Script) -> ProcessOutcome:
-        """One execution, by a process that is there already or a new one."""
+        """Serve one execution with an idle process, or start a new one."""
         key = _key(script)
         started = time.monotonic()
         left = script
@@ -263,7 +266,7 @@ class LineServers:
         idle.server.stop()
 
     async def close(self) -> None:
-        """End them all."""
+        """Kill all processes."""
         for idle in list(self._idle):
             self._end(idle)
         for server in self._all:
@@ -274,7 +277,7 @@ class LineServers:
 
 
 def _waiting(pipe: int) -> int:
-    """How many bytes in a pipe nobody has read."""
+    """Number of unread bytes in a pipe."""
     return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 

@@ -1,4 +1,4 @@
-"""What the kernel offers to keep scripts apart from the runtime, and the runtime's own part of it."""
+"""Detect which kernel features isolate scripts from the runtime, and protect the runtime process itself."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ PR_GET_DUMPABLE = 3
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a launcher can promise on this machine."""
+    """Which guarantees a launcher can give on this machine."""
 
     supervised: bool
-    """Every descendant of a script ends with it. Otherwise only those in its process group do."""
+    """Whether every descendant of a script ends with it. Otherwise only its process group does."""
     landlock: int | None
-    """The version of Landlock, None when the kernel has none: then a script can read the environment of a program
-    above the runtime, like `make` or `sh -c`."""
+    """Landlock version. None without Landlock: scripts can then read the environment of the runtime's parent
+    processes, such as `make` or `sh -c`."""
     reads_everything: bool = False
-    """Whether scripts, like this process, have a privilege that no protection holds against: they run as root."""
+    """Whether this process and its scripts have privileges that bypass all protection, such as root's."""
 
 
 def capabilities() -> Capabilities:
@@ -37,7 +37,7 @@ def capabilities() -> Capabilities:
 
 
 def _reads_everything() -> bool:
-    """Whether this process may look into any other: CAP_SYS_PTRACE, CAP_SYS_ADMIN or CAP_PERFMON."""
+    """Whether this process can read any other: CAP_SYS_PTRACE, CAP_SYS_ADMIN or CAP_PERFMON."""
     with contextlib.suppress(OSError, ValueError), Path("/proc/self/status").open(encoding="ascii") as status:
         for line in status:
             if line.startswith("CapEff:"):
@@ -46,7 +46,7 @@ def _reads_everything() -> bool:
 
 
 def supervision_works() -> bool:
-    """Linux 5.3 or later, and nothing that keeps us from using it."""
+    """Whether scripts can be supervised: Linux 5.3 or later, with pidfds permitted."""
     if sys.platform != "linux" or not hasattr(os, "pidfd_open") or not hasattr(os, "memfd_create"):
         return False
     try:
@@ -63,9 +63,9 @@ _dumpable_before = 0
 
 @contextlib.contextmanager
 def protect_runtime() -> Iterator[None]:
-    """Close this process's memory and environment to other processes of the same user, for as long as it lasts.
+    """Prevent other processes of the same user from reading this process's memory and environment.
 
-    May be nested, and used by several threads at once: the last one to leave restores what was before.
+    Can be nested and used from several threads; the previous state is restored when the last one leaves.
     """
     if sys.platform != "linux":
         yield
@@ -91,17 +91,17 @@ def _protect(change: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of whoever below it loses theirs."""
+    """Make this process the parent of orphaned descendants."""
     from agentv.processes.helper import PR_SET_CHILD_SUBREAPER, prctl  # noqa: PLC0415  loads ctypes
 
     prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def strangers(known: set[int]) -> list[int]:
-    """The children of this process that it did not start.
+    """Pids of adopted children: those that neither agentv nor a library in this process started.
 
-    A script leads a session of its own, and nothing below it can ever come back to ours: so a child in our session
-    is one that a library started.
+    Scripts run in their own sessions, and their descendants can never rejoin ours. So a child in our session was
+    started by a library.
     """
     from agentv.processes.helper import children  # noqa: PLC0415  loads ctypes
 

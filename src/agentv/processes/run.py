@@ -1,8 +1,8 @@
-"""Run a child process: bytes in, bytes out, a deadline, bounded memory, and nothing of its group left behind.
+"""Run a child process with input, a timeout and bounded output, then kill its whole process group.
 
-The child leads its own session and inherits no descriptor but 0, 1 and 2. Its exit is seen through a pidfd
-and not through its pipes, so a descendant that keeps them open delays nobody for longer than a short grace. A
-descendant that made a session of its own is out of reach here.
+The child leads its own session and inherits only descriptors 0, 1 and 2. Its exit is detected through a pidfd rather
+than its pipes, so a descendant that keeps the pipes open causes only a short delay. Descendants that create their own
+session are not killed here; `launcher.py` takes care of those.
 """
 
 from __future__ import annotations
@@ -28,48 +28,48 @@ STDOUT_CAP = 16 * 1024 * 1024
 STDERR_KEEP = 64 * 1024
 CHUNK = 256 * 1024
 QUIET_SECONDS = 0.25
-"""After the leader is gone, a pipe somebody still holds is given up once it was silent this long."""
+"""After the child exits, stop reading a pipe that a descendant keeps open once it has been silent for this long."""
 DRAIN_SECONDS = 0.75
-"""And given up after this long whether it is silent or not."""
+"""Stop reading after this long even if the pipe is not silent."""
 REAP_SECONDS = 5.0
-"""How long a killed process may take to die before a thread waits for it instead."""
+"""How long to wait for a killed process to die before a background thread reaps it instead."""
 
 OnBytes = Callable[[bytes], None]
-"""Hears of output as it comes. Must neither raise nor block."""
+"""Called with each chunk of output as it arrives. Must neither raise nor block."""
 
 OWN_CHILDREN: set[int] = set()
-"""The processes this one started and has not reaped: whoever looks for strangers must not take these for some."""
+"""Pids of children that agentv started and has not reaped; `strangers` must not treat them as adopted orphans."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessOutcome:
-    """How a process ended, and what it wrote."""
+    """How a process ended, and its output."""
 
     returncode: int | None
-    """Its exit code; None when a signal ended it, or when its status was lost."""
+    """Exit code; None when it was killed by a signal or its status was lost."""
     signal: str | None
-    """The signal that ended it, like `SIGKILL`. After a timeout or an overflow that is ours."""
+    """Signal that killed it, such as `SIGKILL`. After a timeout or an overflow, agentv sent it."""
     stdout: bytes
     stderr: bytes
-    """The end of what it wrote to stderr."""
+    """The last part of its stderr."""
     stderr_cut: bool = False
     timed_out: bool = False
     stdout_overflow: bool = False
     duration_ms: float = 0.0
     supervisor_lost: bool = False
-    """It, or something it left behind, killed the process that watched over it: believe nothing it says."""
+    """The script or one of its descendants killed its supervisor, so its output must not be trusted."""
     survivors: tuple[int, ...] = ()
-    """Processes it left behind that could not be killed in time."""
+    """Descendants that could not be killed in time."""
 
     @property
     def ending(self) -> str:
-        """How it ended, in words that follow "the command"."""
+        """How it ended, as a phrase to follow "the command"."""
         if self.supervisor_lost:
-            return "killed the process that supervised it, and was ended for that"
+            return "killed its supervisor process and was therefore stopped"
         if self.signal is not None:
             return f"was killed by {self.signal}"
         if self.returncode is None:
-            return "ended, but its exit status was lost (whoever started agentv ignores SIGCHLD)"
+            return "ended, but its exit status was lost (the parent process of agentv ignores SIGCHLD)"
         return f"exited with code {self.returncode}"
 
 
@@ -85,11 +85,11 @@ async def run_process(
     on_exit: Callable[[], None] | None = None,
     on_stderr: OnBytes | None = None,
 ) -> ProcessOutcome:
-    """Run a program to its end, its deadline or its output cap, whichever comes first.
+    """Run a program until it exits, times out or exceeds its output cap, whichever comes first.
 
-    Without `stdin` it reads from the null device. Raises `ProcessStartError` when it cannot be started;
-    whatever happens after that is in the outcome. Cancelling kills the group. `on_exit` is called when the
-    program itself exits, before its pipes are drained; `on_stderr` hears what it writes there, as it comes.
+    Without `stdin` it reads from `/dev/null`. Raises `ProcessStartError` when it cannot be started; everything that
+    happens after that is in the outcome. Cancelling kills the process group. `on_exit` is called when the program
+    itself exits, before its pipes are drained; `on_stderr` is called with each chunk of stderr as it arrives.
     """
     refuse_unstartable(argv)
     try:
@@ -111,9 +111,9 @@ async def run_process(
 
 
 class Pipes:
-    """The pipes of one process: feeds its stdin, takes in what it writes, in bounded memory.
+    """The pipes of one process: writes its stdin, and reads its stdout and stderr in bounded memory.
 
-    `theirs` are the descriptors for the process; `watch()` closes our copies of them once it has its own.
+    `theirs` are the descriptors for the child process; `watch()` closes our copies once the child has its own.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Pipes:
         os.set_blocking(self._err, False)
 
     def watch(self) -> None:
-        """Leave their ends to the process, and pump from now on."""
+        """Close our copies of the child's descriptors, and start reading and writing."""
         self._close_theirs()
         self._write_some()
         if self._in >= 0:
@@ -167,7 +167,7 @@ class Pipes:
                 self._unsent = self._unsent[os.write(self._in, self._unsent[:CHUNK]) :]
         except BlockingIOError:
             return
-        except OSError:  # nobody reads it any more
+        except OSError:  # the child has closed its stdin
             self._unsent = self._unsent[:0]
         if not self._unsent:
             self._in = self._closed(self._in)
@@ -203,7 +203,7 @@ class Pipes:
         return True
 
     def take_stderr(self) -> bytes:
-        """The end of what was written to stderr since the last time."""
+        """The last part of what was written to stderr since the previous call."""
         self._read_stderr()
         self._cut_stderr()
         taken = bytes(self._stderr)
@@ -218,7 +218,7 @@ class Pipes:
             self.stderr_cut = True
 
     def _read(self, pipe: int) -> bytes | None:
-        """What is there now; None when there is nothing yet, empty when there is nothing any more."""
+        """The available bytes; None when there are none yet, empty at the end of the stream."""
         if pipe < 0:
             return None
         try:
@@ -231,7 +231,7 @@ class Pipes:
         return chunk
 
     def _closed(self, pipe: int) -> int:
-        """Close it, and give what stands for a closed one."""
+        """Close the pipe and return -1, the value of a closed one."""
         if pipe >= 0:
             self._loop.remove_reader(pipe)
             self._loop.remove_writer(pipe)
@@ -245,14 +245,14 @@ class Pipes:
             os.close(self.theirs.pop())
 
     def _sweep(self) -> None:
-        """Read what the pipes hold already. Bounded, because a descendant may write faster than we read."""
+        """Read what is in the pipes already. Bounded, because a descendant may write faster than we read."""
         for read, cap in ((self._read_stdout, self._stdout_cap), (self._read_stderr, 16 * CHUNK)):
             for _ in range(2 + cap // CHUNK):
                 if not read():
                     break
 
     async def drain(self) -> None:
-        """Take in what was written before the leader exited, and a little of what descendants still say."""
+        """Read what was written before the child exited, and briefly what its descendants still write."""
         self._sweep()
         self._last_byte = self._loop.time()
         deadline = self._last_byte + DRAIN_SECONDS
@@ -276,7 +276,7 @@ class Pipes:
         supervisor_lost: bool = False,
         survivors: tuple[int, ...] = (),
     ) -> ProcessOutcome:
-        """What was taken in, with how the process ended: a wait status, None when it was lost."""
+        """The outcome for a wait status (None when it was lost), with the output read so far."""
         self._cut_stderr()
         code = None if status is None else os.waitstatus_to_exitcode(status)
         return ProcessOutcome(
@@ -294,7 +294,7 @@ class Pipes:
 
 
 class _Child:
-    """A started process: sees its exit, kills what is left of its group."""
+    """A started process: waits for its exit, then kills the rest of its process group."""
 
     def __init__(self, popen: subprocess.Popen[bytes], pipes: Pipes, on_exit: Callable[[], None] | None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -314,7 +314,7 @@ class _Child:
     def _watch_exit(self) -> None:
         try:
             self._pidfd = os.pidfd_open(self._popen.pid)
-        except (AttributeError, OSError):  # not Linux, an old kernel, or no descriptor left
+        except (AttributeError, OSError):  # not Linux, an old kernel, or out of descriptors
             self._waiter = threading.Thread(target=self._wait_in_thread, daemon=True)
             self._waiter.start()
         else:
@@ -322,7 +322,7 @@ class _Child:
 
     def _wait_in_thread(self) -> None:
         self._reap()
-        with contextlib.suppress(RuntimeError):  # the loop may be gone by now
+        with contextlib.suppress(RuntimeError):  # the loop may be closed by now
             self._loop.call_soon_threadsafe(self._exit_seen)
 
     def _exit_seen(self) -> None:
@@ -345,14 +345,14 @@ class _Child:
         self._popen.returncode = 0 if self._status is None else os.waitstatus_to_exitcode(self._status)
 
     async def over(self, timeout: float | None) -> bool:
-        """Wait until the leader exited or wrote too much; False when the time was up first."""
+        """Wait until the child exits or exceeds its output cap. False on timeout."""
         over = {self._exited, self._pipes.overflowed}
         done, _ = await asyncio.wait(over, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         return bool(done)
 
     async def end(self) -> None:
-        """Kill what is left of the group, reap the leader, close everything."""
-        # The leader is reaped only after this: until then nobody else can have its number.
+        """Kill the process group, reap the child and close all descriptors."""
+        # The child is reaped only after this, so its pid cannot have been reused.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._popen.pid, signal.SIGKILL)
         try:
@@ -384,26 +384,26 @@ def _signal_name(number: int) -> str:
 
 
 class ProcessStartError(AgentVError):
-    """A program that could not be started, and why."""
+    """A program could not be started; the message has the reason."""
 
     exit_code = 3
 
 
 def refuse_unstartable(argv: Sequence[str]) -> None:
-    """Raise for what can be known to fail before anything is opened."""
+    """ProcessStartError when the command certainly cannot be started: on Windows, or when it is empty."""
     if os.name == "nt":
         raise ProcessStartError(
-            "commands cannot be run on Windows itself",
-            next_step="Run agentv inside WSL, or on Linux or macOS.",
+            "commands cannot be run on native Windows",
+            next_step="Run agentv in WSL, or on Linux or macOS.",
         )
     if not argv or not argv[0]:
-        raise ProcessStartError("there is no program to start: the command is empty", next_step="Name a program.")
+        raise ProcessStartError("could not start the command: it is empty", next_step="Set a program to run.")
 
 
 def start_process(
     argv: Sequence[str], pipes: Sequence[int], cwd: Path | str, env: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    """The program, leading its own session, with `pipes` as its stdin, stdout and stderr."""
+    """Start the program in its own session, with `pipes` as its stdin, stdout and stderr."""
     stdin, stdout, stderr = pipes
     try:
         return subprocess.Popen(
@@ -414,18 +414,18 @@ def start_process(
 
 
 def start_error(program: str, cwd: Path, env: Mapping[str, str], error: OSError | ValueError) -> ProcessStartError:
-    """Say which of the many reasons it was: the system reports most of them as "no such file"."""
+    """The error with its actual cause, because the system reports most causes as "No such file or directory"."""
     what = f"could not start `{program}`"
     if not isinstance(error, OSError):
         return ProcessStartError(
-            f"{what}: an argument or a variable of its environment cannot be passed to a program ({error})",
-            next_step="Pass text with NUL characters or broken Unicode through a file or stdin instead.",
+            f"{what}: an argument or environment variable cannot be passed to a program ({error})",
+            next_step="Pass text with NUL characters or invalid Unicode through a file or stdin instead.",
         )
     for reason in (_directory_problem, _limit_problem, _program_problem):
         problem = reason(program, cwd, env, error)
         if problem is not None:
             return ProcessStartError(f"{what}: {problem[0]}", next_step=problem[1])
-    return ProcessStartError(f"{what}: {error.strerror or error}", next_step="Try the command in a terminal.")
+    return ProcessStartError(f"{what}: {error.strerror or error}", next_step="Run the command in a terminal.")
 
 
 _Problem = tuple[str, str] | None
@@ -434,11 +434,11 @@ _Problem = tuple[str, str] | None
 def _directory_problem(program: str, cwd: Path, env: Mapping[str, str], error: OSError) -> _Problem:
     del program, env, error
     if not cwd.exists():
-        return f"its directory {cwd} does not exist", "Create the directory, or correct `cwd`."
+        return f"its working directory {cwd} does not exist", "Create the directory, or correct `cwd`."
     if not cwd.is_dir():
-        return f"its directory {cwd} is not a directory", "Correct `cwd`."
+        return f"its working directory {cwd} is not a directory", "Correct `cwd`."
     if not os.access(cwd, os.X_OK):
-        return f"its directory {cwd} may not be entered", "Change the directory's permissions, or `cwd`."
+        return f"its working directory {cwd} is not accessible", "Change the directory's permissions, or `cwd`."
     return None
 
 
@@ -446,7 +446,7 @@ def _limit_problem(program: str, cwd: Path, env: Mapping[str, str], error: OSErr
     del program, cwd, env
     if error.errno == errno.E2BIG:
         return (
-            "its arguments and environment are longer than the system allows",
+            "its arguments and environment exceed the system limit",
             "Pass long text through a file (`{PROMPT_FILE}`) or stdin instead of an argument.",
         )
     if error.errno in (errno.EMFILE, errno.ENFILE):
@@ -455,7 +455,7 @@ def _limit_problem(program: str, cwd: Path, env: Mapping[str, str], error: OSErr
             "Lower `--workers` or `max_concurrency`, or raise the limit (`ulimit -n`).",
         )
     if error.errno in (errno.EAGAIN, errno.ENOMEM):
-        return f"the system has no room for another process ({error.strerror})", "Lower `--workers`."
+        return f"the system cannot create another process ({error.strerror})", "Lower `--workers`."
     return None
 
 
@@ -465,21 +465,24 @@ def _program_problem(program: str, cwd: Path, env: Mapping[str, str], error: OSE
     else:
         found = shutil.which(program, mode=os.F_OK, path=env.get("PATH", os.defpath))
         if found is None:
-            return "there is no such program on PATH", "Install it, correct the name, or give its path."
+            return "program not found on PATH", "Install it, correct its name, or use its full path."
         path = Path(found)
     if not path.exists():
-        return f"there is no file {path}", "Correct the path: a relative one starts at `cwd`."
+        return f"{path} does not exist", "Correct the path; a relative path starts at `cwd`."
     if path.is_dir():
-        return f"{path} is a directory", "Name a program."
+        return f"{path} is a directory", "Set the path of a program."
     if not os.access(path, os.X_OK):
-        return f"{path} is not executable", f"Run `chmod +x {path}`, or put its interpreter in front."
+        return f"{path} is not executable", f"Run `chmod +x {path}`, or put its interpreter first in the command."
     interpreter = _interpreter(path)
     if interpreter is None and error.errno == errno.ENOEXEC:
-        return f"{path} is no program and has no `#!` line", "Put its interpreter in front, or add the line."
+        return (
+            f"{path} is not a program and has no `#!` line",
+            "Put its interpreter first in the command, or add a `#!` line.",
+        )
     if interpreter is not None and not os.access(cwd / interpreter, os.X_OK):
         return (
-            f"the interpreter of its `#!` line, {interpreter}, is missing or not executable",
-            f"Correct the first line of {path}, or put the interpreter in front of the command.",
+            f"the interpreter in its `#!` line, {interpreter}, is missing or not executable",
+            f"Correct the first line of {path}, or put the interpreter first in the command.",
         )
     return None
 

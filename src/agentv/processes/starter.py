@@ -1,4 +1,4 @@
-"""The runtime's end of a process that starts scripts: the helper, or a zygote."""
+"""The runtime's connection to a process that starts scripts: the helper or a zygote."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 MOST_BYTES = 1 << 17
-"""In one datagram."""
+"""Largest datagram."""
 
 
 class HelperGoneError(Exception):
-    """The process died; a request may or may not have reached it."""
+    """The helper or zygote died; the request may or may not have reached it."""
 
 
 class Starter(ABC):
-    """Takes requests over a socket; says over the same when it has killed what a lost supervisor left."""
+    """Sends requests over a socket, and receives a message when the orphans of a lost supervisor have been killed."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -32,23 +32,23 @@ class Starter(ABC):
         self.dead = False
 
     def _connect(self) -> socket.socket:
-        """Make the socket; their end of it."""
+        """Create the socket pair and return the other process's end."""
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setblocking(False)
         return theirs
 
     @abstractmethod
     def encoded(self, script: Script) -> bytes:
-        """What it must be told to start the script."""
+        """The request that starts the script."""
 
     @abstractmethod
     def wake(self) -> None:
-        """In case somebody stopped it."""
+        """Send SIGCONT, in case the process was stopped."""
 
     @property
     def ended(self) -> asyncio.Future[None]:
-        """Done when it is dead."""
-        assert self._ended is not None  # noqa: S101  there after `attach`
+        """A future that is done when the process is dead."""
+        assert self._ended is not None  # noqa: S101  set by `attach`
         return self._ended
 
     async def send(self, text: bytes, descriptors: Sequence[int]) -> None:
@@ -85,7 +85,7 @@ class Starter(ABC):
         return self._gone.setdefault(number, asyncio.get_running_loop().create_future())
 
     async def orphans_dead(self, number: int, timeout: float) -> tuple[int, ...] | None:
-        """Wait until it has killed what a lost supervisor left; the pids that would not die, None if it cannot tell."""
+        """Wait until a lost supervisor's orphans are dead. Returns pids that could not be killed; None if unknown."""
         future = self._future(number)
         if self._ended is not None and not self.dead:
             either: set[asyncio.Future[Any]] = {future, self._ended}

@@ -1,15 +1,15 @@
-"""A zygote: a Python interpreter that has imported what a script imports, and forks for each execution of it.
+"""A zygote: a Python interpreter that has imported a script's modules and is forked for each execution of the script.
 
-    runtime -> helper -> supervisor -> zygote -> a supervisor for each execution -> the script and whatever it starts
+    runtime -> helper -> supervisor -> zygote -> one supervisor per execution -> the script and its descendants
 
-It is the script's own interpreter, `python judge.py ...`, halted at the end of its start-up: `warm_site` comes first on
-its path, so that `site` runs this file. It imports the modules, and is then a helper like `helper.py`, whose children
-do not execute another program when they are asked to but go on: `site` returns, and the interpreter runs the script,
-and ends, as it always does. So nothing here knows how to run a script, and there is no trace of it in a traceback.
+It is the script's own interpreter, `python judge.py ...`, paused at the end of its start-up: `warm_site` comes first
+on `sys.path`, so `site` runs this file as `sitecustomize`. It imports the modules and then serves requests as
+`helper.py` does. Its children do not execute another program: they return from `site`, and the interpreter runs the
+script and exits as usual. So the code here does not run the script itself and does not appear in tracebacks.
 
-Its standard input is the socket to the runtime. The first datagram says what it needs to know; it answers with
-`R <pid>` and the files it imported when it is ready, or with `N` and a reason why it must not be forked. After that
-everything is as with the helper. It never reads a request: the child that becomes the script does.
+Its stdin is the socket to the runtime. The first datagram contains its settings. It replies with `R <pid>` and the
+imported files when it is ready, or with `N` and the reason why it must not be forked. From then on it follows the
+helper's protocol. The zygote itself never reads a request: the child that becomes the script does.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ else:
 
 ONLY_AST = 0x400
 MOST_OUTPUT = 1 << 20
-"""More than this is not repeated for every execution."""
+"""Most output of the imports that is repeated for every execution."""
 MOST_FILES = 500
 WITH = {
     "agentv_eval": ("json", "agentv_eval.client", "agentv_eval.judge", "agentv_eval.results", "agentv_eval.verdicts")
 }
-"""What a package imports only when it is used."""
+"""Modules that a package imports lazily."""
 OURS = ("fork", "waitpid", "read", "write", "pread", "close", "dup2", "kill", "chdir", "_exit", "pidfd_open")
 
 
@@ -68,9 +68,9 @@ OURS = ("fork", "waitpid", "read", "write", "pread", "close", "dup2", "kill", "c
 
 
 def imported(statements: list[Any]) -> Iterator[tuple[Any, bool]]:
-    """The import statements that come before anything else happens, and whether they may fail.
+    """The import statements at the top of a script, each with whether it may fail (inside `try`).
 
-    What follows an assignment or a call may depend on it: a path, a variable of the environment, a setting.
+    Stops at the first statement with side effects: later imports may depend on it (a path, a variable, a setting).
     """
     for statement in statements:
         kind = type(statement).__name__
@@ -95,7 +95,7 @@ def harmless(kind: str, statement: Any) -> bool:
 
 
 def import_all(script: str) -> None:
-    """Import what the script will, without running any of it. What fails here fails there, and is told there."""
+    """Import the script's modules without running the script. Errors are ignored: the script will raise them itself."""
     import warnings  # noqa: PLC0415
 
     try:
@@ -125,11 +125,11 @@ def import_all(script: str) -> None:
                 pass
 
 
-# -- what an import may do that forbids to fork
+# -- side effects of imports that make forking unsafe
 
 
 class Watched(dict[bytes, bytes]):
-    """The environment, during the imports. It notes who wants to know what differs from execution to execution."""
+    """The environment during the imports. Records access to variables whose values differ between executions."""
 
     def __init__(self, data: dict[bytes, bytes], names: list[bytes]) -> None:
         super().__init__(data)
@@ -148,7 +148,7 @@ class Watched(dict[bytes, bytes]):
 
     def __iter__(self) -> Iterator[bytes]:
         if self._names:
-            self.asked = b"all of it"
+            self.asked = b"the whole environment"
         return super().__iter__()
 
 
@@ -162,7 +162,7 @@ def functions() -> list[Any]:
 
 
 class Before:
-    """How things stood before the imports."""
+    """State of the process before the imports."""
 
     def __init__(self, environ: Watched, path: list[str]) -> None:
         self._environ = environ
@@ -172,19 +172,19 @@ class Before:
         self._descriptors = descriptors()
 
     def refusal(self) -> str | None:
-        """Why this process must not be forked; None when all is well."""
+        """Why this process must not be forked after the imports; None when it can be."""
         if len(os.listdir("/proc/self/task")) > 1:
-            return "what it imports starts threads"
+            return "its imports start threads"
         if children():
-            return "what it imports starts processes"
+            return "its imports start processes"
         if opened := sorted(descriptors() - self._descriptors, key=int):
-            return f"what it imports opens files or sockets and keeps them open ({_target(opened[0])})"
+            return f"its imports open files or sockets and keep them open ({_target(opened[0])})"
         if self._environ.asked is not None:
-            return f"what it imports reads the environment of the execution ({os.fsdecode(self._environ.asked)})"
+            return f"its imports read variables that differ between executions ({os.fsdecode(self._environ.asked)})"
         if sys.path[: len(self._path)] != self._path or os.getcwd() != self._directory:
-            return "what it imports changes the start of sys.path, or the working directory"
+            return "its imports change the start of sys.path, or the working directory"
         if functions() != self._functions or signal.getsignal(signal.SIGCHLD) != signal.SIG_DFL:
-            return "what it imports replaces functions of `os`, or handles SIGCHLD"
+            return "its imports replace functions of `os`, or handle SIGCHLD"
         return None
 
 
@@ -199,14 +199,14 @@ def _target(descriptor: str) -> str:
 
 
 class Zygote(Helper):
-    """A helper whose children go on as the script."""
+    """A helper whose children continue as the script instead of executing a program."""
 
     def __init__(self, control: int, runtime_pid: int, environ: Watched) -> None:
         super().__init__(control, runtime_pid)
         self._environ = environ
 
     def turn(self, control: socket.socket, link: socket.socket, inbox: int, supervisor: int, ruleset: int) -> bool:
-        """Wait for a request and be its script: only what a new process would have is left when this returns."""
+        """Wait for a request and prepare to run its script with only the descriptors that a new process would have."""
         received, size = accept(control, link, inbox, supervisor)
         if not received:
             return False
@@ -236,7 +236,7 @@ class Zygote(Helper):
 
 
 class Output:
-    """What the imports write, for every execution to write again."""
+    """Captures the output of the imports, so that every execution can repeat it."""
 
     def __init__(self) -> None:
         self._files = [os.memfd_create("output", os.MFD_CLOEXEC) for _ in range(2)]
@@ -267,33 +267,35 @@ class Output:
 
 
 def leave(known: set[str]) -> None:
-    """The last to be called at exit. A script that came to its end goes now: to take an interpreter apart, object by
-    object, costs more than the script, in pages that are copied for it. Any other end is left to the interpreter,
-    which alone knows the exit code."""
+    """The last `atexit` handler: exits immediately when the script ran to its end without an error.
+
+    Tearing down the interpreter object by object copies shared memory pages and can take longer than the script.
+    Any other exit is left to the interpreter, because only it knows the exit code.
+    """
     main = sys.modules.get("__main__")
-    # It gives the script a loader, takes `__file__` away when that came to its end, and sets `last_type` when the end
-    # was an exception.
+    # The interpreter gives the script a loader, deletes `__file__` when the script has run to its end, and sets
+    # `last_type` when it ended with an exception.
     loader = type(getattr(main, "__loader__", None)).__name__
     if loader != "SourceFileLoader" or hasattr(main, "__file__") or hasattr(main, "__cached__"):
         return
-    if hasattr(sys, "last_type") or len(os.listdir("/proc/self/task")) > 1:  # threads that want their names still
+    if hasattr(sys, "last_type") or len(os.listdir("/proc/self/task")) > 1:  # other threads still need their globals
         return
     try:
         flush_files()
-        # What a script does not close is closed when its names go.
+        # Files that the script did not close are closed when its globals are cleared.
         own = [main, *(module for name, module in list(sys.modules.items()) if name not in known)]
         for names in [vars(module) for module in own if module is not None]:
             for name in [name for name in names if name != "__builtins__"]:
                 names[name] = None
         gc.collect()
         flush_files()
-    except Exception:  # there is an exit code for that, and the interpreter knows it
+    except Exception:  # the interpreter sets the exit code for this
         return
     os._exit(0)
 
 
 def flush_files() -> None:
-    """Whatever was opened after the fork, and the standard streams."""
+    """Flush the standard streams and all files opened after the fork."""
     file = sys.modules["io"].IOBase
     for thing in (*gc.get_objects(), sys.stdout, sys.stderr):
         if isinstance(thing, file) and not thing.closed and thing.writable():
@@ -301,7 +303,7 @@ def flush_files() -> None:
 
 
 def own_site(site: str) -> None:
-    """Undo that `warm_site` came first, and do what `site` would have done instead."""
+    """Remove `warm_site` from the path, and run the `sitecustomize` that it replaced."""
     sys.path[:] = [entry for entry in sys.path if entry != site]
     sys.path_importer_cache.pop(site, None)
     before = os.environ.pop("PYTHONPATH", site)[len(site) + 1 :]
@@ -319,7 +321,7 @@ def own_site(site: str) -> None:
 
 
 def prepare(site: str, script: str, names: list[bytes]) -> tuple[str | None, Watched, Output]:
-    """Import; and why the process must not be forked now, if so."""
+    """Run the imports. Returns the reason why the process must not be forked (or None), its environment and output."""
     output = Output()
     own_site(site)
     environ = Watched(os.environ._data, names)  # type: ignore[attr-defined]
@@ -332,12 +334,12 @@ def prepare(site: str, script: str, names: list[bytes]) -> tuple[str | None, Wat
     refusal = before.refusal()
     output.end()
     if max(map(len, output.said)) > MOST_OUTPUT:
-        refusal = "what it imports prints more than 1 MiB"
+        refusal = "its imports print more than 1 MiB"
     return refusal, environ, output
 
 
 def own_files() -> list[bytes]:
-    """What was imported and is no installed package: it may be edited while we live."""
+    """Imported files outside of installed packages, which may be edited while the zygote is alive."""
     installed = (sys.prefix + "/", sys.base_prefix + "/")
     files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     own = [file for file in files if isinstance(file, str) and not file.startswith(installed)]
@@ -345,11 +347,11 @@ def own_files() -> list[bytes]:
 
 
 def serve(site: str) -> int:
-    """Until the runtime hangs up. Raises `RunningError` in every child that is to go on as the script."""
+    """Serve until the runtime disconnects. Raises `RunningError` in every child that continues as the script."""
     known: set[str] = set()
-    atexit.register(leave, known)  # the first to register is the last to be called
+    atexit.register(leave, known)  # registered first, so called last
     control, nothing = os.dup(0), os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
-    os.dup2(nothing, 0)  # who reads it while it is imported fails, and is imported again by the script
+    os.dup2(nothing, 0)  # an import that reads stdin fails here and is repeated by the script
     os.close(nothing)
     runtime, script, *names = os.read(control, 65536).split(b"\0")
     refusal, environ, output = prepare(site, os.fsdecode(script), names)
@@ -372,8 +374,8 @@ def serve(site: str) -> int:
         if collecting:
             gc.enable()
         if not sys.flags.safe_path:
-            del sys.path[0]  # the interpreter is about to put it there
-        del sys.modules["__main__"].__file__  # and this
+            del sys.path[0]  # the interpreter is about to add it
+        del sys.modules["__main__"].__file__  # and to set this
         if "numpy.random" in sys.modules:
             sys.modules["numpy.random"].seed()
         output.repeat()
@@ -382,7 +384,7 @@ def serve(site: str) -> int:
 
 
 def main(site: str) -> None:
-    """Returns in a child that is to go on as the script, and nowhere else."""
+    """Serve and exit; returns only in a child that continues as the script."""
     code = 70
     try:
         code = serve(site)

@@ -1,7 +1,7 @@
-"""Zygotes, from the runtime's side: which script has one, when it is too old, and how many there may be.
+"""The runtime's side of zygotes: starts, shares, refreshes and ends the processes that warm scripts are forked from.
 
-A zygote is started by the helper like a script, under a supervisor that ends everything below it; `zygote.py` says what
-it does. Towards an execution it stands where the helper stands otherwise.
+The helper starts a zygote like a script, under a supervisor that kills everything below it; `zygote.py` is the code
+that runs inside it. A warm script is then started by its zygote instead of the helper.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 SITE = Path(__file__).with_name("warm_site")
 MOST_ZYGOTES = 8
-"""At once; the one that was used longest ago makes room for a new one."""
+"""Most zygotes alive; the least recently used idle one is ended to make room."""
 IDLE_SECONDS = 60.0
-"""One that was not used for so long is ended."""
+"""A zygote that has been idle for this long is ended."""
 READY_SECONDS = 30.0
-"""How long the imports of a script may take; but no longer than half the time its execution has."""
+"""How long a script's imports may take, at most half of the script's timeout."""
 ATTEMPTS = 2
 PLAIN_OPTIONS = frozenset({"-u", "-B", "-O", "-OO", "-P", "-s", "-q", "-b", "-bb"})
 OPTIONS_WITH_VALUE = frozenset({"-W", "-X"})
@@ -41,7 +41,7 @@ Stamp = tuple[int, int, int] | None
 
 
 def script_file(argv: Sequence[str]) -> str | None:
-    """The file that this interpreter is asked to run; None when it is another program, or no file."""
+    """The Python file that the command runs with this interpreter; None for any other command."""
     if not argv or argv[0] != sys.executable:
         return None
     words = iter(argv[1:])
@@ -56,7 +56,7 @@ def script_file(argv: Sequence[str]) -> str | None:
 
 
 class ZygoteExecution(Execution):
-    """A zygote, as something the helper starts: its stdin is the socket to it."""
+    """The execution of a zygote by the helper; its stdin is the control socket."""
 
     def __init__(self, script: Script, number: int, control: socket.socket) -> None:
         super().__init__(script, number, lambda: None)
@@ -65,7 +65,7 @@ class ZygoteExecution(Execution):
 
 
 class Zygote(Starter):
-    """One zygote, on its way or ready."""
+    """One zygote, starting or ready."""
 
     def __init__(self, script: Script, number: int, helper: HelperProcess) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Zygote(Starter):
         self._stamps = [_stamp(file) for file in self._files]
         self.users = 0
         self.refused = False
-        """Another one would fare no better."""
+        """The script cannot be warm, and starting another zygote would not help."""
         theirs = self._connect()
         self._socket.send(_settings(script))
         try:
@@ -98,8 +98,8 @@ class Zygote(Starter):
         reason = "it could not be started"
         try:
             outcome = await self._execution.run(helper)
-            said = outcome.stderr[-LAST_WORDS:].decode("utf-8", "backslashreplace").strip()
-            reason = f"the process that imports its modules {outcome.ending}" + (f" ({said})" if said else "")
+            stderr = outcome.stderr[-LAST_WORDS:].decode("utf-8", "backslashreplace").strip()
+            reason = f"the process that imports its modules {outcome.ending}" + (f" ({stderr})" if stderr else "")
         except (NeverStartedError, OSError):
             pass
         except ProcessStartError as error:
@@ -131,7 +131,7 @@ class Zygote(Starter):
         self._stamps += [_stamp(file) for file in new]
 
     async def ready(self, timeout: float) -> str | None:
-        """Wait until it can be asked; why it cannot, if so."""
+        """Wait until the imports are done. None when it is ready, otherwise the reason why it is not."""
         await asyncio.wait({self._ready}, timeout=timeout)
         if self._ready.done():
             return self._ready.result()
@@ -140,7 +140,7 @@ class Zygote(Starter):
 
     @property
     def stale(self) -> bool:
-        """A file that it read has changed since."""
+        """Whether a file that it imported has changed since."""
         return any(_stamp(file) != stamp for file, stamp in zip(self._files, self._stamps, strict=True))
 
     def encoded(self, script: Script) -> bytes:
@@ -152,11 +152,11 @@ class Zygote(Starter):
                 os.kill(self._pid, signal.SIGCONT)
 
     def stop(self) -> None:
-        """End it, and everything below it."""
+        """Kill the zygote and everything below it."""
         self._execution.kill()
 
     def look(self) -> None:
-        """Take in what its supervisor said."""
+        """Process the messages that its supervisor has sent."""
         if not self.dead:
             self._execution.read()
 
@@ -166,13 +166,13 @@ class Zygote(Starter):
 
 @dataclass(slots=True)
 class _Entry:
-    """What is known of the scripts that could share a zygote."""
+    """State of the scripts that can share a zygote."""
 
     zygote: Zygote | None = None
     failures: int = 0
     cold: str | None = None
-    """Why none is tried any more."""
-    told: bool = False
+    """Why these scripts are no longer kept warm."""
+    reported: bool = False
 
 
 class Zygotes:
@@ -184,19 +184,22 @@ class Zygotes:
         self._idle_seconds = idle_seconds
         self._entries: dict[object, _Entry] = {}
         self._live: dict[Zygote, asyncio.TimerHandle | None] = {}
-        """In the order of their last use, each with the timer that will end it."""
+        """In the order of their last use, each with the timer that ends it when idle."""
         self._ending: set[Zygote] = set()
 
     @property
     def supervisors(self) -> set[int]:
-        """The processes that watch over them."""
+        """Pids of the zygotes' supervisors."""
         all_of_them = {*self._live, *self._ending}
         for zygote in all_of_them:
             zygote.look()
         return {zygote.supervisor for zygote in all_of_them if zygote.supervisor and not zygote.dead}
 
     async def take(self, script: Script, on_cold: Callable[[str], None]) -> Zygote | None:
-        """A zygote for it, to be given back; None when it must do without, and the first time why."""
+        """A zygote for the script, to be returned with `give_back`.
+
+        None when the script cannot be kept warm; `on_cold` is called with the reason the first time.
+        """
         entry = self._entries.setdefault(_key(script), _Entry())
         while entry.cold is None:
             zygote = self._of(entry, script)
@@ -212,14 +215,14 @@ class Zygotes:
                 return zygote
             self._failed(entry, zygote, reason)
             self.give_back(zygote)
-        reason = entry.cold or f"{self._most} others are in use at this moment"
-        if not entry.told:
-            entry.told = True
+        reason = entry.cold or f"{self._most} other warm scripts are in use"
+        if not entry.reported:
+            entry.reported = True
             on_cold(reason)
         return None
 
     def _of(self, entry: _Entry, script: Script) -> Zygote | None:
-        """The one there is, or a new one; None when there are too many."""
+        """The current zygote or a new one; None when the limit is reached."""
         zygote = entry.zygote
         if zygote is not None and zygote.dead:
             self._failed(entry, zygote, None)
@@ -234,7 +237,7 @@ class Zygotes:
 
     def _failed(self, entry: _Entry, zygote: Zygote, reason: str | None) -> None:
         if entry.zygote is not zygote:
-            return  # others waited for it too
+            return  # already handled by another caller that waited for it
         entry.zygote = None
         self._end(zygote)
         entry.failures += 1
@@ -259,14 +262,14 @@ class Zygotes:
         self._live[zygote] = None
 
     def give_back(self, zygote: Zygote) -> None:
-        """Nobody needs it for a while."""
+        """Return a zygote from `take`; without users, it is ended after the idle time."""
         zygote.users -= 1
         owner = next((entry for entry in self._entries.values() if entry.zygote is zygote), None)
         if owner is not None and zygote.dead:
             self._failed(owner, zygote, None)
         elif zygote.users or zygote not in self._live:
             return
-        elif owner is None:  # too old
+        elif owner is None:  # replaced because its files changed
             self._end(zygote)
         else:
             loop = asyncio.get_running_loop()
@@ -283,7 +286,7 @@ class Zygotes:
         self._ending = {each for each in (*self._ending, zygote) if not each.dead}
 
     async def close(self) -> None:
-        """End them all."""
+        """Kill all zygotes."""
         for zygote in list(self._live):
             self._end(zygote)
         for zygote in list(self._ending):

@@ -1,4 +1,4 @@
-"""Found first by an interpreter that is to be a zygote: see `zygote.py`."""
+"""Turns the interpreter into a zygote (see `zygote.py`); imported because `warm_site` comes first on `sys.path`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _HERE = __file__.rpartition("/")[0]
 
 
 def _load(name: str, file: str) -> object:
-    """A module that no script can meet under a name of its own."""
+    """Load a file under a module name that does not clash with a module of the script."""
     module = type(sys)(name)
     sys.modules[name] = module
     code = SourceFileLoader(name, f"{_HERE}/../{file}").get_code(name)
