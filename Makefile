@@ -1,4 +1,4 @@
-# Everything a contributor or CI runs. `make demo` and `make test` install what they need into .venv.
+# Commands for contributors and CI. Dependencies are installed into .venv when needed.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,57 +6,57 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet
 RUNTIME_READY := $(VENV)/.runtime-ready
 READY := $(VENV)/.ready
 TYPESCRIPT := sdk/typescript
-# Without npm, or with `make test NPM=`, the TypeScript SDK is not built and its tests are skipped.
+# Without npm (or with `make test NPM=`), the TypeScript SDK is not built and its tests are skipped.
 NPM := $(shell command -v npm)
 TYPESCRIPT_READY := $(if $(NPM),$(TYPESCRIPT)/dist/.ready)
-# Model servers from npm that tests run against; without npm those tests are skipped too.
+# npm packages of model servers used by tests; without npm, those tests are skipped too.
 LIVE := tests/live
 LIVE_READY := $(if $(NPM),$(LIVE)/node_modules/.ready)
 
 .PHONY: demo typescript test check format english bench soak lock docs golden pictures clean
 
-demo: $(RUNTIME_READY)  ## a regression is caught: two versions of a retriever, a scripted judge; offline, no API key
+demo: $(RUNTIME_READY)  ## catch a regression between two versions of a retriever; offline, no API key
 	@$(BIN)/python examples/retriever-regression/demo.py
 
-test: $(READY) $(TYPESCRIPT_READY) $(LIVE_READY)  ## the tests
+test: $(READY) $(TYPESCRIPT_READY) $(LIVE_READY)  ## run the tests
 	$(BIN)/pytest -n 2 -q
 
 typescript: $(TYPESCRIPT_READY)  ## build the TypeScript SDK
 
-check: $(READY)  ## what CI runs: format, lint, types, then the tests
+check: $(READY)  ## run what CI runs: format, lint, types, then the tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/mypy tests
 	$(MAKE) test
 
-format: $(READY)
+format: $(READY)  ## format the code, sort imports and apply safe fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-english: $(READY)  ## count phrases to avoid, per directory; `python -m tests.english FOLDER` lists them
+english: $(READY)  ## count phrases to avoid per directory; `python -m tests.english PATH` lists them
 	$(BIN)/python -m tests.english
 
-bench: $(READY)  ## ratios, measured in one run; writes benchmarks/results/
+bench: $(READY)  ## run the benchmarks; writes benchmarks/results/
 	$(BIN)/python -m benchmarks
 
-soak: $(READY)  ## the long versions: 1,000 kill -9 / resume cycles, 300 killed runtimes, 200,000 and 50,000 fuzzed inputs
+soak: $(READY)  ## run the long tests: 1,000 kill -9 / resume cycles, 300 killed runtimes, 250,000 fuzzed inputs
 	$(BIN)/python -m benchmarks.kill_resume --kills 1000
 	$(BIN)/python -m benchmarks.kill_runtime --rounds 300
 	$(BIN)/python -m benchmarks.fuzz_proxy --requests 200000
 	$(BIN)/python -m benchmarks.fuzz_suites --examples 50000
 
-docs: $(READY)  ## rewrite the generated tables of the reference
+docs: $(READY)  ## regenerate the tables of the reference
 	$(BIN)/python docs/generate_reference.py
 
-golden: $(READY)  ## rewrite the golden files of the tests
+golden: $(READY)  ## rewrite the golden files of the tests; review the diff
 	AGENTV_REWRITE_GOLDEN=1 $(BIN)/pytest -q tests/golden
 
-pictures: $(READY)  ## redraw the pictures of the README from real terminal output; needs tmux
+pictures: $(READY)  ## redraw the images of the README from real terminal output (requires tmux)
 	$(BIN)/python docs/images/make_screenshot.py
 
 COMPILE := .lock-tools/bin/uv pip compile --universal --generate-hashes --quiet --no-header --no-emit-index-url
-lock:  ## pin the newest allowed versions: everything, the runtime alone, and what builds agentv
+lock:  ## update the lock files: all dependencies, runtime only, build only
 	$(PYTHON) -m pip install --quiet --target .lock-tools uv
 	$(COMPILE) pyproject.toml --extra dev --upgrade --output-file requirements.lock
 	$(COMPILE) pyproject.toml --constraint requirements.lock --output-file requirements.runtime.lock
@@ -65,7 +65,7 @@ lock:  ## pin the newest allowed versions: everything, the runtime alone, and wh
 
 PYTHON_IS_NEW_ENOUGH = $(shell $(PYTHON) -c 'import sys; print("yes" if sys.version_info >= (3, 11) else "")')
 $(RUNTIME_READY): requirements.runtime.lock requirements.build.lock pyproject.toml sdk/python/pyproject.toml
-	$(if $(PYTHON_IS_NEW_ENOUGH),,$(error agentv needs Python 3.11 or newer, and $(PYTHON) is $(shell $(PYTHON) --version 2>&1). Run: make $(MAKECMDGOALS) PYTHON=python3.11))
+	$(if $(PYTHON_IS_NEW_ENOUGH),,$(error agentv requires Python 3.11 or newer, but $(PYTHON) is $(shell $(PYTHON) --version 2>&1). Run: make $(MAKECMDGOALS) PYTHON=python3.11))
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --require-hashes --requirement requirements.runtime.lock --requirement requirements.build.lock
 	$(PIP) install --no-build-isolation --no-deps --editable .

@@ -1,4 +1,4 @@
-"""The comparison with other tools: runs, counts everything, hides no failure, and draws what it found."""
+"""The comparison with other tools: it runs, measures all processes, reports failures, and draws a chart."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def peers(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-def test_every_workload_runs_in_this_project_with_every_case_passed(tmp_path: Path) -> None:
+def test_all_workloads_run_in_agentv_and_all_cases_pass(tmp_path: Path) -> None:
     done = peers("--quick", "--tools", "agentv,agentv-warm", "--results", str(tmp_path / "peers.json"))
     assert done.returncode == 0, done.stderr
     data = json.loads((tmp_path / "peers.json").read_text())
@@ -47,26 +47,26 @@ def test_every_workload_runs_in_this_project_with_every_case_passed(tmp_path: Pa
     assert "| script that asks the judge, 6 cases | agentv (this project) |" in done.stdout
 
 
-def test_an_unknown_tool_is_refused_with_the_names_of_all() -> None:
+def test_unknown_tool_is_an_error_that_lists_the_available_ones() -> None:
     done = peers("--tools", "ours")
     assert done.returncode == 2
-    assert "there is no tool 'ours'" in done.stderr
+    assert "unknown tool 'ours'" in done.stderr
     assert all(tool.key in done.stderr for tool in TOOLS)
 
 
-def test_numbers_that_mean_nothing_are_not_written_to_the_page() -> None:
+def test_quick_numbers_are_not_written_to_the_page() -> None:
     done = peers("--quick", "--write", "--tools", "agentv")
     assert done.returncode == 2
-    assert "leave --quick out" in done.stderr
+    assert "cannot be combined with --quick" in done.stderr
 
 
 def tool(key: str, program: str, **more: Any) -> Tool:
-    """A tool that is this Python with a program."""
+    """A tool that runs a program with this Python."""
     command = ["{bin}/python", "-c", program]
     return Tool(key, key.title(), lambda *_: command, printed_count, version=tuple(command), **more)
 
 
-def test_a_tool_that_fails_is_a_row_with_its_reason_and_the_others_go_on(tmp_path: Path) -> None:
+def test_failed_tool_is_reported_and_the_others_continue(tmp_path: Path) -> None:
     missing = tmp_path / "no-such-package"
     missing.mkdir()
     (missing / "complete").touch()
@@ -107,7 +107,7 @@ os._exit(0)
 """
 
 
-def test_a_child_that_the_command_left_behind_is_counted_and_ended(tmp_path: Path) -> None:
+def test_orphaned_child_is_measured_and_killed(tmp_path: Path) -> None:
     command = [sys.executable, str(WATCH), "100", sys.executable, "-c", LEAVES_A_CHILD]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
     spent = json.loads(done.stdout)
@@ -117,7 +117,7 @@ def test_a_child_that_the_command_left_behind_is_counted_and_ended(tmp_path: Pat
     assert not Path(f"/proc/{left}").exists()
 
 
-def test_a_command_that_takes_too_long_is_ended_and_called_late(tmp_path: Path) -> None:
+def test_command_that_times_out_is_killed_and_reported(tmp_path: Path) -> None:
     command = [sys.executable, str(WATCH), "0.1", sys.executable, "-c", "import time; time.sleep(600)"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
     assert json.loads(done.stdout)["late"] is True
@@ -144,7 +144,7 @@ def runs(*spent: tuple[float, float], passed: int = 100, judge: int = 0) -> dict
 
 @pytest.fixture
 def data() -> dict[str, Any]:
-    """Two tools that ran, one that did not, one workload."""
+    """Results of one workload in tools that ran and one that did not."""
     tools = [
         {"key": "agentv", "name": "agentv (this project)", "version": "1.0"},
         {"key": "agentv-npm", "name": "AgentV (npm)", "version": "2.0", "outward": ["CONNECT example.org:443"]},
@@ -167,7 +167,7 @@ def data() -> dict[str, Any]:
     }
 
 
-def test_a_figure_is_the_median_of_its_turns_and_a_ratio_is_to_this_project(data: dict[str, Any]) -> None:
+def test_figures_are_medians_and_ratios_are_relative_to_agentv(data: dict[str, Any]) -> None:
     own, *_ = rows_of(data)
     assert (own.wall, own.cpu, own.efficiency, own.peak_mb) == (2.0, 0.2, 0.5, 59.0)
     text = report(data)
@@ -176,20 +176,20 @@ def test_a_figure_is_the_median_of_its_turns_and_a_ratio_is_to_this_project(data
     assert "| DeepEval | 3.0 | 2.0x, 10x |" in text
 
 
-def test_this_project_comes_first_and_the_others_by_what_they_cost(data: dict[str, Any]) -> None:
+def test_agentv_comes_first_and_the_others_are_sorted_by_cpu_time(data: dict[str, Any]) -> None:
     assert [row.tool for row in rows_of(data)] == ["agentv", "deepeval", "agentv-npm", "inspect"]
 
 
-def test_what_failed_or_called_home_is_said(data: dict[str, Any]) -> None:
+def test_failures_and_calls_to_other_hosts_are_reported(data: dict[str, Any]) -> None:
     text = report(data)
     assert "| Inspect AI | - | did not run |" in text
     assert "- Inspect AI: `could not be installed: no / network`" in text
-    assert "- AgentV (npm) wanted to reach, besides the model: `CONNECT example.org:443`" in text
+    assert "- AgentV (npm) tried to reach hosts other than the model: `CONNECT example.org:443`" in text
     assert next(row.failed for row in rows_of(data) if row.tool == "agentv-npm") == 10
     assert "the load was 0.5 before and 1.2 after" in text
 
 
-def test_bars_are_as_long_as_the_costs_and_a_tool_without_one_is_named(data: dict[str, Any]) -> None:
+def test_bars_are_proportional_and_tools_that_did_not_run_are_listed(data: dict[str, Any]) -> None:
     root = ET.fromstring(plot(data))
     bars = [bar for bar in root.iter(f"{SVG}rect") if bar.get("fill") in (OURS, THEIRS)]
     assert [bar.get("fill") for bar in bars] == [OURS, THEIRS, THEIRS]
@@ -201,7 +201,7 @@ def test_bars_are_as_long_as_the_costs_and_a_tool_without_one_is_named(data: dic
     assert words[-2:] == ["Inspect AI", "did not run"]
 
 
-def test_only_what_stands_between_the_markers_is_rewritten(tmp_path: Path, data: dict[str, Any]) -> None:
+def test_only_text_between_the_markers_is_rewritten(tmp_path: Path, data: dict[str, Any]) -> None:
     page, picture = tmp_path / "page.md", tmp_path / "peers.svg"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     write(data, page, picture)
@@ -213,7 +213,7 @@ def test_only_what_stands_between_the_markers_is_rewritten(tmp_path: Path, data:
         write(data, page, picture)
 
 
-def test_the_page_has_its_table_and_its_picture() -> None:
+def test_page_has_the_table_and_the_picture() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert text.count(BEGIN) == text.count(END) == 1
     assert "images/peers.svg" in text

@@ -1,14 +1,13 @@
-"""The pages of the documentation, and the fenced blocks in them.
+"""The documentation pages and their fenced blocks.
 
-A comment right above a fence says how its block is tested:
+A comment directly above a fence specifies how its block is tested:
 
-    <!-- file: evals/x.yaml -->    the block is written to that file of the page's directory
-    <!-- exit: 1 -->               the exit code its last command, or its validation, must have
-    <!-- no-test: reason -->       it is not run
-    <!-- needs: node curl -->      it is left out where one of these is missing: programs, or `isolation`
+    <!-- file: evals/x.yaml -->    write the block to that file, in the directory of the page
+    <!-- exit: 1 -->               expected exit code of its last command or its validation
+    <!-- no-test: reason -->       do not run the block
+    <!-- needs: node curl -->      skip the block if any of these is missing: programs, or `isolation`
 
-`console` blocks hold commands (`$ ...`) and the output they must have, when there is any; in it, `...` stands
-for anything.
+`console` blocks contain commands (`$ ...`) and optionally their expected output, in which `...` matches anything.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from textwrap import dedent
 
 ROOT = Path(__file__).resolve().parents[2]
 MEASURED = ROOT / "docs/performance.md"
-"""Written from `make bench`, which runs its own commands."""
+"""Pages with numbers from `make bench`, which runs its own commands."""
 
 _FENCE = re.compile(r"^(\s*)```(\S*)\s*$")
 _DIRECTIVE = re.compile(r"^\s*<!-- (file|exit|no-test|needs): (.+?) -->\s*$")
@@ -29,7 +28,7 @@ _DIRECTIVE = re.compile(r"^\s*<!-- (file|exit|no-test|needs): (.+?) -->\s*$")
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block, and what is said about it."""
+    """One fenced block and the comments above it."""
 
     page: Path
     line: int
@@ -46,7 +45,7 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """Every page, in a steady order."""
+    """All pages, in a stable order."""
     tops = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "AGENTS.md")]
     return [*tops, *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
 
@@ -69,7 +68,7 @@ def blocks(page: Path) -> Iterator[Block]:
         elif directive := _DIRECTIVE.match(line):
             said[directive[1]] = directive[2]
         elif line.strip():
-            assert not said, f"{page}:{number}: {said} stands above text, not above a fenced block"
+            assert not said, f"{page}:{number}: {said} must be directly above a fenced block"
     assert inside is None, f"{page}:{start}: the fence is not closed"
 
 
@@ -88,7 +87,7 @@ def _block(page: Path, line: int, language: str, lines: list[str], said: dict[st
 
 @dataclass(frozen=True)
 class Command:
-    """One command of a console block, and the output it must have (None: whatever it prints)."""
+    """One command of a console block and its expected output (None: any output)."""
 
     line: str
     output: str | None
@@ -101,7 +100,7 @@ def commands(block: Block) -> list[Command]:
         if line.startswith("$ "):
             found.append(([line[2:]], []))
             continue
-        assert found, f"{block.place}: a console block begins with `$ command`"
+        assert found, f"{block.place}: a console block must start with `$ command`"
         command, output = found[-1]
         if line.startswith("> ") and not output:
             command.append(line[2:])

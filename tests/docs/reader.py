@@ -1,4 +1,4 @@
-"""A reader who does what a page says, in a directory of its own."""
+"""Follow the steps of a documentation page in a temporary directory."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from agentv.processes.protection import capabilities
 from tests.docs.pages import Block, commands
 
 HOME = "/home/you/project"
-"""Where the pages say they are."""
+"""The repository path that the pages use."""
 
 PARTS = ".parts"
-"""Where YAML goes that has no file of its own."""
+"""Directory for YAML blocks without a file name."""
 
 _RUN_ID = re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{6,9}\b")
 _SECONDS = re.compile(r"\b\d+\.\d s\b|(?<=   )(?:\d\d|\d+ min \d\d) s$", re.MULTILINE)
 _KEPT = ("PATH", "LANG", "TMPDIR", "SYSTEMROOT")
 PR_CAPBSET_DROP = 24
 NOT_RUN = ("text", "diff", "ini")
-"""Languages of blocks that show something and do nothing."""
+"""Languages of blocks that are shown but not run."""
 
 
 @dataclass
 class Reader:
-    """Writes the files of a page and runs its commands, from top to bottom."""
+    """Writes the files and runs the commands of a page, from top to bottom."""
 
     root: Path
     _to_validate: list[str] = field(default_factory=list)
     _parts: list[str] = field(default_factory=list)
 
     def follow(self, block: Block) -> None:
-        """Do what one block says."""
+        """Run, write or validate one block, depending on its language."""
         if block.not_tested is not None or not all(map(_is_here, block.needs)):
             return
         if block.file is not None:
@@ -55,12 +55,12 @@ class Reader:
             reading(block)
         else:
             assert block.language in NOT_RUN, (
-                f"{block.place}: nothing tests blocks of the language '{block.language}'; use console, bash, "
-                f"yaml, python, javascript, json, jsonl, toml, or one of {NOT_RUN} for what cannot be run"
+                f"{block.place}: blocks of language '{block.language}' are not tested; use console, bash, "
+                f"yaml, python, javascript, json, jsonl, toml, or one of {NOT_RUN} for blocks that cannot be run"
             )
 
     def validate(self) -> None:
-        """Check the suites and configurations that were written since the last time."""
+        """Validate the suites and configurations written since the last check."""
         paths, self._to_validate = self._to_validate, []
         if paths:
             self._run(f"agentv validate {' '.join(paths)}", 0, "a YAML block")
@@ -68,7 +68,7 @@ class Reader:
         if parts:
             self._run(f"cd {PARTS} && agentv validate {' '.join(parts)}", 0, "a YAML block")
 
-    # -- one kind of block each
+    # -- one method per kind of block
 
     def _read_console(self, block: Block) -> None:
         found = commands(block)
@@ -77,7 +77,7 @@ class Reader:
             printed = self._run(command.line, expected, block.place)
             shown = printed.replace(str(self.root), HOME)
             assert command.output is None or matches(command.output, shown), (
-                f"{block.place}: `{command.line}` printed\n\n{shown}\n\nand not\n\n{command.output}"
+                f"{block.place}: `{command.line}` printed\n\n{shown}\n\nexpected\n\n{command.output}"
             )
 
     def _read_bash(self, block: Block) -> None:
@@ -90,7 +90,7 @@ class Reader:
             self._start([sys.executable, "-c", block.text], block.exit_code, block.place)
 
     def _read_javascript(self, block: Block) -> None:
-        assert block.file is not None, f"{block.place}: name the file of this program"
+        assert block.file is not None, f"{block.place}: this program needs a file name"
         self._start(["node", "--check", block.file], 0, block.place)
 
     def _read_json(self, block: Block) -> None:
@@ -117,7 +117,7 @@ class Reader:
             self._to_validate.append(block.file)
 
     def _run_workflow(self, workflow: dict[str, Any], block: Block) -> None:
-        """The steps of a CI job that call agentv are run; those around them need a CI system."""
+        """Run the steps of a CI job that call agentv; the others need a CI system."""
         self.validate()
         steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
         ours = [step["run"] for step in steps if step.get("run", "").startswith("agentv ")]
@@ -126,7 +126,7 @@ class Reader:
             self._run(line, block.exit_code, block.place)
 
     def _keep_part(self, data: Any, block: Block) -> None:
-        """A whole suite or configuration, or a part that is put into one; each in a directory of its own."""
+        """Write a suite or configuration, or a fragment completed to one, to a separate directory."""
         text = block.text if "evalcases" in data or "targets" in data else json.dumps(_whole(data))
         here = f"line-{block.line}"
         part = f"{here}/{here}.yaml" if "evalcases" in text else f"{here}/agentv.config.yaml"
@@ -141,7 +141,7 @@ class Reader:
         path.write_text(text, encoding="utf-8")
 
     def _install(self, project: dict[str, Any]) -> None:
-        """What `pip install --editable .` does for entry points, but for this reader alone."""
+        """Register the entry points of the page's project, as `pip install --editable .` does, for this reader only."""
         folder = f".site/{project['name']}-{project['version']}.dist-info"
         self._write(f"{folder}/METADATA", f"Name: {project['name']}\nVersion: {project['version']}\n")
         groups = project["entry-points"].items()
@@ -154,7 +154,7 @@ class Reader:
     def _start(self, argv: list[str], exit_code: int, place: str) -> str:
         done = subprocess.run(
             argv,
-            preexec_fn=_as_anybody,
+            preexec_fn=_drop_capabilities,
             cwd=self.root,
             env=self._environment(),
             stdin=subprocess.DEVNULL,
@@ -181,7 +181,7 @@ class Reader:
 
 
 def _whole(part: Any) -> dict[str, Any]:
-    """A suite around evaluators or cases, a configuration around targets."""
+    """Complete evaluators or cases to a suite, and targets to a configuration."""
     if isinstance(part, dict):
         return {"targets": part}
     if "type" in part[0]:
@@ -190,20 +190,20 @@ def _whole(part: Any) -> dict[str, Any]:
 
 
 def _is_here(need: str) -> bool:
-    """A program, or `isolation`: whether a script can be kept from looking into the runtime that started it."""
+    """Whether a program is installed or, for `isolation`, whether scripts cannot read the runtime's memory."""
     return capabilities().supervised if need == "isolation" else shutil.which(need) is not None
 
 
-def _as_anybody() -> None:
-    """What is said about unprivileged users is tried as one: root without capabilities."""
+def _drop_capabilities() -> None:
+    """Drop all capabilities, so that pages are tested as an unprivileged user even as root."""
     if sys.platform == "linux" and os.geteuid() == 0:
-        with suppress(OSError):  # there are about forty; the first that does not exist ends it
+        with suppress(OSError):  # about forty exist; stop at the first that does not
             for capability in range(64):
                 prctl(PR_CAPBSET_DROP, capability)
 
 
 def matches(expected: str, printed: str) -> bool:
-    """Whether the output is what the page shows, but for run ids, durations, and what `...` stands for."""
+    """Whether the output matches the page, ignoring run ids, durations and text matched by `...`."""
     lines = [
         r"(?:.*\n)*?" if line == "..." else ".*".join(map(re.escape, line.split("..."))) + r"\n"
         for line in _steady(expected).split("\n")

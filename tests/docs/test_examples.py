@@ -1,4 +1,4 @@
-"""The examples do what they are said to do."""
+"""The examples behave as their READMEs describe."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_quickstart_uses_every_deterministic_check(folder: Path) -> None:
     assert types >= {"is_json", "json_schema", "similarity"}
 
 
-def test_the_regression_fails_after_the_change_and_not_before(folder: Path) -> None:
+def test_regression_example_passes_before_the_change_and_fails_after_it(folder: Path) -> None:
     suite = "examples/regression/suite.yaml"
     assert run(folder, "eval", suite, "--target", "before")[0] == 0
     code, summary = run(folder, "eval", suite)

@@ -1,4 +1,4 @@
-"""What the documentation says to write and to type works, and its links lead somewhere."""
+"""The examples in the documentation work, and its links are valid."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_every_example_of_a_page_works_in_order(page: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+def test_every_link_of_a_page_is_valid(page: Path) -> None:
     for link in _LINK.findall(_CODE.sub("", page.read_text(encoding="utf-8"))):
         if link.startswith(("http://", "https://", "mailto:")):
             continue
@@ -44,18 +44,18 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors GitHub gives the headings of a page."""
+    """The anchors that GitHub generates for the headings of a page."""
     headings = _HEADING.findall(_CODE.sub(lambda code: code[0].strip("`"), page.read_text(encoding="utf-8")))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_what_is_not_tested_says_why() -> None:
+def test_untested_blocks_give_a_reason() -> None:
     reasons = [block.not_tested for page in TESTED for block in blocks(page) if block.not_tested is not None]
     assert all(len(reason.split()) > 3 for reason in reasons)
     assert len(reasons) <= 8
 
 
-def test_what_a_page_says_is_tried_without_privileges(tmp_path: Path) -> None:
+def test_blocks_that_need_isolation_run_without_capabilities(tmp_path: Path) -> None:
     block = Block(
         ROOT / "README.md",
         1,
@@ -66,7 +66,7 @@ def test_what_a_page_says_is_tried_without_privileges(tmp_path: Path) -> None:
     Reader(tmp_path).follow(block)
 
 
-def test_a_block_is_left_out_where_what_it_needs_is_missing(tmp_path: Path) -> None:
+def test_block_is_skipped_if_a_needed_program_is_missing(tmp_path: Path) -> None:
     Reader(tmp_path).follow(Block(ROOT / "README.md", 1, "bash", "false\n", needs=("no-such-program",)))
 
 
@@ -74,7 +74,7 @@ def test_agents_md_is_short() -> None:
     assert len((ROOT / "AGENTS.md").read_text(encoding="utf-8").splitlines()) <= 60
 
 
-def test_shown_output_must_be_the_printed_output() -> None:
+def test_expected_output_must_match_the_printed_output() -> None:
     printed = "all 2 passed   0.3 s\n\n  Run     .agentv/runs/20261115-212032-73e733\n"
     assert matches("all 2 passed   1.9 s\n\n  Run     .agentv/runs/20260101-000000-abcdef", printed)
     assert matches("all 2 passed...\n...", printed)
@@ -82,8 +82,8 @@ def test_shown_output_must_be_the_printed_output() -> None:
     assert not matches("all 2 passed   0.3 s", printed)
 
 
-def test_the_walk_and_the_map_name_files_that_exist() -> None:
+def test_files_named_in_the_walk_and_the_map_exist() -> None:
     for page in ("docs/walk.md", "AGENTS.md"):
-        named = re.findall(r"`(src/agentv[\w./]*)`", (ROOT / page).read_text(encoding="utf-8"))
-        assert named
-        assert [name for name in named if not (ROOT / name).exists()] == []
+        paths = re.findall(r"`(src/agentv[\w./]*)`", (ROOT / page).read_text(encoding="utf-8"))
+        assert paths
+        assert [path for path in paths if not (ROOT / path).exists()] == []

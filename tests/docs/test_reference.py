@@ -1,4 +1,4 @@
-"""The tables of the reference are those of the code."""
+"""The tables of the reference are generated from the code and up to date."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def generate(docs: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
-def test_no_page_of_the_reference_is_stale() -> None:
+def test_reference_is_up_to_date() -> None:
     done = generate(ROOT / "docs", "--check")
     assert done.returncode == 0, f"{done.stdout}{done.stderr}\nRun: .venv/bin/python docs/generate_reference.py"
 
 
-def test_a_page_that_was_edited_by_hand_is_stale_and_is_put_right(tmp_path: Path) -> None:
+def test_manually_edited_page_is_stale_and_is_regenerated(tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     shutil.copytree(ROOT / "docs", docs)
     page = docs / "reference" / "evaluators.md"
@@ -33,7 +33,7 @@ def test_a_page_that_was_edited_by_hand_is_stale_and_is_put_right(tmp_path: Path
     assert page.read_text(encoding="utf-8") == right
 
 
-def test_an_evaluator_without_a_section_is_missed(tmp_path: Path) -> None:
+def test_evaluator_without_a_section_is_reported(tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     shutil.copytree(ROOT / "docs", docs)
     page = docs / "reference" / "evaluators.md"

@@ -90,5 +90,5 @@ def test_make_names_the_required_version_in_one_line_on_an_old_python(tmp_path: 
         )
         assert made.returncode == 2
         (line,) = made.stderr.splitlines()
-        assert f"agentv needs Python 3.11 or newer, and {old} is Python 3.10.4" in line
+        assert f"agentv requires Python 3.11 or newer, but {old} is Python 3.10.4" in line
         assert not (tmp_path / ".venv").exists()

@@ -1,4 +1,4 @@
-"""The console summary, as a person sees it at 80 columns."""
+"""The console summary at 80 columns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def render(summary: Summary, **options: Any) -> str:
 
 
 def mixed_rows() -> list[CaseResult]:
-    """Two targets, two evaluators, prices for some, a judge lent to a script."""
+    """Two targets, two evaluators, some prices, and a script with judge access."""
     precision = {"type": "code_judge", "judge_proxy": ledger(4, 0.0021, (900, 40))}
     rows = []
     for target, scores in {
@@ -62,7 +62,7 @@ def mixed_rows() -> list[CaseResult]:
 
 def error_rows() -> list[CaseResult]:
     rate_limit = (
-        "target 'assistant' answered 429 Too Many Requests after 3 tries.\n"
+        "target 'assistant' answered 429 Too Many Requests after 3 attempts.\n"
         "Lower max_concurrency or set requests_per_minute for it in agentv.config.yaml."
     )
     judge = "code_judge 'precision' printed no JSON object. Print one with a \"score\" from 0 to 1 on stdout."
@@ -84,12 +84,12 @@ def test_cases_of_two_targets_did_not_pass():
     check_golden("summary_mixed", render(summarize(mixed_rows(), duration_seconds=75)))
 
 
-def test_errors_stand_apart_from_quality_failures():
+def test_errors_are_shown_separately_from_failures():
     text = render(summarize(error_rows()), resume_hint="agentv eval --resume 20260114-101500-k3f9")
     check_golden("summary_errors", text)
 
 
-def test_an_interrupted_run_says_how_to_go_on():
+def test_interrupted_run_shows_how_to_resume():
     rows = [row("case-1", 0.9), row("case-2", 0.65, misses=("the date is missing",)), row("case-3", 1.0)]
     hint = "agentv eval --resume 20260114-101500-k3f9"
     check_golden("summary_interrupted", render(summarize(rows), interrupted=True, resume_hint=hint))
@@ -102,7 +102,7 @@ def test_a_terminal_without_unicode_gets_ascii():
     check_golden("summary_ascii", text)
 
 
-def test_many_suites_repeats_and_long_names_stay_within_the_width():
+def test_many_suites_attempts_and_long_names_fit_the_width():
     rows = [
         row(
             f"a-rather-long-case-name-that-says-everything-about-the-case-{number}",
@@ -116,5 +116,5 @@ def test_many_suites_repeats_and_long_names_stay_within_the_width():
     check_golden("summary_crowded", render(summarize(rows, duration_seconds=4000)))
 
 
-def test_nothing_was_run():
+def test_no_cases_were_run():
     check_golden("summary_empty", render(summarize([])))

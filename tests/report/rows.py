@@ -1,4 +1,4 @@
-"""Rows to report on."""
+"""Build result rows for tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def result(name: str = "accuracy", score: float = 1.0, **fields: Any) -> Evaluat
 
 
 def row(eval_id: str = "capital-of-france", score: float = 1.0, **fields: Any) -> CaseResult:
-    """A judged row; `misses` go to its only evaluator unless `evaluator_results` are given."""
+    """A scored row; `misses` belong to its only evaluator unless `evaluator_results` are given."""
     fields.setdefault("evaluator_results", (result(score=score, misses=fields.get("misses", ())),))
     fields = {"run_id": "r1", "suite": "geography", "target": "assistant", "attempt": 1, **fields}
     return CaseResult(eval_id=eval_id, score=score, verdict=verdict_for(score), **fields)

@@ -1,4 +1,4 @@
-"""Results files to compare and to report on."""
+"""Write results files and run directories for tests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write_rows(path: Path, rows: Iterable[CaseResult]) -> Path:
 
 
 def write_run(path: Path, rows: Iterable[CaseResult], **manifest: Any) -> Path:
-    """A run directory with these rows."""
+    """Write a run directory with these rows."""
     write_rows(path / "results.jsonl", rows)
     (path / "run.json").write_text(json.dumps({"run_id": path.name, "status": "finished", **manifest}))
     return path
@@ -44,7 +44,7 @@ def compared(
     targets: tuple[Any, Any] = (None, None),
     **how: Any,
 ) -> Comparison:
-    """The comparison of two results files with these rows."""
+    """Write the rows to two results files and compare them."""
     paths = write_rows(folder / "a.jsonl", one), write_rows(folder / "b.jsonl", two)
     return compare(
         *(read_compared_run(source_of(path), target) for path, target in zip(paths, targets, strict=True)), **how

@@ -1,4 +1,4 @@
-"""GitHub annotations: the right lines, and nothing that a row could command."""
+"""GitHub annotations: the right lines, and no commands injected by rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LINE = re.compile(r"::(error|warning|notice) ([^:]*)::(.*)")
 
 
 def parsed(line: str) -> tuple[str, dict[str, str], str]:
-    """A workflow command as the runner reads it."""
+    """Parse a workflow command as the GitHub runner does."""
     found = LINE.fullmatch(line)
     assert found, line
     properties = dict(pair.split("=", 1) for pair in found[2].split(","))
@@ -27,7 +27,7 @@ def parsed(line: str) -> tuple[str, dict[str, str], str]:
     return found[1], properties, data
 
 
-def test_failures_are_errors_borderline_is_a_warning_and_the_sum_is_a_notice():
+def test_failed_is_an_error_borderline_a_warning_and_the_total_a_notice():
     def locate(key: RowKey) -> Place:
         return Place("evals/a,b:c.yaml", 12)
 
@@ -48,11 +48,11 @@ def test_failures_are_errors_borderline_is_a_warning_and_the_sum_is_a_notice():
     assert lines[1][1]["title"] == "e (assistant): errored"
 
 
-def test_a_case_that_nobody_can_find_has_no_file():
+def test_annotation_has_no_file_if_the_case_is_not_located():
     assert parsed(next(render_annotations([row("bad", 0.1)])))[1].keys() == {"title"}
 
 
-def test_as_many_are_shown_as_github_shows_the_worst_first_and_errors_are_not_crowded_out():
+def test_worst_cases_come_first_and_half_of_the_limit_is_left_for_errors():
     rows = [row(f"bad-{n}", n / 1000) for n in range(300, 0, -1)] + [error_row(f"e-{n}", "down") for n in range(50)]
     lines = [parsed(line) for line in render_annotations(rows)]
     errors = [properties["title"] for level, properties, _ in lines if level == "error"]
@@ -63,7 +63,7 @@ def test_as_many_are_shown_as_github_shows_the_worst_first_and_errors_are_not_cr
 
 
 @given(st.text(), st.text(), st.text())
-def test_whatever_a_row_holds_is_one_line_and_one_command(title: str, file: str, message: str):
+def test_any_text_in_a_row_gives_one_line_with_one_command(title: str, file: str, message: str):
     line = command("error", message, title=title, place=Place(file, 1))
     assert "\n" not in line
     assert "\r" not in line
@@ -71,7 +71,7 @@ def test_whatever_a_row_holds_is_one_line_and_one_command(title: str, file: str,
     assert (level, properties["title"], data) == ("error", title, message)
 
 
-def test_commands_in_a_reason_do_not_get_out():
+def test_commands_in_a_reason_are_escaped():
     rows = [row(HOSTILE, 0.1, target=HOSTILE, misses=(HOSTILE,)), error_row(HOSTILE, HOSTILE)]
     lines = list(render_annotations(rows))
     text = "\n".join(lines)
@@ -80,13 +80,13 @@ def test_commands_in_a_reason_do_not_get_out():
     assert "\x1b" not in text
 
 
-def test_text_at_the_start_of_a_line_is_no_command():
+def test_text_at_the_start_of_a_line_is_not_a_command():
     assert not no_commands("  ::error::x").lstrip().startswith("::")
     assert "##[" not in no_commands("a ##[group]")
     assert no_commands("a::b") == "a::b"
 
 
-def test_a_run_that_is_not_complete_says_so_first_and_never_that_all_passed_without_it():
+def test_incomplete_run_starts_with_a_warning():
     lines = [parsed(line) for line in render_annotations([row("a")], gap=lambda rows: f"{9 - rows} are missing")]
     assert [(level, data) for level, _, data in lines] == [
         ("warning", "8 are missing"),
@@ -94,13 +94,13 @@ def test_a_run_that_is_not_complete_says_so_first_and_never_that_all_passed_with
     ]
 
 
-def test_the_warning_of_a_gap_leaves_room_among_those_that_github_shows():
+def test_warning_about_missing_rows_counts_towards_the_limit():
     rows = [row(f"case-{n:02}", 0.7) for n in range(20)]
     levels = [parsed(line)[0] for line in render_annotations(rows, gap=lambda _: "rows are missing")]
     assert levels == ["warning"] * MOST + ["notice"]
 
 
-def test_a_scripted_model_is_named_and_no_results_are_no_success():
+def test_scripted_model_is_labelled_and_an_empty_run_is_not_a_success():
     (line,) = render_annotations([], scripted=True)
     level, _, data = parsed(line)
     assert level == "notice"

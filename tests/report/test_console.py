@@ -1,4 +1,4 @@
-"""The console summary: hostile text is harmless, lines fit, colour adds nothing but colour."""
+"""The console summary: untrusted text is safe, lines fit the terminal, and colour does not change the text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def hostile_rows() -> list[CaseResult]:
 
 
 @pytest.mark.parametrize("unicode", [True, False])
-def test_no_control_character_of_a_row_reaches_the_terminal(unicode: bool):
+def test_control_characters_in_rows_do_not_reach_the_terminal(unicode: bool):
     text = render(
         summarize(hostile_rows()),
         run_dir="runs/" + HOSTILE,
@@ -43,7 +43,7 @@ def test_no_control_character_of_a_row_reaches_the_terminal(unicode: bool):
 
 
 @pytest.mark.parametrize("make", [mixed_rows, error_rows, hostile_rows])
-def test_color_changes_nothing_but_color(make):
+def test_color_does_not_change_the_text(make):
     summary = summarize(make())
     colored = render(summary, color=True)
     assert "\x1b[" in colored
@@ -53,14 +53,14 @@ def test_color_changes_nothing_but_color(make):
 @pytest.mark.parametrize("width", [52, 80, 120])
 def test_lines_fit_the_width(width: int):
     text = render(summarize([*mixed_rows(), row("x" * 300, 0.1, suite="y" * 300)]), width=width)
-    # Spend is never cut, and paths and commands stay whole so that they can be copied.
+    # Token counts and cost are never cut; paths and commands stay whole so that they can be copied.
     whole = ("  Target  ", "  Judge   ", "  Run     ")
     lines = [line for line in text.splitlines() if not line.startswith(whole)]
     assert len(lines) > 10
     assert max(map(len, lines)) <= width
 
 
-def test_on_40_columns_no_word_is_torn():
+def test_words_are_not_broken_at_40_columns():
     rows = [
         row("a"),
         *(row(name, 0.1, target=name) for name in ("b" * 60, "c")),
@@ -72,14 +72,14 @@ def test_on_40_columns_no_word_is_torn():
     assert lines[3:5] == ["  1 passed   2 failed   1 error", "  mean score 0.40   3.2 s"]
 
 
-def test_a_worst_case_names_its_target_and_attempt_where_there_is_room():
+def test_worst_case_shows_target_and_attempt_if_they_fit():
     long = "a-target-with-a-rather-long-name"
     rows = [row("a", 0.1, target=long, attempt=2), row("a", target="other")]
     assert f"  a  ({long}, attempt 2)" in render(summarize(rows), width=120)
     assert f"  a  ({long}, attempt 2)" in render(summarize(rows), width=80)
 
 
-def test_a_terminal_that_says_it_has_no_width_is_still_readable():
+def test_summary_is_readable_on_a_terminal_of_width_zero():
     assert "did not pass" in render(summarize(mixed_rows()), width=0)
 
 
@@ -95,24 +95,24 @@ def test_a_terminal_that_says_it_has_no_width_is_still_readable():
         ([], "! no cases were run"),
     ],
 )
-def test_the_first_line_says_how_it_went(rows: list[CaseResult], headline: str):
+def test_first_line_is_the_outcome(rows: list[CaseResult], headline: str):
     assert render(summarize(rows)).splitlines()[0] == headline
 
 
-def test_a_score_below_its_threshold_is_not_rounded_up_to_it():
+def test_score_below_the_threshold_is_not_rounded_up():
     text = render(summarize([row("a", 0.7999, misses=("nearly",))]))
     assert "0.79  borderline" in text
     assert "0.80" not in text
 
 
-def test_resume_is_offered_only_when_something_is_left():
+def test_resume_hint_is_shown_only_for_incomplete_or_errored_runs():
     hint = "agentv eval --resume r1"
     assert hint not in render(summarize([row("a", 0.1)]), resume_hint=hint)
     assert hint in render(summarize([error_row("a", "down")]), resume_hint=hint)
     assert hint in render(summarize([row("a")]), resume_hint=hint, interrupted=True)
 
 
-def test_answers_that_could_not_be_judged_can_be_graded_again():
+def test_summary_shows_how_to_grade_answers_again_after_evaluator_errors():
     again = "agentv eval SUITE --outputs runs/r1/results.jsonl"
     assert again in render(summarize([error_row("a", "no JSON", stage="evaluator")]), run_dir="runs/r1")
     assert again not in render(summarize([error_row("a", "down", stage="target")]), run_dir="runs/r1")

@@ -1,4 +1,4 @@
-"""What reporting costs to import."""
+"""Modules that reporting imports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ print(json.dumps(sorted(sys.modules)))
 """
 
 
-def test_plain_output_loads_no_rich_and_nothing_of_the_run_arm():
+def test_plain_output_imports_neither_rich_nor_the_run_modules():
     done = subprocess.run([sys.executable, "-c", PLAIN], capture_output=True, text=True, check=True)
     loaded = set(json.loads(done.stdout))
     assert not {name for name in loaded if name.split(".")[0] in {"rich", "pydantic", "asyncio", "aiohttp"}}

@@ -25,7 +25,7 @@ def report(rows: list[CaseResult], *arguments) -> ET.Element:
 
 
 def check_counts(root: ET.Element) -> None:
-    """What every reader of JUnit XML relies on."""
+    """Check the structure that every JUnit XML parser relies on."""
     assert root.tag == "testsuites"
     for suite in root:
         assert suite.tag == "testsuite"
@@ -45,7 +45,7 @@ def check_counts(root: ET.Element) -> None:
         assert int(root.get(name, "")) == sum(int(suite.get(name, "")) for suite in root)
 
 
-def test_failures_borderline_and_errors_are_what_they_are():
+def test_failed_and_borderline_are_failures_and_errored_is_an_error():
     rows = [row("good"), row("near", 0.7), row("bad", 0.1, misses=("names Lyon",)), error_row("broken", "no JSON")]
     root = report(rows)
     check_counts(root)
@@ -59,7 +59,7 @@ def test_failures_borderline_and_errors_are_what_they_are():
     assert "accuracy (llm_judge): fail, score 0.10\n  missed: names Lyon" in (failure.text or "")
 
 
-def test_there_is_a_suite_per_suite_and_target_whatever_the_order_of_rows():
+def test_one_test_suite_per_suite_and_target_in_any_order_of_rows():
     rows = [row("a", suite=s, target=t) for _ in range(1) for t in ("x", "y") for s in ("s", "t")]
     root = report(rows)
     check_counts(root)
@@ -67,13 +67,13 @@ def test_there_is_a_suite_per_suite_and_target_whatever_the_order_of_rows():
     assert len({(case.get("classname"), case.get("name")) for case in root.iter("testcase")}) == 4
 
 
-def test_attempts_are_shown_when_there_are_several():
+def test_attempts_are_shown_if_there_are_several():
     names = [case.get("name") for case in report([row("a"), row("a", 0.2, attempt=2)]).iter("testcase")]
     assert names == ["a [attempt 1]", "a [attempt 2]"]
     assert [case.get("name") for case in report([row("a")]).iter("testcase")] == ["a"]
 
 
-def test_times_and_properties_are_there():
+def test_times_and_properties_are_written():
     root = report(
         [row("a", duration_ms=1234.5, cost_usd=0.002, started_at="2026-01-14T10:15:00+00:00")], {"run_id": "r1"}
     )
@@ -86,7 +86,7 @@ def test_times_and_properties_are_there():
     assert (told["score"], told["verdict"], told["cost_usd"]) == ("1", "pass", "0.002")
 
 
-def test_a_case_that_did_not_pass_says_where_it_stands():
+def test_case_that_did_not_pass_has_its_file_and_line():
     def locate(key: RowKey) -> Place | None:
         return Place("evals/a.yaml", 7) if key.eval_id == "a" else None
 
@@ -100,7 +100,7 @@ def hostile_rows(text: str) -> list[CaseResult]:
     return [row(f"a{text}", 0.1, evaluator_results=judged, **names), error_row(f"b{text}", text, text, **names)]
 
 
-def test_text_that_would_be_markup_or_a_command_is_text():
+def test_markup_and_commands_in_rows_are_escaped():
     text = "".join(render_junit(hostile_rows(HOSTILE)))
     check_counts(ET.fromstring(text.encode("utf-8")))
     assert "<img" not in text
@@ -114,31 +114,31 @@ def test_text_that_would_be_markup_or_a_command_is_text():
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=60))
 @settings(max_examples=150, deadline=None)
-def test_any_text_gives_well_formed_xml(text: str):
+def test_any_text_produces_well_formed_xml(text: str):
     check_counts(report(hostile_rows(f"s{text}"), {"scripted": text}))
 
 
 @pytest.mark.parametrize("character", ["\x00", "\x0b", "\x1b", "\x7f", "\ufffe", "\uffff"])
-def test_characters_that_xml_cannot_hold_are_left_out(character: str):
+def test_characters_not_allowed_in_xml_are_replaced(character: str):
     root = report(hostile_rows(f"before{character}after"))
     assert "before" in ET.tostring(root, encoding="unicode")
 
 
-def test_no_rows_are_an_empty_report():
+def test_no_rows_produce_an_empty_report():
     root = report([])
     check_counts(root)
     assert root.get("tests") == "0"
 
 
-def test_long_answers_are_cut():
+def test_long_answers_are_truncated():
     text = "".join(render_junit([row("a", 0.1, candidate_answer="x" * 1_000_000, misses=("y" * 1_000_000,))]))
     assert len(text) < 20_000
 
 
-def test_what_is_missing_of_a_run_is_an_error_of_its_own():
-    root = report([row("a")], None, lambda _: None, lambda rows: f"{20 - rows} of 20 results are missing")
+def test_incomplete_run_adds_a_test_case_with_an_error():
+    root = report([row("a")], None, lambda _: None, lambda rows: f"{20 - rows} of 20 results missing")
     check_counts(root)
     assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("2", "0", "1")
     error = root.find("testsuite[@name='agentv']/testcase/error")
     assert error is not None
-    assert error.get("message") == "19 of 20 results are missing"
+    assert error.get("message") == "19 of 20 results missing"

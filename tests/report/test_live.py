@@ -1,4 +1,4 @@
-"""The live bar, drawn on a real pseudo-terminal."""
+"""The live progress bar on a real pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from tests.report.rows import error_row, row
 
 @pytest.fixture(autouse=True)
 def a_terminal_that_can_draw(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever runs the tests may have no terminal, or a dumb one."""
+    """Set TERM, because the tests may run without a terminal or on a dumb one."""
     monkeypatch.setenv("TERM", "xterm")
     for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"):
         monkeypatch.delenv(name, raising=False)
 
 
 class Screen:
-    """As much of a terminal as a bar needs: text, line feeds, cursor up, erase to the right and below."""
+    """A minimal terminal: text, line feeds, cursor up, erase to the right and below."""
 
     TOKEN = re.compile(r"\x1b\[(\??[\d;]*)([A-Za-z])|(\r|\n)|([^\x1b\r\n]+)")
 
@@ -77,7 +77,7 @@ class Screen:
 
 
 class Terminal:
-    """A pseudo-terminal of 80 by 24 with somebody reading it."""
+    """A pseudo-terminal of 80 x 24 that is being read."""
 
     def __init__(self) -> None:
         self.master, slave = pty.openpty()
@@ -97,7 +97,7 @@ class Terminal:
             pass
 
     def wait_for(self, last_line: str) -> Screen:
-        """The screen once its last line is this one and nothing is half drawn."""
+        """Wait for a complete frame that ends with `last_line` and return the screen."""
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             self._more.wait(1)
@@ -126,14 +126,14 @@ def on_terminal(color: bool = False, unicode: bool = True) -> Iterator[tuple[Liv
         progress.close()
 
 
-def test_failures_stay_on_the_screen_and_the_bar_goes():
+def test_failures_stay_on_the_screen_and_the_bar_is_removed():
     with on_terminal() as (progress, terminal):
         progress.start(60, 0)
         for i in range(57):
             progress.row(row(f"case-{i}", cost_usd=0.01))
         progress.row(row("paris", 0.2, misses=("names Lyon\x1b[2J, not Paris; " * 9,)))
         progress.row(error_row("rome", "target is down.\nStart it."))
-        progress.note("assistant: 429, trying again in 2 s")
+        progress.note("assistant: 429, retrying in 2 s")
         progress.row(row("last", 0.7, misses=("nearly",)))
     drawn = terminal.finish()
     screen = Screen()
@@ -142,7 +142,7 @@ def test_failures_stay_on_the_screen_and_the_bar_goes():
     assert screen.text == [
         reason[:78].rstrip() + "…",
         "error  -     rome  (assistant)  target is down. Start it.",
-        "assistant: 429, trying again in 2 s",
+        "assistant: 429, retrying in 2 s",
         "border 0.70  last  (assistant)  nearly",
         "",
         "",
@@ -153,7 +153,7 @@ def test_failures_stay_on_the_screen_and_the_bar_goes():
     assert "57 passed  1 borderline  1 failed  1 error  $0.5700" in drawn
 
 
-def test_the_bar_stands_below_the_failures_while_the_run_goes_on():
+def test_bar_is_below_the_failures_during_the_run():
     terminal = Terminal()
     progress = LiveProgress(terminal.stream, color=False)
     progress.start(4, 1)
@@ -169,7 +169,7 @@ def test_the_bar_stands_below_the_failures_while_the_run_goes_on():
     terminal.finish()
 
 
-def test_without_color_no_color_is_sent_and_without_unicode_only_ascii():
+def test_no_color_codes_without_color_and_only_ascii_without_unicode():
     for color, unicode in [(True, True), (False, False)]:
         with on_terminal(color=color, unicode=unicode) as (progress, terminal):
             progress.start(2, 0)
@@ -179,7 +179,7 @@ def test_without_color_no_color_is_sent_and_without_unicode_only_ascii():
         assert drawn.isascii() is not unicode
 
 
-def test_a_row_costs_next_to_nothing_and_failures_do_not_flood_the_screen():
+def test_rows_are_cheap_and_failures_do_not_flood_the_screen():
     rows = [row(f"case-{i}", i % 2, misses=("m",)) for i in range(2000)]
     with on_terminal() as (progress, terminal):
         progress.start(len(rows), 0)
@@ -191,12 +191,12 @@ def test_a_row_costs_next_to_nothing_and_failures_do_not_flood_the_screen():
     screen = Screen()
     screen.feed(drawn)
     assert taken < 20
-    assert drawn.count("ETA") < len(rows) / 4, "the bar is drawn a few times a second, and not for every row"
+    assert drawn.count("ETA") < len(rows) / 4, "the bar must be drawn a few times per second, not for every row"
     assert len([line for line in screen.text if line.startswith("fail")]) == 50
     assert FURTHER_FAILURES in screen.text
 
 
-def test_a_terminal_that_goes_away_does_not_end_the_run():
+def test_run_continues_when_the_terminal_closes():
     master, slave = pty.openpty()
     stream = os.fdopen(slave, "w", encoding="utf-8")
     progress = LiveProgress(stream)
@@ -204,13 +204,13 @@ def test_a_terminal_that_goes_away_does_not_end_the_run():
     progress.start(2, 0)
     progress.row(row("a", 0.1))
     progress.close()
-    with pytest.raises(OSError, match="Input/output"):  # the stream is as dead as the test means it to be
+    with pytest.raises(OSError, match="Input/output"):  # the terminal really is gone
         os.write(stream.fileno(), b"x")
     with suppress(OSError):
         stream.close()
 
 
-def test_closing_what_never_started_is_fine():
+def test_close_without_start_does_nothing():
     with on_terminal() as (_, terminal):
         pass
     assert terminal.finish() == ""
@@ -226,7 +226,7 @@ def test_bar_is_narrower_than_the_terminal(width: int):
     assert all(columns(line) < max(width, 2) for line in bar_lines(pace, Look(width=width)))
 
 
-def test_narrow_terminals_get_the_position_the_time_left_and_short_counts():
+def test_narrow_terminals_show_position_remaining_time_and_short_counts():
     now = [0.0]
     pace = Pace(1000, 0, lambda: now[0])
     for each in (row("a", cost_usd=0.5), row("b", 0.7), row("c", 0.1), error_row("d", "down")):
@@ -238,7 +238,7 @@ def test_narrow_terminals_get_the_position_the_time_left_and_short_counts():
     assert bar_lines(pace, Look(width=32)) == ["4/1,000  0%  ETA 16 min 36 s", "1 pass  1 border  1 fail"]
 
 
-def test_a_frame_that_shows_nothing_new_is_not_written():
+def test_unchanged_frame_is_not_written():
     terminal = Terminal()
     status = StatusLines(terminal.stream)
     for _ in range(3):
@@ -247,7 +247,7 @@ def test_a_frame_that_shows_nothing_new_is_not_written():
     assert terminal.finish().count("1/2") == 1
 
 
-def test_a_frame_is_one_write_that_overwrites_and_never_clears_first():
+def test_frame_is_a_single_write_that_overwrites_without_clearing():
     writes: list[str] = []
     terminal = Terminal()
     terminal.stream.write = writes.append  # type: ignore[method-assign,assignment]
@@ -262,7 +262,7 @@ def test_a_frame_is_one_write_that_overwrites_and_never_clears_first():
     terminal.finish()
 
 
-def test_resizing_redraws_for_the_new_width_from_where_the_cursor_waits():
+def test_resize_redraws_from_the_cursor_position_with_the_new_width():
     terminal = Terminal()
     progress = LiveProgress(terminal.stream, color=False)
     progress.start(1000, 0)
@@ -276,11 +276,11 @@ def test_resizing_redraws_for_the_new_width_from_where_the_cursor_waits():
     progress.close()
     frame = terminal.finish().encode()[before:].decode().split("\x1b[?7h")[0].removeprefix("\x1b[?7h")
     frame = frame[frame.rindex("\x1b[?7l") :]
-    assert frame.startswith("\x1b[?7l\r\x1b[J"), "the cursor is where the lines begin, and everything below goes"
+    assert frame.startswith("\x1b[?7l\r\x1b[J"), "the frame must start at the cursor and erase everything below"
     assert all(columns(re.sub(r"\x1b\[\??[\d;]*[A-Za-z]", "", line).strip()) < 30 for line in frame.split("\r\n"))
 
 
-def test_a_terminal_that_does_not_read_holds_up_no_row():
+def test_rows_are_not_blocked_by_a_terminal_that_does_not_read():
     master, slave = pty.openpty()
     stream = os.fdopen(slave, "w", encoding="utf-8")
     progress = LiveProgress(stream)
@@ -317,7 +317,7 @@ os._exit(0)
 """
 
 
-def test_a_process_that_ends_at_once_leaves_a_visible_cursor_on_an_empty_line():
+def test_immediate_exit_leaves_a_visible_cursor_on_an_empty_line():
     terminal = Terminal()
     subprocess.run([sys.executable, "-c", ABANDONED], stderr=terminal.stream, check=True, timeout=60)
     screen = Screen()
@@ -325,7 +325,7 @@ def test_a_process_that_ends_at_once_leaves_a_visible_cursor_on_an_empty_line():
     assert (screen.text, screen.cursor_shown, screen.wraps) == ([""], True, True)
 
 
-def test_control_c_leaves_no_bar_and_a_visible_cursor(project: Project):
+def test_ctrl_c_removes_the_bar_and_shows_the_cursor(project: Project):
     project.write("agentv.config.yaml", "targets: {a: {provider: mock, response: x, delay_ms: 60000}}")
     project.write("suite.yaml", "evalcases: [{id: a, input: x, evaluators: [{type: contains, value: x}]}]")
     master, slave = pty.openpty()
@@ -366,7 +366,7 @@ def test_control_c_leaves_no_bar_and_a_visible_cursor(project: Project):
     assert "agentv eval --resume" in text
 
 
-def test_rows_recorded_earlier_do_not_count_into_the_rate():
+def test_rows_recorded_earlier_do_not_count_towards_the_rate():
     now = [0.0]
     pace = Pace(100, 90, lambda: now[0])
     now[0] = 10.0

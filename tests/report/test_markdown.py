@@ -1,4 +1,4 @@
-"""Markdown for pull requests: tables that hold, and text that stays text."""
+"""Markdown for pull requests: valid tables and escaped text."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def rendered(rows: list[CaseResult], *, scripted: bool = False) -> str:
 
 
 def tables(text: str) -> list[list[list[str]]]:
-    """The cells of every table; a border that a cell broke would give a row another length."""
+    """The cells of every table; an unescaped `|` in a cell would change the length of its row."""
     found = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
     return [[line.strip("| ").split(" | ") for line in block] for block in found]
 
 
-def test_a_run_of_two_targets_has_a_table_of_each():
+def test_run_with_two_targets_has_a_table_of_targets():
     text = rendered(mixed_rows())
     assert text.startswith("## agentv: 3 of 8 results did not pass\n")
     assert "| target | results | passed | borderline | failed | errors | mean score |" in text
@@ -33,22 +33,24 @@ def test_a_run_of_two_targets_has_a_table_of_each():
     assert "| <code>capital-3</code> <code>baseline-small</code> | 0.00 | fail | <code>accuracy</code>: " in text
 
 
-def test_errors_stand_apart():
+def test_errors_have_a_separate_section():
     text = rendered(error_rows())
     assert "4 of 6 cases errored" in text.splitlines()[0]
     assert "### Errors (4)" in text
-    assert "| 3 | <code>target</code> | <code>target 'assistant' answered 429 Too Many Requests after 3 tries." in text
+    assert (
+        "| 3 | <code>target</code> | <code>target 'assistant' answered 429 Too Many Requests after 3 attempts." in text
+    )
     assert "Worst cases" not in text
 
 
-def test_all_passed_and_scripted_are_said():
+def test_passed_and_scripted_runs_are_labelled():
     text = rendered([row("a"), row("b")], scripted=True)
     assert text.startswith("## agentv: all 2 cases passed\n")
     assert "scripted model" in text
     assert rendered([]).startswith("## agentv: no cases were run")
 
 
-def test_hostile_text_breaks_no_table_and_makes_no_markup():
+def test_untrusted_text_cannot_break_tables_or_create_markup():
     rows = [row(f"{HOSTILE}{n}", 0.1, target=f"{HOSTILE}{n}", misses=(HOSTILE,)) for n in range(2)]
     text = rendered([*rows, error_row("e", HOSTILE)])
     for table in tables(text):
@@ -61,7 +63,7 @@ def test_hostile_text_breaks_no_table_and_makes_no_markup():
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=80))
-def test_text_reads_back_as_it_was_and_holds_no_markup(text: str):
+def test_escaped_text_is_preserved_and_contains_no_markup(text: str):
     shown = as_code(text)
     inner = shown.removeprefix("<code>").removesuffix("</code>")
     assert not re.search(r"[<>|\\`*_\[\]~@:$]|https?://|www\.", inner, re.IGNORECASE)
@@ -70,5 +72,5 @@ def test_text_reads_back_as_it_was_and_holds_no_markup(text: str):
         assert html.unescape(inner) == text
 
 
-def test_a_long_reason_is_cut():
+def test_long_reason_is_truncated():
     assert len(as_code("x" * 10_000)) < 500

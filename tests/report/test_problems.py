@@ -1,4 +1,4 @@
-"""Mistakes in files: one line for machines, an excerpt for people."""
+"""Problems in files: one line for editors, an excerpt for people."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agentv.errors import Problem
 from agentv.report.problems import render_problems
 
 
-def test_each_problem_has_its_line_its_excerpt_and_there_is_a_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_problems_have_a_location_an_excerpt_and_a_total(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     problems = [
         Problem(tmp_path / "suite.yaml", 4, 5, "unknown key 'inptu'; did you mean 'input'?", "    inptu: hello\n"),
@@ -40,12 +40,12 @@ def test_the_first_line_of_a_problem_is_never_colored():
     assert any("\x1b[" in line for line in rest)
 
 
-def test_a_message_of_several_lines_stays_on_one():
+def test_multi_line_message_is_printed_on_one_line():
     text = render_problems([Problem(Path("s.yaml"), 1, 2, "first\nsecond")], color=False)
     assert text.splitlines()[0] == "s.yaml:1:2: first second"
 
 
-def test_control_characters_of_a_file_are_shown_as_one_column_each():
+def test_control_characters_in_an_excerpt_take_one_column_each():
     problem = Problem(Path("s\x1b[31m.yaml"), 1, 8, "bad \x1b]0;t\x07key", "a\x1b[2J: \u202eb")
     text = render_problems([problem], color=False)
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]", text)
@@ -53,5 +53,5 @@ def test_control_characters_of_a_file_are_shown_as_one_column_each():
     assert code[caret.index("^")] == "\ufffd"
 
 
-def test_no_problem_is_no_text():
+def test_no_problems_give_an_empty_string():
     assert render_problems([], color=True) == ""

@@ -1,4 +1,4 @@
-"""Progress where nobody watches a terminal: plain lines, few of them, and never a reason to stop."""
+"""Progress without a terminal: a limited number of plain lines, which can never stop a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.report.rows import error_row, row
 
 
 class Time:
-    """A clock that moves when it is told to."""
+    """A clock that is advanced manually."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -37,26 +37,26 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_small_run_has_a_line_for_every_case():
+def test_small_run_prints_a_line_for_every_case():
     stream = io.StringIO()
     progress = PlainProgress(stream)
     progress.start(200, 11)
     progress.row(row("capital-of-france", 0.95))
     progress.row(row("b", 0.7, misses=("no date",), attempt=2))
     progress.row(error_row("c", "target is down.\nStart it."))
-    progress.note("assistant: 429, trying again in 2 s")
+    progress.note("assistant: 429, retrying in 2 s")
     progress.close()
     assert stream.getvalue().splitlines() == [
         "11 of 200 rows already recorded, 189 to run",
         "[ 12/200] pass   0.95  capital-of-france  (assistant)",
         "[ 13/200] border 0.70  b  (assistant, attempt 2)  no date",
         "[ 14/200] error  -     c  (assistant)  target is down. Start it.",
-        "assistant: 429, trying again in 2 s",
+        "assistant: 429, retrying in 2 s",
         "",
     ]
 
 
-def test_a_large_run_tells_how_far_it_is_every_five_percent_and_every_five_seconds():
+def test_large_run_reports_every_five_percent_and_every_five_seconds():
     stream, time = io.StringIO(), Time()
     progress = PlainProgress(stream, clock=time)
     progress.start(1000, 0)
@@ -71,7 +71,7 @@ def test_a_large_run_tells_how_far_it_is_every_five_percent_and_every_five_secon
     assert len(stream.getvalue().splitlines()) == 3
 
 
-def test_a_run_of_hours_is_told_less_often():
+def test_long_run_reports_less_often():
     stream, time = io.StringIO(), Time()
     progress = PlainProgress(stream, clock=time)
     progress.start(10**9, 0)
@@ -81,7 +81,7 @@ def test_a_run_of_hours_is_told_less_often():
     assert len(stream.getvalue().splitlines()) < 400
 
 
-def test_a_large_run_lists_fifty_failures_and_says_where_the_others_are():
+def test_large_run_prints_fifty_failures_and_where_to_find_the_others():
     stream, time = io.StringIO(), Time()
     progress = PlainProgress(stream, clock=time)
     progress.start(1_000_000, 0)
@@ -102,7 +102,7 @@ def test_notes_do_not_flood_a_log():
     assert stream.getvalue().splitlines()[-2:] == ["note 49", FURTHER_NOTES]
 
 
-def test_lines_hold_no_control_characters_of_a_row():
+def test_control_characters_in_rows_are_removed():
     stream = io.StringIO()
     progress = PlainProgress(stream, unicode=False)
     progress.start(2, 0)
@@ -126,7 +126,7 @@ def test_lines_hold_no_control_characters_of_a_row():
         (Terminal(), True, {}, QuietProgress),
     ],
 )
-def test_a_live_bar_is_chosen_only_where_somebody_watches(stream, quiet: bool, env: dict[str, str], kind: type):
+def test_live_bar_is_chosen_only_on_an_interactive_terminal(stream, quiet: bool, env: dict[str, str], kind: type):
     assert type(choose_progress(stream, quiet, env)) is kind
 
 
@@ -139,7 +139,7 @@ def test_plain_lines_are_colored_only_on_request(env: dict[str, str], colored: b
     assert ("\x1b[32mpass  \x1b[0m" in stream.getvalue()) is colored
 
 
-def test_quiet_says_nothing(capfd: pytest.CaptureFixture[str]):
+def test_quiet_prints_nothing(capfd: pytest.CaptureFixture[str]):
     progress: Progress = QuietProgress()
     progress.start(1, 0)
     progress.row(row("a", 0.1))
@@ -159,11 +159,11 @@ for i in range(100):
     progress.row(CaseResult("r", f"case-{i}", "s", "t", 1, 1.0, Verdict.PASS))
 progress.note("n")
 progress.close()
-print("the run went on")
+print("the run continued")
 """
 
 
-def test_a_reader_that_leaves_does_not_end_the_run():
+def test_run_continues_when_stderr_is_closed():
     child = subprocess.Popen(
         [sys.executable, "-c", READER_GONE],
         stdin=subprocess.PIPE,
@@ -175,10 +175,10 @@ def test_a_reader_that_leaves_does_not_end_the_run():
     child.stderr.close()
     child.stderr = None
     out, _ = child.communicate("go\n", timeout=30)
-    assert (out, child.returncode) == ("the run went on\n", 0)
+    assert (out, child.returncode) == ("the run continued\n", 0)
 
 
-def test_a_full_disk_under_the_log_does_not_end_the_run():
+def test_run_continues_when_the_disk_of_the_log_is_full():
     full = open("/dev/full", "w", encoding="utf-8", buffering=1)  # noqa: PTH123, SIM115 - closing it fails
     progress = PlainProgress(full)
     progress.start(2, 0)

@@ -1,4 +1,4 @@
-"""The statistics, held against scipy."""
+"""The statistics, checked against scipy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from agentv.report.statistics import (
 deltas_of_scores = st.lists(st.floats(-1, 1, allow_nan=False), min_size=2, max_size=40)
 
 
-def test_the_sign_test_is_the_exact_binomial_test():
+def test_sign_test_matches_the_exact_binomial_test():
     for wins in range(40):
         for losses in range(40 - wins):
             p = stats.binomtest(wins, wins + losses, 0.5).pvalue if wins + losses else 1.0
@@ -38,7 +38,7 @@ def test_the_sign_test_is_the_exact_binomial_test():
 
 @given(st.integers(0, 3000), st.integers(0, 3000))
 @settings(max_examples=60, deadline=None)
-def test_the_sign_test_holds_for_large_counts_and_takes_no_sides(wins: int, losses: int):
+def test_sign_test_works_for_large_counts_and_is_symmetric(wins: int, losses: int):
     p = stats.binomtest(wins, wins + losses, 0.5).pvalue if wins + losses else 1.0
     assert sign_test(wins, losses) == pytest.approx(p, rel=1e-7, abs=1e-300)
     assert sign_test(wins, losses) == sign_test(losses, wins) == mcnemar_exact(wins, losses)
@@ -46,7 +46,7 @@ def test_the_sign_test_holds_for_large_counts_and_takes_no_sides(wins: int, loss
 
 @given(st.integers(1, 20_000), st.floats(0, 1), st.sampled_from([0.8, 0.9, 0.95, 0.99]))
 @settings(max_examples=200, deadline=None)
-def test_wilson_is_scipys_wilson_interval(total: int, share: float, confidence: float):
+def test_wilson_interval_matches_scipy(total: int, share: float, confidence: float):
     successes = round(share * total)
     low, high = wilson(successes, total, confidence=confidence)
     known = stats.binomtest(successes, total).proportion_ci(confidence, method="wilson")
@@ -54,12 +54,12 @@ def test_wilson_is_scipys_wilson_interval(total: int, share: float, confidence: 
     assert 0 <= low <= successes / total <= high <= 1
 
 
-def test_nothing_is_known_of_no_trials():
+def test_wilson_interval_without_trials_is_0_to_1():
     assert wilson(0, 0) == (0, 1)
 
 
 @pytest.mark.parametrize("share", [0.005, 0.1, 0.5, 0.9, 0.975, 0.995, 0.9995])
-def test_students_t_is_scipys(share: float):
+def test_student_t_quantile_matches_scipy(share: float):
     for freedom in (1, 2, 3, 4, 5, 9, 20, 49, 99, 199, 200, 1000, 9999):
         known = stats.t.ppf(share, freedom)
         assert student_t_quantile(share, freedom) == pytest.approx(known, rel=1e-6, abs=1e-9), freedom
@@ -68,7 +68,7 @@ def test_students_t_is_scipys(share: float):
 @pytest.mark.parametrize(
     ("trials", "chance"), [(20, 0.1), (11, 0.95), (50, 0.5), (1000, 0.003), (1000, 0.3), (9999, 0.97)]
 )
-def test_binomial_draws_are_binomial(trials: int, chance: float):
+def test_binomial_draws_follow_the_binomial_distribution(trials: int, chance: float):
     random = Random(7)
     drawn = [_binomial(trials, chance, random) for _ in range(20_000)]
     known = stats.binom(trials, chance)
@@ -82,7 +82,7 @@ def test_binomial_draws_are_binomial(trials: int, chance: float):
 
 @pytest.mark.parametrize("count", [6, 10, 30, 200])
 @pytest.mark.parametrize("kind", ["normal", "flips", "skewed"])
-def test_the_interval_is_scipys_percentile_bootstrap_at_the_widened_level(count: int, kind: str):
+def test_interval_matches_scipys_percentile_bootstrap_at_the_widened_level(count: int, kind: str):
     random = Random(count)
     deltas = {
         "normal": [random.gauss(-0.05, 0.2) for _ in range(count)],
@@ -98,20 +98,20 @@ def test_the_interval_is_scipys_percentile_bootstrap_at_the_widened_level(count:
         rng=5,
     ).confidence_interval
     spread = stats.tstd(deltas) / math.sqrt(count)
-    # Both are drawn: they differ by the noise of drawing, which is largest in the tails of the smallest samples;
-    # flips have means a whole step apart.
+    # Both are random and differ by sampling noise, which is largest in the tails of the smallest samples; the means
+    # of flips differ by a whole step.
     noise = max(0.35 * spread, 1 / count if kind == "flips" else 0.0) + 1e-9
     assert paired_bootstrap(deltas) == pytest.approx((known.low, known.high), abs=noise)
 
 
-def test_the_widened_level_is_hesterbergs():
+def test_widened_level_matches_hesterberg():
     for count in (2, 6, 25, 400):
         reach = stats.t.ppf(0.975, count - 1) * math.sqrt(count / (count - 1))
         assert bootstrap_tail(0.95, count) == pytest.approx(stats.norm.cdf(-reach), rel=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["continuous", "coarse", "rare", "outlier"])
-def test_a_large_sample_is_grouped_without_changing_the_interval(kind: str):
+def test_grouping_a_large_sample_does_not_change_the_interval(kind: str):
     random = Random(3)
     deltas = {
         "continuous": [random.gauss(0.01, 0.2) for _ in range(4_000)],
@@ -133,16 +133,16 @@ def test_a_large_sample_is_grouped_without_changing_the_interval(kind: str):
 
 
 @pytest.mark.parametrize(("losses", "wins"), [(1, 0), (3, 0), (12, 4), (18, 8)])
-def test_a_few_changes_among_thousands_of_ties_are_not_a_clear_difference(losses: int, wins: int):
+def test_a_few_changes_among_thousands_of_ties_are_not_significant(losses: int, wins: int):
     """A resample can miss them. Student's t, or an expansion of it for skewed differences, would exclude 0 for some of
-    these, and is off by up to a whole standard error: that is why large samples are drawn too."""
+    these and is off by up to a whole standard error. This is why large samples are resampled too."""
     deltas = [-1.0] * losses + [1.0] * wins + [0.0] * 4_000
     interval = paired_bootstrap(deltas)
     assert not interval.excludes(0)
     assert min(deltas) < interval.low < 0
 
 
-def test_what_values_differ_by_within_a_group_is_part_of_the_interval():
+def test_spread_within_a_group_is_part_of_the_interval():
     random, spread = Random(1), 0.001
     deltas = [-128 * spread, 128 * spread, *(random.gauss(0, spread) for _ in range(99_998))]
     reach = stats.norm.ppf(0.975) * stats.tstd(deltas) / math.sqrt(len(deltas))
@@ -150,13 +150,13 @@ def test_what_values_differ_by_within_a_group_is_part_of_the_interval():
     assert high - low == pytest.approx(2 * reach, rel=0.05)
 
 
-def test_a_quantile_between_two_values_lies_between_them():
+def test_quantile_is_interpolated_between_two_values():
     assert [_quantile([0.0, 1.0, 3.0], share) for share in (0, 0.25, 0.5, 0.75, 1)] == [0, 0.5, 1, 2, 3]
 
 
-def test_false_alarms_stay_near_what_was_asked_for_in_small_samples():
-    """Of runs without any difference, about one in forty may look like a regression; plain percentiles alarm twice
-    as often."""
+def test_false_alarm_rate_of_small_samples_is_close_to_nominal():
+    """Without any difference, about one run in forty may look like a regression; with plain percentiles, twice as
+    many."""
     random, alarms, rounds = Random(11), 0, 400
     for _ in range(rounds):
         interval = paired_bootstrap([random.gauss(0, 0.3) for _ in range(8)], resamples=1_000)
@@ -166,7 +166,7 @@ def test_false_alarms_stay_near_what_was_asked_for_in_small_samples():
 
 @given(deltas_of_scores, st.randoms(use_true_random=False))
 @settings(max_examples=30, deadline=None)
-def test_the_interval_does_not_depend_on_the_order_and_stays_within_the_data(deltas: list[float], random: Random):
+def test_interval_does_not_depend_on_the_order_and_stays_within_the_data(deltas: list[float], random: Random):
     interval = paired_bootstrap(deltas, resamples=500)
     shuffled = list(deltas)
     random.shuffle(shuffled)
@@ -174,36 +174,36 @@ def test_the_interval_does_not_depend_on_the_order_and_stays_within_the_data(del
     assert min(deltas) - 1e-9 <= interval.low <= interval.high <= max(deltas) + 1e-9
 
 
-def test_equal_differences_have_no_width_and_no_difference_is_exactly_zero():
+def test_interval_of_equal_differences_has_no_width():
     assert paired_bootstrap([0.1] * 7) == (0.1, 0.1)
     assert paired_bootstrap([0.0] * 7) == (0.0, 0.0)
     assert not Interval(0.0, 0.0).excludes(0.0)
 
 
-def test_one_difference_has_no_interval():
+def test_interval_needs_two_differences():
     with pytest.raises(ValueError, match="at least 2 items"):
         paired_bootstrap([0.5])
 
 
 @given(st.floats(0, 0.99), st.floats(0, 1))
-def test_normalised_gain_is_the_share_of_what_was_missing(before: float, after: float):
+def test_normalised_gain_is_the_share_of_missed_points(before: float, after: float):
     gain = normalised_gain(before, after)
     assert gain is not None
     assert before + gain * (1 - before) == pytest.approx(after, abs=1e-9)
 
 
-def test_there_is_nothing_to_gain_on_a_perfect_baseline():
+def test_normalised_gain_of_a_perfect_baseline_is_none():
     assert normalised_gain(1.0, 0.9) is None
 
 
-def test_the_noise_of_binary_fractions_is_gone():
+def test_exact_removes_floating_point_noise():
     assert exact(0.3 - 0.2) == 0.1
     assert mean([0.1] * 10) == 0.1
     assert math.copysign(1, exact(-1e-15)) == 1
 
 
 @pytest.mark.parametrize(("confidence", "fewest"), [(0.9, 5), (0.95, 6), (0.99, 8), (0.5, 2)])
-def test_too_few_is_where_no_outcome_could_be_told_from_chance(confidence: float, fewest: int):
+def test_fewest_cases_is_where_a_result_can_first_be_significant(confidence: float, fewest: int):
     assert fewest_to_tell(confidence) == fewest
     assert sign_test(fewest, 0) <= 1 - confidence + 1e-12
     assert fewest == 2 or sign_test(fewest - 1, 0) > 1 - confidence

@@ -1,4 +1,4 @@
-"""Summaries: counts, means, exit codes, and that the order of rows does not matter."""
+"""Summaries: counts, means and exit codes, independent of the order of rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def summarize(*rows: CaseResult) -> Summary:
     return builder.build(duration_seconds=1.5)
 
 
-def test_a_row_with_an_error_counts_in_errors_only():
+def test_errored_row_counts_only_as_an_error():
     failed = (result("accuracy", 0.0, error="no JSON"), result("style", 1.0))
     summary = summarize(row("a", 1.0), error_row("b", "no JSON", "evaluator", evaluator_results=failed))
     assert (summary.total, summary.passed, summary.failed, summary.errors) == (2, 1, 0, 1)
@@ -33,7 +33,7 @@ def test_a_row_with_an_error_counts_in_errors_only():
     assert summary.by_evaluator["style"].mean_score == 1.0
 
 
-def test_there_is_no_mean_when_nothing_could_be_judged():
+def test_mean_is_none_if_all_rows_errored():
     summary = summarize(error_row("a", "target is down"))
     assert summary.mean_score is None
     assert summary.by_evaluator == {}
@@ -49,11 +49,11 @@ def test_there_is_no_mean_when_nothing_could_be_judged():
         ((row("a", 1.0), error_row("b", "down")), 3),
     ],
 )
-def test_errors_win_over_failures_in_the_exit_code(rows: tuple[CaseResult, ...], code: int):
+def test_errors_take_precedence_over_failures_in_the_exit_code(rows: tuple[CaseResult, ...], code: int):
     assert summarize(*rows).exit_code == code
 
 
-def test_the_order_of_rows_does_not_matter():
+def test_summary_does_not_depend_on_the_order_of_rows():
     rng = random.Random(4)
     rows = [
         row(
@@ -66,7 +66,7 @@ def test_the_order_of_rows_does_not_matter():
         )
         for i in range(300)
     ]
-    # More distinct messages than are kept, so that some have to give way.
+    # More distinct messages than the limit, so that some are dropped.
     rows += [error_row(f"case-{i}", f"message {rng.randrange(400):03}", attempt=i) for i in range(900)]
     rows += [row(f"tie-{i}", 0.0, misses=("same",)) for i in range(20)]
     first = summarize(*rows)
@@ -76,11 +76,11 @@ def test_the_order_of_rows_does_not_matter():
     assert [case.eval_id for case in first.worst] == ["tie-0", "tie-1", "tie-10", "tie-11", "tie-12"]
 
 
-def test_means_do_not_collect_rounding_errors():
+def test_means_do_not_accumulate_rounding_errors():
     assert summarize(*(row(f"c{i}", 0.1) for i in range(10))).mean_score == 0.1
 
 
-def test_equal_scores_are_ordered_by_suite_then_case_then_target_then_attempt():
+def test_equal_scores_are_sorted_by_suite_case_target_and_attempt():
     keys = [
         ("b", "x", "t", 1),
         ("a", "y", "t", 1),
@@ -96,7 +96,7 @@ def test_equal_scores_are_ordered_by_suite_then_case_then_target_then_attempt():
     ]
 
 
-def test_cases_that_passed_are_never_among_the_worst():
+def test_passed_cases_are_never_among_the_worst():
     strict = row("strict", 0.85)
     strict = CaseResult.from_dict({**strict.to_dict(), "verdict": "borderline"})
     lenient = CaseResult.from_dict({**row("lenient", 0.5).to_dict(), "verdict": "pass"})
@@ -104,7 +104,7 @@ def test_cases_that_passed_are_never_among_the_worst():
     assert [(w.eval_id, w.verdict) for w in worst] == [("strict", Verdict.BORDERLINE)]
 
 
-def test_the_reason_comes_from_the_evaluator_that_decided():
+def test_reason_comes_from_the_evaluator_that_lowered_the_score_most():
     low = result("low", 0.1, reasoning="low")
     assert _reason(low, result("other", 0.5, misses=("m",))) == ("low", "low")
     assert _reason(low, result("must", 0.5, required=True, misses=("m1", "m2"))) == ("must", "m1; m2")
@@ -118,14 +118,14 @@ def _reason(*results) -> tuple[str, str]:
     return case.evaluator, case.reason
 
 
-def test_the_most_frequent_errors_come_first_and_the_rest_is_counted():
+def test_most_frequent_errors_come_first_and_the_rest_are_counted():
     rows = [error_row(f"c{n}-{i}", f"message {n}") for n in range(7) for i in range(n + 1)]
     groups = summarize(*rows).error_groups
     assert [(group.message, group.count) for group in groups] == [(f"message {n}", n + 1) for n in (6, 5, 4, 3, 2)]
     assert groups[0].eval_id == "c6-0"
 
 
-def test_error_messages_that_sort_first_are_counted_exactly_when_there_are_too_many():
+def test_error_counts_are_exact_beyond_the_limit_of_messages():
     names = [f"message {n:03}" for n in range(MESSAGES_KEPT + 50)]
     twice = [names[0], names[MESSAGES_KEPT - 1], names[MESSAGES_KEPT], names[-1]]
     for order in (names + twice, [*reversed(names), *twice], twice + names):
@@ -136,7 +136,7 @@ def test_error_messages_that_sort_first_are_counted_exactly_when_there_are_too_m
         assert counts == {name: 2 if name in twice else 1 for name in names[:MESSAGES_KEPT]}
 
 
-def test_long_error_messages_are_grouped_by_how_they_begin():
+def test_long_error_messages_are_grouped_by_their_beginning():
     begin = "x" * MESSAGE_LENGTH
     groups = summarize(
         error_row("a", begin + "1"), error_row("b", begin + "2"), error_row("c", begin[:-1])
@@ -144,24 +144,26 @@ def test_long_error_messages_are_grouped_by_how_they_begin():
     assert [(group.message, group.count) for group in groups] == [(begin, 2), (begin[:-1], 1)]
 
 
-def test_spend_is_unknown_when_no_row_knows_it():
+def test_cost_is_none_if_no_row_has_one():
     summary = summarize(row("a"), row("b"))
     assert summary.cost_usd is None
     assert summary.token_usage is None
     assert summary.judge_calls == 0
 
 
-def test_spend_adds_up_and_says_when_it_is_a_lower_bound():
+def test_cost_is_summed_and_marked_as_a_lower_bound_if_incomplete():
     known = row("a", token_usage=TokenUsage(10, 2), cost_usd=0.25)
     assert summarize(known, known).cost_usd == 0.5
     assert summarize(known, known).cost_complete
     mixed = summarize(known, row("b", token_usage=TokenUsage(1, 1)))
     assert (mixed.cost_usd, mixed.cost_complete) == (0.25, False)
     assert mixed.token_usage == TokenUsage(11, 3)
-    assert summarize(known, error_row("c", "down")).cost_complete, "a call that never answered has no price to know"
+    assert summarize(known, error_row("c", "down")).cost_complete, (
+        "a call without an answer does not make the cost incomplete"
+    )
 
 
-def test_judge_calls_are_counted_inside_composites_too():
+def test_judge_calls_inside_composites_are_counted():
     member = result("member", judge_proxy=ledger(2, 0.5, (7, 1)))
     outer = result("outer", evaluator_results=(member,), judge_proxy=ledger(3, None, (5, 1)))
     summary = summarize(row("a", evaluator_results=(outer, result("idle", judge_proxy=ledger(0)))))
@@ -170,7 +172,7 @@ def test_judge_calls_are_counted_inside_composites_too():
     assert (summary.judge_cost_usd, summary.judge_cost_complete) == (0.5, False)
 
 
-def test_the_summary_is_json_with_the_promised_keys():
+def test_summary_json_has_the_documented_keys():
     data = json.loads(json.dumps(summarize(row("a", 0.7), error_row("b", "down")).to_dict(), allow_nan=False))
     promised = {
         "total",
@@ -188,7 +190,7 @@ def test_the_summary_is_json_with_the_promised_keys():
     assert data["worst"][0]["verdict"] == "borderline"
 
 
-def test_memory_does_not_grow_with_the_rows():
+def test_memory_does_not_grow_with_the_number_of_rows():
     builder = SummaryBuilder()
 
     def feed(numbers: range) -> int:

@@ -1,4 +1,4 @@
-"""Text for terminals: nothing a model wrote is obeyed, everything fits."""
+"""Text for terminals: control sequences are removed, and lines fit the width."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff
         ("línea 日本 👩‍👩‍👧 ok", "línea 日本 👩‍👩‍👧 ok"),
     ],
 )
-def test_control_sequences_are_taken_out_and_text_stays(hostile: str, shown: str):
+def test_clean_removes_control_sequences_and_keeps_text(hostile: str, shown: str):
     assert clean(hostile) == shown
 
 
@@ -40,7 +40,7 @@ HOSTILE = st.text(st.one_of(st.sampled_from("\x1b[]PX^_\x9b\x9d\x9c\x07;m0\\ \n\
 
 
 @given(HOSTILE)
-def test_nothing_unsafe_is_left_of_any_text(text: str):
+def test_clean_removes_everything_unsafe_from_any_text(text: str):
     assert not UNSAFE.search(clean(text))
     assert Look(unicode=False).text(text).isascii()
 
@@ -56,11 +56,11 @@ def test_cut_and_wrapped_text_fits(text: str, width: int, unicode: bool):
 
 
 @given(st.text(st.sampled_from("ab \u65e5"), max_size=60))
-def test_wrapping_loses_nothing_when_there_is_room(text: str):
+def test_wrapping_keeps_all_words_if_they_fit(text: str):
     assert "".join(Look().wrap(text, 9, most=99)).replace(" ", "") == text.replace(" ", "")
 
 
-def test_a_cut_says_that_something_is_missing():
+def test_cut_text_ends_with_an_ellipsis():
     assert Look().cut("abcdefgh", 5) == "abcd…"
     assert Look(unicode=False).cut("abcdefgh", 5) == "ab..."
     assert Look().cut("日本語日本語", 7) == "日本語…"
@@ -90,7 +90,7 @@ def test_color_follows_the_stream_and_the_environment(stream: io.StringIO, env: 
     assert wants_color(stream, env) is wanted
 
 
-def test_a_closed_stream_gets_no_color():
+def test_closed_stream_has_no_color():
     stream = io.StringIO()
     stream.close()
     assert not wants_color(stream, {})
@@ -99,5 +99,5 @@ def test_a_closed_stream_gets_no_color():
 @pytest.mark.parametrize(
     ("encoding", "able"), [("utf-8", True), ("ascii", False), ("latin-1", False), ("cp1252", False)]
 )
-def test_marks_need_an_encoding_that_has_them(encoding: str, able: bool):
+def test_unicode_marks_need_an_encoding_that_supports_them(encoding: str, able: bool):
     assert can_print_unicode(io.TextIOWrapper(io.BytesIO(), encoding=encoding)) is able

@@ -1,4 +1,4 @@
-"""`agentv report` on rows with a wrong value, for every field that a row has: a message, never a traceback."""
+"""`agentv report` on rows with an invalid value in any field: an error message, never a traceback."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WRONG: list[Any] = [5, -1, 7.5, 10**400, True, "yes", "", [], [5], [None], [{}],
 
 
 def paths(cls: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Where the fields of a row are in its JSON: those of the dataclasses in it too, twice for evaluator results."""
+    """The JSON paths of all fields of a row, including nested dataclasses (evaluator results two levels deep)."""
     hints = get_type_hints(cls, include_extras=True)
     for name, hint in hints.items():
         yield (*at, name)
@@ -66,7 +66,7 @@ def changed(path: tuple[str | int, ...], value: Any) -> bytes:
     return json.dumps(data).encode() + b"\n"
 
 
-def test_every_class_in_a_row_has_its_fields_tried():
+def test_fields_of_every_class_in_a_row_are_covered():
     tried = {name for path in PATHS for name in path if isinstance(name, str)}
     for cls in (CaseResult, EvaluatorResult, CaseError, Message, ToolCall, TokenUsage):
         assert {field.name for field in fields(cls)} <= tried
@@ -78,7 +78,7 @@ def is_user_data(path: tuple[str | int, ...]) -> bool:
 
 
 @pytest.mark.parametrize("path", PATHS, ids=spelled)
-def test_a_wrong_value_in_any_field_is_reported_with_its_place(
+def test_invalid_value_in_any_field_is_reported_with_its_path(
     path: tuple[str | int, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     file = tmp_path / "rows.jsonl"
@@ -97,7 +97,7 @@ def test_a_wrong_value_in_any_field_is_reported_with_its_place(
 
 
 @pytest.mark.parametrize(("field", "value"), [("judge", 5), ("required", "yes"), ("score", 7.5), ("misses", [5])])
-def test_an_evaluator_result_with_a_wrong_value_is_a_problem_of_the_file(tmp_path: Path, field: str, value: Any):
+def test_invalid_evaluator_result_is_reported_as_an_invalid_row(tmp_path: Path, field: str, value: Any):
     project = Project(tmp_path)
     (tmp_path / "rows.jsonl").write_bytes(changed(("evaluator_results", 0, field), value))
     done = project.run("report", "rows.jsonl")
@@ -115,11 +115,11 @@ def test_optional_fields_may_be_missing_or_null():
     assert (bare.hits, bare.metadata, bare.candidate_answer, bare.cost_usd) == ((), {}, "", None)
 
 
-def test_keys_of_later_versions_are_ignored():
+def test_unknown_keys_are_ignored():
     assert decode(CaseResult, {**ROW.to_dict(), "of_a_later_version": 1}) == ROW
 
 
-def test_a_row_nested_without_end_is_refused():
+def test_deeply_nested_row_is_rejected():
     data = EvaluatorResult("m", "composite", 0.5, 1.0, Verdict.FAIL).to_dict()
     for _ in range(400):
         data = {**data, "evaluator_results": [data]}
