@@ -1,4 +1,4 @@
-"""The judges of a run side by side, their scores and what they asked for: python compare.py results.jsonl"""
+"""Compare the judges of a run: scores, calls, tokens and cost. Usage: python compare.py results.jsonl"""
 
 import json
 import sys

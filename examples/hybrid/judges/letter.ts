@@ -1,4 +1,4 @@
-/** A letter to a customer: what a program can check comes first; only a letter that passes is worth a judge call. */
+/** Judges a letter to a customer: the checks run first, and only letters that pass them need a judge call. */
 
 import { defineCodeJudge } from "@agentv/eval";
 
