@@ -1,4 +1,4 @@
-"""What a run says of itself agrees with what is on disk, however it ends."""
+"""The summary of a run matches the rows on disk, however the run ends."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ SUITE = "evalcases:\n" + "".join(
 )
 
 
-async def test_rows_that_were_being_written_when_the_run_was_stopped_are_counted(
+async def test_rows_being_written_when_the_run_is_cancelled_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "agentv.config.yaml").write_text(CONFIG)
     (tmp_path / "suite.yaml").write_text(SUITE)
-    syncing, go_on, sync = threading.Event(), threading.Event(), files.sync_data
+    syncing, release, sync = threading.Event(), threading.Event(), files.sync_data
 
     def held(descriptor: int) -> None:
         syncing.set()
-        go_on.wait(30)
+        release.wait(30)
         sync(descriptor)
 
     monkeypatch.setattr(writer, "sync_data", held)
@@ -37,7 +37,7 @@ async def test_rows_that_were_being_written_when_the_run_was_stopped_are_counted
     task = asyncio.ensure_future(run.run())
     await asyncio.to_thread(syncing.wait, 30)
     task.cancel()
-    asyncio.get_running_loop().call_later(0.05, go_on.set)
+    asyncio.get_running_loop().call_later(0.05, release.set)
     outcome = await task
     rows = (tmp_path / "run" / "results.jsonl").read_text().splitlines()
     assert outcome.interrupted

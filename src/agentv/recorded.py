@@ -1,4 +1,4 @@
-"""A plan, executed and recorded: where the run arm and the record meet. The command line and the Python door use it."""
+"""Executes a plan and records it in a run directory. Used by the command line and by `agentv.evaluate`."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ class RunOutcome:
     interrupted: bool = False
     out_error: RecordError | None = None
     budget: Mapping[str, Any] = field(default_factory=dict)
-    """The limits of the run and what was spent of them."""
+    """The limits of the run, and how much of them was spent."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunHooks:
-    """Who takes part in a run besides the plan."""
+    """Callbacks and options of a run that are not part of its plan."""
 
     progress: Progress = field(default_factory=QuietProgress)
     function: Ask | None = None
-    """Answers the cases, when a Python function is the target."""
+    """Answers the cases if the target is a Python function."""
     on_row: Callable[[CaseResult], None] | None = None
     own_process: bool = False
-    """Whether the process is ours alone, as on the command line."""
+    """Whether agentv owns the whole process, as on the command line."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Delivery:
-    """Takes finished rows: each is written, and counted once it is on disk."""
+    """Writes finished rows, and counts each one once it is on disk."""
 
     writer: RowWriter
     summary: SummaryBuilder
@@ -90,7 +90,7 @@ class _Delivery:
 
 @dataclass(slots=True)
 class RecordedRun:
-    """One run with its directory. Make it with `start_run` or `resume_run`."""
+    """One run with its directory. Create it with `start_run` or `resume_run`."""
 
     plan: RunPlan
     directory: RunDirectory
@@ -99,8 +99,8 @@ class RecordedRun:
     notes: list[str] = field(default_factory=list)
 
     async def run(self, hooks: RunHooks | None = None) -> RunOutcome:
-        """Execute what is missing. Cancelling ends the work in flight, keeps every row, and returns the outcome."""
-        # One lock from reading what is done to the last word in run.json: two resumes can never both run a case.
+        """Run the cases that have no row yet. Cancelling stops the work in flight and returns the outcome so far."""
+        # Locked from reading the rows to the last write of run.json, so that two resumes cannot run the same case.
         with self.directory.lock(), JudgeCallLog(self.directory.judge_calls) as calls:
             summary = SummaryBuilder(scripted=self.manifest["scripted"])
             budget = Budget(self.plan.options.max_cost, self.plan.options.max_judge_calls)
@@ -146,9 +146,9 @@ class RecordedRun:
                     interrupted, status = True, "interrupted"
                     writer.hurry()
                 except SuiteError as error:
-                    error.exit_code = 3  # a suite that changed under the run: some of it has run, so it is not 2
+                    error.exit_code = 3  # the suite changed during the run: not 2, because some cases have run
                     raise
-        except asyncio.CancelledError:  # it came when the work was over, and the record was being closed
+        except asyncio.CancelledError:  # cancelled after the work was done, while the record was being closed
             if status == "failed":
                 raise
         finally:
@@ -164,7 +164,7 @@ class RecordedRun:
         )
 
     def _total(self, done: set[RowKey]) -> int:
-        """Rows once all is done: a suite that changed may have lost cases whose rows are there."""
+        """The number of rows of the complete run, including rows of cases that a changed suite no longer has."""
         if not done:
             return self.plan.total
         keys = (recorded_key(key, self.redactor) for lane in self.plan.lanes for key in lane.row_keys())
@@ -181,18 +181,18 @@ class RecordedRun:
 
 
 def start_run(plan: RunPlan, run_id: str, directory: Path, cwd: Path) -> RecordedRun:
-    """A new run, its directory made and its `run.json` written before anything is called."""
+    """A new run. Its directory and its `run.json` are created before any target is called."""
     _refuse_to_overwrite(plan, cwd, directory)
     redactor = Redactor(plan.secrets.values)
     manifest = _manifest(plan, run_id, cwd)
-    made = RunDirectory.create(directory, manifest, redactor=redactor)
-    return RecordedRun(plan, made, manifest, redactor)
+    created = RunDirectory.create(directory, manifest, redactor=redactor)
+    return RecordedRun(plan, created, manifest, redactor)
 
 
 def resumed_options(manifest: dict[str, Any], directory: RunDirectory) -> tuple[RunOptions, Path]:
-    """The options of a recorded run, and the working directory its paths start from."""
+    """The options of a recorded run, and the directory that its paths are relative to."""
     check_manifest(manifest, directory.manifest)
-    if not (recorded := Path(manifest["cwd"])).is_dir():  # moved since, or masked because it holds a secret's value
+    if not (recorded := Path(manifest["cwd"])).is_dir():  # moved since, or masked because it contains a secret
         manifest["cwd"] = str(recorded := Path.cwd())
     try:
         options = RunOptions.from_dict(manifest["options"])
@@ -202,20 +202,20 @@ def resumed_options(manifest: dict[str, Any], directory: RunDirectory) -> tuple[
 
 
 def resume_run(plan: RunPlan, directory: RunDirectory, manifest: dict[str, Any], *, allow_changed: bool) -> RecordedRun:
-    """A run to go on with: what is on disk counts as done, unless what it was made from has changed."""
+    """A run to resume: rows on disk count as done. Raises RunChangedError if an input of the run has changed."""
     redactor = Redactor(plan.secrets.values)
-    # A path that holds the value of a secret is masked in run.json.
+    # A path that contains the value of a secret is masked in run.json.
     changed = _changes(redactor.value(dict(plan.digests())), manifest.get("digests") or {})
     if changed and not allow_changed:
         raise RunChangedError(
-            "the run cannot go on, because what it was made from has changed since:\n"
+            "the run cannot be resumed, because its inputs have changed:\n"
             + "\n".join(f"  {line}" for line in changed),
-            next_step="Undo the change, start a new run, or mix old and new on purpose with --allow-changed.",
+            next_step="Undo the change, start a new run, or use --allow-changed to mix old and new results.",
         )
     _refuse_to_overwrite(plan, Path(manifest["cwd"]), directory.path)
-    notes = [f"going on although it changed: {line}" for line in changed]
+    notes = [f"resuming despite a change: {line}" for line in changed]
     notes += [
-        f"{line}; rows already there were made with the older one" for line in _config_changes(plan, manifest, redactor)
+        f"{line}; existing rows were made with the old version" for line in _config_changes(plan, manifest, redactor)
     ]
     manifest["status"] = "running"
     manifest["options"] = plan.options.to_dict()
@@ -230,17 +230,17 @@ def _out_file(plan: RunPlan, cwd: Path) -> Path | None:
 
 
 def _refuse_to_overwrite(plan: RunPlan, cwd: Path, directory: Path) -> None:
-    """`--out` replaces an older file; never one that the run reads, nor the record of a run."""
+    """Raise UsageError if `--out` would overwrite a file that the run reads, or the record of a run."""
     out = _out_file(plan, cwd)
     if out is None:
         return
     refuse_recorded(out, directory)
     if str(out.resolve()) in {*plan.digests(), *(str(path.resolve()) for path in plan.configs())}:
-        raise UsageError(f"--out {plan.options.out} would replace a file that the run reads.", next_step=ANOTHER)
+        raise UsageError(f"--out {plan.options.out} would overwrite a file that the run reads.", next_step=ANOTHER)
 
 
 def _manifest(plan: RunPlan, run_id: str, cwd: Path) -> dict[str, Any]:
-    system = os.uname()  # platform.platform() reads the whole interpreter to find its libc
+    system = os.uname()  # platform.platform() is slow: it reads the interpreter binary to find its libc
     return {
         "run_id": run_id,
         "status": "running",
@@ -264,14 +264,14 @@ def _manifest(plan: RunPlan, run_id: str, cwd: Path) -> dict[str, Any]:
 
 
 def _answers_are_scripted(plan: RunPlan, cwd: Path) -> bool:
-    """Whether recorded answers come from a run of a scripted model; the label stays with them."""
+    """Whether recorded answers come from a run with a scripted model, so that the new run is labelled, too."""
     if plan.options.outputs is None:
         return False
     try:
-        beside = RunDirectory.open((cwd / plan.options.outputs).parent).read_manifest()
+        manifest = RunDirectory.open((cwd / plan.options.outputs).parent).read_manifest()
     except RecordError:
         return False
-    return beside.get("scripted") is True
+    return manifest.get("scripted") is True
 
 
 def _shown_config(config: Any) -> dict[str, Any]:
@@ -283,17 +283,17 @@ def _shown_config(config: Any) -> dict[str, Any]:
 
 
 def _without_secrets(shown: Any) -> dict[str, Any]:
-    """The entry as written; a key that was written out instead of read from a variable is left out."""
-    kept = dict(shown)
-    if _is_literal(kept.get("api_key")):
-        kept["api_key"] = MASK
+    """The entry as written, with literal keys masked. References to variables are kept."""
+    masked = dict(shown)
+    if _is_literal(masked.get("api_key")):
+        masked["api_key"] = MASK
     for setting in ("headers", "env"):
-        if isinstance(kept.get(setting), Mapping):
-            kept[setting] = {
+        if isinstance(masked.get(setting), Mapping):
+            masked[setting] = {
                 name: MASK if holds_secret(name) and _is_literal(value) else value
-                for name, value in kept[setting].items()
+                for name, value in masked[setting].items()
             }
-    return kept
+    return masked
 
 
 def _is_literal(value: Any) -> bool:
@@ -302,10 +302,11 @@ def _is_literal(value: Any) -> bool:
 
 def _recovery_notes(recovery: Recovery) -> list[str]:
     notes = [
-        f"results.jsonl line {bad.number} was not a row ({bad.reason}); its case runs again" for bad in recovery.corrupt
+        f"results.jsonl line {bad.number} was not a valid row ({bad.reason}); its case is run again"
+        for bad in recovery.corrupt
     ]
     return notes + [
-        f"results.jsonl line {twin.number} repeated a row; it was set aside" for twin in recovery.duplicates
+        f"results.jsonl line {twin.number} was a duplicate row and was set aside" for twin in recovery.duplicates
     ]
 
 
@@ -323,7 +324,9 @@ def _config_changes(plan: RunPlan, manifest: dict[str, Any], redactor: Redactor)
 
 
 def _retry_note(retry: Any) -> str:
-    return f"{retry.request.eval_id}: try {retry.tries} failed, again in {retry.delay:.1f} s: {retry.error.message}"
+    return (
+        f"{retry.request.eval_id}: attempt {retry.tries} failed, retrying in {retry.delay:.1f} s: {retry.error.message}"
+    )
 
 
 def _now() -> str:

@@ -1,4 +1,4 @@
-"""Run one judge script: a payload on stdin, a score from its stdout, and a judge proxy if it may ask the judge.
+"""Run one judge script: the payload on its stdin, the score from its stdout, and a judge proxy if it has judge access.
 
 `run_script` is used by `code_judge`, by the aggregators of a composite, by `agentv judge run` and by `agentv.testing`.
 """
@@ -45,14 +45,14 @@ OUTPUT_SHOWN = 500
 LARGE_OUTPUT = 256 * 1024
 """Output of this size is parsed in a thread: parsing it here would make other scripts wait for their judge."""
 NO_LINE = (
-    "It printed something, but no result: with `protocol: jsonl` that is one JSON object on one line, with a line "
-    "break at its end, and flushed."
+    "It printed output, but no result: with `protocol: jsonl`, print the result as one JSON object on one line, end "
+    "the line with a newline, and flush stdout."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What a run provides for evaluators that start scripts or ask a judge."""
+    """What a run provides for evaluators that start scripts or call a judge."""
 
     launcher: Launcher | None = None
     """None in runs without scripts."""
@@ -61,10 +61,10 @@ class Runtime:
     secrets: Secrets = field(default_factory=Secrets, repr=False)
     redactor: Redactor = NO_SECRETS
     script_slots: asyncio.Semaphore | None = field(default=None, repr=False)
-    """Limits how many scripts of the run are alive at the same time; None means any number."""
+    """Limits how many scripts of the run are alive at the same time; None for no limit."""
 
     def script_slot(self) -> AbstractAsyncContextManager[Any]:
-        """A slot for one execution, held while its process lives. Evaluators that only ask a judge need none."""
+        """A slot for one execution, held while its process is alive. Evaluators that only call a judge need none."""
         return nullcontext() if self.script_slots is None else self.script_slots
 
 
@@ -73,47 +73,47 @@ class ScriptSpec:
     """A judge script: its command, where it runs, and its limits."""
 
     name: str
-    """The evaluator, for messages."""
+    """Name of the evaluator, for messages."""
     argv: Sequence[str]
     cwd: Path
     env: Mapping[str, str] | Sequence[str] = field(default_factory=dict)
-    """Extra variables; or names of secret variables to pass through although the script has judge access."""
+    """Extra variables, or names of secret variables to pass on although the script has judge access."""
     timeout: float = 120.0
     protocol: Literal["json", "jsonl"] = "json"
     warm: bool = False
 
 
 class ScriptObserver(Protocol):
-    """Follows one execution."""
+    """Observes one execution."""
 
     def started(self, payload: Mapping[str, Any]) -> None:
-        """The script is about to get this payload."""
+        """The script is about to be started with this payload."""
 
     def stderr(self, chunk: bytes) -> None:
-        """The script has written this to stderr."""
+        """The script wrote this to stderr."""
 
     def refused(self, error: JudgeCallError) -> None:
-        """A judge call was not allowed."""
+        """A judge call was refused."""
 
 
 class ScriptError(EvaluatorError):
-    """A script that gave no score. `message` is why; `stderr` is the end of what it wrote there."""
+    """The script returned no valid score. `message` is the reason, `stderr` the end of its stderr."""
 
     def __init__(self, message: str, *, stderr: str = "", judge_proxy: Mapping[str, Any] | None = None) -> None:
         super().__init__(message, judge_proxy=judge_proxy)
         self.stderr = stderr
 
     def __str__(self) -> str:
-        return f"{self.message}\nThe end of its stderr:\n{self.stderr}" if self.stderr else self.message
+        return f"{self.message}\nEnd of stderr:\n{self.stderr}" if self.stderr else self.message
 
 
 def working_directory(suite_directory: Path, cwd: str | None) -> Path:
-    """Where a script runs: `cwd` below the suite's directory, else below a directory above it in the repository."""
+    """Where a script runs: `cwd` relative to the suite's directory, else to one of its parents in the repository."""
     if not cwd:
         return suite_directory
     start = suite_directory.resolve()
     above = tuple(upward(start, repository_root(start) or start))
-    # `/judges` is that directory of the machine, and where there is none, that of the repository.
+    # `/judges` is an absolute path if that directory exists, otherwise relative to the repository.
     folders = [folder / path for path in (cwd, cwd.lstrip("/")) for folder in above]
     return next((folder for folder in folders if folder.is_dir()), suite_directory / cwd)
 
@@ -126,12 +126,12 @@ async def run_script(
     session: JudgeSession | None = None,
     observer: ScriptObserver | None = None,
 ) -> Score:
-    """Run the script on a payload and read its score; with a `session` it may ask the judge through a proxy.
+    """Run the script with a payload and return its score. With a `session`, it can call the judge through a proxy.
 
-    Anything but a valid score is an `EvaluatorError`: `ScriptError` when the script itself failed.
+    Raises EvaluatorError if there is no valid score: `ScriptError` if the script itself failed.
     """
     if runtime.launcher is None:
-        raise EvaluatorError("a judge script needs a run to start in")
+        raise EvaluatorError("a judge script can be started only during a run")
     not_warm: list[str] = []
     async with runtime.script_slot(), _proxy(session) as proxy:
         script = _script(spec, payload, runtime, proxy, observer)
@@ -158,7 +158,7 @@ async def run_script(
     else:
         score = await asyncio.to_thread(_score, outcome, spec, runtime.redactor, session)
     warnings = [
-        f"the script of '{spec.name}' cannot be kept warm, and starts anew each time: {why}" for why in not_warm
+        f"the script of '{spec.name}' cannot be kept warm and is started for every case: {why}" for why in not_warm
     ]
     return replace(score, warnings=(*score.warnings, *warnings)) if warnings else score
 
@@ -178,7 +178,7 @@ def _script(
     proxy: JudgeProxy | None,
     observer: ScriptObserver | None,
 ) -> Script:
-    """What the launcher starts: the spec with its environment and its stdin."""
+    """The script as the launcher starts it: the spec with its environment and its stdin."""
     lines = spec.protocol == "jsonl"
     environment = _environment(spec, runtime, proxy)
     execution_id = ""
@@ -189,7 +189,7 @@ def _script(
     try:
         stdin = encode_payload(payload, one_line=lines)
     except ValueError as error:
-        raise EvaluatorError(f"the case cannot be sent to the script as JSON: {error}") from None
+        raise EvaluatorError(f"the payload cannot be encoded as JSON: {error}") from None
     return Script(
         argv=with_own_python(spec.argv),
         cwd=spec.cwd,
@@ -206,14 +206,14 @@ def _script(
 
 
 def _environment(spec: ScriptSpec, runtime: Runtime, proxy: JudgeProxy | None) -> dict[str, str]:
-    """The run's variables, without secrets if the script has judge access, and then the script's own."""
-    every = runtime.environment.values
-    allowed = every if proxy is None else runtime.secrets.scrub(every)
+    """The variables of the run (without secrets if the script has judge access) and those of the script."""
+    variables = runtime.environment.values
+    allowed = variables if proxy is None else runtime.secrets.scrub(variables)
     environment = {name: value for name, value in allowed.items() if name not in PROXY_VARIABLES}
     if isinstance(spec.env, Mapping):
         environment |= spec.env
     else:
-        environment |= {name: every[name] for name in spec.env if name in every}
+        environment |= {name: variables[name] for name in spec.env if name in variables}
     if spec.protocol == "jsonl":
         environment[PROTOCOL_VARIABLE] = "jsonl"
     elif proxy is not None:
@@ -224,24 +224,24 @@ def _environment(spec: ScriptSpec, runtime: Runtime, proxy: JudgeProxy | None) -
 
 
 def _bypass_http_proxies(environment: dict[str, str]) -> None:
-    """Loopback is never reached through an HTTP proxy of the environment: the token would go there."""
+    """Exclude loopback from HTTP proxies of the environment, which would otherwise receive the token."""
     loopback = "127.0.0.1,localhost,::1"
     names = ("NO_PROXY", "no_proxy")
-    # Programs read one of the two, and not all the same one: each must have what either has.
+    # Some programs read only one of the two names, so both get the hosts of either.
     hosts = {name: environment.get(name) or environment.get(other, "") for name, other in (names, names[::-1])}
     for name, value in hosts.items():
         environment[name] = value if value.strip() == "*" else f"{value},{loopback}" if value else loopback
 
 
 def _score(outcome: ProcessOutcome, spec: ScriptSpec, redactor: Redactor, session: JudgeSession | None) -> Score:
-    """The score that the script printed; ScriptError when it failed or asked for more calls than it may make."""
+    """The score that the script printed. Raises ScriptError if it failed or exceeded its limit of judge calls."""
     ledger = None if session is None else session.ledger.to_dict()
     message = _failure(outcome, spec)
     if session is not None and session.ledger.breached:
         message = (
-            f"the script asked for more than {session.ledger.max_calls} judge calls "
+            f"the script exceeded its judge call limit of {session.ledger.max_calls} "
             f"({session.ledger.refused_calls} refused). "
-            f"Raise `judge.max_calls` of the evaluator '{spec.name}', or ask less."
+            f"Raise `judge.max_calls` of the evaluator '{spec.name}', or make fewer calls."
         )
     if message is None:
         try:
@@ -254,20 +254,20 @@ def _score(outcome: ProcessOutcome, spec: ScriptSpec, redactor: Redactor, sessio
 
 
 def _failure(outcome: ProcessOutcome, spec: ScriptSpec) -> str | None:
-    """Why the process gave no result; None when it ended well."""
+    """Why the process has no result; None if it exited normally."""
     if outcome.timed_out:
         message = (
-            f"the script did not finish within {spec.timeout:g} s and was killed with everything it started. "
+            f"the script did not finish within {spec.timeout:g} s and was killed, with all processes it started. "
             f"Raise `timeout_seconds` of the evaluator '{spec.name}', or make it faster."
         )
         return f"{message} {NO_LINE}" if spec.protocol == "jsonl" and outcome.stdout.strip() else message
     if outcome.stdout_overflow:
         return (
             f"the script printed more than {STDOUT_CAP // 2**20} MiB and was killed. "
-            "Print the result alone to stdout; send logs to stderr."
+            "Print only the result to stdout, and logs to stderr."
         )
     if outcome.supervisor_lost:
-        return "the script killed the process that supervises it, so what it printed cannot be trusted."
+        return "the script killed the process that supervises it, so its output cannot be trusted."
     if outcome.returncode != 0:
-        return f"the script {outcome.ending}. A judge script exits with 0 after it has printed its result."
+        return f"the script {outcome.ending}. A judge script must exit with code 0 after printing its result."
     return None

@@ -35,7 +35,7 @@ def test_a_file_that_the_run_reads_is_not_replaced(judged: Project, name: str) -
     for out in (name, "alias"):
         done = judged.run("eval", "suite.yaml", "--outputs", "answers.jsonl", "--run-dir", "run", "--out", out)
         assert done.returncode == 2
-        assert f"--out {out} would replace a file that the run reads." in done.stderr
+        assert f"--out {out} would overwrite a file that the run reads." in done.stderr
         assert "Name another file" in done.stderr
         assert (judged.root / name).read_bytes() == before
     assert not (judged.root / "run").exists()

@@ -189,7 +189,7 @@ WRONG = {
     "too many calls": (
         "from agentv_eval import create_judge_proxy_client as c\n"
         "j = c()\ntry: [j.invoke(question=str(n)) for n in range(9)]\nexcept Exception: pass\nprint('{\"score\": 1}')",
-        "the script asked for more than 2 judge calls (1 refused).",
+        "the script exceeded its judge call limit of 2 (1 refused).",
     ),
 }
 
@@ -239,7 +239,7 @@ def test_refused_and_failed_calls_are_shown_with_their_reason(judges: Project) -
     assert any(line.startswith("refused  unknown target 'nobody'") for line in lines)
     assert any(line.startswith("judge 1  broken, failed (judge_failed)") for line in lines)
     assert any(line.startswith("failed   judge target 'broken' failed") and "HTTP 500" in line for line in lines)
-    assert any(line.startswith("refused  this call would exceed the limit of 2") for line in lines)
+    assert any(line.startswith("refused  this call would exceed the judge call limit of 2") for line in lines)
     assert lines[-1].startswith("Judge    strict: 2 of 2 calls, 1 refused, 1 failed, 1 of them to broken")
 
 

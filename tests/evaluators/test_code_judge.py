@@ -125,7 +125,7 @@ PRINTED: dict[str, tuple[str, float, dict[str, Any]]] = {
 FAILURES: dict[str, tuple[str, list[str]]] = {
     "non-zero exit": (
         "print('why it broke', file=sys.stderr)\ndone(1.0)\nsys.exit(3)",
-        ["exited with code 3", "exits with 0", "why it broke"],
+        ["exited with code 3", "must exit with code 0", "why it broke"],
     ),
     "an exception": ("raise KeyError('chunks')", ["exited with code 1", "KeyError: 'chunks'"]),
     "death by signal": ("import signal\ndone(1.0)\nsys.stdout.flush()\nos.kill(os.getpid(), 9)", ["SIGKILL"]),

@@ -241,14 +241,14 @@ def test_only_allowed_targets_and_the_judge_itself_may_be_chosen(project: Projec
 def test_a_refused_call_fails_the_evaluator_however_the_script_ends(project: Project, ending: str) -> None:
     write(project, f"invoke(); invoke(); invoke()\n{ending}", {"judge": {"max_calls": 1}})
     ran = run(project)
-    assert "more than 1 judge calls (2 refused)" in ran.failure
+    assert "judge call limit of 1 (2 refused)" in ran.failure
     assert "`judge.max_calls`" in ran.failure
     assert (ran.ledger["call_count"], ran.ledger["refused_calls"]) == (1, 2)
 
 
 def test_max_calls_0_refuses_every_call(project: Project) -> None:
     write(project, "json.dump(invoke()[0], open('status', 'w'))\ndone(1.0)", {"judge": {"max_calls": 0}})
-    assert "more than 0 judge calls" in run(project).failure
+    assert "judge call limit of 0" in run(project).failure
     assert (project.root / "status").read_text() == "429"
 
 

@@ -154,7 +154,7 @@ def test_too_many_calls_fail_the_execution_that_made_them(project: Project) -> N
     )
     results = evaluate(project, "[python, judge.py]", "judge: {max_calls: 1}", cases=3)
     assert [result["score"] for result in results] == [1, 0, 1]
-    assert "more than 1 judge calls" in results[1]["error"]
+    assert "judge call limit of 1" in results[1]["error"]
 
 
 @pytest.mark.parametrize(

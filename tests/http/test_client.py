@@ -1,4 +1,4 @@
-"""Replies as servers in the wild send them, and as broken ones do, over real sockets."""
+"""The client over real sockets: valid and invalid replies, connections, proxies and TLS."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ HEADERS = {"Content-Type": "application/json", "X-Own": "1"}
 
 
 @dataclass
-class Heard:
-    """What a server was told, and on which connection."""
+class Received:
+    """The requests that a server received, and its number of connections."""
 
     requests: list[bytes] = field(default_factory=list)
     connections: int = 0
@@ -46,18 +46,18 @@ Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def server(*answers: bytes | Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[str, Heard]]:
-    """Answers each request with the next of `answers`, whichever connection it comes on; then hangs up."""
-    heard, left, serving = Heard(), list(answers), list[asyncio.Task[None] | None]()
+async def server(*answers: bytes | Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[str, Received]]:
+    """Answers each request, on any connection, with the next of `answers`, then closes the connection."""
+    received, left, serving = Received(), list(answers), list[asyncio.Task[None] | None]()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         serving.append(asyncio.current_task())
-        heard.connections += 1
+        received.connections += 1
         try:
             while left:
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
-                heard.requests.append(head + await reader.readexactly(int(length.split(b":")[1])))
+                received.requests.append(head + await reader.readexactly(int(length.split(b":")[1])))
                 answer = left.pop(0)
                 if isinstance(answer, bytes):
                     writer.write(answer)
@@ -74,7 +74,7 @@ async def server(*answers: bytes | Answer, tls: ssl.SSLContext | None = None) ->
     listening = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     async with listening:
         port = listening.sockets[0].getsockname()[1]
-        yield f"{'https' if tls else 'http'}://127.0.0.1:{port}/v1/x", heard
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{port}/v1/x", received
     await asyncio.wait_for(asyncio.gather(*(task for task in serving if task is not None)), 20)
 
 
@@ -100,7 +100,7 @@ async def body_of(*answer: bytes | Answer) -> bytes:
         return (await asyncio.wait_for(client.post(url, HEADERS, b"{}"), 20))[2]
 
 
-# -- what is understood
+# -- valid replies
 
 
 @pytest.mark.parametrize(
@@ -120,11 +120,11 @@ async def body_of(*answer: bytes | Answer) -> bytes:
         (sized(zlib.compress(b"packed", wbits=-15), b"Content-Encoding: deflate"), b"packed"),
     ],
 )
-async def test_every_way_to_mark_the_end_of_a_reply_is_understood(answer: bytes, body: bytes) -> None:
+async def test_all_kinds_of_reply_framing_and_encoding_are_supported(answer: bytes, body: bytes) -> None:
     assert await body_of(answer) == body
 
 
-async def test_a_reply_in_pieces_of_one_byte_is_the_same_reply() -> None:
+async def test_reply_may_arrive_byte_by_byte() -> None:
     async def drip(writer: asyncio.StreamWriter) -> None:
         chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
         for byte in chunked:
@@ -135,20 +135,20 @@ async def test_a_reply_in_pieces_of_one_byte_is_the_same_reply() -> None:
     assert await body_of(drip) == b"abc"
 
 
-async def test_headers_are_found_in_any_case() -> None:
+async def test_headers_are_case_insensitive() -> None:
     async with server(sized(b"x", b"retry-AFTER: 3", b"X-Two: a", b"x-two: b")) as (url, _), pool() as client:
         status, headers, _ = await client.post(url, HEADERS, b"{}")
     assert (status, headers["Retry-After"], headers.get("x-two"), headers.get("none")) == (200, "3", "a, b", None)
 
 
-# -- what is sent
+# -- requests
 
 
-async def test_a_request_is_one_head_and_its_body() -> None:
-    async with server(OK) as (url, heard), pool() as client:
+async def test_request_line_headers_and_body() -> None:
+    async with server(OK) as (url, received), pool() as client:
         await client.post(f"{url} y/ä?k=a b%20c", HEADERS | {"user-agent": "mine"}, b"{}")
         host = url.split("/")[2].encode()
-    head, _, body = heard.requests[0].partition(b"\r\n\r\n")
+    head, _, body = received.requests[0].partition(b"\r\n\r\n")
     first, *lines = head.split(b"\r\n")
     assert first == b"POST /v1/x%20y/%C3%A4?k=a%20b%20c HTTP/1.1"
     sent = dict(line.split(b": ", 1) for line in lines)
@@ -164,52 +164,52 @@ async def test_a_request_is_one_head_and_its_body() -> None:
     assert body == b"{}"
 
 
-async def test_an_encoded_address_goes_out_as_it_is() -> None:
-    async with server(OK) as (url, heard), pool() as client:
+async def test_encoded_url_is_sent_unchanged() -> None:
+    async with server(OK) as (url, received), pool() as client:
         await client.post(f"{url}/a%2Fb%3A", HEADERS, b"{}", encoded=True)
-    assert heard.requests[0].startswith(b"POST /v1/x/a%2Fb%3A HTTP/1.1\r\n")
+    assert received.requests[0].startswith(b"POST /v1/x/a%2Fb%3A HTTP/1.1\r\n")
 
 
-async def test_a_name_and_a_password_in_the_address_become_a_header() -> None:
-    async with server(OK, OK) as (url, heard), pool() as client:
+async def test_credentials_in_the_url_become_a_header() -> None:
+    async with server(OK, OK) as (url, received), pool() as client:
         with_user = url.replace("//", "//us%40er:pass@")
         await client.post(with_user, HEADERS, b"{}")
         await client.post(with_user, HEADERS | {"Authorization": "Bearer k"}, b"{}")
-    assert b"Authorization: Basic dXNAZXI6cGFzcw==\r\n" in heard.requests[0]
-    assert b"Authorization: Bearer k\r\n" in heard.requests[1]
-    assert b"Basic" not in heard.requests[1]
+    assert b"Authorization: Basic dXNAZXI6cGFzcw==\r\n" in received.requests[0]
+    assert b"Authorization: Bearer k\r\n" in received.requests[1]
+    assert b"Basic" not in received.requests[1]
 
 
 @pytest.mark.parametrize("value", ["a\r\nX-Injected: 1", "a\nb", "a\0b"])
-async def test_a_header_that_would_be_two_is_not_sent(value: str) -> None:
-    async with server(OK) as (url, heard), pool() as client:
+async def test_header_with_a_line_break_is_rejected(value: str) -> None:
+    async with server(OK) as (url, received), pool() as client:
         with pytest.raises(ValueError, match="cannot be sent"):
             await client.post(url, {"X": value}, b"{}")
-    assert heard.requests == []
+    assert received.requests == []
 
 
 # -- connections
 
 
-async def test_calls_one_after_the_other_share_a_connection_and_calls_at_once_do_not() -> None:
+async def test_connection_is_shared_by_sequential_but_not_by_concurrent_calls() -> None:
     together = asyncio.Barrier(3)
 
-    async def wait_for_the_others(writer: asyncio.StreamWriter) -> None:
+    async def wait_for_others(writer: asyncio.StreamWriter) -> None:
         await together.wait()
         writer.write(OK)
 
-    async with server(OK, OK, *[wait_for_the_others] * 3) as (url, heard), pool() as client:
+    async with server(OK, OK, *[wait_for_others] * 3) as (url, received), pool() as client:
         for _ in range(2):
             await client.post(url, HEADERS, b"{}")
-        assert heard.connections == 1
+        assert received.connections == 1
         await asyncio.wait_for(asyncio.gather(*(client.post(url, HEADERS, b"{}") for _ in range(3))), 20)
-        assert heard.connections == 3
+        assert received.connections == 3
 
 
-async def test_no_more_connections_than_the_limit() -> None:
-    async with server(*[OK] * 10) as (url, heard), pool(limit=2) as client:
+async def test_number_of_connections_is_limited() -> None:
+    async with server(*[OK] * 10) as (url, received), pool(limit=2) as client:
         await asyncio.wait_for(asyncio.gather(*(client.post(url, HEADERS, b"{}") for _ in range(10))), 20)
-    assert heard.connections <= 2
+    assert received.connections <= 2
 
 
 @pytest.mark.parametrize(
@@ -222,14 +222,14 @@ async def test_no_more_connections_than_the_limit() -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\nstray",
     ],
 )
-async def test_a_connection_in_doubt_carries_no_second_call(answer: bytes) -> None:
-    async with server(answer, sized(b"second")) as (url, heard), pool() as client:
+async def test_connection_in_an_unknown_state_is_not_reused(answer: bytes) -> None:
+    async with server(answer, sized(b"second")) as (url, received), pool() as client:
         assert (await client.post(url, HEADERS, b"1"))[2] == b"ok"
         assert (await client.post(url, HEADERS, b"2"))[2] == b"second"
-    assert heard.connections == 2
+    assert received.connections == 2
 
 
-async def test_a_connection_that_the_server_closed_while_idle_is_replaced() -> None:
+async def test_idle_connection_closed_by_the_server_is_replaced() -> None:
     async with server(OK) as (url, _), pool() as client:
         await client.post(url, HEADERS, b"{}")
         (first,) = client._open
@@ -239,15 +239,15 @@ async def test_a_connection_that_the_server_closed_while_idle_is_replaced() -> N
         assert first not in client._open
 
 
-async def test_a_connection_that_was_idle_for_long_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connection_idle_for_too_long_is_not_reused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.0)
-    async with server(OK, OK) as (url, heard), pool() as client:
+    async with server(OK, OK) as (url, received), pool() as client:
         for _ in range(2):
             await client.post(url, HEADERS, b"{}")
-    assert heard.connections == 2
+    assert received.connections == 2
 
 
-async def test_a_call_that_is_cancelled_closes_its_connection() -> None:
+async def test_cancelled_call_closes_its_connection() -> None:
     asked, gone = asyncio.Event(), asyncio.Event()
 
     async def watch(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -268,7 +268,7 @@ async def test_a_call_that_is_cancelled_closes_its_connection() -> None:
         await asyncio.wait_for(gone.wait(), 20)
 
 
-# -- what is refused
+# -- invalid replies
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ async def test_a_call_that_is_cancelled_closes_its_connection() -> None:
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab", BrokenOffError),
     ],
 )
-async def test_what_is_no_whole_reply_is_refused(answer: bytes, error: type[Exception]) -> None:
+async def test_malformed_incomplete_or_too_large_reply_raises(answer: bytes, error: type[Exception]) -> None:
     with pytest.raises(error):
         await body_of(answer)
 
@@ -313,7 +313,7 @@ async def test_what_is_no_whole_reply_is_refused(answer: bytes, error: type[Exce
 
 @dataclass
 class Proxy:
-    """A proxy that writes down what it was asked, and opens a tunnel to `upstream` or refuses."""
+    """A proxy that records requests, and opens a tunnel to `upstream` or refuses it with `status`."""
 
     upstream: int = 0
     status: int = 200
@@ -360,7 +360,7 @@ async def proxy(upstream: str = "http://x:0", status: int = 200) -> AsyncIterato
     await asyncio.wait_for(asyncio.gather(*(task for task in made.serving if task is not None)), 20)
 
 
-async def test_a_proxy_reads_the_whole_address_of_plain_calls() -> None:
+async def test_plain_http_through_a_proxy_sends_the_full_url() -> None:
     async with proxy() as between, pool(proxy=between.url) as client:
         assert (await client.post("http://model.invalid:81/v1/x?k=a b", HEADERS, b"")).body == b"ok"
     first, *lines = between.asked[0].split(b"\r\n")
@@ -369,45 +369,45 @@ async def test_a_proxy_reads_the_whole_address_of_plain_calls() -> None:
     assert b"Proxy-Authorization: Basic dXNAZXI6cGFzcw==" in lines
 
 
-async def test_a_call_with_tls_goes_through_a_tunnel_and_the_proxy_sees_no_header_of_it(
+async def test_https_through_a_proxy_uses_a_tunnel_that_hides_the_headers(
     certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trusting = ssl.create_default_context(cafile=f"{certificate}.crt")
     monkeypatch.setattr(module, "_tls", lambda: trusting)
     async with (
-        server(OK, OK, tls=served_by(certificate)) as (url, heard),
+        server(OK, OK, tls=served_by(certificate)) as (url, received),
         proxy(url) as between,
         pool(proxy=between.url) as client,
     ):
         for _ in range(2):
             assert (await client.post(url, HEADERS | {"Authorization": "Bearer k"}, b"{}")).body == b"ok"
-        assert heard.connections == len(between.asked) == 1
+        assert received.connections == len(between.asked) == 1
     host = url.split("/")[2].encode()
     assert between.asked[0].startswith(b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n" % (host, host))
     assert b"Proxy-Authorization: Basic dXNAZXI6cGFzcw==\r\n" in between.asked[0]
     assert b"Bearer" not in between.asked[0]
-    assert b"Proxy-Authorization" not in heard.requests[0]
+    assert b"Proxy-Authorization" not in received.requests[0]
 
 
-async def test_the_certificate_is_checked_through_a_tunnel_too(certificate: Path) -> None:
+async def test_certificate_is_verified_through_a_tunnel(certificate: Path) -> None:
     async with (
-        server(OK, tls=served_by(certificate)) as (url, heard),
+        server(OK, tls=served_by(certificate)) as (url, received),
         proxy(url) as between,
         pool(proxy=between.url) as client,
     ):
         with pytest.raises(TlsError, match="CERTIFICATE_VERIFY_FAILED"):
             await client.post(url, HEADERS, b"{}")
-    assert heard.requests == []
+    assert received.requests == []
 
 
-async def test_a_proxy_that_refuses_the_tunnel_is_an_error_with_its_status() -> None:
+async def test_proxy_that_refuses_the_tunnel_raises_with_its_status() -> None:
     async with proxy(status=407) as between, pool(proxy=between.url) as client:
         with pytest.raises(ProxyError, match="it answered HTTP 407") as raised:
             await client.post("https://model.invalid/v1", HEADERS, b"{}")
         assert raised.value.status == 407
 
 
-async def test_a_proxy_that_is_not_there_or_not_a_proxy_is_an_error_without_a_status() -> None:
+async def test_unreachable_or_invalid_proxy_raises_without_a_status() -> None:
     async def mail(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail.example ESMTP\r\n")
         await shut(writer)
@@ -424,27 +424,27 @@ async def test_a_proxy_that_is_not_there_or_not_a_proxy_is_an_error_without_a_st
             await client.post("http://model.invalid/v1", HEADERS, b"{}")
 
 
-# -- only the status
+# -- status and connection errors
 
 
-async def test_a_status_is_there_before_the_body_is() -> None:
-    async with server(b"HTTP/1.1 503 Busy\r\nContent-Length: 1000\r\n\r\n") as (url, heard), pool() as client:
+async def test_status_is_returned_before_the_body_arrives() -> None:
+    async with server(b"HTTP/1.1 503 Busy\r\nContent-Length: 1000\r\n\r\n") as (url, received), pool() as client:
         assert await asyncio.wait_for(client.status_of(f"{url}?a=1"), 20) == 503
-    assert heard.requests[0].startswith(b"GET /v1/x?a=1 HTTP/1.1\r\n")
+    assert received.requests[0].startswith(b"GET /v1/x?a=1 HTTP/1.1\r\n")
 
 
-async def test_nobody_at_the_address_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as taken:  # nobody else can have the port, and nobody listens
+async def test_unreachable_server_or_unknown_host_raises_connect_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:  # reserves a port on which no process listens
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1/x"
         async with pool() as client:
             with pytest.raises(ConnectError, match=r"(?i:refused|connect)"):
                 await client.post(url, HEADERS, b"{}")
 
-    def nobody(*_: object, **__: object) -> None:
+    def unknown_host(*_: object, **__: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr(socket, "getaddrinfo", nobody)  # what a resolver says of such a name, without asking one
+    monkeypatch.setattr(socket, "getaddrinfo", unknown_host)  # like a resolver, without the network
     async with pool() as client:
         with pytest.raises(ConnectError):
             await client.post("http://name.invalid/", HEADERS, b"{}")
@@ -455,15 +455,15 @@ async def test_nobody_at_the_address_is_said(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate for 127.0.0.1 with its key, signed by itself."""
+    """A self-signed certificate for 127.0.0.1 with its key."""
     openssl = shutil.which("openssl")
     if openssl is None:
-        pytest.skip("no openssl to make a certificate with")
+        pytest.skip("openssl is not installed")
     path = tmp_path_factory.mktemp("tls") / "server.pem"
-    wanted = ["-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-days", "2"]
-    named = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    made = [openssl, "req", "-x509", *wanted, *named, "-keyout", str(path), "-out", f"{path}.crt"]
-    subprocess.run(made, check=True, capture_output=True, timeout=60)
+    options = ["-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-days", "2"]
+    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command = [openssl, "req", "-x509", *options, *subject, "-keyout", str(path), "-out", f"{path}.crt"]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
     return path
 
 
@@ -473,18 +473,18 @@ def served_by(certificate: Path) -> ssl.SSLContext:
     return context
 
 
-async def test_tls_is_spoken_and_the_certificate_checked(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with server(OK, OK, tls=served_by(certificate)) as (url, heard), pool() as client:
+async def test_tls_connection_verifies_the_certificate(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with server(OK, OK, tls=served_by(certificate)) as (url, received), pool() as client:
         with pytest.raises(TlsError, match="CERTIFICATE_VERIFY_FAILED"):
             await client.post(url, HEADERS, b"{}")
         trusting = ssl.create_default_context(cafile=f"{certificate}.crt")
         monkeypatch.setattr(module, "_tls", lambda: trusting)
         for _ in range(2):
             assert (await client.post(url, HEADERS, b"{}"))[2] == b"ok"
-        assert len(heard.requests) == 2
+        assert len(received.requests) == 2
 
 
-async def test_a_server_without_tls_is_said_to_have_none() -> None:
+async def test_https_to_a_server_without_tls_raises_tls_error() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")

@@ -1,4 +1,4 @@
-"""The server through real sockets: routes, whole replies, streams, and clients that go away."""
+"""The server over real sockets: routes, replies, streams and clients that disconnect."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def serving() -> AsyncIterator[tuple[Demo, Client]]:
             writer.close()
 
 
-async def test_a_page_has_its_type_its_cookies_and_its_own_caching() -> None:
+async def test_reply_has_its_content_type_cookies_and_caching() -> None:
     async with serving() as (_, client):
         client.send("/?x=1", headers="Cookie: id=1; b=2\r\n")
         status, lines = await client.head()
@@ -153,7 +153,7 @@ async def test_a_page_has_its_type_its_cookies_and_its_own_caching() -> None:
         assert (await client.reply())[0] == 204
 
 
-async def test_unknown_paths_and_methods_are_answered_from_the_table() -> None:
+async def test_unknown_path_or_method_lists_the_known_ones() -> None:
     async with serving() as (_, client):
         client.send("/nope")
         status, _, body = await client.reply()
@@ -165,7 +165,7 @@ async def test_unknown_paths_and_methods_are_answered_from_the_table() -> None:
         assert (status, headers["allow"], json.loads(body)["code"]) == (405, "GET, PUT", "method_not_allowed")
 
 
-async def test_a_star_in_a_path_stands_for_any_characters() -> None:
+async def test_star_in_a_path_matches_any_characters() -> None:
     async with serving() as (_, client):
         for path in ("/files/", "/files/a/b.css", "/files/..%2f"):
             client.send(path + "?v=1")
@@ -174,7 +174,7 @@ async def test_a_star_in_a_path_stands_for_any_characters() -> None:
         assert (await client.reply())[0] == 404
 
 
-async def test_events_arrive_as_they_are_made_and_the_connection_stays_usable() -> None:
+async def test_events_are_sent_immediately_and_the_connection_stays_usable() -> None:
     async with serving() as (app, client):
         client.send("/events")
         status, lines = await client.head()
@@ -191,7 +191,7 @@ async def test_events_arrive_as_they_are_made_and_the_connection_stays_usable() 
         assert (await client.reply())[2] == b"still here"
 
 
-async def test_events_for_http_1_0_end_with_the_connection() -> None:
+async def test_http_1_0_event_stream_ends_with_the_connection() -> None:
     async with serving() as (app, client):
         app.more.set()
         client.send("/events", version="1.0")
@@ -199,7 +199,7 @@ async def test_events_for_http_1_0_end_with_the_connection() -> None:
         assert await client.rest() == b"event: row\nid: 7\ndata: one\ndata: two\n\ndata: \n\n"
 
 
-async def test_a_stream_is_made_no_faster_than_its_client_reads() -> None:
+async def test_stream_is_generated_no_faster_than_the_client_reads() -> None:
     async with serving() as (app, client):
         client.send("/endless")
         await client.head()
@@ -207,14 +207,14 @@ async def test_a_stream_is_made_no_faster_than_its_client_reads() -> None:
         while produced != app.produced:
             produced = app.produced
             await asyncio.sleep(0.05)
-        assert produced < 3000  # what sockets hold, of an endless stream
+        assert produced < 3000  # the socket buffers limit an endless stream
         await client.reader.readexactly(20 * 2**20)
         assert app.produced > produced
         client.writer.transport.abort()
         await asyncio.wait_for(app.closed.wait(), 20)
 
 
-async def test_a_stream_ends_when_its_client_goes_away_while_nothing_is_sent() -> None:
+async def test_idle_stream_ends_when_the_client_disconnects() -> None:
     async with serving() as (app, client):
         client.send("/quiet")
         await client.until(b"hello\n\n")
@@ -223,7 +223,7 @@ async def test_a_stream_ends_when_its_client_goes_away_while_nothing_is_sent() -
         await asyncio.wait_for(app.closed.wait(), 20)
 
 
-async def test_a_stream_ends_when_the_server_is_left() -> None:
+async def test_stream_ends_when_the_server_exits() -> None:
     app = Demo()
     async with Server(app) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -235,7 +235,7 @@ async def test_a_stream_ends_when_the_server_is_left() -> None:
     writer.close()
 
 
-async def test_other_clients_are_served_while_a_stream_never_waits() -> None:
+async def test_stream_that_never_waits_does_not_block_other_clients() -> None:
     app = Demo()
     async with Server(app) as server:
         greedy, other = [Client(*await asyncio.open_connection("127.0.0.1", server.port)) for _ in range(2)]
@@ -249,7 +249,7 @@ async def test_other_clients_are_served_while_a_stream_never_waits() -> None:
         other.writer.close()
 
 
-async def test_a_failed_stream_is_cut_off_and_reported_without_its_message() -> None:
+async def test_failed_stream_is_cut_off_without_its_error_message() -> None:
     reported: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     async with serving() as (_, client):
@@ -264,7 +264,7 @@ async def test_a_failed_stream_is_cut_off_and_reported_without_its_message() -> 
     ("path", "status", "code"),
     [("/crashes", 500, "internal_error"), ("/refuses", 403, "forbidden")],
 )
-async def test_an_exception_of_a_handler_is_a_reply(path: str, status: int, code: str) -> None:
+async def test_exception_in_a_handler_becomes_an_error_reply(path: str, status: int, code: str) -> None:
     reported: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     async with serving() as (_, client):
@@ -275,7 +275,7 @@ async def test_an_exception_of_a_handler_is_a_reply(path: str, status: int, code
     assert len(reported) == (status == 500)
 
 
-async def test_a_handler_can_hang_up_and_cannot_split_headers() -> None:
+async def test_handler_can_hang_up_but_not_inject_headers() -> None:
     reported: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     for path in ("/hangs-up", "/splits"):
@@ -286,7 +286,7 @@ async def test_a_handler_can_hang_up_and_cannot_split_headers() -> None:
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\rb"])
-def test_the_name_of_an_event_is_one_line(name: str) -> None:
+def test_event_name_must_be_one_line(name: str) -> None:
     with pytest.raises(ValueError, match="one line"):
         event("x", name=name)
     assert event("a\nb") == b"data: a\ndata: b\n\n"

@@ -1,4 +1,4 @@
-"""The scheduler: stages that do not hold each other's slots, limits that hold, errors that stay with their case."""
+"""The scheduler: separate slots for target calls and evaluators, limits, and errors that affect only their case."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agentv.targets.provider import Reply, Request
 
 
 class Probe(Evaluator):
-    """An evaluator that runs what the test gives it."""
+    """An evaluator that calls the function of the test."""
 
     function: Callable[[EvaluationContext], Any] = Field(exclude=True)
 
@@ -48,19 +48,19 @@ async def one(_: EvaluationContext) -> float:
     return 1.0
 
 
-async def test_a_slow_evaluator_does_not_hold_a_target_slot(tmp_path: Path) -> None:
-    """With one worker, every case is asked although no evaluator has finished yet."""
+async def test_slow_evaluator_does_not_hold_a_target_slot(tmp_path: Path) -> None:
+    """With one worker, the target is called for every case before any evaluator has finished."""
     asked: list[str] = []
-    everybody_asked = asyncio.Event()
+    all_asked = asyncio.Event()
 
     async def ask(request: Request) -> Reply:
         asked.append(request.eval_id)
         if len(asked) == 20:
-            everybody_asked.set()
+            all_asked.set()
         return Reply.of_text("x")
 
     async def waits(_: EvaluationContext) -> float:
-        await everybody_asked.wait()
+        await all_asked.wait()
         return 1.0
 
     rows: list[CaseResult] = []
@@ -73,7 +73,7 @@ async def test_a_slow_evaluator_does_not_hold_a_target_slot(tmp_path: Path) -> N
     assert len(rows) == 20
 
 
-async def test_target_calls_in_flight_never_pass_the_number_of_workers(tmp_path: Path) -> None:
+async def test_target_calls_in_flight_never_exceed_the_number_of_workers(tmp_path: Path) -> None:
     in_flight = most = 0
 
     async def ask(_: Request) -> Reply:
@@ -90,7 +90,7 @@ async def test_target_calls_in_flight_never_pass_the_number_of_workers(tmp_path:
     assert most == 7
 
 
-async def test_answers_that_wait_to_be_judged_are_bounded(tmp_path: Path) -> None:
+async def test_number_of_answers_waiting_to_be_judged_is_bounded(tmp_path: Path) -> None:
     release, asked = asyncio.Event(), 0
 
     async def ask(_: Request) -> Reply:
@@ -121,7 +121,7 @@ async def test_answers_that_wait_to_be_judged_are_bounded(tmp_path: Path) -> Non
     assert len(rows) == cases
 
 
-async def test_what_is_done_already_is_not_asked_again(tmp_path: Path) -> None:
+async def test_recorded_cases_are_skipped(tmp_path: Path) -> None:
     asked: list[str] = []
 
     async def ask(request: Request) -> Reply:
@@ -136,7 +136,7 @@ async def test_what_is_done_already_is_not_asked_again(tmp_path: Path) -> None:
     assert asked == ["c250"]
 
 
-async def test_one_case_that_crashes_is_one_error_row(tmp_path: Path) -> None:
+async def test_crash_affects_only_the_row_of_its_case(tmp_path: Path) -> None:
     async def ask(request: Request) -> Reply:
         if request.eval_id == "c1":
             raise RuntimeError("boom")
@@ -163,7 +163,7 @@ async def test_one_case_that_crashes_is_one_error_row(tmp_path: Path) -> None:
     assert "boom" in rows["c1"].error.message
 
 
-async def test_a_row_that_cannot_be_delivered_ends_the_run_with_that_error(tmp_path: Path) -> None:
+async def test_run_ends_with_the_error_when_a_row_cannot_be_written(tmp_path: Path) -> None:
     async def ask(_: Request) -> Reply:
         return Reply.of_text("x")
 
@@ -174,7 +174,7 @@ async def test_a_row_that_cannot_be_delivered_ends_the_run_with_that_error(tmp_p
         await Execution(plan_of(tmp_path, 50, probe(one)), "run", deliver, function=ask).run()
 
 
-async def test_the_slowest_target_does_not_stall_the_others(tmp_path: Path) -> None:
+async def test_slow_target_does_not_block_the_others(tmp_path: Path) -> None:
     (tmp_path / "agentv.config.yaml").write_text(
         "targets:\n  slow: {provider: mock, response: x, delay_ms: 600000}\n  fast: {provider: mock, response: x}\n"
     )
@@ -206,14 +206,14 @@ def suites_of(tmp_path: Path, **sizes: int) -> RunPlan:
     return build_plan(RunOptions(paths=tuple(f"{name}.yaml" for name in sizes)), tmp_path, function_target="f")
 
 
-def test_suites_take_turns_and_keep_their_own_order(tmp_path: Path) -> None:
+def test_suites_are_interleaved_and_keep_their_order(tmp_path: Path) -> None:
     (lane,) = suites_of(tmp_path, a=4, b=1, c=2).lanes
     order = [f"{item.planned.suite.name}{item.case.id[1:]}" for item in lane.items()]
     assert order == ["a0", "b0", "c0", "a1", "c1", "a2", "a3"]
     assert [item.case.id for item in lane.items_of(lane.work[0][0])] == ["c0", "c1", "c2", "c3"]
 
 
-def test_only_a_few_suites_are_open_at_once(tmp_path: Path) -> None:
+def test_number_of_open_suites_is_bounded(tmp_path: Path) -> None:
     (lane,) = suites_of(tmp_path, **{f"s{n:02}": 2 for n in range(OPEN_SUITES + 3)}).lanes
     order = [item.planned.suite.name for item in lane.items()]
     assert len(order) == 2 * (OPEN_SUITES + 3)
@@ -222,8 +222,8 @@ def test_only_a_few_suites_are_open_at_once(tmp_path: Path) -> None:
     assert sorted(order) == sorted(2 * [f"s{n:02}" for n in range(OPEN_SUITES + 3)])
 
 
-async def test_a_long_suite_does_not_make_a_short_one_wait(tmp_path: Path) -> None:
-    """With one worker and a long suite first, the short one is done while the long one still hangs."""
+async def test_long_suite_does_not_delay_a_short_one(tmp_path: Path) -> None:
+    """A short suite after a long one is finished while the long one still hangs."""
     plan = suites_of(tmp_path, long=300, short=3)
     rows: list[CaseResult] = []
     short_is_done = asyncio.Event()
@@ -246,7 +246,7 @@ async def test_a_long_suite_does_not_make_a_short_one_wait(tmp_path: Path) -> No
 
 
 class Script(Probe):
-    """Holds a place for scripts, as an evaluator that starts one does."""
+    """Holds a script slot, like an evaluator that starts a script."""
 
     @property
     def needs(self) -> frozenset[Need]:
@@ -259,23 +259,23 @@ class Script(Probe):
 
 
 class Asks(Probe):
-    """Waits for a judge and for nothing else."""
+    """Needs only a judge."""
 
     @property
     def needs(self) -> frozenset[Need]:
         return frozenset({Need.JUDGE})
 
 
-async def test_scripts_have_places_of_their_own_and_judges_do_not_wait_behind_them(tmp_path: Path) -> None:
-    """Every place for scripts is taken by one that hangs; all answers are put to the judge all the same."""
+async def test_judge_evaluators_do_not_wait_for_script_slots(tmp_path: Path) -> None:
+    """All answers are judged although every script slot is taken by a script that hangs."""
     cases, running_scripts, most = 120, 0, 0
-    judged, all_judged, go_on = 0, asyncio.Event(), asyncio.Event()
+    judged, all_judged, release = 0, asyncio.Event(), asyncio.Event()
 
     async def hangs(_: EvaluationContext) -> float:
         nonlocal running_scripts, most
         running_scripts += 1
         most = max(most, running_scripts)
-        await go_on.wait()
+        await release.wait()
         running_scripts -= 1
         return 1.0
 
@@ -308,9 +308,9 @@ async def test_scripts_have_places_of_their_own_and_judges_do_not_wait_behind_th
     running = asyncio.create_task(Execution(plan, "run", deliver, function=ask).run())
     await asyncio.wait_for(all_judged.wait(), 20)
     assert rows == []
-    places = min(cases, max(32, 4 * (os.cpu_count() or 1), 40))
-    assert running_scripts == most == places
-    go_on.set()
+    slots = min(cases, max(32, 4 * (os.cpu_count() or 1), 40))
+    assert running_scripts == most == slots
+    release.set()
     await asyncio.wait_for(running, 20)
     assert len(rows) == cases
-    assert most == places
+    assert most == slots

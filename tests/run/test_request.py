@@ -1,4 +1,4 @@
-"""What a target gets of a case: nothing that a suite says is lost on the way."""
+"""The request that a target gets for a case contains everything from the suite."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def answered(project: Project, messages: list[dict[str, Any]], **case: Any) -> d
     return row
 
 
-def test_one_structured_object_is_sent_as_json(project: Project):
+def test_structured_content_is_sent_as_json(project: Project):
     row = answered(project, [{"role": "user", "content": {"ask": {"city": "Zürich"}}}])
     assert json.loads(row["candidate_answer"]) == {"ask": {"city": "Zürich"}}
 
 
-def test_tool_calls_and_structured_results_are_turns_like_any_other(project: Project):
+def test_tool_calls_and_structured_results_are_sent_as_turns(project: Project):
     row = answered(
         project,
         [
@@ -49,11 +49,11 @@ def test_tool_calls_and_structured_results_are_turns_like_any_other(project: Pro
     )
 
 
-def test_a_part_of_another_kind_is_not_dropped(project: Project):
+def test_image_part_is_not_dropped(project: Project):
     image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
     row = answered(project, [{"role": "user", "content": [{"type": "text", "value": "What is this?"}, image]}])
-    asked, _, part = row["candidate_answer"].partition("\n\n")
-    assert (asked, json.loads(part)) == ("What is this?", image)
+    question, _, part = row["candidate_answer"].partition("\n\n")
+    assert (question, json.loads(part)) == ("What is this?", image)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_part_of_another_kind_is_not_dropped(project: Project):
         {"type": "field_accuracy", "fields": [{"path": "total", "match": "exact"}]},
     ],
 )
-def test_an_answer_that_is_one_object_is_its_json_for_every_evaluator(project: Project, check: dict[str, Any]):
+def test_evaluators_see_a_structured_answer_as_json(project: Project, check: dict[str, Any]):
     row = answered(
         project,
         [{"role": "user", "content": "How much?"}],
@@ -75,7 +75,7 @@ def test_an_answer_that_is_one_object_is_its_json_for_every_evaluator(project: P
     assert (row["candidate_answer"], row["score"]) == ('{"total": 5}', 1.0)
 
 
-def test_a_script_gets_the_structured_question(project: Project):
+def test_script_gets_a_structured_question_as_json(project: Project):
     project.write(
         "judge.py",
         """\

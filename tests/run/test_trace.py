@@ -8,7 +8,7 @@ from agentv.messages import Message, TokenUsage, ToolCall
 from agentv.run.case import summarize_trace
 
 
-def test_a_trace_counts_calls_by_name_and_keeps_what_the_answer_took():
+def test_trace_counts_tool_calls_by_name_and_keeps_usage_and_cost():
     messages = (
         Message("assistant", "Let me see.", tool_calls=(ToolCall("search"), ToolCall("fetch"))),
         Message("tool", "found", name="search"),
@@ -27,7 +27,7 @@ def test_a_trace_counts_calls_by_name_and_keeps_what_the_answer_took():
     }
 
 
-def test_what_is_not_known_stays_unknown():
+def test_unknown_usage_and_cost_are_null():
     assert summarize_trace((), None, None, None) == {
         "event_count": 0,
         "tool_names": [],
@@ -56,14 +56,14 @@ def test_what_is_not_known_stays_unknown():
         (None, 0),
     ],
 )
-def test_a_call_failed_when_its_output_says_so(output, errors):
+def test_tool_call_with_an_error_in_its_output_is_counted_as_error(output, errors):
     messages = (Message("assistant", None, tool_calls=(ToolCall("read", {}, output), ToolCall("read", {}, "fine"))),)
     assert summarize_trace(messages, None, None, None)["error_count"] == errors
 
 
 @settings(deadline=None)
 @given(st.lists(st.lists(st.sampled_from(["a", "b", "c"]), max_size=4), max_size=5), st.randoms())
-def test_counts_add_up_and_do_not_depend_on_order(turns, random):
+def test_counts_add_up_in_any_order(turns, random):
     messages = [Message("assistant", None, tool_calls=tuple(map(ToolCall, turn))) for turn in turns]
     summary = summarize_trace(messages, None, None, None)
     assert summary["event_count"] == sum(summary["tool_calls_by_name"].values()) == sum(map(len, turns))

@@ -1,4 +1,4 @@
-"""Projects whose answers are judged by scripts: written, run by the real command line, and read back."""
+"""Writes projects with judge scripts, runs them with the real command line, and reads the results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agentv.testing.model_server import FakeModelServer, Script
 from tests.conftest import Project
 
 KEY = "sk-Zq7vT2mW9xKc4RbN8pLd6YhJ3gFs5A"
-"""The credential that the runtime has and nobody else may see."""
+"""The credential of agentv, which no script may see."""
 
 KIT = '''\
 import http.client, json, os, sys
@@ -25,15 +25,15 @@ TOKEN = os.environ.get("AGENTV_JUDGE_PROXY_TOKEN", "")
 PORT = int(URL.rpartition(":")[2] or 0)
 
 def ask(path, body=None, *, method=None, headers=None):
-    """One request as it is given: the status and the JSON of the reply."""
+    """Send one request; return the status and the JSON of the reply."""
     connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=20)
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-    given = {"Authorization": "Bearer " + TOKEN} if headers is None else headers
-    connection.request(method or ("GET" if data is None else "POST"), path, data, given)
+    headers = {"Authorization": "Bearer " + TOKEN} if headers is None else headers
+    connection.request(method or ("GET" if data is None else "POST"), path, data, headers)
     reply = connection.getresponse()
-    said = json.loads(reply.read())
+    content = json.loads(reply.read())
     connection.close()
-    return [reply.status, said]
+    return [reply.status, content]
 
 def invoke(question="Is it right?", **more):
     return ask("/invoke", {"question": question, **more})
@@ -58,19 +58,19 @@ class Ran:
 
     @property
     def result(self) -> dict[str, Any]:
-        """What the only evaluator of the only case said."""
+        """The result of the only evaluator of the only case."""
         (result,) = self.row["evaluator_results"]
         return dict(result)
 
     @property
     def details(self) -> dict[str, Any]:
-        """What the script told of itself; it must have succeeded."""
+        """The `details` of the script, which must have succeeded."""
         assert self.result["error"] is None, self.result["error"]
         return dict(self.result["details"])
 
     @property
     def failure(self) -> str:
-        """Why the evaluator could not judge; everything that is true of every failure is checked here."""
+        """The error of the evaluator. Checks everything that all failures have in common."""
         result, row = self.result, self.row
         assert (result["score"], result["verdict"], row["score"], row["verdict"]) == (0, "fail", 0, "fail")
         assert row["error"]["stage"] == "evaluator"
@@ -97,9 +97,9 @@ class Ran:
     def files(self) -> str:
         """Everything that was written into the run's directory."""
         assert self.directory is not None
-        found = [path for path in self.directory.rglob("*") if path.is_file()]
-        assert found
-        return "\n".join(path.read_bytes().decode("utf-8") for path in found)
+        files = [path for path in self.directory.rglob("*") if path.is_file()]
+        assert files
+        return "\n".join(path.read_bytes().decode("utf-8") for path in files)
 
 
 def mock(response: str = "Paris", **more: Any) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def mock(response: str = "Paris", **more: Any) -> dict[str, Any]:
 
 
 def model(server: FakeModelServer, **more: Any) -> dict[str, Any]:
-    """A target that calls the fake model with the credential of the runtime."""
+    """A target that calls the fake model with the credential of agentv."""
     return {
         "provider": "openai_compatible",
         "model": "fake",
@@ -119,13 +119,13 @@ def model(server: FakeModelServer, **more: Any) -> dict[str, Any]:
 
 
 def models(server: FakeModelServer, *others: str) -> dict[str, Any]:
-    """A scripted target whose answers the fake model judges under the name `strict`, and under other names."""
+    """A scripted target `assistant`, and the fake model as the judge `strict` and under other names."""
     targets = {"assistant": mock(), "strict": model(server), **{name: model(server, model=name) for name in others}}
     return {"targets": targets, "defaults": {"target": "assistant", "judge_target": "strict"}}
 
 
 def scripted(*, judge: Mapping[str, Any] | None = None, **others: Any) -> dict[str, Any]:
-    """The same without any server."""
+    """The same with scripted judges and no server."""
     targets = {"assistant": mock(), "strict": dict(judge or mock("strict says yes")), **others}
     return {"targets": targets, "defaults": {"target": "assistant", "judge_target": "strict"}}
 
@@ -146,7 +146,7 @@ def write(
     execution: Mapping[str, Any] | None = None,
     case: Mapping[str, Any] | None = None,
 ) -> None:
-    """A suite whose every case is judged by a Python script, which may use the names of `KIT`."""
+    """Write a suite whose cases are judged by a Python script, which can use the functions of `KIT`."""
     kit = Path(project.root, "kit.py")
     kit.write_text(KIT)
     Path(project.root, "judge.py").write_text("from kit import *\n" + dedent(script))
@@ -160,20 +160,20 @@ def write(
 
 
 def write_suite(project: Project, cases: Iterable[Mapping[str, Any]], **head: Any) -> None:
-    # JSON is YAML, and says exactly what is meant.
+    # JSON is valid YAML, and needs no quoting rules.
     project.write("suite.yaml", json.dumps({**head, "evalcases": list(cases)}, ensure_ascii=False))
 
 
 def run(project: Project, *arguments: str, env: Mapping[str, str] | None = None) -> Ran:
-    """Run the suite, in a run directory of its own."""
+    """Run the suite in a new run directory."""
     directory = project.root / f"run-{len(list(project.root.glob('run-*')))}"
-    given = {"MODEL_KEY": KEY, **(env or {})}
-    process = project.run("eval", "suite.yaml", "--run-dir", directory.name, *arguments, env=given)
+    variables = {"MODEL_KEY": KEY, **(env or {})}
+    process = project.run("eval", "suite.yaml", "--run-dir", directory.name, *arguments, env=variables)
     if not (directory / "results.jsonl").exists():
         return Ran(process, [])
     return Ran(process, project.rows(directory), directory)
 
 
 async def judged(project: Project, *arguments: str, env: Mapping[str, str] | None = None) -> Ran:
-    """`run` while a server of the test's own loop answers."""
+    """Like `run`, in a thread, so that a server in the event loop of the test can answer."""
     return await asyncio.to_thread(run, project, *arguments, env=env)

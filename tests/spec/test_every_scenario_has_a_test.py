@@ -1,4 +1,4 @@
-"""The founding scenarios and the tests of this directory are the same list."""
+"""Every scenario in scenarios.json has a test in this directory, and vice versa."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def defined_in(directory: Path) -> list[str]:
     return [node.name for node in functions if node.name.startswith("test_")]
 
 
-def test_every_title_has_exactly_one_test_and_every_test_a_title() -> None:
+def test_every_scenario_has_exactly_one_test_and_vice_versa() -> None:
     titles = [title for group in SCENARIOS["tested"].values() for title in group]
     assert sorted(defined_in(HERE)) == sorted(map(name_for, titles))
 
 
-def test_what_is_pending_says_why_and_has_no_test() -> None:
+def test_pending_scenarios_have_a_reason_and_no_test() -> None:
     pending = {title: reason for group in SCENARIOS["pending"].values() for title, reason in group.items()}
     assert all(reason.strip() for reason in pending.values())
     assert not {name_for(title) for title in pending} & set(defined_in(HERE))
 
 
-def test_a_missing_test_would_be_noticed(tmp_path: Path) -> None:
+def test_test_names_are_found_and_derived_from_titles(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").write_text("async def test_disabled_by_default(): ...\ndef helper(): ...\n")
     assert defined_in(tmp_path) == [name_for("Disabled by default")]
     assert name_for("SDK provides getInfo method") == "test_sdk_provides_get_info_method"

@@ -1,4 +1,4 @@
-"""What a script may know of its judge, and choosing another one: with plain HTTP, the Python SDK and Node's fetch."""
+"""Querying the judge proxy and overriding the target, with plain HTTP, the Python SDK and Node's fetch."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LANGUAGES = ["http", "sdk", pytest.param("node", marks=pytest.mark.skipif(not sh
 
 
 def write_in(language: str, project: Project, sources: dict[str, str], config: dict[str, Any]) -> None:
-    """The same judge in one of the languages."""
+    """Write the same judge script in one of the languages."""
     write(project, sources["http"], ACCESS, config=config)
     if language == "sdk":
         (project.root / "judge.py").write_text(SDK + sources["sdk"])
@@ -54,8 +54,8 @@ def write_in(language: str, project: Project, sources: dict[str, str], config: d
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_code_judge_queries_proxy_info(project: Project, language: str) -> None:
-    """Given judge access, when the script asks for `/info`, then it gets `targetName`, `maxCalls` and `callCount`,
-    the name is that of the configured judge target, and the question costs no call."""
+    """Given judge access, when the script requests `/info`, then it gets `targetName`, `maxCalls` and `callCount`,
+    the name is that of the configured judge target, and the request is not counted as a call."""
     sources = {
         "http": 'before = ask("/info")[1]\ninvoke()\ndone(before=before, after=ask("/info")[1])',
         "sdk": 'before = get_info()\ninvoke(question="?")\ndone(before=before, after=get_info())',
@@ -72,15 +72,15 @@ def test_code_judge_queries_proxy_info(project: Project, language: str) -> None:
 
 
 def test_info_endpoint_requires_authentication(project: Project) -> None:
-    """Given a running proxy, when `/info` is asked for without a valid token, then it answers 401 and tells nothing."""
+    """Given a running proxy, when `/info` is requested without a valid token, then the reply is 401 without details."""
     script = """
         done(without=ask("/info", headers={}), wrong=ask("/info", headers={"Authorization": "Bearer x" + TOKEN}),
              right=ask("/info")[0])
     """
     write(project, script, ACCESS)
-    said = run(project).details
-    assert said["right"] == 200
-    for status, body in (said["without"], said["wrong"]):
+    details = run(project).details
+    assert details["right"] == 200
+    for status, body in (details["without"], details["wrong"]):
         assert status == 401
         assert set(body) == {"error", "code"}
         assert body["code"] == "unauthorized"
@@ -89,8 +89,8 @@ def test_info_endpoint_requires_authentication(project: Project) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_code_judge_overrides_target_for_specific_call(project: Project, language: str) -> None:
-    """Given several configured targets, when the script names one in a call, then that one is asked, and the call
-    counts like any other."""
+    """Given several configured targets, when the script names one in a call, then that target is called, and the call
+    is counted."""
     sources = {
         "http": 'done(reply=invoke("Which model?", target="gpt-4o-mini"))',
         "sdk": 'done(reply=invoke(question="Which model?", target="gpt-4o-mini"))',
@@ -111,8 +111,8 @@ async def test_code_judge_overrides_target_for_specific_call(project: Project, l
 def test_code_judge_uses_default_target_when_not_specified(
     project: Project, language: str, judge_target: str | None
 ) -> None:
-    """When the script names no target, then the default judge is asked: the configured `judge_target`, or the main
-    target where there is none."""
+    """When the script names no target, then the default judge is called: the configured `judge_target`, or the main
+    target if there is none."""
     sources = {
         "http": 'done(reply=invoke("Who are you?"))',
         "sdk": 'done(reply=invoke(question="Who are you?"))',
@@ -129,8 +129,8 @@ def test_code_judge_uses_default_target_when_not_specified(
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_code_judge_specifies_unknown_target(project: Project, language: str) -> None:
-    """When the script names a target that does not exist, then it gets 400 with the names of those that do, nobody is
-    asked, and the call costs nothing."""
+    """When the script names an unknown target, then it gets 400 with the names of the available targets, no target is
+    called, and nothing is counted."""
     sources = {
         "http": 'done(reply=invoke("?", target="nonexistent"))',
         "sdk": 'done(reply=invoke(question="?", target="nonexistent"))',

@@ -1,4 +1,4 @@
-"""A script may ask the judge, when it is told so: the scenarios of access, proxy and limit."""
+"""Scenarios of judge access for scripts: opt-in, authentication and call limits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.spec.support import KEY, fake_model, judged, models, run, scripted, w
 
 async def test_enable_judge_access_for_a_code_judge_evaluator(project: Project) -> None:
     """Given `use_judge_provider: true` and a judge, when the script runs, then its environment names a loopback proxy
-    and a token, and it can ask the judge through it, without ever holding the credential."""
+    and a token, and it can call the judge through it without ever seeing the credential."""
     script = """
         reply = invoke("Is Paris the capital?")
         done(url=URL, token=TOKEN, reply=reply, environment=dict(os.environ))
@@ -22,20 +22,20 @@ async def test_enable_judge_access_for_a_code_judge_evaluator(project: Project) 
         ran = await judged(project)
         assert server.calls == 1
         assert server.requests[0].headers["Authorization"] == f"Bearer {KEY}"
-    said = ran.details
-    assert said["url"].startswith("http://127.0.0.1:")
-    assert len(said["token"]) >= 43
-    assert said["reply"][0] == 200
-    assert said["reply"][1]["rawText"] == "yes, it is"
-    assert said["reply"][1]["outputMessages"] == [{"role": "assistant", "content": "yes, it is"}]
-    assert not [name for name, value in said["environment"].items() if KEY in value]
+    details = ran.details
+    assert details["url"].startswith("http://127.0.0.1:")
+    assert len(details["token"]) >= 43
+    assert details["reply"][0] == 200
+    assert details["reply"][1]["rawText"] == "yes, it is"
+    assert details["reply"][1]["outputMessages"] == [{"role": "assistant", "content": "yes, it is"}]
+    assert not [name for name, value in details["environment"].items() if KEY in value]
     assert (ran.ledger["target"], ran.ledger["call_count"], ran.ledger["batch_used"]) == ("strict", 1, False)
 
 
 @pytest.mark.parametrize("option", [{}, {"use_judge_provider": False}], ids=["not set", "false"])
 def test_disabled_by_default(project: Project, option: dict[str, bool]) -> None:
-    """Given a script without `use_judge_provider`, or with `false`, when it runs, then no proxy variable is there,
-    and it judges as it would where no judge exists at all."""
+    """Given a script without `use_judge_provider`, or with `false`, when it runs, then no proxy variable is set,
+    and its result is the same as without any judge."""
     script = 'done(0.75, names=[name for name in os.environ if "PROXY_" in name and "AGENTV" in name])'
     write(project, script, option)
     with_a_judge = run(project)
@@ -49,8 +49,8 @@ def test_disabled_by_default(project: Project, option: dict[str, bool]) -> None:
 
 
 def test_no_judge_provider_available(project: Project) -> None:
-    """Given `use_judge_provider: true` and nobody who could judge, when the evaluator runs, then it fails with score 0
-    and says what to configure."""
+    """Given `use_judge_provider: true` and no judge target, when the evaluator runs, then it fails with score 0
+    and the error says what to configure."""
     write(project, 'open("started", "w")\ndone()', {"use_judge_provider": True})
     failure = run(project, "--judge-target", "none").failure
     assert "'checker'" in failure
@@ -62,7 +62,7 @@ def test_no_judge_provider_available(project: Project) -> None:
 
 
 async def test_proxy_rejects_unauthenticated_requests(project: Project) -> None:
-    """Given a running proxy, when a request has no valid `Authorization: Bearer`, then it gets 401 and asks nobody."""
+    """Given a running proxy, when a request has no valid `Authorization: Bearer`, then it gets 401."""
     script = """
         wrong = [{}, {"Authorization": "Bearer"}, {"Authorization": "Bearer " + TOKEN[:-1]},
                  {"Authorization": "Basic " + TOKEN}, {"Authorization": TOKEN}, {"Cookie": "token=" + TOKEN}]
@@ -78,7 +78,7 @@ async def test_proxy_rejects_unauthenticated_requests(project: Project) -> None:
 
 
 def test_proxy_binds_to_loopback_only(project: Project) -> None:
-    """When the proxy is started, then its port listens on a loopback address alone, and no other address of this
+    """When the proxy is started, then its port listens on a loopback address only, and no other address of this
     machine answers on it."""
     script = """
         import socket
@@ -105,30 +105,30 @@ def test_proxy_binds_to_loopback_only(project: Project) -> None:
         done(listening=listening, loopback=answers("127.0.0.1"), others=[answers("127.0.0.2"), answers(outer)])
     """
     write(project, script, {"use_judge_provider": True})
-    said = run(project).details
-    assert said["listening"] in ([], ["0100007F"])  # empty where the system has no such table
-    assert said["loopback"] is True
-    assert said["others"] == [False, False]
+    details = run(project).details
+    assert details["listening"] in ([], ["0100007F"])  # empty on systems without these files
+    assert details["loopback"] is True
+    assert details["others"] == [False, False]
 
 
-@pytest.mark.parametrize("asked", [50, 51])
-async def test_default_call_limit(project: Project, asked: int) -> None:
-    """Given no `max_calls`, when a script asks again and again, then 50 calls are answered and no more."""
-    script = f"done(statuses=[invoke()[0] for _ in range({asked})])"
+@pytest.mark.parametrize("calls", [50, 51])
+async def test_default_call_limit(project: Project, calls: int) -> None:
+    """Given no `max_calls`, when a script makes more than 50 calls, then only 50 are answered."""
+    script = f"done(statuses=[invoke()[0] for _ in range({calls})])"
     async with fake_model() as server:
         write(project, script, {"use_judge_provider": True}, config=models(server))
         ran = await judged(project)
         assert server.calls == 50
     assert (ran.ledger["call_count"], ran.ledger["max_calls"]) == (50, 50)
-    if asked == 50:
+    if calls == 50:
         assert ran.details["statuses"] == [200] * 50
     else:
-        assert "more than 50 judge calls" in ran.failure
+        assert "exceeded its judge call limit of 50" in ran.failure
 
 
 async def test_configured_call_limit(project: Project) -> None:
-    """Given `judge_provider.max_calls: 10`, when the script asks an 11th time, then the proxy refuses with a sentence
-    that says what to do, and the evaluator fails with score 0 although the script claims a score of 1."""
+    """Given `judge_provider.max_calls: 10`, when the script makes an 11th call, then the proxy refuses it and says
+    what to do, and the evaluator fails with score 0 although the script claims a score of 1."""
     script = """
         replies = [invoke() for _ in range(11)]
         with open("replies.json", "w") as file:

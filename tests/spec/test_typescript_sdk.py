@@ -1,4 +1,4 @@
-"""The TypeScript SDK in a judge script: the built package, run by node against the live proxy."""
+"""The built TypeScript SDK in a judge script, run by node against the live proxy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def write_judge(project: Project, source: str, config: dict[str, object]) -> Non
 
 
 def test_sdk_provides_get_info_method(project: Project) -> None:
-    """Given a script with `createJudgeProxyClient`, when it calls `judge.getInfo()`, then it has `targetName`,
+    """Given a script with `createJudgeProxyClient`, when it calls `judge.getInfo()`, then it gets `targetName`,
     `maxCalls`, `callCount` and `availableTargets`."""
     write_judge(
         project,
@@ -41,7 +41,7 @@ def test_sdk_provides_get_info_method(project: Project) -> None:
 
 def test_sdk_invoke_accepts_optional_target_parameter(project: Project) -> None:
     """Given a judge proxy client, when `judge.invoke({ question, target })` is called, then the request names that
-    target and it is the one that answers."""
+    target, and that target answers."""
     write_judge(
         project,
         "const reply = await judge.invoke({ question: 'relevant?', target: 'other' });\n"

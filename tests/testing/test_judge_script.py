@@ -81,7 +81,7 @@ def greedy(input, judge):
     with with_judge_proxy("yes", max_calls=1) as judge:
         run = run_judge(script, judge=judge)
     assert run.error is not None
-    assert "more than 1 judge calls" in run.error
+    assert "judge call limit of 1" in run.error
     assert run.ledger is not None
     assert run.ledger["refused_calls"] == 1
 

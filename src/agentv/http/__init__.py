@@ -1,5 +1,6 @@
-"""HTTP/1.1 for the whole project: `messages` reads requests strictly, `app` has routes and replies, `server` the
-connections and deadlines, `client` the calls, `urls` the addresses and proxies.
+"""HTTP/1.1 for the whole project: a strict request parser (`messages`), routes and replies (`app`), a server with
+deadlines (`server`), a client (`client`), and addresses and proxies (`urls`).
 
-Parsing is llhttp's (the `httptools` package). What is accepted, how long it may take and how large it may be is ours.
+llhttp (the `httptools` package) parses. This package decides what is accepted, how long it may take and how large it
+may be.
 """

@@ -1,4 +1,4 @@
-"""What a server serves: routes, whole replies and streams, and what an error looks like. No sockets.
+"""What a server serves: routes, replies, streams and errors. No sockets.
 
 class Pong(App):
     async def ping(self, request: Request) -> Response:
@@ -26,7 +26,7 @@ HeaderLines = tuple[tuple[str, str], ...]
 
 @dataclass(slots=True)
 class Response:
-    """A whole reply. It is not cached by clients unless its headers say so."""
+    """A complete reply. Clients do not cache it unless its headers allow it."""
 
     status: int
     body: bytes = b""
@@ -34,7 +34,7 @@ class Response:
     headers: HeaderLines = ()
 
     def to_bytes(self, *, close: bool, head_only: bool = False) -> bytes:
-        """The reply as sent. A reply to HEAD has no body, and so names no length."""
+        """The reply as sent. A reply to HEAD has neither a body nor a Content-Length."""
         ending = b"Connection: close\r\n\r\n" if close else b"\r\n"
         start = head_of(self)
         if head_only or self.status in _NO_BODY:
@@ -44,9 +44,9 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A reply whose body is made while it is sent: each item is sent immediately, and no faster than the client reads.
+    """A reply whose body is generated while it is sent, no faster than the client reads. Items are sent immediately.
 
-    The generator is closed when the client goes away. With `length` the body is not sent in chunks.
+    The generator is closed when the client disconnects. If `length` is set, the body is not chunked.
     """
 
     chunks: AsyncGenerator[bytes, None]
@@ -57,7 +57,7 @@ class Stream:
 
 
 def event(data: str, *, name: str | None = None, id: str | None = None) -> bytes:  # noqa: A002 - the field's name
-    """One server-sent event. Line ends in `data` are kept; a line end in `name` or `id` is an error."""
+    """One server-sent event. `data` may have several lines; `name` and `id` must not."""
     fields = [(key, value) for key, value in (("event", name), ("id", id)) if value is not None]
     if any(set("\r\n\0") & set(value) for _, value in fields):
         raise ValueError("the name and the id of an event must be one line each")
@@ -68,12 +68,12 @@ def event(data: str, *, name: str | None = None, id: str | None = None) -> bytes
 
 
 def event_stream(events: AsyncGenerator[bytes, None], headers: HeaderLines = ()) -> Stream:
-    """A reply of server-sent events, as `event` makes them."""
+    """A reply of server-sent events, which are created with `event`."""
     return Stream(events, content_type="text/event-stream", headers=headers)
 
 
 class HangUp(Exception):  # noqa: N818 - a way to answer, not a defect
-    """Raised by a handler or inside a stream: close the connection without the rest of the reply."""
+    """Raised by a handler or inside a stream to close the connection without finishing the reply."""
 
 
 Handler = Callable[[Any, Request], Awaitable[Response | Stream]]
@@ -82,7 +82,7 @@ Handler = Callable[[Any, Request], Awaitable[Response | Stream]]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What answers a method and a path. One `*` in the path stands for any characters."""
+    """The handler for a method and a path. One `*` in the path stands for any characters."""
 
     method: str
     path: str
@@ -90,7 +90,7 @@ class Route:
 
 
 class App:
-    """What a server serves. Subclasses have the routes, and say who is admitted and what an error looks like."""
+    """What a server serves. Subclasses define the routes, and may override access checks and error replies."""
 
     routes: ClassVar[tuple[Route, ...]] = ()
     max_body: ClassVar[int] = MAX_BODY
@@ -103,13 +103,13 @@ class App:
 
     def __init__(self) -> None:
         self.hosts: frozenset[bytes] = frozenset()
-        """The values of `Host` that name this server, once it listens."""
+        """The valid values of `Host`; set when the server listens."""
 
     def admit(self, request: Request) -> None:
-        """Raise `Refused` for a client that may not ask for anything. It comes before every other check."""
+        """Raise `Refused` for a client without access. Called before every other check."""
 
     def unreadable(self, head: bytes, refused: Refused) -> Refused:
-        """The reply to bytes that are not a request, e.g. to say less to a client without credentials."""
+        """The refusal of a malformed request. Override it to hide details from clients without credentials."""
         del head
         return refused
 
@@ -119,16 +119,16 @@ class App:
         return Response(refused.status, body, headers=refused.headers)
 
     def failure(self, error: Exception) -> Refused | None:
-        """The refusal that an exception of a handler stands for; None for a bug, which is reported and replied to
-        without its message."""
+        """Convert an exception of a handler to a refusal. None means a bug: it is reported to the event loop, and the
+        client gets the reply of `crashed`."""
         return error if isinstance(error, Refused) else None
 
     def crashed(self) -> Refused:
-        """The refusal for a bug in a handler."""
-        return Refused(500, "internal_error", "agentv failed to handle this request; please report it")
+        """The refusal sent to the client for a bug in a handler."""
+        return Refused(500, "internal_error", "agentv failed to handle this request; please report this bug")
 
     def handler_of(self, request: Request) -> Handler:
-        """The handler of a request, by path and then by method."""
+        """Find the handler of a request by its path, then by its method."""
         path = request.path
         methods = self._paths.get(path) or next((self._paths[one] for one in self._paths if _matches(one, path)), None)
         if methods is None:
@@ -147,7 +147,7 @@ def _matches(pattern: bytes, path: bytes) -> bool:
 
 
 def head_of(reply: Response | Stream) -> bytes:
-    """The status line and the headers that say nothing about the length."""
+    """The status line and the headers, without those about the length of the body."""
     return _head(reply.status, reply.content_type, reply.headers)
 
 

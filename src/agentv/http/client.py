@@ -1,6 +1,6 @@
-"""HTTP/1.1 calls: connections that are kept open between calls, TLS, proxies, and replies read to their end.
+"""An HTTP/1.1 client with keep-alive connections, TLS and proxies.
 
-A reply is read in whichever way its end is marked, and never past a limit. Nothing is sent twice.
+The size of replies is limited. Requests are never retried here.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 USER_AGENT = f"agentv/{__version__}"
 CONNECT_SECONDS = 30.0
 IDLE_SECONDS = 15.0
-"""Servers close idle connections; one that was idle for longer is not used again."""
+"""Connections that were idle for longer are not reused, because servers close them."""
 CLOSING_SECONDS = 1.0
 SECOND_ADDRESS_SECONDS = 0.25
-"""When the next address of a host is tried as well, as with an IPv6 address that leads nowhere."""
+"""Delay before the next address of a host is tried in parallel, e.g. when IPv6 does not work."""
 MAX_REPLY_HEAD = 64 * 1024
 
 _AS_WRITTEN = "%/:=&?~+!$,;'@()*[]"
@@ -39,11 +39,11 @@ _START = b"HTTP/1."
 
 
 class HttpError(Exception):
-    """A call without a reply; the message says why."""
+    """A call failed without a reply. The message says why."""
 
 
 class ConnectError(HttpError):
-    """There is no connection to the server."""
+    """The connection to the server failed."""
 
 
 class TlsError(HttpError):
@@ -51,7 +51,7 @@ class TlsError(HttpError):
 
 
 class ProxyError(HttpError):
-    """There is no connection through the proxy. `status` is the reply of the proxy, if it replied."""
+    """The connection through the proxy failed. `status` is the HTTP status of the proxy, if it replied."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -59,19 +59,19 @@ class ProxyError(HttpError):
 
 
 class BrokenOffError(HttpError):
-    """The connection ended before the reply was complete."""
+    """The connection was closed before the reply was complete."""
 
 
 class BadReplyError(HttpError):
-    """The reply is not HTTP/1.1."""
+    """The reply is not valid HTTP/1.1."""
 
 
 class ReplyTooLargeError(HttpError):
-    """The reply is over the limit."""
+    """The reply exceeds the size limit."""
 
 
 class HttpReply(NamedTuple):
-    """A whole reply, decompressed."""
+    """A complete reply, decompressed."""
 
     status: int
     headers: Headers
@@ -79,7 +79,7 @@ class HttpReply(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where a connection leads."""
+    """The scheme, host and port of a connection."""
 
     secure: bool
     host: str
@@ -92,14 +92,14 @@ class Origin(NamedTuple):
         return cls(secure, ascii_host, parts.port or (443 if secure else 80))
 
     def named(self, *, default_port: bool) -> str:
-        """`host:port`; the port is left out where it is the default of the scheme, unless asked for."""
+        """`host:port`. The default port of the scheme is omitted unless `default_port` is set."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         is_default = self.port == (443 if self.secure else 80)
         return host if is_default and not default_port else f"{host}:{self.port}"
 
 
 class Client:
-    """Makes calls, each on its own connection. With a `proxy`, an address like http://host:port, through that."""
+    """Makes calls, directly or through a `proxy` (http://host:port). Concurrent calls use separate connections."""
 
     def __init__(self, *, cap: int, limit: int = 0, proxy: str | None = None) -> None:
         self._cap = cap
@@ -110,7 +110,7 @@ class Client:
         self._prepared: tuple[str, Mapping[str, str], Origin, bytes] | None = None
 
     async def status_of(self, url: str) -> int:
-        """The status of the reply to a GET; its body is not read."""
+        """The status of the reply to a GET request. The body is not read."""
         parts = urlsplit(url)
         origin = Origin.of(parts)
         head = _head("GET", parts, origin, {}, encoded=False, proxy=self._proxy)
@@ -121,9 +121,9 @@ class Client:
             connection.abort()
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes, *, encoded: bool = False) -> HttpReply:
-        """The reply, or an `HttpError`; ValueError for a call that cannot be sent. Redirects are not followed.
+        """Send a POST request. Raises HttpError, or ValueError if it cannot be sent. Redirects are not followed.
 
-        An `encoded` address goes out as it is: a signed one must not be spelled in another way.
+        With `encoded`, the address is sent unchanged, which signed requests need.
         """
         if self._places is None:
             return await self._post(url, headers, body, encoded=encoded)
@@ -139,7 +139,7 @@ class Client:
             await asyncio.wait([connection.lost for connection in still_open], timeout=CLOSING_SECONDS)
 
     async def _post(self, url: str, headers: Mapping[str, str], body: bytes, *, encoded: bool) -> HttpReply:
-        known = self._prepared  # most calls of a target have the same head, except for the length
+        known = self._prepared  # most calls of a target have the same head, except for the Content-Length
         if known is not None and known[1] is headers and known[0] == url:
             origin, head = known[2], known[3]
         else:
@@ -162,7 +162,7 @@ class Client:
         return reply
 
     def _usable(self, idle: list[Connection]) -> Connection | None:
-        """The connection used last, so that those which are not needed grow old and are closed."""
+        """The most recently used connection, so that connections that are not needed expire."""
         while idle:
             connection = idle.pop()
             if connection.reusable and asyncio.get_running_loop().time() - connection.idle_since < IDLE_SECONDS:
@@ -179,8 +179,8 @@ class Client:
                     connection = await self._dial_through(self._proxy, origin)
         except TimeoutError:
             error_class = ConnectError if self._proxy is None else ProxyError
-            raise error_class("no answer in time") from None
-        except ConnectionAbortedError as error:  # raised by asyncio for a handshake that does not end
+            raise error_class("timed out") from None
+        except ConnectionAbortedError as error:  # raised by asyncio when a handshake times out
             raise TlsError(str(error)) from error
         self._open.add(connection)
         connection.lost.add_done_callback(lambda _: self._open.discard(connection))
@@ -190,7 +190,7 @@ class Client:
         loop = asyncio.get_running_loop()
         options: dict[str, Any] = {}
         if isinstance(loop, asyncio.BaseEventLoop) and not _IS_ADDRESS(origin.host):
-            options["happy_eyeballs_delay"] = SECOND_ADDRESS_SECONDS  # other event loops do not know it
+            options["happy_eyeballs_delay"] = SECOND_ADDRESS_SECONDS  # not supported by other event loops
         connection = Connection(self._cap)
         try:
             tls = _tls() if origin.secure else None
@@ -204,7 +204,7 @@ class Client:
     async def _dial_through(self, proxy: SplitResult, origin: Origin) -> Connection:
         connection = await self._dial(Origin.of(proxy), ProxyError)
         if not origin.secure:
-            return connection  # the proxy reads the whole address in every request
+            return connection  # plain HTTP: every request contains the full address for the proxy
         address = origin.named(default_port=True)
         lines = [f"CONNECT {address} HTTP/1.1", f"Host: {address}", f"User-Agent: {USER_AGENT}", *_proxy_key(proxy)]
         try:
@@ -220,7 +220,7 @@ class Client:
 
 
 class Connection(asyncio.Protocol):
-    """One connection, one call at a time. llhttp fills in the reply through the methods that begin with `on_`."""
+    """One connection, one call at a time. llhttp calls the methods that begin with `on_`."""
 
     def __init__(self, cap: int) -> None:
         self._cap = cap
@@ -241,11 +241,11 @@ class Connection(asyncio.Protocol):
 
     @property
     def reusable(self) -> bool:
-        """Whether another call may be made on it."""
+        """Whether the connection can be used for another call."""
         return self._keeps_alive and self._transport is not None and not self._transport.is_closing()
 
     async def exchange(self, request: bytes, *, head_only: bool = False) -> HttpReply:
-        """Send a request and wait for the reply, or only for its head. Call `abort` to stop waiting."""
+        """Send a request and wait for the reply, or only for its head. If cancelled, call `abort`."""
         transport = self._transport
         if transport is None or transport.is_closing():
             raise BrokenOffError("the connection is closed")
@@ -259,17 +259,17 @@ class Connection(asyncio.Protocol):
             self._waiting = None
 
     async def open_tunnel(self, request: bytes, context: ssl.SSLContext, host: str) -> None:
-        """Ask a proxy to connect to a server, and speak TLS with that from then on."""
+        """Ask a proxy to connect to a server, and start TLS with that server."""
         status = (await self.exchange(request, head_only=True)).status
         if not 200 <= status < 300:
             raise ProxyError(f"it answered HTTP {status}", status)
         if self._transport is None:
-            raise BrokenOffError("the connection was broken off")
+            raise BrokenOffError("the connection was closed before the reply was complete")
         transport = await self._loop.start_tls(self._transport, self, context, server_hostname=host)
         self._transport, self._parser = cast("asyncio.Transport", transport), None
 
     def abort(self) -> None:
-        """Close it immediately."""
+        """Close the connection immediately."""
         self._keeps_alive = False
         if self._transport is not None:
             self._transport.abort()
@@ -282,7 +282,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         waiting = self._waiting
         if waiting is None or waiting.done():
-            self.abort()  # nothing was asked: the next call must not take this for its reply
+            self.abort()  # unsolicited data must not become the reply to the next call
             return
         try:
             self._feed(data)
@@ -297,7 +297,7 @@ class Connection(asyncio.Protocol):
         if waiting is not None and not waiting.done():
             try:
                 if error is not None or not self._until_closed:
-                    raise BrokenOffError("the connection was broken off")
+                    raise BrokenOffError("the connection was closed before the reply was complete")
                 waiting.set_result(self._finished())
             except HttpError as problem:
                 waiting.set_exception(problem)
@@ -307,12 +307,12 @@ class Connection(asyncio.Protocol):
     # -- called by llhttp
 
     def on_message_begin(self) -> None:
-        if self._complete:  # more than was asked for
+        if self._complete:  # an unsolicited second reply
             self._keeps_alive = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._status:
-            return  # after the last chunk
+            return  # a trailer
         name, value = name.lower(), value.rstrip()
         self._headers[name] = b"%b, %b" % (self._headers[name], value) if name in self._headers else value
 
@@ -322,7 +322,7 @@ class Connection(asyncio.Protocol):
             return
         status = parser.get_status_code()
         if 100 <= status < 200 and status != 101:
-            self._headers = {}  # the real one follows
+            self._headers = {}  # informational; the final reply follows
             return
         self._status = status
         length, coding = headers.get(b"content-length"), headers.get(b"transfer-encoding")
@@ -367,7 +367,7 @@ class Connection(asyncio.Protocol):
         parser = self._parser
         if parser is None:
             parser = self._parser = HttpResponseParser(self)
-            # Some servers end lines with a bare line feed, or send a length beside chunks.
+            # Some servers end lines with a bare line feed, or send Content-Length with chunks.
             parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True, lenient_chunked_length=True)
         try:
             parser.feed_data(data)
@@ -385,7 +385,9 @@ class Connection(asyncio.Protocol):
     def _finished(self) -> HttpReply:
         transport = self._transport
         if transport is not None and transport.get_write_buffer_size():
-            self._keeps_alive = False  # answered before it was all read: the rest of the request is in the way
+            self._keeps_alive = (
+                False  # replied before the request was read completely, so the connection is in an unknown state
+            )
         body = b"".join(self._body)
         encoding = self._headers.get(b"content-encoding")
         if body and encoding is not None:
@@ -397,18 +399,18 @@ def _unpacked(data: bytes, encoding: str, cap: int) -> bytes:
     if encoding == "identity":
         return data
     if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise BadReplyError(f"it is compressed as {encoding[:80]!r}, which was not asked for")
-    # Some servers send the bare format as deflate, without the two bytes of zlib in front.
+        raise BadReplyError(f"its content encoding is {encoding[:80]!r}, which was not requested")
+    # Some servers send raw deflate data, without the two bytes of the zlib header.
     bare = encoding == "deflate" and (data[0] & 0x0F != 8 or int.from_bytes(data[:2], "big") % 31)
     unpacking = zlib.decompressobj(-zlib.MAX_WBITS if bare else zlib.MAX_WBITS | 32)
     try:
         body = unpacking.decompress(data, cap + 1)
     except zlib.error:
-        raise BadReplyError(f"its {encoding} data is broken") from None
+        raise BadReplyError(f"its {encoding} data is corrupt") from None
     if len(body) > cap:
         raise ReplyTooLargeError
     if not unpacking.eof:
-        raise BrokenOffError("its compressed data is cut off")
+        raise BrokenOffError("its compressed data is incomplete")
     return body
 
 
@@ -424,7 +426,7 @@ def _head(
     encoded: bool,
     proxy: SplitResult | None,
 ) -> bytes:
-    """The head of a request up to the length of its body."""
+    """The head of a request, up to the value of Content-Length."""
     path, query = parts.path or "/", parts.query
     if not encoded:
         path, query = quote(path, safe=_AS_WRITTEN), quote(query, safe=_AS_WRITTEN)
@@ -463,7 +465,7 @@ def _proxy_key(proxy: SplitResult) -> list[str]:
 
 
 def os_reason(error: Exception) -> str:
-    """Why there is no connection, in the words of the system: asyncio puts the address in their place."""
+    """The message of the operating system, which asyncio replaces by one with the address."""
     if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
         return os.strerror(error.errno)
     return getattr(error, "strerror", None) or str(error)
@@ -475,13 +477,13 @@ def _as_http_error(error: Exception, failure: type[ConnectError | ProxyError], *
     if isinstance(error, ssl.SSLError):
         return TlsError(str(error))
     if secure and isinstance(error, ConnectionResetError):
-        return BrokenOffError("the connection was broken off")
+        return BrokenOffError("the connection was closed before the reply was complete")
     return failure(os_reason(error))
 
 
 @cache
 def _tls() -> ssl.SSLContext:
-    """Certificates are checked against those of the system. Reading them takes a while, and once is enough."""
+    """A context that verifies certificates against those of the system. Cached, because loading them is slow."""
     import ssl  # noqa: PLC0415 - servers on this machine rarely need it
 
     context = ssl.create_default_context()

@@ -1,8 +1,8 @@
-"""HTTP/1.1 requests: llhttp splits and checks the bytes, the rules about what is accepted are here. No sockets.
+"""Parsing HTTP/1.1 requests: llhttp parses the bytes, this module decides what is accepted. No sockets.
 
-A request that two parsers could read differently is refused, and the connection is closed after it. `parse_request`
-refuses what is not a request at all. What `body_of` refuses (both framings, several lengths, encodings, Upgrade) is
-refused in its turn, after the checks of the token, the path and the method.
+A request that two parsers could read differently is refused, and its connection is closed. `parse_request` refuses
+malformed requests. `body_of` refuses ambiguous or unsupported framing (both framings, several lengths, encodings,
+Upgrade); it is called after the checks of the token, the path and the method.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ MAX_NAME = 256
 MAX_TARGET = 8192
 MAX_BODY = 8 * 1024 * 1024
 MAX_LENGTH_DIGITS = 15
-"""Python refuses to read a number of thousands of digits; a Content-Length that long is over every limit."""
+"""Longer values of Content-Length exceed every limit. Python refuses to parse thousands of digits."""
 MAX_CHUNK_LINE = 256
 MAX_FRAMING = 256 * 1024
-"""Bytes of chunk sizes and extensions in one body, so that it cannot come in millions of tiny chunks."""
+"""Limit for the bytes of chunk sizes and extensions in one body, against millions of tiny chunks."""
 
 _LINES = re.IGNORECASE | re.MULTILINE
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]"
@@ -33,7 +33,7 @@ _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[;\r]")
 
 
 class Refused(Exception):  # noqa: N818 - the reply to a request, not a defect
-    """A request that is answered with an error status. `code` is the same thing as a word for programs."""
+    """A request that is answered with an error status. `code` is a stable identifier for programs."""
 
     def __init__(self, status: int, code: str, message: str, headers: tuple[tuple[str, str], ...] = ()) -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ def bad_request(message: str) -> Refused:
 
 
 class Headers(Mapping[str, str]):
-    """Headers of a message, case-insensitive; iterating gives lower case. Repeated headers are joined with commas."""
+    """Case-insensitive headers; iteration yields lower-case names. Repeated headers are joined with commas."""
 
     __slots__ = ("_values",)
 
@@ -67,9 +67,9 @@ class Headers(Mapping[str, str]):
 
 
 class Request:
-    """One request. Header names are in lower case; a header sent several times is joined with commas and in `repeated`.
+    """One request. Header names are in lower case; repeated headers are joined with commas and listed in `repeated`.
 
-    llhttp fills it through the methods that begin with `on_`.
+    llhttp calls the methods that begin with `on_`.
     """
 
     method = b""
@@ -79,7 +79,7 @@ class Request:
     repeated: frozenset[bytes] = frozenset()
     body = b""
     misread = False
-    """llhttp refuses it, so it is never served: it is read only to find the first check that it fails."""
+    """llhttp refused it, so it is never served. It is parsed only to find the first check that it fails."""
 
     def __init__(self) -> None:
         self.headers: dict[bytes, bytes] = {}
@@ -90,7 +90,7 @@ class Request:
 
     @property
     def announces_body(self) -> bool:
-        """Whether bytes of a body may follow, however its length is given."""
+        """Whether a body may follow, with either framing."""
         headers = self.headers
         return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
 
@@ -109,17 +109,17 @@ class Request:
 
 
 def parse_request(head: bytes) -> Request:
-    """The request with this head, which ends with its empty line; the body is not looked at."""
+    """Parse the head of a request, including its empty last line. Raises Refused if it is malformed."""
     request = Request()
     parser = HttpRequestParser(request)
     try:
         parser.feed_data(head)
     except HttpParserUpgrade:
-        pass  # `body_of` refuses it in its turn
+        pass  # `body_of` refuses it later
     except HttpParserError:
         return _misread_request(head)
     request.method = parser.get_method()
-    # llhttp knows more versions, protocols and blanks than we do.
+    # llhttp accepts more versions, protocols and white space than this server.
     start = b"%b %b HTTP/1." % (request.method, request.target)
     version = head[len(start) : len(start) + 3] if head.startswith(start) else b""
     if version != b"1\r\n":
@@ -134,7 +134,7 @@ _BAD_HEADER = "a header line is malformed; send `Name: value`, one line each"
 
 
 def _checked(request: Request, head: bytes, start: int) -> Request:
-    """The request if it keeps to the limits. Where llhttp and exactness differ, its headers are read again."""
+    """Check the limits. Headers that llhttp does not report exactly are parsed again."""
     count = head.count(b"\n") - 2
     if count > MAX_HEADERS:
         raise bad_request(f"more than {MAX_HEADERS} headers; send fewer")
@@ -148,7 +148,7 @@ def _checked(request: Request, head: bytes, start: int) -> Request:
 
 
 def _read_headers(request: Request, head: bytes, start: int) -> None:
-    """Read headers that llhttp accepts: repeated ones are joined, and only spaces around a value are taken away."""
+    """Parse headers that llhttp accepted: repeated ones are joined, and only spaces around values are removed."""
     values: dict[bytes, list[bytes]] = {}
     for name, value in _HEADER_LINE.findall(head, start):
         values.setdefault(name.lower(), []).append(value.strip(b" "))
@@ -157,9 +157,9 @@ def _read_headers(request: Request, head: bytes, start: int) -> None:
 
 
 def _misread_request(head: bytes) -> Request:
-    """A request that llhttp refuses for its method, target or framing alone; `Refused` when its lines are malformed.
+    """Parse a request that llhttp refused only for its method, target or framing. Raises Refused for malformed lines.
 
-    llhttp stops at the first problem. The checks have an order, so those before framing must still be made.
+    llhttp stops at the first problem, but the checks that come before framing must still be made.
     """
     line = _REQUEST_LINE.match(head)
     if line is None:
@@ -178,30 +178,30 @@ def _misread_request(head: bytes) -> Request:
 
 
 def cannot_become_request(buffer: bytes | bytearray) -> bool:
-    """Whether no bytes that follow could make a request of these."""
+    """Whether these bytes cannot be the start of a request."""
     return b"\n" in buffer and _REQUEST_LINE.match(buffer) is None
 
 
 def body_of(request: Request, max_body: int = MAX_BODY) -> SizedBody | ChunkedBody | None:
-    """How to read the body of a request, None when it has none, or `Refused`."""
+    """A reader for the body of a request; None if it has no body. Raises Refused for unsupported framing."""
     headers = request.headers
     if b"upgrade" in headers or b"x-http-method-override" in headers:
         raise bad_request("only plain HTTP/1.1 is supported; send neither Upgrade nor X-HTTP-Method-Override")
     length, coding = headers.get(b"content-length"), headers.get(b"transfer-encoding")
     encoding = headers.get(b"content-encoding", b"").lower()
     if (coding is not None and coding.lower() != b"chunked") or encoding not in (b"", b"identity"):
-        message = "send the body as it is, without Content-Encoding, whole or in chunks"
+        message = "the body must not be encoded; send it without Content-Encoding, with Content-Length or chunked"
         raise Refused(415, "unsupported_encoding", message)
     if coding is not None:
         if length is not None:
-            raise bad_request("both Content-Length and Transfer-Encoding are given; send one of them")
+            raise bad_request("the request has both Content-Length and Transfer-Encoding; send one of them")
         if request.version == 0:
             raise bad_request("HTTP/1.0 has no Transfer-Encoding; send Content-Length")
     size = 0
     if length is not None:
         digits = _LENGTH.fullmatch(length)
         if digits is None:
-            raise bad_request("Content-Length must be given once, as a whole number")
+            raise bad_request("Content-Length must be one whole number")
         if len(digits[1]) > MAX_LENGTH_DIGITS or (size := int(digits[1])) > max_body:
             raise too_large(max_body)
     if request.misread:
@@ -224,7 +224,7 @@ class SizedBody:
         self._size = size
 
     def take(self, buffer: bytearray) -> bytes | None:
-        """The body from the front of the buffer, once all of it is there."""
+        """Remove the body from the start of the buffer and return it; None if it is incomplete."""
         if len(buffer) < self._size:
             return None
         body = bytes(memoryview(buffer)[: self._size])
@@ -233,7 +233,7 @@ class SizedBody:
 
 
 class _Chunks:
-    """Where llhttp puts the data of chunks. It does not know the parser, so no cycle keeps megabytes alive."""
+    """Collects chunk data from llhttp. It has no reference to the parser, so that no cycle keeps megabytes alive."""
 
     __slots__ = ("complete", "data")
 
@@ -249,7 +249,7 @@ class _Chunks:
 
 
 class ChunkedBody:
-    """A body in chunks. llhttp checks them; limits are checked line by line, before anything is kept."""
+    """A chunked body. llhttp validates the chunks; limits are checked line by line, before data is stored."""
 
     __slots__ = ("_chunks", "_framing", "_last", "_left", "_max_body", "_parser")
 
@@ -257,14 +257,14 @@ class ChunkedBody:
         self._max_body = max_body
         self._framing = 0
         self._left = 0
-        """Bytes of the current chunk still to come, with its CRLF; 0 where a line begins."""
+        """Bytes of the current chunk that are missing, including its CRLF; 0 at the start of a line."""
         self._last = False
         self._chunks = _Chunks()
         self._parser = HttpRequestParser(self._chunks)
         self._parser.feed_data(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
 
     def take(self, buffer: bytearray) -> bytes | None:
-        """The body, once its end was at the front of the buffer; what is not needed any more is removed from there."""
+        """Remove parsed bytes from the buffer; return the body when it is complete, else None."""
         position = 0
         try:
             while not self._chunks.complete:
@@ -280,7 +280,7 @@ class ChunkedBody:
         return bytes(self._chunks.data)
 
     def _piece(self, buffer: bytearray, position: int) -> bytes:
-        """The next bytes to check: a line, or what is there of a chunk; none when more have to arrive."""
+        """The next bytes to parse: a line, or the received part of a chunk; empty if more bytes are needed."""
         if self._left:
             piece = bytes(memoryview(buffer)[position : position + self._left])
             self._left -= len(piece)
@@ -288,12 +288,12 @@ class ChunkedBody:
         end = buffer.find(b"\r\n", position, position + MAX_CHUNK_LINE)
         if end < 0:
             if len(buffer) - position >= MAX_CHUNK_LINE:
-                raise bad_request("the line with the size of a chunk is too long")
+                raise bad_request("the size line of a chunk is too long")
             return b""
         line = bytes(buffer[position : end + 2])
         self._framing += len(line)
         if self._framing > MAX_FRAMING:
-            raise bad_request("the body comes in too many small chunks; send larger ones")
+            raise bad_request("the body has too many small chunks; send larger ones")
         if self._last:
             if line != b"\r\n":
                 raise bad_request("headers after the last chunk are not supported; send them before the body")

@@ -1,10 +1,10 @@
-"""A small HTTP/1.1 server of an `App`, with a deadline for everything a client sends.
+"""A small HTTP/1.1 server for an `App`, with a deadline for everything that a client sends.
 
     async with Server(app) as server:
         ...  # server.url
 
-Checks come in this order: `App.admit` (credentials, host), path, method, framing and encoding, body. A request is
-refused at its first failed check, and before its body is read.
+Requests are checked in this order: `App.admit` (credentials, host), path, method, framing and encoding, body. A request
+is refused at the first failed check, before its body is read.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ HEAD_SECONDS = 10.0
 BODY_SECONDS = 30.0
 IDLE_SECONDS = 300.0
 LINGER_SECONDS = 2.0
-"""How long to read on after a refusal: closing immediately would reset the connection and lose the reply."""
+"""How long to keep reading after a refusal: closing immediately would reset the connection and lose the reply."""
 READ_AHEAD = 64 * 1024
 
 _ENDS_CONNECTION = (401, 403, 408, 421, 503)
-"""After these the connection is closed, with or without a body to come."""
+"""Statuses after which the connection is closed, whether or not a body follows."""
 
 
 class Server:
-    """Serves an app on a loopback port while it is entered. Leaving closes the port and every connection immediately.
+    """Serves an app on a loopback port inside `async with`. Exit closes the port and all connections immediately.
 
-    Connections are accepted here and not by `asyncio.Server`, which loses a connection that it is just accepting when
-    it is closed: its client would wait until the garbage collector runs.
+    It accepts connections itself, because `asyncio.Server` loses a connection that is being accepted during close: the
+    client would then wait until the garbage collector runs.
     """
 
     def __init__(self, app: App, *, port: int = 0, max_connections: int | None = None) -> None:
@@ -66,7 +66,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """The origin to call, without a slash at the end."""
+        """The origin to call, without a trailing slash."""
         return f"http://{HOST}:{self._port}"
 
     async def __aenter__(self) -> Self:
@@ -90,11 +90,11 @@ class Server:
         if ending:
             await asyncio.wait(ending, timeout=END_SECONDS)
         if connections or ending:
-            await asyncio.sleep(0)  # sockets are closed in the loop's next turn
+            await asyncio.sleep(0)  # sockets are closed in the next iteration of the event loop
 
     def opened(self, connection: Connection) -> None:
-        """Keep a connection. When there are too many, the oldest that was never admitted makes room, or else the
-        oldest that waits for its next request. Calls in flight are never ended for that."""
+        """Register a connection. Over the limit, close the oldest connection that was never admitted, else the oldest
+        idle one. Calls in flight are never cancelled for this."""
         self._connections[connection] = None
         if self._listener is None:
             connection.abort()
@@ -119,7 +119,7 @@ class Server:
                 accepted, _address = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError:  # out of descriptors: clients that wait are accepted when some are free again
+            except OSError:  # out of file descriptors: waiting clients are accepted later
                 loop.remove_reader(listener)
                 loop.call_later(PAUSE_SECONDS, self._listen)
                 return
@@ -130,13 +130,13 @@ class Server:
 
 
 class Connection(asyncio.Protocol):
-    """One connection: reads a head within 10 s and a body within 30 s, replies, and continues with the next request."""
+    """One connection: reads a head within 10 s and a body within 30 s, replies, and waits for the next request."""
 
     def __init__(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
         self._server = server
         self._app = server.app
         self._loop = loop
-        self._transport = cast("asyncio.Transport", None)  # until connection_made, which comes first
+        self._transport = cast("asyncio.Transport", None)  # set by connection_made, which is called first
         self._buffer = bytearray()
         self._request: Request | None = None
         self._handler: Handler | None = None
@@ -150,20 +150,20 @@ class Connection(asyncio.Protocol):
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self.trusted = False
-        """A request was admitted: among the last to be closed to make room for others."""
+        """Whether a request was admitted. Over the connection limit, other connections are closed first."""
 
     @property
     def task(self) -> asyncio.Task[None] | None:
-        """The call in flight, if there is one."""
+        """The call in flight, if any."""
         return self._task
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing of a next request has arrived."""
+        """Whether no part of another request has arrived."""
         return self._task is None and self._request is None and not self._buffer
 
     def abort(self) -> None:
-        """Close now, whatever is under way."""
+        """Close immediately, and cancel the call in flight."""
         if self._task is not None:
             self._task.cancel()
         self._transport.abort()
@@ -208,7 +208,7 @@ class Connection(asyncio.Protocol):
     # -- one request after another
 
     def _advance(self) -> None:
-        """Go as far as the bytes that are there allow: a head, its body, the call."""
+        """Process the received bytes: parse a head, then its body, then start the call."""
         if self._lingering or self._writing_paused:
             return
         request = self._request
@@ -244,7 +244,7 @@ class Connection(asyncio.Protocol):
         self._task = self._loop.create_task(self._serve(request))
 
     def _read_head(self) -> Request | None:
-        """The next request, None when its head is not there yet; `Refused` for bytes that are not a request."""
+        """The next request; None if its head is incomplete. Raises Refused for a malformed request."""
         buffer = self._buffer
         while buffer.startswith(b"\r\n"):
             del buffer[:2]
@@ -266,7 +266,7 @@ class Connection(asyncio.Protocol):
         return request
 
     def _screen(self, request: Request) -> None:
-        """Every check that needs no body, in order; then how to read the body is known."""
+        """Make all checks that do not need the body, in order, and choose the reader for the body."""
         app = self._app
         app.admit(request)
         self.trusted = True
@@ -336,12 +336,12 @@ class Connection(asyncio.Protocol):
                     self._drained = self._loop.create_future()
                     await self._drained
                 else:
-                    await asyncio.sleep(0)  # a generator that never waits must not stop everything else
+                    await asyncio.sleep(0)  # a generator that never waits must not block other tasks
         if in_chunks:
             transport.write(b"0\r\n\r\n")
 
     def _refuse(self, refused: Refused, request: Request | None = None) -> None:
-        """Reply without having read the body. Bytes that follow are ignored, unless the request has no body."""
+        """Reply without reading the body. Further bytes are ignored, unless the request has no body."""
         head_only = request is not None and request.method == b"HEAD"
         continues = (
             request is not None
@@ -358,7 +358,7 @@ class Connection(asyncio.Protocol):
             self._linger()
 
     def _continue(self) -> None:
-        """Wait for the next request, which may be there already."""
+        """Wait for the next request, which may have arrived already."""
         self._idle = True
         self._allow(IDLE_SECONDS)
         if self._buffer:
@@ -375,12 +375,12 @@ class Connection(asyncio.Protocol):
         self._buffer.clear()
         self._read_on()
         if self._transport.can_write_eof():
-            with contextlib.suppress(OSError):  # the client is gone, e.g. a script that was killed
+            with contextlib.suppress(OSError):  # the client has disconnected, e.g. a script that was killed
                 self._transport.write_eof()
         self._allow(LINGER_SECONDS)
 
     def _read_on(self) -> None:
-        """The bytes that are there are not enough. While they are, nothing more is read: it would pile up."""
+        """Resume reading, because more bytes are needed. Reading is paused otherwise, to limit memory."""
         if self._reading_paused:
             self._reading_paused = False
             self._transport.resume_reading()
@@ -388,7 +388,7 @@ class Connection(asyncio.Protocol):
     # -- deadlines
 
     def _allow(self, seconds: float) -> None:
-        """Set the deadline for what comes next. One timer serves many deadlines: it is set again when it fires."""
+        """Set the deadline for the next step. One timer serves many deadlines: it is rescheduled when it fires."""
         self._deadline = self._loop.time() + seconds
         if self._timer is None:
             self._timer = self._loop.call_at(self._deadline, self._check_time)

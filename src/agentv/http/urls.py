@@ -1,4 +1,4 @@
-"""Addresses: which can be called, what of them may be shown, and which proxy the environment asks for."""
+"""URLs: validation, removal of secrets, and the proxy set in the environment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LOOPBACK = re.compile(r"localhost|127(\.\d+){3}|::1")
 
 
 def is_http(url: str) -> bool:
-    """Whether this is an address a client can call."""
+    """Whether this is a valid HTTP or HTTPS URL."""
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
@@ -19,12 +19,12 @@ def is_http(url: str) -> bool:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether the host of an address is this machine."""
+    """Whether the host of a URL is the local machine."""
     return _LOOPBACK.fullmatch(urlsplit(url).hostname or "") is not None
 
 
 def without_secrets(url: str) -> str:
-    """The address without its user-info and query, where keys are found."""
+    """The URL without user info, query and fragment, which may contain keys."""
     try:
         parts = urlsplit(url)
         return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
@@ -33,7 +33,7 @@ def without_secrets(url: str) -> str:
 
 
 def proxy_for(url: str, environment: Mapping[str, str]) -> str | None:
-    """The proxy that the environment names for an address. Loopback never has one, so no key leaves the machine."""
+    """The proxy for a URL from the environment. Loopback never uses one, so that no key leaves the machine."""
     if is_loopback(url):
         return None
     parts = urlsplit(url)
@@ -42,7 +42,7 @@ def proxy_for(url: str, environment: Mapping[str, str]) -> str | None:
     proxy = proxies[parts.scheme]
     if not proxy:
         return None
-    # Slow to import, and most environments have no proxy.
+    # Imported here because it is slow, and most environments have no proxy.
     from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # noqa: PLC0415
 
     host = parts.hostname or ""

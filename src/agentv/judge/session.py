@@ -241,7 +241,7 @@ class JudgeSession:
         ledger = self.ledger
         subject = "this call" if calls == 1 else f"this batch of {calls} calls"
         return (
-            f"{subject} would exceed the limit of {ledger.max_calls} judge calls for evaluator '{self.evaluator}' "
+            f"{subject} would exceed the judge call limit of {ledger.max_calls} for evaluator '{self.evaluator}' "
             f"({ledger.call_count} made); no call was made, and the evaluator fails. Make fewer calls, or raise "
             f"{self.limit_setting}."
         )

@@ -1,1 +1,1 @@
-"""`RunPlan` -> rows: one case from top to bottom, and the scheduling of many."""
+"""Turns a `RunPlan` into rows: running one case, and scheduling many."""

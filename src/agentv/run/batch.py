@@ -1,4 +1,4 @@
-"""Targets that answer all cases of a suite with one command: asked once, answers handed out case by case."""
+"""Targets that answer all cases of a suite with one command: run once, with the answers distributed to the cases."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from agentv.targets.provider import Reply, Request
 
 @dataclass(slots=True)
 class Batches:
-    """The batches of one lane: one for each suite and attempt, made when its first case is due."""
+    """The batches of one lane: one for each suite and attempt, started when its first case is due."""
 
     lane: Lane
     gate: TargetGate
     is_done: Callable[[RowKey], bool]
-    _asked: dict[tuple[Path, int], asyncio.Task[Mapping[str, Reply]]] = field(default_factory=dict)
+    _batches: dict[tuple[Path, int], asyncio.Task[Mapping[str, Reply]]] = field(default_factory=dict)
     """By suite and attempt."""
 
     def asker(self, item: WorkItem) -> Ask:
-        """Answers this case from its batch."""
+        """A function that answers this case from its batch."""
 
         async def look_up(request: Request) -> Reply:
             key = (item.planned.suite.path, item.attempt)
-            if key not in self._asked:
-                self._asked[key] = asyncio.create_task(self._ask(item.planned, item.attempt))
-            replies = await asyncio.shield(self._asked[key])
+            if key not in self._batches:
+                self._batches[key] = asyncio.create_task(self._ask(item.planned, item.attempt))
+            replies = await asyncio.shield(self._batches[key])
             if request.eval_id not in replies:
                 raise ProviderError(
-                    f"target '{self.lane.target}': the batch wrote no line for the case '{request.eval_id}'",
-                    next_step="Write one JSON object a line for every case, with its `id`.",
+                    f"target '{self.lane.target}': the output of the batch has no line for case '{request.eval_id}'",
+                    next_step="Write one JSON object per line for every case, with its `id`.",
                 )
             return replies[request.eval_id]
 
@@ -49,12 +49,12 @@ class Batches:
         )
 
     async def aclose(self) -> None:
-        """End what is under way."""
-        asked = [task for task in self._asked.values() if not task.done()]
-        for task in asked:
+        """Cancel batches in flight."""
+        in_flight = [task for task in self._batches.values() if not task.done()]
+        for task in in_flight:
             task.cancel()
-        if asked:
-            await asyncio.wait(asked)
-        for task in self._asked.values():
+        if in_flight:
+            await asyncio.wait(in_flight)
+        for task in self._batches.values():
             if not task.cancelled():
-                task.exception()  # every case that waited has told it
+                task.exception()  # retrieved, so that asyncio does not warn: the cases have reported it

@@ -1,4 +1,4 @@
-"""One case: its request, the target's answer, the judged row."""
+"""One case: building its request, getting the answer of its target, and grading it to a row."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ Ask = Callable[[Request], Awaitable[Reply]]
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What came back from the target: a candidate, or why there is none."""
+    """The outcome of a target call: a candidate, or the error."""
 
     started_at: str
     candidate: Candidate | None
     error: CaseError | None = None
     token_usage: TokenUsage | None = None
-    """Of a reply that is no candidate, but has to be paid for."""
+    """Usage of a failed call that still has to be paid for."""
     cost_usd: float | None = None
 
 
 async def answer(item: WorkItem, ask: Ask) -> Answered:
-    """Send the case to its target. This is the edge where a failed call becomes an error row."""
+    """Send the case to its target. Exceptions of the call are returned as the error of the case."""
     started_at, started = datetime.now(UTC).isoformat(timespec="milliseconds"), time.perf_counter()
     try:
         request = build_request(item.case, item.attempt, item.planned.suite.files)
@@ -71,7 +71,7 @@ def _candidate(reply: Reply, elapsed_ms: float) -> Candidate:
 
 
 async def grade(item: WorkItem, answered: Answered, run_id: str, runtime: Runtime | None = None) -> CaseResult:
-    """Judge the answer and make the row."""
+    """Run the evaluators on the answer and return the row."""
     suite, candidate = item.planned.suite, answered.candidate
     row = CaseResult(
         run_id=run_id,
@@ -93,7 +93,7 @@ async def grade(item: WorkItem, answered: Answered, run_id: str, runtime: Runtim
     context = EvaluationContext(
         item.case, candidate, suite.name, item.target, item.attempt, directory=suite.directory, runtime=runtime
     )
-    # Suites know evaluators by protocol; the plan's reader made these.
+    # Suites declare evaluators by protocol; the plan's reader created these.
     results = await judge_all(cast("tuple[Evaluator, ...]", item.case.evaluators), context)
     outcome = combine(results, item.threshold)
     return replace(
@@ -117,14 +117,14 @@ async def grade(item: WorkItem, answered: Answered, run_id: str, runtime: Runtim
 def summarize_trace(
     messages: Sequence[Message], usage: TokenUsage | None, cost_usd: float | None, duration_ms: float | None
 ) -> dict[str, Any]:
-    """Tool calls by name, model calls, and what the answer took."""
-    made = [call for message in messages for call in message.tool_calls]
-    calls: Counter[str] = Counter(call.tool for call in made)
+    """The `trace_summary` of an answer: tool calls by name, model calls, usage, cost and duration."""
+    tool_calls = [call for message in messages for call in message.tool_calls]
+    calls: Counter[str] = Counter(call.tool for call in tool_calls)
     return {
-        "event_count": len(made),
+        "event_count": len(tool_calls),
         "tool_names": sorted(calls),
         "tool_calls_by_name": {name: calls[name] for name in sorted(calls)},
-        "error_count": sum(map(_failed, made)),
+        "error_count": sum(map(_failed, tool_calls)),
         "token_usage": usage.to_dict() if usage else None,
         "cost_usd": cost_usd,
         "duration_ms": duration_ms,
@@ -133,7 +133,7 @@ def summarize_trace(
 
 
 def _failed(call: ToolCall) -> bool:
-    """A call failed when its output says so: an object with an `error` that is not empty, or `is_error: true`."""
+    """Whether the output of a tool call reports an error: a non-empty `error`, or `is_error: true`."""
     output = call.output
     if not isinstance(output, Mapping):
         return False
@@ -141,7 +141,7 @@ def _failed(call: ToolCall) -> bool:
 
 
 def build_request(case: EvalCase, attempt: int, files: SuiteFiles) -> Request:
-    """The conversation of the case with its files read in, the system messages joined at its beginning."""
+    """The request of a case: its messages with the content of files, and system messages merged at the start."""
     return Request(
         messages=_conversation(case, files),
         eval_id=case.id,
@@ -154,7 +154,7 @@ def build_request(case: EvalCase, attempt: int, files: SuiteFiles) -> Request:
 
 
 def _conversation(case: EvalCase, files: SuiteFiles, *, named: bool = False) -> tuple[Message, ...]:
-    """The messages with their files read in, or only named."""
+    """The messages with the content of their files or, with `named`, only the paths."""
     attached = _Attached(iter(case.attachments), frozenset(case.guideline_files), files, named)
     messages = [_with_files(message, attached) for message in case.input_messages]
     system = "\n\n".join(whole_text(message) for message in messages if message.role == "system")
@@ -170,7 +170,7 @@ class _Attached(NamedTuple):
 
 
 def _with_files(message: Message, attached: _Attached) -> Message:
-    """The message with the texts of its files; parts of other kinds, like images, stay what they are."""
+    """The message with the content of its files. Parts of other types, such as images, are not changed."""
     if not isinstance(message.content, list):
         return message
     parts = [_part(part, attached) for part in message.content]

@@ -1,9 +1,10 @@
-"""The scheduler: a lane for each target, and stages that never hold each other's slots.
+"""The scheduler: one lane for each target, with separate slots for target calls and for evaluators.
 
-A lane keeps as many target calls in flight as its target allows. When an answer is there, its target slot is free at
-once, and the answer is judged. What judging waits for has slots of its own: processes for scripts, places at a judge's
-target for evaluators that ask, and places in the run for all others; nobody waits in one line while holding a place of
-another. How many answers may wait is bounded, so a slow evaluator slows the calls down before memory fills.
+A lane keeps as many target calls in flight as its target allows. When an answer arrives, its target slot is released
+before the answer is judged. Evaluators have separate slots: process slots for scripts, slots of the judge target for
+evaluators that call a judge, and slots of the run for all others. No task waits for one kind of slot while it holds
+another. The number of answers that wait to be judged is bounded, so slow evaluators slow down target calls instead of
+filling memory.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
     from agentv.scripts import Runtime
 
 BACKLOG = 256
-"""Cases between the start of their target call and the end of their row, beyond the target slots."""
+"""Cases that may be in progress at the same time, in addition to the target slots."""
 
 Deliver = Callable[[CaseResult], Awaitable[None]]
-"""Takes a finished row; returns when it is safe."""
+"""Receives a finished row, and returns when it is on disk."""
 
 
 @dataclass(slots=True)
@@ -49,20 +50,20 @@ class Execution:
     on_retry: OnRetry | None = None
     on_judge_call: OnJudgeCall | None = None
     function: Ask | None = None
-    """Answers the lanes that have no configured target."""
+    """Answers the cases of lanes without a configured target."""
     own_process: bool = False
-    """Whether the process is ours alone, as on the command line."""
+    """Whether agentv owns the whole process, as on the command line."""
     cwd: Path = field(default_factory=Path.cwd)
     on_note: OnNote | None = None
-    """Hears what a user should know of the run, besides its rows."""
+    """Called with notes for the user."""
     budget: Budget = field(default_factory=Budget)
     not_run: int = 0
-    """Cases that the budget did not allow."""
+    """Number of cases that were not run because the budget was exhausted."""
     _judging: asyncio.Semaphore = field(init=False)
-    """Places for cases whose evaluators neither start scripts nor ask a judge."""
+    """Slots for cases whose evaluators neither start scripts nor call a judge."""
 
     async def run(self) -> None:
-        """Every item of the plan that is not done yet. Cancelling stops the work in flight."""
+        """Run every item of the plan that is not done yet. Cancelling stops the work in flight."""
         options = self.plan.options
         places = max(32, 4 * (os.cpu_count() or 1), options.workers or 0)
         self._judging = asyncio.Semaphore(places)
@@ -80,7 +81,7 @@ class Execution:
                 judge_cache(self.plan, self.cwd, self.on_note) as cache,
                 asyncio.TaskGroup() as lanes,
             ):
-                self._refuse_when_nobody_answers(pool)
+                self._check_targets(pool)
                 slots = asyncio.Semaphore(places)
                 services = Services(self.plan, pool, launcher, self.on_judge_call, cache, slots)
                 for lane in self.plan.lanes:
@@ -88,8 +89,8 @@ class Execution:
         except BaseExceptionGroup as group:
             raise _first(group) from group
 
-    def _refuse_when_nobody_answers(self, pool: TargetPool) -> None:
-        """When no target of the run can be set up, nothing is run."""
+    def _check_targets(self, pool: TargetPool) -> None:
+        """Raise the first error if no target of the run is available, so that nothing is run."""
         if self.plan.answers is not None or not self.plan.lanes:
             return
         problem: TargetUnavailableError | None = None
@@ -125,8 +126,8 @@ class Execution:
                 await backlog.acquire()
                 await slots.acquire()
                 runtime = services.runtime(lane, item.planned)
-                asked = ask if batches is None else batches.asker(item)
-                group.create_task(self._run_item(item, asked, runtime, slots, backlog))
+                item_ask = ask if batches is None else batches.asker(item)
+                group.create_task(self._run_item(item, item_ask, runtime, slots, backlog))
 
     async def _run_item(
         self,
@@ -156,8 +157,8 @@ class Execution:
 
     def _asker(self, lane: Lane, pool: TargetPool) -> tuple[Ask, Batches | None]:
         if lane.spec is None:
-            asked = self.function or _nobody
-            return partial(self.budget.pay, asked) if self.budget.limited else asked, None
+            function = self.function or _no_target
+            return partial(self.budget.pay, function) if self.budget.limited else function, None
         try:
             gate = pool.gate(lane.spec, lane.environment)
         except TargetUnavailableError as error:
@@ -184,21 +185,21 @@ async def _closing(batches: Batches | None) -> AsyncIterator[None]:
 
 
 def _first(error: BaseException) -> BaseException:
-    """The error that stopped the run; the others are its echoes."""
+    """The first error of nested groups; the others are its consequences."""
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 def _recorded_reply(answers: Answers, item: WorkItem) -> Reply:
     suite, target = item.planned.suite.name, item.target
-    found = answers.find(item.case.id, target, item.attempt, suite=suite)
-    if found is None:
+    recorded = answers.find(item.case.id, target, item.attempt, suite=suite)
+    if recorded is None:
         failed = answers.failure(item.case.id, target, item.attempt, suite=suite)
-        why = f"the recorded call had failed: {failed.failure}" if failed else f"{answers.path} holds no answer for it"
+        why = f"the recorded call failed: {failed.failure}" if failed else f"{answers.path} contains no answer for it"
         raise ProviderError(
-            f"the case '{item.case.id}' cannot be graded: {why}",
-            next_step="Add a line with its `eval_id` and `candidate_answer`, or leave it out with --case.",
+            f"case '{item.case.id}' cannot be graded: {why}",
+            next_step="Add a line with its `eval_id` and `candidate_answer`, or select other cases with --case.",
         )
-    return Reply(found.output_messages, found.token_usage, found.cost_usd, found.duration_ms, recorded=True)
+    return Reply(recorded.output_messages, recorded.token_usage, recorded.cost_usd, recorded.duration_ms, recorded=True)
 
 
 def _unavailable(error: TargetUnavailableError) -> Ask:
@@ -208,5 +209,7 @@ def _unavailable(error: TargetUnavailableError) -> Ask:
     return refuse
 
 
-async def _nobody(_: Request) -> Reply:
-    raise ProviderError("nothing answers this target", next_step="Give it a provider, a function or recorded answers.")
+async def _no_target(_: Request) -> Reply:
+    raise ProviderError(
+        "this target has no provider", next_step="Configure a provider, pass a function, or use --outputs."
+    )

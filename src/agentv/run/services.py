@@ -1,4 +1,4 @@
-"""What evaluators that reach outside need of a run: the launcher for scripts, and the judges to lend."""
+"""Services of a run for its evaluators: the launcher for scripts, the judge cache and the judge targets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OnNote = Callable[[str], None]
 async def script_services(
     needs: frozenset[Need], *, own_process: bool, on_note: OnNote | None = None
 ) -> AsyncIterator[Launcher | None]:
-    """A launcher while it lasts, when scripts are used; with judge access, the runtime closed to other processes."""
+    """A launcher if the run has scripts, else None. With judge access, agentv is protected from other processes."""
     if Need.SCRIPTS not in needs:
         yield None
         return
@@ -42,7 +42,7 @@ async def script_services(
 
 @asynccontextmanager
 async def judge_cache(plan: RunPlan, cwd: Path, on_note: OnNote | None) -> AsyncIterator[JudgeCache | None]:
-    """The cache of judge calls while it lasts, when the run wants one and its evaluators ask judges."""
+    """The judge cache if it is enabled and the evaluators of the run call judges, else None."""
     if not plan.options.cache or plan.needs.isdisjoint(JUDGED):
         yield None
         return
@@ -55,7 +55,7 @@ async def judge_cache(plan: RunPlan, cwd: Path, on_note: OnNote | None) -> Async
 
 
 def protection_gaps(needs: frozenset[Need]) -> list[str]:
-    """What this machine cannot keep from a script with judge access, in words; nothing where all of it is kept."""
+    """Notes about what this machine cannot protect from scripts with judge access; empty if everything is protected."""
     if Need.JUDGE_ACCESS not in needs:
         return []
     from agentv.processes.protection import capabilities  # noqa: PLC0415 - only runs with judge access need it
@@ -63,22 +63,22 @@ def protection_gaps(needs: frozenset[Need]) -> list[str]:
     offered = capabilities()
     if not offered.supervised:
         return [
-            "this system cannot supervise scripts: only their process group ends with them, and a script with judge "
-            "access may read the environment of agentv itself"
+            "this system cannot supervise scripts: only their process group is killed when they end, and scripts with "
+            "judge access can read the environment of agentv"
         ]
     if offered.reads_everything:
-        return ["agentv runs as root, and so do its scripts: nothing on this machine can be kept from them"]
+        return ["agentv and its scripts run as root: nothing on this machine can be protected from them"]
     if offered.landlock is None:
         return [
-            "this kernel has no Landlock: a script with judge access can read the environment of a program above "
-            "agentv (make, sh -c, uv run); start agentv directly"
+            "this kernel has no Landlock: scripts with judge access can read the environment of the parent processes "
+            "of agentv (make, sh -c, uv run); start agentv directly"
         ]
     return []
 
 
 @dataclass(slots=True)
 class Services:
-    """Makes the `Runtime` of each lane and suite, once."""
+    """Creates the `Runtime` of each lane and suite once."""
 
     plan: RunPlan
     pool: TargetPool
@@ -86,7 +86,7 @@ class Services:
     on_judge_call: OnJudgeCall | None = None
     cache: JudgeCache | None = None
     script_slots: asyncio.Semaphore | None = None
-    """Places for scripts, shared by all lanes."""
+    """Slots for scripts, shared by all lanes."""
     redactor: Redactor = field(init=False)
     _runtimes: dict[tuple[str, Path], Runtime] = field(default_factory=dict)
     """By target and suite."""
@@ -95,7 +95,7 @@ class Services:
         self.redactor = Redactor(self.plan.secrets.values)
 
     def runtime(self, lane: Lane, planned: PlannedSuite) -> Runtime | None:
-        """What the evaluators of a suite get in a lane; None when no evaluator needs anything."""
+        """The runtime for the evaluators of a suite in a lane; None if no evaluator needs one."""
         if not self.plan.needs:
             return None
         key = (lane.target, planned.suite.path)
