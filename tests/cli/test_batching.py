@@ -63,10 +63,10 @@ def test_a_case_without_a_line_is_an_error_row_and_the_others_are_graded(batched
     ("output", "said"),
     [
         ("print('{')", "line 1: "),
-        ("print('[]')", "line 1: it is no JSON object"),
-        ('print(\'{"text": "x"}\')', "line 1: its `id` is missing"),
-        ('print(\'{"id": "one", "text": "x"}\\n\' * 2)', "line 2: the id 'one' is there twice"),
-        ('print(\'{"id": "one"}\')', "neither `output_messages` nor a `text`"),
+        ("print('[]')", "line 1: it must be a JSON object"),
+        ('print(\'{"text": "x"}\')', "line 1: `id` must be a non-empty string"),
+        ('print(\'{"id": "one", "text": "x"}\\n\' * 2)', "line 2: duplicate id 'one'"),
+        ('print(\'{"id": "one"}\')', "neither `text` nor `output_messages`"),
         ("raise SystemExit(4)", "exited with code 4"),
     ],
 )

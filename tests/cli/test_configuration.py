@@ -61,7 +61,7 @@ def test_a_target_needs_a_name(project: Project) -> None:
         project.write("agentv.config.yaml", f"targets: {targets}\n")
         refused = project.run("targets")
         assert refused.returncode == 2
-        assert "a target needs a name that is not blank" in refused.stderr
+        assert "the name of a target must not be blank" in refused.stderr
 
 
 def test_the_provider_and_the_defaults_may_be_variables(project: Project) -> None:
@@ -82,7 +82,7 @@ def test_the_provider_and_the_defaults_may_be_variables(project: Project) -> Non
     project.write("agentv.config.yaml", "targets: {a: {provider: mock}}\ndefaults: {target: '${{ NO_SUCH_NAME }}'}\n")
     refused = project.run("targets")
     assert refused.returncode == 2
-    assert "agentv.config.yaml:2:20: `target` reads the environment variable NO_SUCH_NAME" in refused.stderr
+    assert "agentv.config.yaml:2:20: `target`: the environment variable NO_SUCH_NAME" in refused.stderr
 
 
 @pytest.mark.parametrize("written", ["${{ env.KEY }}", "${{ }}", "${{ A-B }}", "${{ KEY", "${{ A:-${{ B }} }}"])
@@ -90,7 +90,7 @@ def test_braces_that_name_no_variable_are_a_mistake_and_never_sent_as_they_are(p
     project.write("agentv.config.yaml", f"targets:\n  a: {{provider: openai, model: m, api_key: '{written}'}}\n")
     refused = project.run("targets")
     assert refused.returncode == 2
-    assert "agentv.config.yaml:2:44: `api_key`: `${{ }}` takes the name of an environment variable" in refused.stderr
+    assert "agentv.config.yaml:2:44: `api_key`: `${{ }}` must contain the name of a variable" in refused.stderr
 
 
 def test_a_scripted_answer_may_hold_the_braces_of_other_tools(project: Project) -> None:
@@ -106,7 +106,7 @@ def test_a_line_of_a_dotenv_that_is_no_assignment_is_told_with_its_place_and_not
     project.write("suite.yaml", SUITE)
     done = project.run("eval", "suite.yaml")
     assert done.returncode == 0
-    assert done.stderr.count(f"{project.root / '.env'}:2: this is no `NAME=value`") == 1
+    assert done.stderr.count(f"{project.root / '.env'}:2: not a `NAME=value` line") == 1
     assert "hidden" not in done.stderr
     assert project.rows()[0]["candidate_answer"] == "ok 2"
 
@@ -158,7 +158,7 @@ def test_what_a_target_is_asked_to_log_is_shown(project: Project) -> None:
     assert done.returncode == 0
     [kept] = project.root.glob("agentv-*/prompt.txt")
     assert f"target 'a': cat {kept}" in done.stderr
-    assert f"the files of 'a' are kept in {kept.parent}" in done.stderr
+    assert f"temporary files of 'a' are kept in {kept.parent}" in done.stderr
 
 
 def test_secrets_in_the_url_of_a_command_are_masked_whatever_they_hold(project: Project) -> None:
@@ -241,7 +241,7 @@ def test_a_mistake_in_a_setting_of_another_spelling_is_told_where_it_stands(proj
     assert "14:34: unknown key `comand` (did you mean `command`?)" in refused.stderr
     path = project.root / "agentv.config.yaml"
     path.write_text(path.read_text(encoding="utf-8").partition("  b:\n")[0], encoding="utf-8")
-    assert f"`endpoint` at {path}:5 reads it" in str(listed(project)["a"]["missing"])
+    assert f"it is used by `endpoint` at {path}:5" in str(listed(project)["a"]["missing"])
 
 
 def test_the_schema_for_editors_takes_what_the_configuration_takes(project: Project) -> None:

@@ -41,7 +41,7 @@ def test_a_command_without_a_suite_shows_itself_with_one(project: Project, comma
 def test_what_there_is_is_listed_with_and(judges: Project) -> None:
     done = judges.run("eval", "evals/suite.yaml", "--target", "nobody")
     assert done.returncode == 2
-    assert "It has `assistant`, `broken`, `keyed` and `strict`." in done.stderr
+    assert "Available: `assistant`, `broken`, `keyed` and `strict`." in done.stderr
 
 
 def test_a_question_that_is_long_and_has_more_lines_is_cut_once(judges: Project) -> None:

@@ -63,15 +63,15 @@ def test_a_run_through_a_bad_line_has_an_answer_or_an_error_that_helps_for_every
     project: Project, server: LiveServer
 ):
     spoiled = {
-        "throttled": (SLOW_DOWN, "answered HTTP 429: slow.\nLower `max_concurrency`"),
-        "broken-server": (answer(500, b"<h1>500</h1>"), "answered HTTP 500: <h1>500</h1>\nThe server failed"),
-        "malformed": (spoil(lambda body: body.replace(b":", b";")), "answered what is not JSON (application/json)"),
-        "truncated": (spoil(lambda body: body[:50]), "answered what is not JSON (application/json)"),
-        "reset": (reset, "broke off the connection before its reply was complete.\nThe server failed"),
-        "reset-in-body": (cut(30, reset=True), "broke off the connection before its reply was complete.\nThe server"),
-        "cut-in-body": (cut(30), "broke off the connection before its reply was complete.\nThe server failed"),
+        "throttled": (SLOW_DOWN, "returned HTTP 429: slow.\nLower `max_concurrency`"),
+        "broken-server": (answer(500, b"<h1>500</h1>"), "returned HTTP 500: <h1>500</h1>\nThe server failed"),
+        "malformed": (spoil(lambda body: body.replace(b":", b";")), "sent a reply that is not JSON (application/json)"),
+        "truncated": (spoil(lambda body: body[:50]), "sent a reply that is not JSON (application/json)"),
+        "reset": (reset, "closed the connection before the reply was complete.\nThe server failed"),
+        "reset-in-body": (cut(30, reset=True), "closed the connection before the reply was complete.\nThe server"),
+        "cut-in-body": (cut(30), "closed the connection before the reply was complete.\nThe server failed"),
         "web-page": (answer(200, b"<html>", headers={"Content-Type": "text/html"}), "not JSON (text/html): '<html>'"),
-        "empty": (answer(200), "answered what is not JSON (application/json): ''"),
+        "empty": (answer(200), "sent a reply that is not JSON (application/json): ''"),
         "endless": (flood, "the reply is larger than 32 MiB"),
         "slow": (drip(0.001), None),
         "good": (None, None),
@@ -130,9 +130,9 @@ def test_a_script_gets_the_verdict_of_a_judge_that_was_throttled_at_first(projec
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (SLOW_DOWN, "answered HTTP 429: slow (after 3 tries)"),
-        (answer(500, b"oops"), "answered HTTP 500: oops (after 3 tries)"),
-        (spoil(lambda body: body[:50]), "answered what is not JSON"),
+        (SLOW_DOWN, "returned HTTP 429: slow (after 3 attempts)"),
+        (answer(500, b"oops"), "returned HTTP 500: oops (after 3 attempts)"),
+        (spoil(lambda body: body[:50]), "sent a reply that is not JSON"),
         (silence, "it did not answer within 2 s"),
     ],
     ids=["429", "500", "truncated", "silence"],

@@ -132,7 +132,7 @@ def test_an_agent_cannot_be_a_target_says_what_to_write_and_spares_the_others(pr
     )
     done = project.run("eval", "evals", "--target", "agent")
     assert done.returncode == 2
-    assert f"agentv does not start the agent '{provider}' by itself" in done.stderr
+    assert f"agentv has no provider for the agent '{provider}'" in done.stderr
     assert "{provider: cli, command: [" in done.stderr
     assert "'{PROMPT}']}" in done.stderr
     assert project.run("eval", "evals", "--target", "parrot").returncode in (0, 1)

@@ -55,7 +55,7 @@ async def test_a_case_waits_while_one_in_flight_may_leave_enough_and_is_refused_
     budget.take_judge_calls(3)
     budget.settle(judge_calls=3)
     assert not await waiting
-    assert budget.exhausted == "6 of --max-judge-calls 6 are made"
+    assert budget.exhausted == "6 of --max-judge-calls 6 are used"
     assert not await budget.admit()
 
 
@@ -75,7 +75,7 @@ async def test_a_case_that_turned_out_cheap_makes_room_for_the_next():
 def test_judge_calls_are_taken_all_or_none_and_never_pass_the_limit():
     budget = Budget(max_judge_calls=5)
     budget.take_judge_calls(4)
-    with pytest.raises(BudgetExhaustedError, match=r"2 more judge calls would pass --max-judge-calls 5 \(4 made"):
+    with pytest.raises(BudgetExhaustedError, match=r"2 more judge calls would exceed --max-judge-calls 5 \(4 made"):
         budget.take_judge_calls(2)
     budget.take_judge_calls(1)
     assert budget.judge_calls == 5
@@ -159,12 +159,12 @@ async def test_when_every_dollar_is_spent_not_even_a_free_case_begins():
 
 async def test_the_first_reason_is_the_one_that_is_told():
     budget = Budget(max_cost=0.5, max_judge_calls=1)
-    with pytest.raises(BudgetExhaustedError, match="2 more judge calls would pass --max-judge-calls 1"):
+    with pytest.raises(BudgetExhaustedError, match="2 more judge calls would exceed --max-judge-calls 1"):
         budget.take_judge_calls(2)
     budget.spend(0.5)
     with pytest.raises(BudgetExhaustedError, match="of --max-cost"):
         budget.check()
-    assert budget.exhausted == "2 more judge calls would pass --max-judge-calls 1 (0 made in this run)"
+    assert budget.exhausted == "2 more judge calls would exceed --max-judge-calls 1 (0 made in this run)"
 
 
 async def test_every_answer_of_a_batch_is_paid_for():

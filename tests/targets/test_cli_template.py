@@ -95,7 +95,7 @@ def test_files_become_words_of_their_own():
 
 def test_an_unknown_placeholder_is_refused_with_the_known_ones():
     for command, by_shell in ((["x", "a{PROMT}"], False), ("x {PROMT}", False), ("x {PROMT}", True)):
-        with pytest.raises(ValueError, match=r"unknown placeholder \{PROMT\}; there are \{PROMPT\}, \{PROMPT_FILE\}"):
+        with pytest.raises(ValueError, match=r"unknown placeholder \{PROMT\}; available: \{PROMPT\}, \{PROMPT_FILE\}"):
             CommandTemplate.parse(command, by_shell=by_shell)
     with pytest.raises(ValueError, match=r"\{path\} and \{basename\}"):
         CommandTemplate.parse(["x"], by_shell=False, files_format="{file}")
@@ -119,7 +119,7 @@ def test_an_empty_command_is_refused(command, by_shell):
 
 
 def test_a_list_with_a_shell_is_refused():
-    with pytest.raises(ValueError, match="one text, not a list"):
+    with pytest.raises(ValueError, match="must be a string, got a list"):
         CommandTemplate.parse(["a"], by_shell=True)
 
 

@@ -105,8 +105,8 @@ def test_every_mistake_of_a_file_is_told_at_once_with_its_place(file: Path) -> N
     assert "unknown provider 'mokc' (did you mean `mock`?)" in text
     assert "unknown key `respons` (did you mean `response`?)" in text
     assert "unknown target 'bb'" in text
-    assert "no target may be called `none`" in text
-    assert "does not say its `provider`" in text
+    assert "a target must not be named `none`" in text
+    assert "has no `provider`; choose" in text
     assert "unknown key `judge_targt` (did you mean `judge_target`?)" in text
     assert "unknown key `extra`" in text
 
@@ -118,7 +118,7 @@ def test_a_typo_is_told_even_when_a_variable_is_missing(file: Path) -> None:
 
 def test_duplicate_targets_are_refused(file: Path) -> None:
     twice = mistakes(file, "targets:\n  a: {provider: mock, response: x}\n  a: {provider: mock, response: y}\n")
-    assert twice == ["3:3: the key `a` is here twice; first at line 2"]
+    assert twice == ["3:3: duplicate key `a`; first at line 2"]
     listed = mistakes(
         file, "targets:\n- {name: a, provider: mock, response: x}\n- {name: a, provider: mock, response: y}\n"
     )

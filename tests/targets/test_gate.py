@@ -131,7 +131,7 @@ async def test_the_settings_of_agentv_shape_the_pauses():
 
 async def test_after_the_last_try_the_error_says_how_many_there_were():
     provider = Scripted(down())
-    with pytest.raises(ProviderError, match=r"down \(after 3 tries\)") as caught:
+    with pytest.raises(ProviderError, match=r"down \(after 3 attempts\)") as caught:
         await gate(provider).invoke(ask())
     assert (provider.calls, caught.value.status) == (3, 503)
 
@@ -140,8 +140,8 @@ async def test_after_the_last_try_the_error_says_how_many_there_were():
     ("error", "advice"),
     [
         (down(429), "Lower `max_concurrency` of the target"),
-        (down(500), "try again later, or raise `max_retries`"),
-        (down(None), "try again later, or raise `max_retries`"),
+        (down(500), "Try again later, or raise `max_retries`"),
+        (down(None), "Try again later, or raise `max_retries`"),
         (down(500, next_step="Do this."), "Do this."),
         (down(400, retryable=False), ""),
     ],
@@ -257,8 +257,8 @@ async def test_a_provider_that_keeps_its_deadline_is_left_to_it():
         (KeyError("x"), "its provider crashed: KeyError: 'x'"),
         (TimeoutError("inner"), "its provider crashed: TimeoutError: inner"),
         (SystemExit(1), "its provider crashed: SystemExit: 1"),
-        (asyncio.CancelledError(), "its provider crashed: it was cancelled from within"),
-        (5, "its provider crashed: it returned int instead of a Reply"),
+        (asyncio.CancelledError(), "its provider crashed: it cancelled its own call"),
+        (5, "its provider crashed: `invoke` must return a Reply, got int"),
     ],
 )
 async def test_whatever_a_provider_does_wrong_is_a_provider_error(step, message):

@@ -280,7 +280,7 @@ async def test_tools_of_the_conversation_are_declared_where_the_api_wants_that_b
 async def test_a_part_that_cannot_be_sent_is_named(vendor: Vendor):
     messages = (Message("user", [{"type": "video", "url": "x"}]),)
     async with VendorServer(vendor.reply("ok")) as server, vendor.against(server) as provider:
-        with pytest.raises(ProviderError, match="'video', which cannot be sent"):
+        with pytest.raises(ProviderError, match="'video', which this provider does not support"):
             await provider.invoke(ask(messages=messages))
         assert server.calls == []
 
@@ -420,7 +420,7 @@ async def test_a_status_is_an_error_with_the_servers_words(vendor: Vendor, statu
     error = await failure(vendor, Answer(status, {"error": {"message": "the server says no"}}, {"Retry-After": "7"}))
     assert (error.status, error.retryable, error.retry_after) == (status, retryable, 7.0)
     assert "target 't': http://127.0.0.1" in error.message
-    assert f"answered HTTP {status}: the server says no" in error.message
+    assert f"returned HTTP {status}: the server says no" in error.message
     if status in (401, 403):
         assert "Check" in str(error)
         assert "API_KEY" in str(error) or "AWS_ACCESS_KEY_ID" in str(error)
@@ -472,7 +472,7 @@ async def test_a_plain_text_content_type_is_read_as_the_json_it_holds(vendor: Ve
 async def test_a_connection_that_is_reset_can_be_tried_again(vendor: Vendor):
     error = await failure(vendor, Answer(reset=True))
     assert error.retryable
-    assert "broke off the connection" in error.message
+    assert "closed the connection before" in error.message
 
 
 @every_vendor
@@ -485,7 +485,7 @@ async def test_a_server_that_is_not_there_is_named(vendor: Vendor):
             with pytest.raises(ProviderError, match=f"could not connect to {server.url}") as caught:
                 await provider.invoke(ask())
     assert caught.value.retryable
-    assert "Is the server running" in str(caught.value)
+    assert "Check that the server is running" in str(caught.value)
 
 
 @every_vendor

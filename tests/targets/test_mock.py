@@ -54,7 +54,7 @@ async def test_no_rule_and_no_response_says_what_to_add():
 
 @pytest.mark.parametrize(("status", "retryable"), [(429, True), (503, True), (408, True), (400, False), (401, False)])
 async def test_a_status_fails_like_that_status_of_a_real_provider(status, retryable):
-    with pytest.raises(ProviderError, match=f"target 't' answered HTTP {status}: ") as caught:
+    with pytest.raises(ProviderError, match=f"target 't' returned HTTP {status}: ") as caught:
         await make(HERE, "mock", response="never", status=status).invoke(ask())
     assert (caught.value.status, caught.value.retryable) == (status, retryable)
 
@@ -127,7 +127,7 @@ async def test_messages_come_first_and_the_response_last():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"rules": [{"match": "(", "response": "x"}]}, "not a regular expression"),
+        ({"rules": [{"match": "(", "response": "x"}]}, "invalid regular expression"),
         ({"rules": [{"match": "a"}]}, "a rule needs"),
         ({"rules": [{"match": "a", "reponse": "x"}]}, "Extra inputs"),
         ({"response": ["a"]}, "response"),

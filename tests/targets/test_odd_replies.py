@@ -95,7 +95,7 @@ async def test_tool_calls_of_other_shapes_are_understood(message, call):
 @pytest.mark.parametrize("calls", [5, {"name": "f"}])
 async def test_tool_calls_that_are_no_list_are_an_error_of_the_server(calls):
     async with FakeModelServer(said("x", tool_calls=calls)) as server:
-        assert "the tool calls of the reply are no list" in (await failure(server)).message
+        assert "`tool_calls` of the reply must be a list" in (await failure(server)).message
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ async def test_a_server_that_streams_unasked_is_told_apart_from_a_web_page():
     body = b'data: {"choices": [{"delta": {"content": "Par"}}]}\n\ndata: [DONE]\n\n'
     async with FakeModelServer(Failure(200, body=body, headers={"Content-Type": "text/event-stream"})) as server:
         error = await failure(server)
-    assert "streams its replies unasked" in str(error)
+    assert "The server streams its replies" in str(error)
 
 
 # -- the same through libraries
@@ -294,7 +294,7 @@ async def test_a_proxy_without_a_scheme_is_spoken_to_in_http_and_told_who_calls(
     [
         ("http://user:password-of-mine@127.0.0.1:9", "through the proxy http://127.0.0.1:9: Connection refused", True),
         ("http://user:password-of-mine@proxy.invalid:9", "through the proxy http://proxy.invalid:9: ", True),
-        ("socks5://127.0.0.1:9", "through the proxy socks5://127.0.0.1:9: it is not an address like", False),
+        ("socks5://127.0.0.1:9", "through the proxy socks5://127.0.0.1:9: its URL must look like", False),
     ],
 )
 async def test_a_proxy_that_cannot_be_used_is_named_without_its_password(proxy, words, retryable):
@@ -322,7 +322,7 @@ async def test_a_server_without_tls_is_named_with_what_to_do():
         url = server.url.replace("http:", "https:")
         error = await unreachable(url)
     assert f"the TLS connection to {url}/chat/completions failed" in error.message
-    assert "begins with http://" in str(error)
+    assert "must start with http://" in str(error)
 
 
 # -- secrets

@@ -226,7 +226,7 @@ def test_azure_takes_an_endpoint_or_a_resource(base_url, url):
         ("azure", {"endpoint": "x"}, "set `api_key` or AZURE_OPENAI_API_KEY"),
         ("azure", {"api_key": KEY}, "set `base_url`"),
         ("openai_compatible", {}, "set `base_url`"),
-        ("openai_compatible", {"base_url": "localhost:80"}, "not an address"),
+        ("openai_compatible", {"base_url": "localhost:80"}, "must be a URL like"),
     ],
 )
 def test_a_target_without_key_or_address_is_unavailable(provider, settings, message):
@@ -273,7 +273,7 @@ async def test_a_status_is_an_error_with_the_servers_words(status, retryable):
     body = json.dumps({"error": {"message": "the server says no"}}).encode()
     async with FakeModelServer(Failure(status, body=body)) as server:
         error = await failure(server)
-        assert f"target 't': {server.url}/chat/completions answered HTTP {status}: the server says no" in error.message
+        assert f"target 't': {server.url}/chat/completions returned HTTP {status}: the server says no" in error.message
     assert (error.status, error.retryable, error.retry_after) == (status, retryable, None)
 
 
@@ -336,7 +336,7 @@ async def test_a_connection_reset_before_the_reply_can_be_tried_again():
     async with FakeModelServer(Failure(reset=True)) as server:
         error = await failure(server)
     assert error.retryable
-    assert "broke off the connection" in error.message
+    assert "closed the connection before" in error.message
 
 
 async def test_a_connection_reset_in_the_middle_of_the_reply_can_be_tried_again():
@@ -354,7 +354,7 @@ async def test_a_server_that_is_not_there_is_named():
     assert f"could not connect to {server.url}/chat/completions: Connect call failed" in error.message or (
         "Connection refused" in error.message
     )
-    assert "Is the server running" in str(error)
+    assert "Check that the server is running" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -372,15 +372,15 @@ async def test_a_reply_that_is_not_json_is_shown(body):
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"choices": []}, "no choices"),
-        ({}, "no choices"),
-        ([], "no choices"),
-        ({"choices": ["x"]}, "no message"),
+        ({"choices": []}, "no `choices`"),
+        ({}, "no `choices`"),
+        ([], "no `choices`"),
+        ({"choices": ["x"]}, "no `message`"),
         (
             {"choices": [{"message": {"content": None}, "finish_reason": "length"}]},
             "neither text nor tool calls (finish_reason: length)",
         ),
-        ({"choices": [{"message": {"content": 5}}]}, "neither text nor a list"),
+        ({"choices": [{"message": {"content": 5}}]}, "must be a string or a list of parts"),
         ({"choices": [{"message": {"tool_calls": [{}]}}]}, "tool call of the reply has no name"),
     ],
 )  # fmt: skip

@@ -58,4 +58,4 @@ async def test_a_target_that_cannot_be_made_says_so_once(project: Project, monke
     async with TargetPool(Secrets.of([config], [config.environment])) as pool:
         with pytest.raises(TargetUnavailableError) as caught:
             pool.gate(config.targets["claude"], config.environment)
-    assert caught.value.reason == "its library is not installed; run: pip install 'pydantic-ai-slim[anthropic]>=2.60'"
+    assert caught.value.reason == "its library is not installed. Run: pip install 'pydantic-ai-slim[anthropic]>=2.60'"

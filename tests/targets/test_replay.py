@@ -72,9 +72,9 @@ async def test_rows_of_a_run_are_answers(tmp_path):
 async def test_a_miss_is_loud_and_says_what_to_do(tmp_path):
     path = lines(tmp_path / "a.jsonl", {"eval_id": "x", "candidate_answer": "a", "attempt": 1})
     replay = make(tmp_path, "replay", file="a.jsonl")
-    with pytest.raises(ProviderError, match=f"target 't': no answer to 'nope', attempt 1, is recorded in {path}.\n"):
+    with pytest.raises(ProviderError, match=f"target 't': {path} contains no answer to 'nope', attempt 1.\n"):
         await replay.invoke(ask(eval_id="nope"))
-    with pytest.raises(ProviderError, match=r"'x', attempt 2, .*\n.*another target or attempt"):
+    with pytest.raises(ProviderError, match=r"'x', attempt 2.*\n.*another target or attempt"):
         await replay.invoke(ask(eval_id="x", attempt=2))
 
 
@@ -116,7 +116,7 @@ def test_every_bad_line_is_reported_with_its_number(tmp_path):
     assert sorted(found) == [3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
     assert "eval_id" in found[5]
     assert "neither" in found[6]
-    assert found[12] == "'fine' is answered twice: here and in line 1; keep one"
+    assert found[12] == "'fine' is answered twice: here and in line 1; keep one of them"
     assert f"{path}:12:1" in str(caught.value)
 
 
@@ -160,7 +160,9 @@ def test_a_line_with_an_answer_and_messages_keeps_both(tmp_path):
 
 
 def test_a_missing_file_makes_the_target_unavailable(tmp_path):
-    with pytest.raises(TargetUnavailableError, match=r"target 't' is not available: the recorded answers .*gone.jsonl"):
+    with pytest.raises(
+        TargetUnavailableError, match=r"target 't' is not available: cannot read the recorded answers in .*gone.jsonl"
+    ):
         make(tmp_path, "replay", file="gone.jsonl")
     with pytest.raises(UsageError, match="No such file"):
         load_answers(tmp_path / "gone.jsonl")

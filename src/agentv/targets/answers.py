@@ -1,7 +1,7 @@
-"""Answers recorded earlier: JSON Lines with `eval_id` and `candidate_answer` or `output_messages`.
+"""Recorded answers: JSON Lines with `eval_id` and `candidate_answer` or `output_messages`.
 
-A row of `results.jsonl` is such a line as it is. `target`, `attempt` and `suite` narrow down what a line
-answers; one that leaves them out answers for all.
+Rows of `results.jsonl` have this format. A line may also set `target`, `attempt` and `suite`, and then applies only to
+those; without them it applies to all.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agentv.targets.structured import ShapeError, parse_amount, parse_messages, 
 
 
 class AnswerKey(NamedTuple):
-    """What a line answers. None stands for every suite, target or attempt."""
+    """The case that a line answers. None matches every suite, target or attempt."""
 
     suite: str | None
     eval_id: str
@@ -27,7 +27,7 @@ class AnswerKey(NamedTuple):
 
     @classmethod
     def of_case(cls, eval_id: str) -> AnswerKey:
-        """The answer of a case in every suite, for every target and attempt."""
+        """The key of an answer that applies in every suite and to every target and attempt."""
         return cls(suite=None, eval_id=eval_id, target=None, attempt=None)
 
     def __str__(self) -> str:
@@ -39,7 +39,7 @@ class AnswerKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One recorded answer, or one recorded failure to get one."""
+    """One recorded answer, or the recorded failure of a call (`failure`)."""
 
     key: AnswerKey
     line: int
@@ -52,11 +52,11 @@ class Answer:
 
     def fits(self, eval_id: str, target: str | None, attempt: int | None, suite: str | None) -> bool:
         pairs = zip(self.key, AnswerKey(suite, eval_id, target, attempt), strict=True)
-        return all(mine is None or asked is None or mine == asked for mine, asked in pairs)
+        return all(mine is None or wanted is None or mine == wanted for mine, wanted in pairs)
 
 
 class Answers:
-    """The answers of one file; or, without a `path`, answers that are not from a file."""
+    """The answers in one file, or answers from elsewhere when `path` is None."""
 
     def __init__(
         self, path: Path | None, answers: Mapping[str, list[Answer]], failures: Mapping[str, list[Answer]]
@@ -72,20 +72,20 @@ class Answers:
 
     @property
     def targets(self) -> frozenset[str]:
-        """The targets that lines name."""
-        return frozenset(a.key.target for found in self._answers.values() for a in found if a.key.target is not None)
+        """The targets named in the file."""
+        return frozenset(a.key.target for lines in self._answers.values() for a in lines if a.key.target is not None)
 
     def slots(self, eval_id: str, suite: str) -> list[tuple[str | None, int | None]]:
-        """The targets and attempts that lines about a case name; None where a line leaves it open."""
+        """Target and attempt of every line about a case; None where a line does not set them."""
         lines = [*self._answers.get(eval_id, ()), *self._failures.get(eval_id, ())]
         return [(a.key.target, a.key.attempt) for a in lines if a.key.suite in (None, suite)]
 
     def find(
         self, eval_id: str, target: str | None = None, attempt: int | None = None, *, suite: str | None = None
     ) -> Answer | None:
-        """The answer that fits best: a line that names the target or the attempt wins over one that does not.
+        """The most specific matching answer: a line that sets the target or the attempt wins over one that does not.
 
-        None as `target`, `attempt` or `suite` takes any; when several lines fit equally well, it is an error.
+        None for `target`, `attempt` or `suite` matches any. Raises `ProviderError` if several lines match equally well.
         """
         fitting = [a for a in self._answers.get(eval_id, ()) if a.fits(eval_id, target, attempt, suite)]
         if len(fitting) < 2:
@@ -94,16 +94,16 @@ class Answers:
         best = [answer for answer in ranked if _precision(answer) == _precision(ranked[0])]
         if len(best) > 1:
             raise ProviderError(
-                f"{self.path} holds several answers for '{eval_id}': "
+                f"{self.path} contains several answers for '{eval_id}': "
                 f"{best[0].key} in line {best[0].line}, {best[1].key} in line {best[1].line}",
-                next_step="Say which target is meant (`from_target` of a replay target), or keep one.",
+                next_step="Select a target (`from_target` of a replay target), or keep only one of the lines.",
             )
         return best[0]
 
     def failure(
         self, eval_id: str, target: str | None = None, attempt: int | None = None, *, suite: str | None = None
     ) -> Answer | None:
-        """The recorded failure where an answer would have been."""
+        """The recorded failure of this call, if there is one."""
         return next((a for a in self._failures.get(eval_id, ()) if a.fits(eval_id, target, attempt, suite)), None)
 
 
@@ -112,14 +112,14 @@ def _precision(answer: Answer) -> tuple[bool, bool, bool]:
 
 
 def load_answers(path: Path) -> Answers:
-    """Read a file of answers. Raises `InvalidFilesError` with every bad line, `UsageError` without a file."""
+    """Read a file of answers. Raises `InvalidFilesError` with every invalid line, `UsageError` if it cannot be read."""
     answers: dict[str, list[Answer]] = {}
     failures: dict[str, list[Answer]] = {}
     seen: dict[AnswerKey, int] = {}
     problems: list[Problem] = []
-    for line, value, mistake in _lines(path):
+    for line, value, problem in _lines(path):
         try:
-            answer = _answer(value, line, mistake)
+            answer = _answer(value, line, problem)
         except ShapeError as error:
             problems.append(Problem(path, line, 1, str(error)))
             continue
@@ -131,7 +131,7 @@ def load_answers(path: Path) -> Answers:
                     path,
                     line,
                     1,
-                    f"{answer.key} is answered twice: here and in line {seen[answer.key]}; keep one",
+                    f"{answer.key} is answered twice: here and in line {seen[answer.key]}; keep one of them",
                 )
             )
         else:
@@ -148,14 +148,14 @@ def _lines(path: Path) -> Iterator[tuple[int, Any, str | None]]:
             yield from iterate_lines(file)
     except OSError as error:
         raise UsageError(
-            f"the recorded answers {path} cannot be read: {error.strerror or error}",
-            next_step="Name a file of JSON lines with `eval_id` and `candidate_answer`, or a results.jsonl.",
+            f"cannot read the recorded answers in {path}: {error.strerror or error}",
+            next_step="Name a JSON Lines file with `eval_id` and `candidate_answer`, or a results.jsonl.",
         ) from error
 
 
-def _answer(value: Any, line: int, mistake: str | None) -> Answer:
-    if mistake is not None:
-        raise ShapeError(mistake)
+def _answer(value: Any, line: int, problem: str | None) -> Answer:
+    if problem is not None:
+        raise ShapeError(problem)
     if not isinstance(value, dict):
         raise ShapeError("expected one JSON object per line, with `eval_id` and `candidate_answer`")
     key = _key(value)
@@ -165,7 +165,7 @@ def _answer(value: Any, line: int, mistake: str | None) -> Answer:
     messages = parse_messages(value["output_messages"]) if value.get("output_messages") is not None else ()
     text = value.get("candidate_answer")
     if not isinstance(text, str | None):
-        raise ShapeError("`candidate_answer` must be text")
+        raise ShapeError("`candidate_answer` must be a string")
     if text is None and not messages:
         raise ShapeError(f"'{key.eval_id}' has neither `candidate_answer` nor `output_messages`")
     text = final_text(messages) if text is None else text
@@ -185,7 +185,7 @@ def _answer(value: Any, line: int, mistake: str | None) -> Answer:
 def _key(value: dict[str, Any]) -> AnswerKey:
     eval_id, target, attempt, suite = (value.get(name) for name in ("eval_id", "target", "attempt", "suite"))
     if not isinstance(eval_id, str) or not eval_id:
-        raise ShapeError("`eval_id` is missing: it names the eval case this line answers")
+        raise ShapeError("`eval_id` is missing: it must name the eval case this line answers")
     if not isinstance(target, str | None):
         raise ShapeError("`target` must be the name of a target")
     if not isinstance(suite, str | None):
@@ -196,7 +196,7 @@ def _key(value: dict[str, Any]) -> AnswerKey:
 
 
 def _failure(error: Any) -> str | None:
-    """Why the call of a recorded row failed. A row whose evaluators failed does hold an answer."""
+    """Why the recorded call failed. A row with an evaluator error still contains an answer."""
     if isinstance(error, Mapping):
         return None if error.get("stage") == "evaluator" else str(error.get("message") or "unknown error")
     return error if isinstance(error, str) and error else None

@@ -1,8 +1,8 @@
-"""What a run may spend: dollars and judge calls.
+"""The budget of a run: a limit in US dollars and a limit on judge calls.
 
-A case is admitted when what is left pays for it and for every case in flight, each at the price of the costliest case
-so far; until the first one is done, cases go one by one. A call is refused once nothing is left. Whoever meets the end
-of the budget is not run at all, and can be resumed: no case is half judged.
+A case may start if the remaining budget covers it and every case in flight, assuming that each costs as much as the
+most expensive case so far. Until the first case has finished, cases run one at a time. Once the budget is used up,
+calls are refused. A case that hits the limit counts as not run and can be resumed; no case is left half judged.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 from agentv.errors import BudgetExhaustedError, ProviderError
 from agentv.targets.provider import CallHooks, Provider, ProviderLayer, Reply, Request
 
-HOW = "Go on with --resume and a larger limit."
+HOW = "Continue with --resume and a larger limit."
 
 
 class Budget:
-    """The limits of one run and what was spent of them. Nothing between a check and its count awaits."""
+    """The limits of one run and the amounts spent so far. No method awaits between a check and its update."""
 
     def __init__(self, max_cost: float | None = None, max_judge_calls: int | None = None) -> None:
         self.max_cost = max_cost
@@ -27,9 +27,9 @@ class Budget:
         self.spent_usd = 0.0
         self.judge_calls = 0
         self.unpriced_calls = 0
-        """Calls that were answered and have no known price: the dollars are then a lower bound."""
+        """Answered calls without a known price. If there are any, `spent_usd` is a lower bound."""
         self.exhausted: str | None = None
-        """Why no further case is admitted, once that is so."""
+        """Why no further case may start, or None while cases may."""
         self._in_flight = 0
         self._costliest: tuple[float, int] | None = None
         self._changed: list[asyncio.Future[None]] = []
@@ -39,17 +39,20 @@ class Budget:
         return self.max_cost is not None or self.max_judge_calls is not None
 
     def spent_before(self, usd: float, judge_calls: int) -> None:
-        """What an earlier part of the run has spent."""
+        """Add the amounts that an earlier part of the run has spent."""
         self.spent_usd += usd
         self.judge_calls += judge_calls
 
     def spent_at_least(self, recorded: Mapping[str, Any]) -> None:
-        """What `to_dict` said at the end of an earlier part: it knows of cases that were given up, rows do not."""
+        """Raise the amounts to those of an earlier `to_dict`, which also counts cases that left no row."""
         self.spent_usd = max(self.spent_usd, recorded.get("spent_usd") or 0.0)
         self.judge_calls = max(self.judge_calls, recorded.get("judge_calls") or 0)
 
     async def admit(self) -> bool:
-        """Whether one more case may begin; waits while that depends on cases in flight. Admitted is to be settled."""
+        """Whether another case may start. Waits while the answer depends on cases in flight.
+
+        After True, call `settle` or `give_up` when the case ends.
+        """
         while self.exhausted is None and self.limited:
             if self._fits():
                 break
@@ -65,56 +68,57 @@ class Budget:
         return True
 
     def enter(self) -> None:
-        """A case begins whose call is paid for already; to be settled like one that was admitted."""
+        """Count a case in flight whose call is already paid for. Call `settle` or `give_up` when it ends."""
         self._in_flight += 1
 
     def settle(self, usd: float = 0.0, judge_calls: int = 0) -> None:
-        """An admitted case has ended; what it cost is what the next ones are expected to cost at most."""
+        """Record the end of an admitted case. Later cases are expected to cost no more than the maximum so far."""
         self._in_flight -= 1
         before = self._costliest or (0.0, 0)
         self._costliest = max(before[0], usd), max(before[1], judge_calls)
         self._wake()
 
     def give_up(self) -> None:
-        """An admitted case was not run after all."""
+        """Record that an admitted case was not run."""
         self._in_flight -= 1
         self._wake()
 
     def check(self) -> None:
-        """Refuse a call when every dollar is spent."""
+        """Raise `BudgetExhaustedError` if all dollars are spent."""
         if self.max_cost is not None and self.spent_usd >= self.max_cost:
             raise self._over(f"the run has spent ${self.spent_usd:.4g} of --max-cost {self.max_cost:g}")
 
     def spend(self, usd: float | None) -> None:
-        """Count an answered call."""
+        """Count an answered call; None if its price is unknown."""
         if usd is None:
             self.unpriced_calls += 1
         else:
             self.spent_usd += usd
 
     async def pay(self, ask: Callable[[Request], Awaitable[Reply]], request: Request) -> Reply:
-        """Make a call, and count what it cost."""
+        """Make a call and count its cost."""
         self.check()
         try:
             reply = await ask(request)
         except ProviderError as error:
-            self.spend(error.cost_usd or 0.0)  # a reply that cannot be used is paid for like any other
+            self.spend(error.cost_usd or 0.0)  # an unusable reply is charged as well
             raise
         if isinstance(reply, Reply):  # the gate reports a provider that returns anything else
             self.spend(0.0 if reply.recorded else reply.cost_usd)
         return reply
 
     def take_judge_calls(self, calls: int) -> None:
-        """Count judge calls that are about to be made, all or none."""
+        """Count judge calls that are about to be made. Raises `BudgetExhaustedError` unless all of them fit."""
         if self.max_judge_calls is not None and self.judge_calls + calls > self.max_judge_calls:
-            asked = "one more judge call" if calls == 1 else f"{calls} more judge calls"
+            requested = "one more judge call" if calls == 1 else f"{calls} more judge calls"
             raise self._over(
-                f"{asked} would pass --max-judge-calls {self.max_judge_calls} ({self.judge_calls} made in this run)"
+                f"{requested} would exceed --max-judge-calls {self.max_judge_calls} "
+                f"({self.judge_calls} made in this run)"
             )
         self.judge_calls += calls
 
     def give_back_judge_calls(self, calls: int) -> None:
-        """Calls that were counted and never begun, of a case that counts as not run."""
+        """Uncount calls that were never made because their case counts as not run."""
         self.judge_calls -= calls
 
     def to_dict(self) -> dict[str, float | int | str | None]:
@@ -142,27 +146,27 @@ class Budget:
         return money and (self.max_judge_calls is None or self.judge_calls + cases * calls <= self.max_judge_calls)
 
     def _what_is_left(self) -> str:
-        said = []
+        parts = []
         if self.max_cost is not None:
-            said.append(f"${self.spent_usd:.4g} of --max-cost {self.max_cost:g} is spent")
+            parts.append(f"${self.spent_usd:.4g} of --max-cost {self.max_cost:g} is spent")
         if self.max_judge_calls is not None:
-            said.append(f"{self.judge_calls} of --max-judge-calls {self.max_judge_calls} are made")
-        return " and ".join(said)
+            parts.append(f"{self.judge_calls} of --max-judge-calls {self.max_judge_calls} are used")
+        return " and ".join(parts)
 
     def _over(self, why: str) -> BudgetExhaustedError:
         self.exhausted = self.exhausted or why
         self._wake()
-        return BudgetExhaustedError(f"the budget of the run is gone: {why}", next_step=HOW)
+        return BudgetExhaustedError(f"the budget of the run is exhausted: {why}", next_step=HOW)
 
     def _wake(self) -> None:
         waiting, self._changed = self._changed, []
-        for one in waiting:
-            if not one.done():
-                one.set_result(None)
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
 
 
 class MeteredProvider(ProviderLayer):
-    """A provider whose calls are paid from the run's budget."""
+    """A provider whose calls are charged to the budget of the run."""
 
     def __init__(self, provider: Provider, budget: Budget) -> None:
         super().__init__(provider)

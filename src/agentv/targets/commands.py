@@ -1,4 +1,4 @@
-"""Commands under test, run like scripts: whatever they start ends with them, and with the run."""
+"""Runs the commands of `cli` targets. Processes they start end with the command, at the latest with the run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class RunCommand(Protocol):
-    """Runs a command to its end or its deadline. Raises `ProcessStartError` when it cannot be started."""
+    """Runs a command until it exits or times out. Raises `ProcessStartError` if it cannot be started."""
 
     def __call__(
         self,
@@ -26,7 +26,7 @@ class RunCommand(Protocol):
 
 
 class Commands:
-    """The commands of all targets of a pool. The launcher starts with the first of them."""
+    """Runs the commands of all targets of a pool. The launcher process is started for the first command."""
 
     def __init__(self) -> None:
         self._launcher: Launcher | None = None
@@ -40,14 +40,14 @@ class Commands:
         env: Mapping[str, str],
         timeout: float | None,
     ) -> ProcessOutcome:
-        from agentv.processes.launcher import Launcher, Script  # noqa: PLC0415 - few runs have such a target
+        from agentv.processes.launcher import Launcher, Script  # noqa: PLC0415 - few runs have a cli target
 
         if self._launcher is None:
             self._launcher = Launcher()
         return await self._launcher.run(Script(argv, cwd=cwd, env=env, stdin=stdin, timeout=timeout))
 
     async def aclose(self) -> None:
-        """End those under way, and the launcher."""
+        """Stop running commands and the launcher."""
         if self._launcher is not None:
             async with self._launcher:
                 pass

@@ -1,4 +1,4 @@
-"""Read the target configuration: find the file, check every entry, insert variables."""
+"""Load the target configuration: find the file, validate every entry, substitute variables."""
 
 from __future__ import annotations
 
@@ -48,22 +48,22 @@ AGENTS: Mapping[str, str] = {
     "vscode": "my-agent",
     "vscode-insiders": "my-agent",
 }
-"""Agents that AgentV starts by itself -> the command that takes a prompt."""
-HOW_TO_START = "Run `agentv init` to write one, or point at one with --config FILE."
+"""Agents that AgentV (npm) has a provider for -> the command that takes a prompt."""
+HOW_TO_START = "Run `agentv init` to create one, or name one with --config FILE."
 
 
 class DefaultsModel(BaseModel):
-    """What is used when nothing else is named."""
+    """The `defaults` section of the configuration."""
 
     model_config = ConfigDict(defer_build=True, frozen=True, strict=True, extra="forbid")
 
-    target: str | None = Field(None, description="The target when neither the command line nor the suite names one.")
-    judge_target: str | None = Field(None, description="Who judges when a target names nobody, or `none`.")
+    target: str | None = Field(None, description="Target used when neither the command line nor the suite names one.")
+    judge_target: str | None = Field(None, description="Judge target of targets that name none; `none` disables it.")
 
 
 @dataclass(frozen=True, slots=True)
 class TargetSpec:
-    """A named entry of the configuration."""
+    """A target as configured: one entry of `targets`."""
 
     name: str
     provider: str
@@ -74,18 +74,18 @@ class TargetSpec:
 
     @property
     def unavailable(self) -> str | None:
-        """Why it cannot be called, or None when it can."""
+        """Why the target cannot be called, or None if it can."""
         return self.reading.unavailable
 
     @property
     def model(self) -> str | None:
-        """The model as configured; as written while a variable is missing."""
+        """The configured model; with its `${{ }}` unfilled if a variable is missing."""
         return getattr(self.reading.settings, "model", None) or self.reading.shown.get("model")
 
 
 @dataclass(frozen=True, slots=True)
 class TargetsConfig:
-    """A configuration file, loaded."""
+    """A loaded configuration file."""
 
     path: Path
     targets: Mapping[str, TargetSpec]
@@ -93,12 +93,11 @@ class TargetsConfig:
     defaults: DefaultsModel = field(default_factory=DefaultsModel)
 
     def find(self, name: str, *, asked_by: str) -> TargetSpec:
-        """The target of that name, or an error that lists those there are."""
+        """The target of that name. Raises `UsageError` with the available names if there is none."""
         if name not in self.targets:
             raise UsageError(
-                f"{asked_by} names the target '{name}', which {self.path} does not have"
-                f"{did_you_mean(name, self.targets)}.",
-                next_step=f"It has {all_of(sorted(self.targets))}.",
+                f"{asked_by} names the target '{name}', which is not in {self.path}{did_you_mean(name, self.targets)}.",
+                next_step=f"Available: {all_of(sorted(self.targets))}.",
             )
         return self.targets[name]
 
@@ -112,10 +111,10 @@ class TargetsConfig:
 
 
 def find_config(start: Path, cwd: Path | None = None) -> Path | None:
-    """The nearest configuration file from `start` up to the repository root, then of the working directory."""
+    """The nearest configuration file from `start` up to the repository root, else that of the working directory."""
     for folder in search_folders(start, cwd or Path.cwd()):
-        if found := config_in(folder):
-            return found
+        if path := config_in(folder):
+            return path
     return None
 
 
@@ -124,7 +123,7 @@ def config_in(folder: Path) -> Path | None:
 
 
 def load_config(path: Path, environment: Environment) -> TargetsConfig:
-    """The configuration, or ConfigError with every mistake in it."""
+    """Load the configuration. Raises `ConfigError` with every problem in it."""
     if path.is_dir():
         inside = config_in(path)
         if inside is None:
@@ -136,11 +135,11 @@ def load_config(path: Path, environment: Environment) -> TargetsConfig:
     specs: dict[str, TargetSpec] = {}
     for name, node, raw in _entries(data, findings):
         if name == NO_JUDGE:
-            findings.add(node, f"no target may be called `{NO_JUDGE}`: that word means that nobody judges", at_key=True)
+            findings.add(node, f"a target must not be named `{NO_JUDGE}`: that word disables judging", at_key=True)
         elif not name.strip():
-            findings.add(node, "a target needs a name that is not blank", at_key=True)
+            findings.add(node, "the name of a target must not be blank", at_key=True)
         elif name in specs:
-            findings.add(node, f"the target '{name}' is configured twice; first at line {specs[name].line}")
+            findings.add(node, f"target '{name}' is configured twice; first at line {specs[name].line}")
         elif spec := _spec(name, raw, node, environment, findings, line_of=line_of):
             specs[name] = spec
     defaults = _defaults(data.get("defaults") or {}, environment, findings)
@@ -151,7 +150,7 @@ def load_config(path: Path, environment: Environment) -> TargetsConfig:
 
 
 def _defaults(raw: Any, environment: Environment, findings: Findings) -> DefaultsModel:
-    """As they are written; with mistakes in them, what can be read, so that its names are still checked."""
+    """The `defaults` section. If it is invalid, the parts that can be read, so that their names are still checked."""
     if isinstance(raw, dict):
         raw = {key: value for key, value in raw.items() if _can_be_filled(key, value, environment, findings)}
         raw = interpolate(raw, environment, [])
@@ -162,11 +161,11 @@ def _defaults(raw: Any, environment: Environment, findings: Findings) -> Default
 
 
 def _can_be_filled(key: str, value: Any, environment: Environment, findings: Findings) -> bool:
-    """No target is behind the defaults that could be told apart as unavailable: what is missing here is a mistake."""
+    """Whether all variables of a default are set. A missing one is an error: there is no target to mark unavailable."""
     missing: list[str] = []
     interpolate(value, environment, missing)
     if missing:
-        findings.add(("defaults", key), f"`{key}` reads the environment variable {missing[0]}, which is not set")
+        findings.add(("defaults", key), f"`{key}`: the environment variable {missing[0]} is not set")
     elif has_unreadable(value):
         findings.add(("defaults", key), f"`{key}`: {UNREADABLE}")
     else:
@@ -185,7 +184,7 @@ def _read(path: Path) -> tuple[dict[str, Any], Findings, LineOf]:
         findings.add_at(problem.line, problem.column, problem.message)
         raise ConfigError(findings.problems()) from None
     for key, line, column, first in walk.duplicates:
-        findings.add_at(line, column, f"the key `{key}` is here twice; first at line {first}")
+        findings.add_at(line, column, f"duplicate key `{key}`; first at line {first}")
     if not isinstance(data, dict):
         findings.add((), "expected a mapping with `targets:`")
         raise ConfigError(findings.problems())
@@ -194,7 +193,7 @@ def _read(path: Path) -> tuple[dict[str, Any], Findings, LineOf]:
         if key not in known and not key.startswith("x-"):
             findings.add((key,), f"unknown key `{key}`{did_you_mean(key, known)}", at_key=True)
     if not data.get("targets"):
-        findings.add((), "`targets` is missing: name at least one target there")
+        findings.add((), "`targets` is missing: configure at least one target")
 
     def line_of(node: NodePath) -> int:
         return walk.marks[node].line if node in walk.marks else line_of(node[:-1]) if node else 1
@@ -210,17 +209,17 @@ def _entries(data: dict[str, Any], findings: Findings) -> list[tuple[str, NodePa
             if isinstance(settings, dict):
                 entries.append((name, ("targets", name), settings))
             else:
-                findings.add(("targets", name), f"a target is a mapping with `provider`, got {show(settings)}")
+                findings.add(("targets", name), f"a target must be a mapping with `provider`, got {show(settings)}")
     elif isinstance(raw, list):
         for index, settings in enumerate(raw):
             node: NodePath = ("targets", index)
             name = as_written(settings.get("name")) if isinstance(settings, dict) else None
             if not isinstance(name, str):
-                findings.add(node, "a target in a list is a mapping with `name` and `provider`")
+                findings.add(node, "a target in a list must be a mapping with `name` and `provider`")
             else:
                 entries.append((name, node, {k: v for k, v in settings.items() if k != "name"}))
     elif raw:
-        findings.add(("targets",), f"`targets`: expected a mapping of names to settings, or a list, got {show(raw)}")
+        findings.add(("targets",), f"`targets` must be a mapping of names to settings, or a list, got {show(raw)}")
     return entries
 
 
@@ -239,11 +238,11 @@ def _spec(
         reading = read_settings(_AnySettings, raw, environment, findings, node, line_of=line_of)
         return TargetSpec(name, raw["provider"], findings.path, line_of(node), reading, reading.judge_target)
     if provider is None:
-        findings.add(node, f"the target '{name}' does not say its `provider`: {one_of(provider_names())}")
+        findings.add(node, f"target '{name}' has no `provider`; choose {one_of(provider_names())}")
         return None
     kind = provider_class(provider) if isinstance(provider, str) else None
     if kind is None and provider in AGENTS:
-        # Its target cannot be used; the others of the file can.
+        # Only this target is unavailable; the others in the file can be used.
         reading = read_settings(_AnySettings, raw, environment, findings, node, line_of=line_of)
         reading = replace(reading, settings=None, unavailable=_instead_of_an_agent(provider))
         return TargetSpec(name, provider, findings.path, line_of(node), reading, reading.judge_target)
@@ -251,7 +250,7 @@ def _spec(
         names = provider_names()
         findings.add(
             (*node, "provider"),
-            f"unknown provider {show(provider)}{did_you_mean(str(provider), names)}; there are {all_of(names)}",
+            f"unknown provider {show(provider)}{did_you_mean(str(provider), names)}; available: {all_of(names)}",
         )
         return None
     reading = read_settings(kind.Settings, raw, environment, findings, node, line_of=line_of)
@@ -264,7 +263,7 @@ class _AnySettings(TargetSettings):
 
 def _instead_of_an_agent(provider: str) -> str:
     return (
-        f"agentv does not start the agent {show(provider)} by itself; run it as a command, like "
+        f"agentv has no provider for the agent {show(provider)}; run it as a command, for example "
         f"`{{provider: cli, command: [{AGENTS[provider]}, '{{PROMPT}}']}}`"
     )
 
@@ -290,11 +289,11 @@ def _check_names(
 
 
 def _unknown_target(name: str, known: Any) -> str:
-    return f"unknown target '{name}'{did_you_mean(name, known)}; there are {all_of(sorted(known))}"
+    return f"unknown target '{name}'{did_you_mean(name, known)}; available: {all_of(sorted(known))}"
 
 
 def no_config_error(what_for: str, start: Path) -> AgentVError:
-    """Nothing configures a target, and one is needed."""
+    """The error for a command that needs a target when there is no configuration file."""
     return UsageError(
         f"{what_for}, and there is no configuration file: looked for {FILE_NAMES[0]} "
         f"from {start} upward and in the working directory.",
@@ -306,8 +305,8 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 _SECRET_SETTINGS = ("api_key", "headers", "env")
 _SCRIPTED = frozenset({"response", "rules", "output_messages", "error"})
-"""What a scripted model says: any text, also one about `${{ }}` of other tools."""
-UNREADABLE = "`${{ }}` takes the name of an environment variable: `${{ NAME }}` or `${{ NAME:-fallback }}`"
+"""Settings with the answers of a scripted model. They may contain any text, including the `${{ }}` of other tools."""
+UNREADABLE = "`${{ }}` must contain the name of a variable: `${{ NAME }}` or `${{ NAME:-fallback }}`"
 _URL_SECRET = re.compile(r"://([^/@\s]+)@|\?([^#\s]+)")
 SHORTEST_SECRET = 8
 NEVER_SECRET = frozenset({"PATH", "HOME", "USER", "SHELL", "LANG", "TERM", "TZ", "TMPDIR", "PWD"})
@@ -315,18 +314,18 @@ NEVER_SECRET = frozenset({"PATH", "HOME", "USER", "SHELL", "LANG", "TERM", "TZ",
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What an entry came to: its settings, or why it is not available; and which secrets it reads."""
+    """A validated entry: its settings or why it is unavailable, and the variables and secrets it reads."""
 
     settings: BaseModel | None
     unavailable: str | None
     missing: tuple[str, ...]
-    """Variables it needs that are not set."""
+    """Required variables that are not set."""
     reads: frozenset[str]
-    """Variables it reads, through `${{ }}`, through `env` names, or because its provider does on its own."""
+    """Variables it reads: through `${{ }}`, through names in `env`, or because its provider reads them."""
     secret_values: frozenset[str]
     judge_target: str | None
     shown: Mapping[str, Any]
-    """The entry as written, variables not filled in: what a run may record."""
+    """The entry as written, with `${{ }}` unfilled. Safe to record."""
 
 
 def read_settings(
@@ -338,13 +337,16 @@ def read_settings(
     *,
     line_of: Callable[[NodePath], int],
 ) -> Reading:
-    """Check one entry against its provider's settings. Mistakes go to `findings`; a missing variable does not."""
+    """Validate one entry against its provider's settings. Problems are added to `findings`.
+
+    A missing variable is not a problem: it makes the target unavailable.
+    """
     written: dict[str, Any] = {}
     spelled: dict[str, str] = {}
     for key, value in raw.items():
         name = _known_name(key, model)
         if name in written:
-            findings.add((*at, key), f"`{name}` is set twice, under two spellings: keep one", at_key=True)
+            findings.add((*at, key), f"`{name}` is set twice, under two spellings; keep one", at_key=True)
         written[name], spelled[name] = value, key
         if name not in _SCRIPTED and has_unreadable(value):
             findings.add((*at, key), f"`{key}`: {UNREADABLE}")
@@ -377,7 +379,7 @@ def read_settings(
 def _judge_target(
     settings: BaseModel | None, filled: Mapping[str, Any], written: Mapping[str, Any], missing: list[str]
 ) -> str | None:
-    """As the settings have it; of an entry without settings what can be read, so that the name is still checked."""
+    """The judge target in the settings. Of an invalid entry, the name if readable, so that it is still checked."""
     if settings is not None:
         name = getattr(settings, "judge_target", None)
     else:
@@ -387,7 +389,7 @@ def _judge_target(
 
 
 def _known_name(key: str, model: type[BaseModel]) -> str:
-    """The setting a key means: `commandTemplate` reads as `command_template`, others by the provider's table."""
+    """The setting that a key refers to: `commandTemplate` is `command_template`; `ALIASES` lists other spellings."""
     names = {field.alias or name for name, field in model.model_fields.items()}
     if key in names:
         return key
@@ -404,12 +406,12 @@ def _own_key(own: tuple[str, ...], environment: Environment) -> dict[str, str]:
 
 
 def _with_env_names(filled: dict[str, Any], environment: Environment) -> tuple[dict[str, Any], set[str]]:
-    """`env: [NAME, ...]` hands variables through by name."""
+    """`env: [NAME, ...]` passes variables through by name."""
     names = filled.get("env")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         return filled, set()
-    found = {name: environment.values[name] for name in names if name in environment.values}
-    return {**filled, "env": found}, set(names)
+    variables = {name: environment.values[name] for name in names if name in environment.values}
+    return {**filled, "env": variables}, set(names)
 
 
 def _missing_reason(
@@ -423,13 +425,13 @@ def _missing_reason(
     key = spelled[next(key for key, value in written.items() if name in variables_in(value))]
     more = f" (also missing: {', '.join(sorted(set(missing) - {name}))})" if len(set(missing)) > 1 else ""
     return (
-        f"the environment variable {name} is not set; `{key}` at {findings.path}:{line_of(key)} reads it{more}. "
+        f"the environment variable {name} is not set; it is used by `{key}` at {findings.path}:{line_of(key)}{more}. "
         f"Set it in the environment or in a .env file"
     )
 
 
 def _typed(model: type[BaseModel], filled: dict[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
-    """Numbers and booleans that came out of variables are text; read them where the setting is not text."""
+    """The values with strings from variables converted to numbers and booleans where the setting requires that."""
     try:
         model.model_validate(filled)
     except ValidationError as error:
@@ -451,7 +453,7 @@ def _check_what_can_be(
     *,
     spelled: Mapping[str, str],
 ) -> None:
-    """Mistakes that do not depend on the missing variables are still told."""
+    """Report problems that do not depend on the missing variables."""
     scratch = Findings(findings.path)
     validate(model, filled, scratch, at, spelled)
     unfilled = {(*at, spelled[key]) for key, value in written.items() if variables_in(value)}
@@ -469,8 +471,8 @@ def _secret_values(
     if isinstance(written.get("env"), list):
         names |= {name for name in written["env"] if isinstance(name, str)}
     found = {environment.get(name) or "" for name in names if may_be_secret(name)}
-    found.update(_texts(filled.get("api_key")))
-    for text in _texts(list(written.values())):
+    found.update(_strings(filled.get("api_key")))
+    for text in _strings(list(written.values())):
         if variables_in(text) and "://" in (url := interpolate(text, environment, [])):
             found.update(part for match in _URL_SECRET.finditer(url) for part in _url_parts(match))
             found.update(environment.get(name) or "" for name in _variables_of_url(text) if may_be_secret(name))
@@ -478,7 +480,7 @@ def _secret_values(
 
 
 def _variables_of_url(text: str) -> set[str]:
-    """Those in its user-info and query. Their values may hold characters that end either."""
+    """Variables in the user info and query of a URL. Their values may contain characters that end either part."""
     return {name for match in _URL_SECRET.finditer(marked(text)) for name in match[0].split(MARK)[1::2]}
 
 
@@ -489,24 +491,24 @@ def _url_parts(match: re.Match[str]) -> list[str]:
 
 
 def may_be_secret(name: str) -> bool:
-    """Whether a variable counts as secret when a target reads it: all but those every program needs."""
+    """Whether a variable counts as secret when a target reads it: all except those that every program needs."""
     return name not in NEVER_SECRET and not name.startswith("LC_")
 
 
 def looks_secret(name: str) -> bool:
-    """Whether a variable's name says that its value is a secret."""
+    """Whether the name of a variable indicates that its value is a secret."""
     return any(word in name.upper() for word in _SECRET_WORDS)
 
 
 def holds_secret(name: str) -> bool:
-    """Whether a header or variable of this name is there to hold a secret."""
+    """Whether a header or variable of this name contains a secret."""
     return looks_secret(name) or name.lower() in ("authorization", "proxy-authorization", "cookie")
 
 
-def _texts(value: Any) -> list[str]:
+def _strings(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
     if isinstance(value, Mapping | list):
         items = value.values() if isinstance(value, Mapping) else value
-        return [text for item in items for text in _texts(item)]
+        return [text for item in items for text in _strings(item)]
     return []

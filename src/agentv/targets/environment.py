@@ -1,4 +1,4 @@
-"""The variables a suite sees: the caller's environment over the `.env` files near the suite."""
+"""The variables available to a suite: the process environment, then the `.env` files near the suite."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from agentv.suite.files import search_root, upward
 _PLACEHOLDER = re.compile(r"\$\{\{\s*([A-Za-z0-9_]+)\s*(?::-(.*?))?\s*\}\}", re.DOTALL)
 _log = logging.getLogger(__name__)
 MARK = "\0"
-"""What no text of a configuration holds."""
+"""A character that cannot occur in a configuration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Variables by name, and which of them a `.env` file names."""
+    """Variables by name, and which of them are set in a `.env` file."""
 
     values: Mapping[str, str]
     dotenv_names: frozenset[str] = frozenset()
     dotenv_files: tuple[Path, ...] = field(default=(), compare=False)
 
     def get(self, name: str) -> str | None:
-        """The value, or None when it is not set or empty."""
+        """The value, or None if the variable is unset or empty."""
         return self.values.get(name) or None
 
     @classmethod
     def near(cls, start: Path, *, caller: Mapping[str, str] | None = None, cwd: Path | None = None) -> Environment:
-        """The caller's variables, then every `.env` from `start` upward and of the working directory: nearest wins."""
+        """The caller's variables, then every `.env` from `start` upward and in the working directory; nearest first."""
         values = dict(os.environ if caller is None else caller)
         names: set[str] = set()
         files = dotenv_files(start, cwd or Path.cwd())
@@ -53,35 +53,35 @@ def search_folders(start: Path, working_directory: Path) -> list[Path]:
 
 
 def dotenv_files(start: Path, working_directory: Path) -> tuple[Path, ...]:
-    """The `.env` files that are read for `start`, nearest first."""
+    """The `.env` files that apply to `start`, nearest first."""
     return tuple(path for f in search_folders(start, working_directory) if (path := f / ".env").is_file())
 
 
 def _read_dotenv(path: Path) -> dict[str, str]:
-    from dotenv import dotenv_values  # noqa: PLC0415 - only projects with a .env pay for it
+    from dotenv import dotenv_values  # noqa: PLC0415 - only imported if there is a .env
     from dotenv.parser import parse_stream  # noqa: PLC0415
 
     try:
         statements = list(parse_stream(io.StringIO(path.read_text("utf-8-sig"))))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise ConfigError([Problem(path, 1, 1, f"the .env file cannot be read: {reason}")]) from None
+        raise ConfigError([Problem(path, 1, 1, f"cannot read the .env file: {reason}")]) from None
     for statement in statements:
         if statement.error:
-            _left_out(path, statement.original.line)
+            _warn_skipped(path, statement.original.line)
     readable = "".join(statement.original.string for statement in statements if not statement.error)
     values = dotenv_values(stream=io.StringIO(readable))
     return {name: value for name, value in values.items() if value is not None}
 
 
 @cache
-def _left_out(path: Path, line: int) -> None:
-    """Told once, however often the file is read. What the line says stays unsaid: it may be a secret."""
-    _log.warning("%s:%d: this is no `NAME=value`, so the line is left out; take it away or put # before it", path, line)
+def _warn_skipped(path: Path, line: int) -> None:
+    """Warn once, however often the file is read. The line itself is not shown: it may contain a secret."""
+    _log.warning("%s:%d: not a `NAME=value` line, skipped; remove it or comment it out with #", path, line)
 
 
 def interpolate(value: Any, environment: Environment, missing: list[str]) -> Any:
-    """The value with every `${{ NAME }}` and `${{ NAME:-fallback }}` filled in; what is not set goes to `missing`."""
+    """The value with every `${{ NAME }}` and `${{ NAME:-fallback }}` filled in. Unset names are added to `missing`."""
     if isinstance(value, str):
         return _PLACEHOLDER.sub(lambda match: _fill(match, environment, missing), value) if "${{" in value else value
     if isinstance(value, Mapping):
@@ -93,9 +93,9 @@ def interpolate(value: Any, environment: Environment, missing: list[str]) -> Any
 
 def _fill(match: re.Match[str], environment: Environment, missing: list[str]) -> str:
     name, fallback = match.group(1), match.group(2)
-    found = environment.get(name)
-    if found is not None:
-        return found
+    value = environment.get(name)
+    if value is not None:
+        return value
     if fallback is None:
         missing.append(name)
         return ""
@@ -103,7 +103,7 @@ def _fill(match: re.Match[str], environment: Environment, missing: list[str]) ->
 
 
 def variables_in(value: Any) -> set[str]:
-    """The names of every variable a value reads through `${{ }}`."""
+    """The names of all variables that a value reads through `${{ }}`."""
     if isinstance(value, str):
         return {match.group(1) for match in _PLACEHOLDER.finditer(value)}
     if isinstance(value, Mapping):
@@ -114,7 +114,7 @@ def variables_in(value: Any) -> set[str]:
 
 
 def has_unreadable(value: Any) -> bool:
-    """Whether a value holds a `${{` that names no variable, or one inside the fallback of another."""
+    """Whether a value contains a malformed `${{ }}`: one without a variable name, or one in the fallback of another."""
     if isinstance(value, str):
         return "${{" in _PLACEHOLDER.sub(lambda match: match.group(2) or "", value)
     if isinstance(value, Mapping):
@@ -123,5 +123,5 @@ def has_unreadable(value: Any) -> bool:
 
 
 def marked(text: str) -> str:
-    """The text with every `${{ NAME }}` as NAME between two marks."""
+    """The text with every `${{ NAME }}` replaced by NAME between two marks."""
     return _PLACEHOLDER.sub(lambda match: f"{MARK}{match.group(1)}{MARK}", text)

@@ -1,4 +1,4 @@
-"""The gate in front of a provider: how many calls at once, how fast, how long, how often again."""
+"""The gate in front of a provider: it enforces concurrency, request rate, deadlines and retries."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ DEFAULT_CONCURRENCY = 16
 LONGEST_RETRY_AFTER = 120.0
 NEVER_RETRIED = (401, 403)
 SLOW_DOWN = "Lower `max_concurrency` of the target, set its `requests_per_minute`, or raise its `max_retries`."
-TRY_LATER = "The server failed, not your suite: try again later, or raise `max_retries` of the target."
+TRY_LATER = "The server failed, not your suite. Try again later, or raise `max_retries` of the target."
 
 
 class TargetGate(ProviderLayer):
-    """One provider with the limits of its target."""
+    """A provider behind the limits of its target."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class TargetGate(ProviderLayer):
         self._closed = False
 
     async def call(self, request: Request, hooks: CallHooks) -> Reply:
-        """Call the provider, and again when that can help."""
+        """Call the provider, with retries for errors that a retry can fix."""
         self._refuse_unhonoured(request.options)
         turnstile, total = self._turnstile, self._settings.total_timeout_seconds
         ticket, tries, ends_at = turnstile.ticket(), 0, None
@@ -86,11 +86,11 @@ class TargetGate(ProviderLayer):
 
     @property
     def batches(self) -> bool:
-        """Whether the target wants all cases of a suite at once, and its provider can take them."""
+        """Whether all cases of a suite go to the target in one batch: it is configured and the provider supports it."""
         return self._settings.provider_batching and self.takes_batches
 
     async def invoke_batch(self, requests: Sequence[Request]) -> Mapping[str, Reply]:
-        """All requests in one call, which is not repeated: eval id -> reply."""
+        """Send all requests in one call and return replies by eval id. Batches are not retried."""
         for request in requests:
             self._refuse_unhonoured(request.options)
         entered, well = await self._turnstile.enter(self._turnstile.ticket()), False
@@ -102,7 +102,7 @@ class TargetGate(ProviderLayer):
         return replies
 
     async def aclose(self) -> None:
-        """Close the provider. A second time does nothing."""
+        """Close the provider. Calling this again does nothing."""
         if not self._closed:
             self._closed = True
             await self.provider.aclose()
@@ -119,7 +119,7 @@ class TargetGate(ProviderLayer):
                 next_step=f"Leave the option out or use another target. Options this provider supports: {known}.",
             )
 
-    # -- one try
+    # -- one attempt
 
     async def _attempt(self, request: Request, ends_at: float | None) -> Reply:
         seconds = self._deadline
@@ -131,8 +131,8 @@ class TargetGate(ProviderLayer):
                 reply = await self.provider.call(request, self._provider_hooks)
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if task is not None and not task.cancelling():  # something inside the provider was cancelled, not us
-                raise self._crashed("it was cancelled from within") from None
+            if task is not None and not task.cancelling():  # a task of the provider was cancelled, not this call
+                raise self._crashed("it cancelled its own call") from None
             raise
         except AgentVError:
             raise
@@ -141,7 +141,7 @@ class TargetGate(ProviderLayer):
                 raise self._late(seconds) from None
             raise self._crashed(f"{type(error).__name__}: {error}") from error
         if not isinstance(reply, Reply):
-            raise self._crashed(f"it returned {type(reply).__name__} instead of a Reply")
+            raise self._crashed(f"`invoke` must return a Reply, got {type(reply).__name__}")
         return reply
 
     def _late(self, seconds: float | None) -> ProviderTimeoutError:
@@ -151,7 +151,8 @@ class TargetGate(ProviderLayer):
                 next_step="Raise `timeout_seconds` of the target, or `--timeout`. Timeouts are not retried.",
             )
         return ProviderTimeoutError(
-            f"target '{self.name}' did not answer within {self._settings.total_timeout_seconds:g} s, all tries counted",
+            f"target '{self.name}' did not answer within {self._settings.total_timeout_seconds:g} s, "
+            "including all attempts",
             next_step="Raise `total_timeout_seconds` of the target.",
         )
 
@@ -161,10 +162,10 @@ class TargetGate(ProviderLayer):
             next_step="This is a bug in the provider, not in your suite. Please report it to the provider's author.",
         )
 
-    # -- another try
+    # -- retries
 
     def _again(self, request: Request, error: ProviderError, tries: int, entered: int, ends_at: float | None) -> Retry:
-        """The retry that is due, or the error when there is none. A target that throttles is left alone by all."""
+        """The next retry; raises the error if there is none. If the target is rate limiting, all its calls pause."""
         delay, pause = self._pauses(tries, error)
         if _throttled(error):
             self._turnstile.pause(entered, pause)
@@ -186,9 +187,9 @@ class TargetGate(ProviderLayer):
         raise self._out_of_time(retry.error, retry.tries) from retry.error.__cause__
 
     def _out_of_time(self, error: ProviderError, tries: int) -> ProviderError:
-        made = "1 try" if tries == 1 else f"{tries} tries"
-        limit = f"`total_timeout_seconds`, {self._settings.total_timeout_seconds:g} s"
-        error.message += f" (after {made}; another could not start within {limit})"
+        attempts = "1 attempt" if tries == 1 else f"{tries} attempts"
+        limit = f"`total_timeout_seconds` ({self._settings.total_timeout_seconds:g} s)"
+        error.message += f" (after {attempts}; another could not start within {limit})"
         return _advised(error)
 
     def _worth_another(self, error: ProviderError) -> bool:
@@ -198,15 +199,15 @@ class TargetGate(ProviderLayer):
         return error.status in codes and error.status not in NEVER_RETRIED
 
     def _pauses(self, tries: int, error: ProviderError) -> tuple[float, float]:
-        """How long this call waits, and how long everyone does if the target is throttling."""
+        """Seconds until this call is retried, and seconds for which all calls pause if the target is rate limiting."""
         first, longest = (
             self._settings.retry_initial_delay_ms / 1000,
             self._settings.retry_max_delay_ms / 1000,
         )
         if error.retry_after is not None:
-            asked = min(error.retry_after, LONGEST_RETRY_AFTER)
-            # A little later than asked, so that many waiting calls do not all come back at once.
-            return asked + self._jitter() * min(first, longest), asked
+            requested = min(error.retry_after, LONGEST_RETRY_AFTER)
+            # Slightly later than requested, so that waiting calls do not all come back at the same moment.
+            return requested + self._jitter() * min(first, longest), requested
         ceiling = first
         for _ in range(tries - 1):
             ceiling = min(longest, ceiling * self._settings.retry_backoff_factor)
@@ -215,13 +216,13 @@ class TargetGate(ProviderLayer):
 
 
 def _throttled(error: ProviderError) -> bool:
-    """Whether the target asks everyone to slow down. One that no wait can help (a quota used up) is not retryable."""
+    """Whether the target is rate limiting. A used-up quota is not retryable, so it does not count."""
     return error.retryable and (error.status == 429 or (error.status == 503 and error.retry_after is not None))
 
 
 def _counted(error: ProviderError, tries: int) -> ProviderError:
     if tries > 1:
-        error.message += f" (after {tries} tries)"
+        error.message += f" (after {tries} attempts)"
     return _advised(error)
 
 

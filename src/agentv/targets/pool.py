@@ -1,4 +1,4 @@
-"""The live targets of a run: each opened once, shared by everyone who calls it, closed at the end."""
+"""The live targets of a run. Each is opened once, shared by all callers and closed at the end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Opened(NamedTuple):
 
 
 class TargetPool:
-    """Opens targets on first use. An `async with` closes them all."""
+    """Opens targets on first use. Leaving `async with` closes all of them."""
 
     def __init__(
         self,
@@ -54,12 +54,12 @@ class TargetPool:
         await self._closing.aclose()
 
     def gate(self, spec: TargetSpec, environment: Environment) -> TargetGate:
-        """The live target, or TargetUnavailableError with the reason."""
+        """The live target. Raises `TargetUnavailableError` with the reason if it cannot be opened."""
         settings, kind = spec.reading.settings, provider_class(spec.provider)
         if spec.unavailable or settings is None or kind is None:
             raise TargetUnavailableError(spec.name, spec.unavailable or "its settings could not be read")
         if not isinstance(settings, TargetSettings):
-            raise TypeError(f"the settings of target '{spec.name}' are not TargetSettings")
+            raise TypeError(f"settings of target '{spec.name}' must be TargetSettings, got {type(settings).__name__}")
         scope = TargetScope(
             name=spec.name,
             directory=spec.path.resolve().parent,
@@ -68,7 +68,7 @@ class TargetPool:
             run_command=self._commands.run,
         )
         limited = self._limits(settings)
-        # Suites with a `.env` of their own read the configuration anew; they share the gate unless the target differs.
+        # Suites with their own `.env` load the configuration separately. They share the gate if the target is the same.
         same_name = self._opened.setdefault((scope.directory, spec.name), [])
         for opened in same_name:
             if (opened.scope, opened.settings) == (scope, limited):

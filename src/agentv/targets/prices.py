@@ -1,6 +1,6 @@
-"""What calls cost: the prices a target sets, else a table that comes with genai-prices. Never over the network.
+"""The cost of calls, from the `prices` of the target or the bundled table of genai-prices. Uses no network.
 
-A model or an address the table does not know has no price: None, and never 0.
+An unknown model or address has no price: the cost is None, not 0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MILLION = 1_000_000
 OTHER_NAMES = {"gemini": "google", "bedrock": "aws"}
-"""Providers that the table has under another name."""
+"""Our provider names -> their names in the price table."""
 
 
 class Prices(BaseModel):
@@ -29,9 +29,9 @@ class Prices(BaseModel):
 
     model_config = ConfigDict(defer_build=True, frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
-    input: float = Field(ge=0, description="Tokens of the prompt.")
-    output: float = Field(ge=0, description="Tokens of the answer.")
-    cached: float | None = Field(None, ge=0, description="Prompt tokens read from a cache. Default: as `input`.")
+    input: float = Field(ge=0, description="Price of prompt tokens.")
+    output: float = Field(ge=0, description="Price of answer tokens.")
+    cached: float | None = Field(None, ge=0, description="Price of cached prompt tokens. Default: that of `input`.")
 
 
 class Rates(NamedTuple):
@@ -47,7 +47,7 @@ class Rates(NamedTuple):
 
 
 def price_of(provider: str, model: str, usage: TokenUsage) -> float | None:
-    """US dollars of a call, by the table; None when it does not know the provider or the model."""
+    """The cost of a call in US dollars, or None if the provider or the model is not in the table."""
     rates = _rates(provider, model)
     if isinstance(rates, Rates):
         return rates.cost(usage)
@@ -55,14 +55,14 @@ def price_of(provider: str, model: str, usage: TokenUsage) -> float | None:
 
 
 def price_of_counts(provider: str, model: str, counts: AbstractUsage) -> float | None:
-    """The same for counts that say more than `TokenUsage`: tokens written to a cache have a price of their own."""
+    """Like `price_of`, for counts with more detail than `TokenUsage`: cache writes have their own price."""
     return None if _rates(provider, model) is None else _amount(_calculation(provider, model, counts))
 
 
 @lru_cache(maxsize=256)
 def provider_at(url: str) -> str | None:
-    """Who is known to serve models at this address."""
-    from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 - a quarter of a second to import
+    """The provider in the price table that serves models at this address."""
+    from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 - takes a quarter of a second to import
 
     scheme, separator, rest = url.partition("://")
     try:
@@ -73,19 +73,19 @@ def provider_at(url: str) -> str | None:
 
 @lru_cache(maxsize=512)
 def _rates(provider: str, model: str) -> Rates | str | None:
-    """Three numbers where the price is linear, "table" where every call has to be looked up, None when unknown."""
-    found = [
+    """`Rates` if the price is linear, "table" if every call has to be looked up, None if the model is unknown."""
+    calculations = [
         _calculation(provider, model, _counts(usage))
         for usage in (TokenUsage(MILLION, 0), TokenUsage(0, MILLION), TokenUsage(0, 0, MILLION))
     ]
-    first = found[0]
+    first = calculations[0]
     if first is None:
         return None
     priced = {name: price for name, price in vars(first.model_price).items() if price is not None and name[0] != "_"}
     if priced.keys().isdisjoint(("input_mtok", "output_mtok")):
         return None
-    amounts = [_amount(each) for each in found]
-    # Prices by the hour, by the length of the prompt, or per request do not follow from three numbers.
+    amounts = [_amount(each) for each in calculations]
+    # Prices that depend on the hour or the prompt length, or are per request, cannot be reduced to three rates.
     by_time = isinstance(first.model.prices, list)
     by_size = any(hasattr(price, "tiers") for price in priced.values())
     if by_time or by_size or any("request" in name for name in priced) or None in amounts:
@@ -114,7 +114,7 @@ def _amount(calculation: PriceCalculation | None) -> float | None:
 
 
 class Pricer:
-    """Prices the calls of one target: by its own `prices`, else by who serves models at its address."""
+    """Prices the calls of one target: with its `prices`, else with the table entry of the provider at its address."""
 
     def __init__(self, prices: Prices | None, *, url: str = "", provider: str | None = None) -> None:
         self._own = None
@@ -126,7 +126,7 @@ class Pricer:
         self._loading: asyncio.Future[None] | None = None
 
     def start(self) -> None:
-        """Read the table in a thread while the first call is under way; importing it would hold up the loop."""
+        """Load the table in a thread while the first call is in flight: importing it would block the event loop."""
         if not self.ready and self._loading is None:
             self._loading = asyncio.get_running_loop().run_in_executor(None, self._load)
 
@@ -137,14 +137,14 @@ class Pricer:
             await asyncio.shield(self._loading)
 
     def _load(self) -> None:
-        with suppress(Exception):  # a call that was answered does not fail because nobody can price it
+        with suppress(Exception):  # an answered call must not fail because it cannot be priced
             self._provider = self._provider or provider_at(self._url)
             if self._provider is not None:
                 _rates(self._provider, "")
         self.ready = True
 
     def cost(self, usage: TokenUsage, models: Sequence[Any], counts: Any = None) -> float | None:
-        """US dollars, or None. The first of the names that the table knows counts: what the reply says, then ours."""
+        """The cost in US dollars, or None if unknown. Uses the first of the `models` that is in the table."""
         if self._own is not None:
             return self._own.cost(usage)
         if self._provider is not None:
@@ -156,6 +156,6 @@ class Pricer:
         return None
 
     async def aclose(self) -> None:
-        """Wait for the thread, if it still reads."""
+        """Wait for the thread if it is still loading."""
         if self._loading is not None:
             await asyncio.wait([self._loading])

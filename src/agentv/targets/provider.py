@@ -1,8 +1,9 @@
-"""The provider seam: one request in, one reply out.
+"""The provider interface: one request in, one reply out.
 
-To add a provider, subclass `Provider`: a `Settings` model (what a target may say in the configuration), a constructor
-that takes those settings and a `TargetScope`, and `async invoke(request) -> Reply`. Everything else on the base class
-is optional and has a default. Raise `ProviderError` when a call fails; the gate does retries, limits and deadlines.
+To add a provider, subclass `Provider` with a `Settings` model (the settings a target may have in the configuration), a
+constructor that takes those settings and a `TargetScope`, and `async invoke(request) -> Reply`. Everything else on the
+base class is optional and has a default. Raise `ProviderError` when a call fails. The gate handles retries, limits and
+deadlines.
 """
 
 from __future__ import annotations
@@ -30,31 +31,32 @@ from agentv.redact import NO_SECRETS, Redactor
 from agentv.targets.commands import RunCommand
 
 GUIDELINES = "[[ ## Guidelines ## ]]"
-"""The line above the guidelines of a case."""
+"""The heading above the guidelines of a case in the prompt."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Request(Conversation):
-    """What a target is asked: a conversation, how to answer it, and who asks.
+    """A call to a target: the conversation, the generation options, and the case it belongs to.
 
-    `Request("question", "system prompt")` is short for the messages of a system prompt and a question.
+    `Request("question", "system prompt")` builds the messages from a system prompt and a question.
     """
 
     messages: tuple[Message, ...]
     """The whole conversation: roles `system`, `user`, `assistant` and `tool`."""
     options: GenerationOptions
-    """How to answer. A provider that cannot honour a requested option is never sent the request."""
+    """Generation options. If the provider does not support a requested option, the call fails and nothing is sent."""
     eval_id: str
     attempt: int
     evaluator: str | None
-    """The evaluator that asks a judge; None when the target under test is asked."""
+    """The evaluator that calls a judge; None for calls to the target under test."""
     files: tuple[Path, ...]
     directory: Path | None
-    """The suite's directory: where commands run when their target names no other."""
+    """The suite's directory. Commands run here unless their target sets `cwd`."""
     guidelines: str
-    """Guideline text of the case, for commands that take it apart from the question."""
+    """Guidelines of the case, for commands that take them separately from the question."""
     naming_files: tuple[Message, ...] | None
-    """The same conversation with files only named, for commands that read the files; None without files."""
+    """The conversation with file names in place of file contents, for commands that read the files themselves. None if
+    the case has no files."""
 
     def __init__(
         self,
@@ -84,7 +86,7 @@ class Request(Conversation):
 
     @property
     def instructions(self) -> str | None:
-        """The system prompt with the guidelines of the case below it."""
+        """The system prompt followed by the guidelines of the case."""
         if not self.guidelines:
             return self.system_prompt
         return "\n\n".join(text for text in (self.system_prompt, f"{GUIDELINES}\n\n{self.guidelines}") if text)
@@ -92,21 +94,21 @@ class Request(Conversation):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a target answered."""
+    """The answer of a target."""
 
     output_messages: tuple[Message, ...]
     token_usage: TokenUsage | None = None
     cost_usd: float | None = None
     duration_ms: float | None = None
-    """What the target itself reported; the runtime measures when it is None."""
+    """Duration reported by the target. If None, the runtime measures it."""
     finish_reason: str | None = None
-    """Why the model stopped, as the vendor says it: `stop`, `length`, `tool_calls`, ..."""
+    """Why the model stopped, as reported by the vendor: `stop`, `length`, `tool_calls`, ..."""
     logprobs: tuple[TokenLogprob, ...] | None = None
-    """Log probabilities of the answer's tokens, when they were requested and the vendor gives them."""
+    """Log probabilities of the answer's tokens, if they were requested and the vendor returned them."""
     retries: int = 0
     cache_hit: bool = False
     recorded: bool = False
-    """Found in a file rather than made now: how long that took says nothing about the target."""
+    """Whether the reply was read from a file. The measured time then says nothing about the target."""
 
     @property
     def text(self) -> str:
@@ -118,12 +120,12 @@ class Reply:
 
 
 class TargetSettings(BaseModel):
-    """Settings every target may carry. A provider adds its own by subclassing."""
+    """Settings that every target may have. Providers add theirs by subclassing."""
 
     model_config = ConfigDict(defer_build=True, frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
     READS: ClassVar[tuple[str, ...]] = ()
-    """Environment variables the provider reads on its own when a setting is absent."""
+    """Environment variables that the provider reads if a setting is absent."""
 
     ALIASES: ClassVar[Mapping[str, str]] = {
         "maxRetries": "max_retries",
@@ -135,39 +137,39 @@ class TargetSettings(BaseModel):
         "timeoutSeconds": "timeout_seconds",
         "totalTimeoutSeconds": "total_timeout_seconds",
     }
-    """Other spellings of settings -> the setting."""
+    """Alternative spellings of settings -> the setting."""
 
-    provider: str = Field(description="Which provider answers: `mock`, `cli`, `replay`, `openai`, ...")
-    judge_target: str | None = Field(None, description="The target that judges this target's answers, or `none`.")
-    timeout_seconds: float | None = Field(None, gt=0, description="Deadline of one call.")
+    provider: str = Field(description="Provider of the target: `mock`, `cli`, `replay`, `openai`, ...")
+    judge_target: str | None = Field(None, description="Target that judges this target's answers; `none` disables it.")
+    timeout_seconds: float | None = Field(None, gt=0, description="Deadline of one attempt, in seconds.")
     total_timeout_seconds: float | None = Field(
-        None, gt=0, description="Deadline of a call with all its tries and the pauses between them."
+        None, gt=0, description="Deadline of a call in seconds, including all retries and the pauses between them."
     )
     max_concurrency: int | None = Field(
-        None, ge=1, description="Calls in flight at once, fewer while the target throttles. Default 16."
+        None, ge=1, description="Maximum parallel calls; lowered while the target is rate limiting. Default 16."
     )
-    requests_per_minute: float | None = Field(None, gt=0, description="Calls started per minute, evenly spaced.")
+    requests_per_minute: float | None = Field(None, gt=0, description="Maximum calls per minute, evenly spaced.")
     max_retries: int = Field(
         2,
         ge=0,
         le=100,
-        description="Extra tries after connection errors, 408, 429 and 5xx. Honours Retry-After.",
+        description="Retries after connection errors, 408, 429 and 5xx. Honours Retry-After.",
     )
-    workers: int | None = Field(None, ge=1, description="Cases of this target in flight, unless `--workers` is given.")
+    workers: int | None = Field(None, ge=1, description="Cases of this target run in parallel; `--workers` overrides.")
     provider_batching: bool = Field(
-        False, description="With `cli`: all cases of a suite in one command. Others are asked case by case."
+        False, description="With `cli`: run all cases of a suite in one command. Other providers run case by case."
     )
-    retry_initial_delay_ms: float = Field(500.0, ge=0, description="Longest pause before the first extra try.")
-    retry_max_delay_ms: float = Field(30_000.0, ge=0, description="Longest pause between two tries.")
-    retry_backoff_factor: float = Field(2.0, ge=1, description="How much longer each pause may be than the last.")
+    retry_initial_delay_ms: float = Field(500.0, ge=0, description="Maximum pause before the first retry.")
+    retry_max_delay_ms: float = Field(30_000.0, ge=0, description="Maximum pause before any retry.")
+    retry_backoff_factor: float = Field(2.0, ge=1, description="Factor by which the maximum pause grows per retry.")
     retry_status_codes: list[int] | None = Field(
-        None, description="HTTP statuses worth another try, instead of 408, 429 and 5xx. Never 401 or 403."
+        None, description="HTTP statuses to retry, instead of 408, 429 and 5xx. 401 and 403 are never retried."
     )
 
     @field_validator("provider_batching", mode="before")
     @classmethod
     def _written_as_text(cls, value: Any) -> Any:
-        """AgentV takes these words in quotes, too."""
+        """AgentV (npm) also accepts these values as strings."""
         words = {"true": True, "1": True, "false": False, "0": False}
         return words.get(value.lower(), value) if isinstance(value, str) else value
 
@@ -187,22 +189,22 @@ class TargetSettings(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class TargetScope:
-    """Where a target lives: what a provider needs besides its settings."""
+    """The context of a target: what a provider needs besides its settings."""
 
     name: str
     directory: Path
-    """Relative paths in the settings start here: the directory of the configuration file."""
+    """The directory of the configuration file. Relative paths in the settings are relative to it."""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The environment a child process of this target may see, already without other targets' secrets."""
+    """The environment for child processes of this target, without the secrets of other targets."""
     redactor: Redactor = NO_SECRETS
-    """Masks secret values in what a server or a command said, before it is cut to length."""
+    """Masks secret values in the output of servers and commands before it is truncated."""
     run_command: RunCommand | None = field(default=None, compare=False, repr=False)
-    """Runs a command so that nothing of it outlives the pool; None to start it directly."""
+    """Runs a command so that none of its processes outlives the pool; None to start commands directly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A failed attempt that is repeated after a pause."""
+    """A failed attempt that will be retried after a pause."""
 
     target: str
     request: Request
@@ -230,14 +232,14 @@ async def _do_not_wait() -> None:
 
 @dataclass(frozen=True, slots=True)
 class CallHooks:
-    """What the runtime wants to know about one call, and what a provider must await to stay within its limits."""
+    """Callbacks of the runtime for one call."""
 
     on_start: OnStart = _ignore_start
-    """Called once, when the call no longer waits for its turn at the target."""
+    """Called once, when the call has stopped waiting for the limits of the target."""
     on_retry: OnRetry = _ignore_retry
-    """Called for every attempt that is repeated."""
+    """Called for every attempt that is retried."""
     before_second_request: Callable[[], Awaitable[None]] = _do_not_wait
-    """Awaited before a second request is sent for the same call, so that `requests_per_minute` holds."""
+    """Await this before sending a second request for the same call, to respect `requests_per_minute`."""
 
 
 NO_HOOKS = CallHooks()
@@ -249,15 +251,15 @@ class Provider(ABC):
     Settings: ClassVar[type[TargetSettings]] = TargetSettings
     """The settings a target of this provider may have in the configuration."""
     answers_by_prompt: bool = False
-    """Whether a reply depends on the request's prompt alone: not on the eval case, the directory, or files. `--cache`
-    shares replies between cases only when this is True."""
+    """Whether a reply depends only on the prompt: not on the eval case, the directory or files. Only then, `--cache`
+    shares replies between cases."""
     cacheable: bool = True
-    """Whether `--cache` keeps replies at all. False for replies that are free and may change, like recorded ones."""
+    """Whether `--cache` stores replies. False for replies that are free and may change, such as recorded ones."""
     honours: frozenset[str] = frozenset()
-    """Names of the `GenerationOptions` that the provider passes on or satisfies anyway. A request with any other option
-    fails before anything is sent."""
+    """Names of the `GenerationOptions` that the provider supports. A request with any other option fails and is not
+    sent."""
     keeps_deadline: bool = False
-    """Whether the provider itself ends calls at `timeout_seconds`. Otherwise the gate cancels them."""
+    """Whether the provider enforces `timeout_seconds`. Otherwise the gate cancels calls."""
     takes_batches: bool = False
     """Whether `invoke_batch` sends all requests together, for targets with `provider_batching`."""
 
@@ -266,22 +268,22 @@ class Provider(ABC):
         """Send the request and return the reply."""
 
     async def call(self, request: Request, hooks: CallHooks) -> Reply:
-        """`invoke`, with the hooks of the runtime. Override it to send a second request for the same call."""
+        """`invoke` with the hooks of the runtime. Override this to send a second request for the same call."""
         hooks.on_start()
         return await self.invoke(request)
 
     async def invoke_batch(self, requests: Sequence[Request]) -> Mapping[str, Reply]:
-        """Replies by eval id. By default, one request after the other."""
+        """Send several requests and return the replies by eval id. By default, sends them one after another."""
         return {request.eval_id: await self.invoke(request) for request in requests}
 
     async def prepare(self) -> None:  # noqa: B027 - optional
-        """Load what calls need, like a library. The time it takes does not count toward the deadline of a call."""
+        """Load what calls need, such as a library. This does not count towards the deadline of a call."""
 
     def forget(self, request: Request) -> None:  # noqa: B027 - optional
-        """The reply to this request could not be used: do not return a cached copy of it again."""
+        """Drop the cached reply to this request, which turned out to be unusable."""
 
     async def aclose(self) -> None:  # noqa: B027 - optional
-        """Release connections and processes. No call follows."""
+        """Release connections and processes. No calls are made after this."""
 
 
 class ProviderLayer(Provider):
@@ -315,7 +317,7 @@ class ProviderLayer(Provider):
 
 
 def retryable_status(status: int) -> bool:
-    """Whether a call that failed with this HTTP status may succeed when it is made again."""
+    """Whether a call that failed with this HTTP status may succeed if it is retried."""
     return status in (408, 429) or status >= 500
 
 

@@ -24,7 +24,7 @@ BUILT_IN = {
     "openrouter": "agentv.targets.providers.openai_compatible:OpenRouterProvider",
     "ollama": "agentv.targets.providers.openai_compatible:OllamaProvider",
 }
-"""`provider` -> its class. To add a provider, write one file and add one line here."""
+"""Provider name -> its class. To add a provider, write one file and add one line here."""
 
 ALIASES = {
     "azure-openai": "azure",
@@ -36,7 +36,7 @@ ENTRY_POINTS = "agentv.providers"
 
 
 class ProviderClass(Protocol):
-    """What a provider's class offers: a settings model, and a constructor."""
+    """The interface of a provider class: a settings model and a constructor."""
 
     Settings: type[TargetSettings]
     answers_by_prompt: bool
@@ -47,20 +47,20 @@ class ProviderClass(Protocol):
 
 @cache
 def _third_party() -> dict[str, str]:
-    """Providers of other packages. Read only for a name that is not built in, and to list every name."""
+    """Providers of other packages. Only read for names that are not built in and to list all names."""
     from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import, and few runs need it
 
     return {entry.name: entry.value for entry in entry_points(group=ENTRY_POINTS)}
 
 
 def provider_names() -> list[str]:
-    """Every provider a target can name."""
+    """The names of all providers."""
     return sorted({*BUILT_IN, *_third_party()})
 
 
 @cache
 def provider_class(name: str) -> ProviderClass | None:
-    """The class of a provider, or None when there is no such provider."""
+    """The class of a provider, or None if the name is unknown."""
     name = ALIASES.get(name, name)
     where = BUILT_IN.get(name) or _third_party().get(name)
     if where is None:
@@ -71,7 +71,7 @@ def provider_class(name: str) -> ProviderClass | None:
     except (ImportError, AttributeError) as error:
         raise UsageError(
             f"provider '{name}' could not be loaded from {where}: {error}",
-            next_step="Install or repair the package that offers it.",
+            next_step="Install or repair the package that provides it.",
         ) from error
     if not (isinstance(kind, type) and issubclass(kind, Provider)):
         raise UsageError(
@@ -86,6 +86,6 @@ def provider_class(name: str) -> ProviderClass | None:
     if not (isinstance(kind.Settings, type) and issubclass(kind.Settings, TargetSettings)):
         raise UsageError(
             f"`Settings` of {where} (provider '{name}') must be a subclass of agentv.targets.provider.TargetSettings",
-            next_step="Derive it from TargetSettings, or leave it out when the provider has no settings of its own.",
+            next_step="Derive it from TargetSettings, or leave it out if the provider has no settings.",
         )
     return cast("ProviderClass", kind)

@@ -1,4 +1,4 @@
-"""Which variables are secret, and what a child process may see of the environment."""
+"""Which variables are secret, and which environment child processes get."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentv.targets.environment import Environment
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """The secret names and values of everything a run has configured."""
+    """The names of secret variables and the secret values of all targets of a run."""
 
     names: frozenset[str] = frozenset()
     values: frozenset[str] = frozenset()
@@ -35,18 +35,17 @@ class Secrets:
         return cls(frozenset(filter(may_be_secret, names)), frozenset(values))
 
     def scrub(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """The environment without secret names and without variables whose value contains a secret value, however it
-        is spelled there: also the encoded copy of a key opens doors."""
+        """The environment without secret variables and without those whose value contains a secret in any encoding."""
         return dict(_scrubbed(self, tuple(environment.items())))
 
     def scrub_for(self, spec: TargetSpec, environment: Environment) -> dict[str, str]:
-        """What the process of one target may see: everything but secrets, plus what its own entry reads."""
+        """The environment for processes of one target: no secrets except those that its own entry reads."""
         own = {name: environment.values[name] for name in spec.reading.reads if name in environment.values}
         return {**self.scrub(environment.values), **own}
 
 
 @lru_cache(maxsize=16)
 def _scrubbed(secrets: Secrets, environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """Made once: every script of a run starts from the same environment."""
+    """Cached because every script of a run starts from the same environment."""
     redactor = Redactor(secrets.values)
     return {name: value for name, value in environment if name not in secrets.names and not redactor.finds(value)}

@@ -1,4 +1,4 @@
-"""Messages and figures in JSON that commands and recorded answers hold, checked before they are believed."""
+"""Validates the messages and numbers in JSON from commands, functions and recorded answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentv.targets.provider import Reply
 
 
 class ShapeError(ValueError):
-    """A value is not what it should be; the message says which, and what was expected."""
+    """A value has the wrong type or range. The message names the value and what was expected."""
 
 
 def parse_reply(value: Mapping[str, Any]) -> Reply:
@@ -21,7 +21,7 @@ def parse_reply(value: Mapping[str, Any]) -> Reply:
     messages = () if value.get("output_messages") is None else parse_messages(value["output_messages"])
     if not messages:
         if not isinstance(answer, str):
-            raise ShapeError("there are neither `output_messages` nor a `text`")
+            raise ShapeError("it has neither `text` nor `output_messages`")
         messages = (Message("assistant", answer),)
     return Reply(
         messages,
@@ -32,14 +32,14 @@ def parse_reply(value: Mapping[str, Any]) -> Reply:
 
 
 def parse_messages(value: Any, where: str = "output_messages") -> tuple[Message, ...]:
-    """Messages as the message model spells them. Raises `ShapeError`."""
+    """A list of messages. Raises `ShapeError` if any part of it is invalid."""
     if not isinstance(value, list):
         raise ShapeError(f"`{where}` must be a list of messages, got {_kind(value)}")
     messages = tuple(_message(item, f"{where}[{index}]") for index, item in enumerate(value))
     try:
         json.dumps(value, allow_nan=False)
     except ValueError:
-        raise ShapeError(f"`{where}` holds a number that is not finite") from None
+        raise ShapeError(f"`{where}` contains a number that is not finite") from None
     return messages
 
 
@@ -48,10 +48,10 @@ def _message(value: Any, where: str) -> Message:
         raise ShapeError(f"`{where}` must be an object with a `role`, got {_kind(value)}")
     role = value.get("role")
     if not isinstance(role, str) or not role:
-        raise ShapeError(f"`{where}.role` must be a text like `assistant`, got {_kind(role)}")
+        raise ShapeError(f"`{where}.role` must be a string like `assistant`, got {_kind(role)}")
     content = value.get("content")
     if not isinstance(content, str | list | Mapping | None):
-        raise ShapeError(f"`{where}.content` must be text, a list of parts or an object, got {_kind(content)}")
+        raise ShapeError(f"`{where}.content` must be a string, a list of parts or an object, got {_kind(content)}")
     metadata = value.get("metadata")
     if not isinstance(metadata, Mapping | None):
         raise ShapeError(f"`{where}.metadata` must be an object, got {_kind(metadata)}")
@@ -84,10 +84,10 @@ def _call(value: Any, where: str) -> ToolCall:
 
 
 def _optional_text(value: Mapping[str, Any], key: str, where: str) -> str | None:
-    found = value.get(key)
-    if not isinstance(found, str | None):
-        raise ShapeError(f"`{where}.{key}` must be text, got {_kind(found)}")
-    return found
+    text = value.get(key)
+    if not isinstance(text, str | None):
+        raise ShapeError(f"`{where}.{key}` must be a string, got {_kind(text)}")
+    return text
 
 
 def parse_usage(value: Any, where: str = "token_usage") -> TokenUsage | None:
@@ -133,5 +133,5 @@ def _kind(value: Any) -> str:
     if isinstance(value, int | float):
         return f"the number {value}" if len(repr(value)) < 40 else "a number"
     if isinstance(value, str):
-        return "text" if value else "an empty text"
+        return "a string" if value else "an empty string"
     return "a list" if isinstance(value, list) else "an object" if isinstance(value, Mapping) else repr(type(value))

@@ -1,7 +1,7 @@
-"""Who may start a call to a target: in order of arrival, so many at once, so many a minute, nobody during a pause.
+"""Decides when a call to a target may start: in order of arrival, within the limits on concurrency and rate.
 
-A target that says "too many requests" closes the turnstile for everyone until its pause is over, and halves how many
-may be inside at once. Calls that go well open it again, one place after each full round of them.
+When a target answers "too many requests", no call starts until the pause is over, and the concurrency is halved. It
+grows again by one after each full round of successful calls.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 LATEST = 0.05
-"""Seconds by which a start may miss its beat without moving the beats after it: how late an event loop wakes."""
+"""Seconds a start may be late without delaying those after it. Event loops wake up slightly late."""
 
 Waiter = tuple[int, asyncio.Future[None]]
 
 
 class Turnstile:
-    """Places at one target. `enter` takes one, `leave` gives it back."""
+    """The concurrency slots of one target. `enter` takes one, `leave` releases it."""
 
     def __init__(
         self,
@@ -29,29 +29,29 @@ class Turnstile:
     ) -> None:
         self.places = places
         self.window = places
-        """How many may be inside now; between 1 and `places`."""
+        """The current concurrency limit, between 1 and `places`."""
         self.inside = 0
         self._interval, self._sleep, self._clock = interval, sleep, clock
         self._next_start = self._paused_until = float("-inf")
         self._round = 0
-        """Grows with every cut of the window: calls that began before it say nothing about the new one."""
+        """Incremented whenever the window shrinks. Calls that started before that say nothing about the new window."""
         self._went_well = 0
         self._tickets = 0
         self._queue: deque[Waiter] = deque()
         self._timer: asyncio.Task[None] | None = None
 
     def ticket(self) -> int:
-        """A place in the order of arrival. A call keeps it for all its tries."""
+        """A position in the order of arrival. A call keeps it for all its attempts."""
         self._tickets += 1
         return self._tickets
 
     @property
     def paused_until(self) -> float:
-        """Nobody starts before this time of the clock."""
+        """The time on the clock before which no call starts."""
         return self._paused_until
 
     async def enter(self, ticket: int) -> int:
-        """Wait for a place and take it. Gives what `leave` and `pause` want to know."""
+        """Wait for a slot and take it. Returns the value to pass to `leave` and `pause`."""
         if not self._queue and self.inside < self.window and self._closed_for() <= 0:
             self._admit_one()
             return self._round
@@ -64,20 +64,20 @@ class Turnstile:
             except asyncio.CancelledError:
                 if waiter[1].cancelled():
                     self._drop(waiter)
-                else:  # it had just been let in
+                else:  # the slot had already been granted
                     self._give_back()
                 raise
             if self._paused_until <= self._clock():
                 return self._round
-            self._give_back()  # a pause began between the nod and the step
+            self._give_back()  # a pause started after we were woken and before we ran
 
     @property
     def keeps_time(self) -> bool:
-        """Whether calls start at a given rate."""
+        """Whether the rate of calls is limited."""
         return self._interval > 0
 
     async def start_another(self) -> None:
-        """Wait until who is inside may send a second request. Its beat is taken at once: nobody else starts on it."""
+        """Wait until a call that has a slot may send a second request. Its start time is reserved immediately."""
         now = self._clock()
         start = max(now, self._next_start, self._paused_until)
         self._next_start = start + self._interval
@@ -85,7 +85,7 @@ class Turnstile:
             await self._sleep(start - now)
 
     def leave(self, entered: int, *, well: bool) -> None:
-        """Give the place back. `well` is whether the target answered."""
+        """Release the slot. `well` is whether the target answered."""
         if well and self.window < self.places and entered == self._round:
             self._went_well += 1
             if self._went_well >= self.window:
@@ -94,15 +94,17 @@ class Turnstile:
         self._give_back()
 
     def pause(self, entered: int, seconds: float) -> None:
-        """The target is throttling: nobody starts for so long, and then fewer at once. Many calls that are refused
-        together are one reason to cut, not many."""
+        """Start no call for this many seconds and then allow fewer in parallel: the target is rate limiting.
+
+        Calls that were in flight together and are all rejected shrink the window only once.
+        """
         self._paused_until = max(self._paused_until, self._clock() + seconds)
         if entered == self._round:
             self.window = max(1, self.window // 2)
             self._round += 1
             self._went_well = 0
 
-    # -- the line
+    # -- the queue
 
     def _line_up(self, waiter: Waiter) -> None:
         at = len(self._queue)
@@ -123,7 +125,7 @@ class Turnstile:
             self._admit()
 
     def _admit(self) -> None:
-        """Let in who may go in now; when only the time is missing, see to it that somebody looks again."""
+        """Start the calls that may start now. If only the rate or a pause holds them up, schedule another check."""
         while self._queue and self.inside < self.window:
             if self._closed_for() > 0:
                 if self._timer is None or self._timer.done():

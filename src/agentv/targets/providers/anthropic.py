@@ -1,4 +1,4 @@
-"""`anthropic`: Claude, through Anthropic's library."""
+"""The `anthropic` provider: Claude, through Anthropic's library."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class AnthropicSettings(LibrarySettings):
     }
 
     max_output_tokens: int | None = Field(
-        None, ge=1, description="Longest answer, in tokens. Default 4096, after the tokens for thinking."
+        None, ge=1, description="Maximum length of an answer in tokens. Default 4096, plus `thinking_budget`."
     )
-    thinking_budget: int | None = Field(None, ge=1024, description="Tokens the model may think with before it answers.")
+    thinking_budget: int | None = Field(None, ge=1024, description="Maximum tokens for thinking before the answer.")
 
 
 class AnthropicProvider(LibraryProvider):
-    """Claude over the messages API."""
+    """Claude, through the messages API."""
 
     Settings: ClassVar[type[TargetSettings]] = AnthropicSettings
     REQUIREMENT = "pydantic-ai-slim[anthropic]>=2.60"
@@ -68,8 +68,8 @@ class AnthropicProvider(LibraryProvider):
 
     def _vendor_settings(self, options: GenerationOptions) -> dict[str, Any]:
         budget = self._settings.thinking_budget
-        asked = self._settings.max_output_tokens or options.max_output_tokens
-        limit = asked or ROOM_TO_ANSWER + (budget or 0)
+        configured = self._settings.max_output_tokens or options.max_output_tokens
+        limit = configured or ROOM_TO_ANSWER + (budget or 0)
         if budget is None:
             return {"max_tokens": limit}
         return {"max_tokens": limit, "anthropic_thinking": {"type": "enabled", "budget_tokens": budget}}

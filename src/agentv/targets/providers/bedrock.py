@@ -1,4 +1,4 @@
-"""`bedrock`: models on AWS, through boto3."""
+"""The `bedrock` provider: models on AWS, through boto3."""
 
 from __future__ import annotations
 
@@ -46,18 +46,20 @@ class BedrockSettings(LibrarySettings):
     )
 
     model: str = Field(min_length=1, description="The model or inference profile, as Bedrock names it.")
-    base_url: str | None = Field(None, description="Where the API is, when it is not where the region has it.")
-    api_key: str | None = Field(None, repr=False, description="A Bedrock API key. Without one, AWS credentials sign.")
-    max_output_tokens: int | None = Field(None, ge=1, description="Longest answer, in tokens. Default 4096.")
-    region: str | None = Field(
-        None, pattern=r"^[a-z0-9-]+$", description="The AWS region. Default: `AWS_REGION`, else the profile's."
+    base_url: str | None = Field(None, description="URL of the API. Default: the endpoint of the region.")
+    api_key: str | None = Field(None, repr=False, description="A Bedrock API key. Default: sign with AWS credentials.")
+    max_output_tokens: int | None = Field(
+        None, ge=1, description="Maximum length of an answer in tokens. Default 4096."
     )
-    profile: str | None = Field(None, min_length=1, description="A profile of the AWS configuration files.")
+    region: str | None = Field(
+        None, pattern=r"^[a-z0-9-]+$", description="AWS region. Default: `AWS_REGION`, else that of the profile."
+    )
+    profile: str | None = Field(None, min_length=1, description="Profile in the AWS configuration files.")
 
 
 @dataclass(slots=True)
 class _Call:
-    """Posts of one call, which its thread waits for."""
+    """The HTTP requests of one call. The call's thread waits for them."""
 
     loop: asyncio.AbstractEventLoop
     posts: list[Future[Any]] = field(default_factory=list)
@@ -68,7 +70,7 @@ _current: ContextVar[_Call] = ContextVar("bedrock call")
 
 
 class BedrockProvider(LibraryProvider):
-    """Models on Bedrock, over its Converse API. boto3 signs in a thread; our exchange sends."""
+    """Models on Bedrock, through the Converse API. boto3 signs requests in a thread; our `Exchange` sends them."""
 
     Settings: ClassVar[type[TargetSettings]] = BedrockSettings
     REQUIREMENT = "pydantic-ai-slim[bedrock]>=2.60"
@@ -93,7 +95,7 @@ class BedrockProvider(LibraryProvider):
         return [self._key, *(self._scope.environment.get(name, "") for name in names)]
 
     def _vendor_settings(self, options: GenerationOptions) -> dict[str, Any]:
-        # Without a limit of ours the library asks for the longest answer the model can give, and for a stream of it.
+        # Without an explicit limit the library requests the longest answer that the model supports, as a stream.
         return {"max_tokens": self._settings.max_output_tokens or options.max_output_tokens or LONGEST_ANSWER}
 
     def _address(self) -> str:
@@ -111,7 +113,7 @@ class BedrockProvider(LibraryProvider):
         finally:
             _current.reset(token)
             call.over = True
-            for post in call.posts:  # a thread that nobody waits for any more would hold up the end of the program
+            for post in call.posts:  # a thread that still waits would delay the exit of the program
                 post.cancel()
 
     def _build(self) -> Model[Any]:
@@ -160,7 +162,7 @@ class BedrockProvider(LibraryProvider):
     def _explain(self, error: Exception) -> ProviderError:
         known = {
             "NoCredentialsError": "no AWS credentials were found",
-            "PartialCredentialsError": "the AWS credentials are not complete",
+            "PartialCredentialsError": "the AWS credentials are incomplete",
             "ProfileNotFound": str(error),
             "NoRegionError": "no AWS region is set",
         }
@@ -169,7 +171,7 @@ class BedrockProvider(LibraryProvider):
             return super()._explain(error)
         return self._exchange.error(
             what,
-            next_step="Set `region`, and AWS_ACCESS_KEY_ID with AWS_SECRET_ACCESS_KEY, or `profile`, or `api_key`.",
+            next_step="Set `region` and one of: AWS_ACCESS_KEY_ID with AWS_SECRET_ACCESS_KEY, `profile`, `api_key`.",
         )
 
 
@@ -182,7 +184,7 @@ def _give_token(session: Any, token: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Raw:
-    """A body as boto3 reads it."""
+    """A response body in the form that boto3 reads."""
 
     data: bytes
 
@@ -191,7 +193,7 @@ class _Raw:
 
 
 def _sender(exchange: Exchange) -> Callable[..., Any]:
-    """What answers boto3's requests in place of its own HTTP; called in the thread of the call."""
+    """A boto3 hook that sends requests through the exchange. It runs in the thread of the call."""
     from botocore.awsrequest import AWSResponse  # type: ignore[import-untyped]  # noqa: PLC0415 - see library.py
 
     def send(request: Any, **_: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Chat completions on the wire: a request -> the JSON body, the reply's JSON -> a `Reply`. No HTTP here."""
+"""The chat completions format: converts a request to the JSON body and the JSON of a reply to a `Reply`. No HTTP."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agentv.targets.provider import Reply, Request
 
 
 def wire_messages(request: Request) -> list[dict[str, Any]]:
-    """The conversation as chat completions want it: the system prompt first, every tool call answered."""
+    """The messages for chat completions: the system prompt comes first and every tool call has a result."""
     messages: list[dict[str, Any]] = []
     if request.instructions:
         messages.append({"role": "system", "content": request.instructions})
@@ -42,7 +42,7 @@ def wire_messages(request: Request) -> list[dict[str, Any]]:
 
 
 def _content(content: Any, files: list[Path]) -> Any:
-    """Text where that is all there is; else parts, those that are not ours as they are."""
+    """A string if all parts are text, else a list of parts. Parts of unknown type are passed on unchanged."""
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list):
@@ -61,15 +61,15 @@ def _part(part: Any, files: list[Path]) -> Any:
 
 
 def _attached(reference: str, files: list[Path]) -> str:
-    """The text of the file the suite found for this reference, in a tag that names it."""
-    found = next((path for path in files if path.name == PurePath(reference).name), None)
-    if found is None:
+    """The content of the file that the suite resolved this reference to, in a tag with its path."""
+    file = next((path for path in files if path.name == PurePath(reference).name), None)
+    if file is None:
         return f'<file path="{reference}"/>'
-    files.remove(found)
+    files.remove(file)
     try:
-        text = found.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ProviderError(f"the file {found} cannot be sent: {error}", next_step="Attach text files only.") from None
+        raise ProviderError(f"cannot send the file {file}: {error}", next_step="Attach text files only.") from None
     return f'<file path="{reference}">\n{text}\n</file>'
 
 
@@ -85,15 +85,15 @@ def _tool_call(call: ToolCall) -> dict[str, Any]:
 
 
 def _tool_result(message: Message, waiting: list[ToolCall], files: list[Path]) -> dict[str, Any]:
-    """The result of the call it names, else of the first call that still waits for one."""
+    """The message as the result of the call it names, else of the first call without a result."""
     content = _content(message.content, files)
-    asked = (message.metadata or {}).get("tool_call_id")
-    fitting = [call for call in waiting if asked == call.id or (asked is None and message.name in (None, call.tool))]
-    if not fitting:  # a result nobody asked for is refused by the API as a tool message
+    call_id = (message.metadata or {}).get("tool_call_id")
+    matches = [c for c in waiting if call_id == c.id or (call_id is None and message.name in (None, c.tool))]
+    if not matches:  # APIs reject tool messages without a matching call
         name = f" of {message.name}" if message.name else ""
         return {"role": "user", "content": f"Tool result{name}:\n{_as_text(content)}"}
-    waiting.remove(fitting[0])
-    return _result(fitting[0], content)
+    waiting.remove(matches[0])
+    return _result(matches[0], content)
 
 
 def _result(call: ToolCall, content: Any) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def _as_text(value: Any) -> str:
 
 
 def wire_options(options: GenerationOptions, *, limit_name: str, seed_name: str) -> dict[str, Any]:
-    """The fields of the body that ask for these options. `response_schema` is asked for by `response_format`."""
+    """The options as fields of the body, except `response_schema`, which becomes `response_format`."""
     body: dict[str, Any] = {
         "temperature": options.temperature,
         "top_p": options.top_p,
@@ -129,7 +129,7 @@ def wire_options(options: GenerationOptions, *, limit_name: str, seed_name: str)
 
 
 def response_format(mode: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """What asks for a JSON object: of this schema, or of any shape."""
+    """The `response_format` that requests a JSON object: with this schema, or of any shape."""
     if mode == "json_object":
         return {"type": "json_object"}
     wanted = {"name": "answer", "schema": schema, "strict": _is_strict(schema)}
@@ -137,25 +137,25 @@ def response_format(mode: str, schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class ResponseFormats:
-    """`response_format` as JSON text, made once for a schema: a run asks for few, and for each very often."""
+    """Caches `response_format` as JSON text. A run uses few schemas, each of them very often."""
 
     MOST = 64
 
     def __init__(self) -> None:
-        self._made: dict[tuple[str, int], tuple[Mapping[str, Any], str]] = {}
+        self._cached: dict[tuple[str, int], tuple[Mapping[str, Any], str]] = {}
 
     def text(self, mode: str, schema: Mapping[str, Any]) -> str:
-        """The schema itself is kept with its text, so that no other can come to have its identity."""
+        """The JSON text for a schema. The cache keeps the schema alive, so that its `id` stays unique."""
         key = (mode, id(schema))
-        if key not in self._made:
-            if len(self._made) >= self.MOST:
-                self._made.clear()
-            self._made[key] = (schema, json.dumps(response_format(mode, schema)))
-        return self._made[key][1]
+        if key not in self._cached:
+            if len(self._cached) >= self.MOST:
+                self._cached.clear()
+            self._cached[key] = (schema, json.dumps(response_format(mode, schema)))
+        return self._cached[key][1]
 
 
 def _is_strict(schema: Any) -> bool:
-    """Whether every object in it is closed and needs all its properties, as strict mode wants it."""
+    """Whether every object forbids other properties and requires all of its own, as strict mode demands."""
     if isinstance(schema, list):
         return all(map(_is_strict, schema))
     if not isinstance(schema, Mapping):
@@ -172,32 +172,32 @@ def _is_strict(schema: Any) -> bool:
 
 
 def parse_completion(data: Any, pricer: Pricer, model: str) -> Reply:
-    """What a chat completion says. Raises `ProviderError` when it says nothing that can be graded."""
+    """The reply in a chat completion. Raises `ProviderError` if it contains nothing that can be graded."""
     choices = data.get("choices") if isinstance(data, dict) else None
     if not isinstance(choices, list) or not choices:
-        raise ProviderError("the reply holds no choices", next_step="Is this a chat completions endpoint?")
+        raise ProviderError("the reply has no `choices`", next_step="Is this a chat completions endpoint?")
     choice = choices[0]
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(message, dict):
-        raise ProviderError("the reply's first choice holds no message")
+        raise ProviderError("the first choice of the reply has no `message`")
     finish = choice.get("finish_reason")
     calls = tuple(_received_call(call) for call in _received_calls(message))
     content = message.get("content")
     if not content and message.get("refusal"):
         content, finish = message["refusal"], "refusal"
     if not isinstance(content, str | list | None):
-        raise ProviderError("the content of the reply is neither text nor a list of parts")
+        raise ProviderError("the content of the reply must be a string or a list of parts")
     usage = _usage(data.get("usage"))
     cost = _cost(data.get("usage"))
     if cost is None and usage is not None:
         cost = pricer.cost(usage, (data.get("model"), model))
-    # An empty text is an answer, unless the model had no room left to write one.
+    # An empty string is a valid answer, unless the token limit left no room for one.
     if not calls and (content is None or (not content and finish == "length")):
         raise ProviderError(
-            f"the reply holds neither text nor tool calls (finish_reason: {finish})",
+            f"the reply has neither text nor tool calls (finish_reason: {finish})",
             token_usage=usage,
             cost_usd=cost,
-            next_step="When the reason is `length`, raise `max_output_tokens`.",
+            next_step="If the reason is `length`, raise `max_output_tokens`.",
         )
     return Reply(
         (Message("assistant", content, tool_calls=calls),),
@@ -209,7 +209,7 @@ def parse_completion(data: Any, pricer: Pricer, model: str) -> Reply:
 
 
 def received_logprobs(logprobs: Any) -> tuple[TokenLogprob, ...] | None:
-    """`{"content": [{"token", "logprob", "top_logprobs"}]}`; None where the vendor gives none, or another shape."""
+    """Parses `{"content": [{"token", "logprob", "top_logprobs"}]}`; None if there are none or the shape differs."""
     tokens = logprobs.get("content") if isinstance(logprobs, Mapping) else logprobs
     if not isinstance(tokens, list) or not tokens:
         return None
@@ -226,19 +226,19 @@ def received_logprobs(logprobs: Any) -> tuple[TokenLogprob, ...] | None:
 
 
 def choice_error(data: Any) -> Any:
-    """What went wrong upstream after the reply had begun, as gateways tell it inside the first choice."""
+    """The upstream error that a gateway reports inside the first choice of a reply, if there is one."""
     choices = data.get("choices") if isinstance(data, dict) else None
     choice = choices[0] if isinstance(choices, list) and choices else None
     return choice.get("error") if isinstance(choice, dict) else None
 
 
 def _received_calls(message: Mapping[str, Any]) -> list[Any]:
-    """The tool calls, also the single one of older servers."""
+    """The tool calls, including the single `function_call` of older servers."""
     calls, older = message.get("tool_calls"), message.get("function_call")
     if not calls:
         return [{"function": older}] if older else []
     if not isinstance(calls, list):
-        raise ProviderError("the tool calls of the reply are no list")
+        raise ProviderError("`tool_calls` of the reply must be a list")
     return calls
 
 
@@ -253,7 +253,7 @@ def _received_call(call: Any) -> ToolCall:
 
 
 def received_arguments(arguments: Any) -> Any:
-    """What a tool was given; broken JSON is recorded as the model wrote it."""
+    """The arguments of a tool call. Invalid JSON is kept as the string that the model wrote."""
     if isinstance(arguments, str):
         with contextlib.suppress(ValueError):
             return jsonio.read(arguments)
@@ -261,7 +261,7 @@ def received_arguments(arguments: Any) -> Any:
 
 
 def _usage(usage: Any) -> TokenUsage | None:
-    """Providers count cached tokens among the prompt tokens; here they are counted apart."""
+    """The token usage. Vendors include cached tokens in the prompt tokens; here they are counted separately."""
     if not isinstance(usage, dict):
         return None
     details = usage.get("prompt_tokens_details")
@@ -276,7 +276,7 @@ def _usage(usage: Any) -> TokenUsage | None:
 
 
 def _count(value: Any) -> int | None:
-    """A number of tokens; some servers write it as text or with a point."""
+    """A number of tokens. Some servers send it as a string or a float."""
     if isinstance(value, str) and re.fullmatch("[0-9]{1,15}", value):
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
@@ -285,7 +285,7 @@ def _count(value: Any) -> int | None:
 
 
 def _cost(usage: Any) -> float | None:
-    """OpenRouter says what a call cost; the others leave it to price lists."""
+    """The cost of the call if the server reports it, as OpenRouter does."""
     cost = usage.get("cost") if isinstance(usage, dict) else None
     if isinstance(cost, bool) or not isinstance(cost, int | float):
         return None

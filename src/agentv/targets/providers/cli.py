@@ -1,4 +1,4 @@
-"""`cli`: a command under test."""
+"""The `cli` provider: runs a command as the target."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from agentv.targets.providers.cli_template import CommandTemplate
 from agentv.targets.structured import ShapeError
 
 SHOWN = 2000
-"""Characters of a failed command's output in the error."""
+"""Maximum characters of a failed command's output in the error."""
 
 _log = logging.getLogger(__name__)
 
 
 class CliProvider(Provider):
-    """Runs the command once per call."""
+    """Runs the command once per call, or once per batch."""
 
     Settings: ClassVar[type[TargetSettings]] = CliSettings
     keeps_deadline = True
@@ -60,12 +60,12 @@ class CliProvider(Provider):
             return parse_output(output)
         except ShapeError as error:
             raise self._failed(
-                f"the answer of the command cannot be read: {error}",
+                f"the output of the command is invalid: {error}",
                 next_step="Print plain UTF-8 text, or one JSON object with `text` or `output_messages`.",
             ) from error
 
     async def invoke_batch(self, requests: Sequence[Request]) -> Mapping[str, Reply]:
-        """One command for all: it reads the cases as JSON Lines where a prompt would be, and writes JSON Lines."""
+        """Run the command once for all cases. It gets JSON Lines in place of the prompt and writes JSON Lines."""
         first = requests[0]
         await self._healthy(first.directory)
         whole = replace(
@@ -87,8 +87,8 @@ class CliProvider(Provider):
             replies = parse_batch(output)
         except ShapeError as error:
             raise self._failed(
-                f"the output of the batch cannot be read: {error}",
-                next_step="Write one JSON object a line, with `id` and `text` or `output_messages`.",
+                f"the output of the batch is invalid: {error}",
+                next_step="Write one JSON object per line, with `id` and `text` or `output_messages`.",
             ) from error
         share = round(outcome.duration_ms / len(requests), 3)
         return {
@@ -133,24 +133,24 @@ class CliProvider(Provider):
     def _raise_for(self, outcome: ProcessOutcome) -> None:
         if outcome.timed_out:
             raise ProviderTimeoutError(
-                f"target '{self._scope.name}': the command did not end within "
+                f"target '{self._scope.name}': the command did not finish within "
                 f"{self._settings.timeout_seconds:g} s and was killed{self._last_words(outcome)}",
                 next_step="Raise `timeout_seconds` of the target, or `--timeout`. Timeouts are not retried.",
             )
         if outcome.stdout_overflow:
             raise self._failed(
                 f"the command wrote more than {STDOUT_CAP // 2**20} MiB to stdout and was killed",
-                next_step="Print the answer alone; send logs to a file.",
+                next_step="Print only the answer; write logs to a file.",
             )
         if outcome.returncode != 0:
             raise self._failed(f"the command {outcome.ending}{self._last_words(outcome)}")
 
     def _last_words(self, outcome: ProcessOutcome) -> str:
         redactor = self._scope.redactor
-        for name, said in (("stderr", outcome.stderr), ("stdout", outcome.stdout)):
-            text = said[-STDERR_KEEP:].decode("utf-8", "backslashreplace").strip()
+        for name, output in (("stderr", outcome.stderr), ("stdout", outcome.stdout)):
+            text = output[-STDERR_KEEP:].decode("utf-8", "backslashreplace").strip()
             if text:
-                cut = len(said) > STDERR_KEEP or outcome.stderr_cut
+                cut = len(output) > STDERR_KEEP or outcome.stderr_cut
                 return f"; the end of its {name}:\n{redactor.tail(text, SHOWN, cut_start=cut)}"
         return "; it wrote nothing"
 
@@ -160,13 +160,13 @@ class CliProvider(Provider):
         try:
             return _read_regular_file(Path(values["OUTPUT_FILE"]))
         except FileNotFoundError:
-            said = self._last_words(outcome)
+            output = self._last_words(outcome)
             raise self._failed(
-                f"the command {outcome.ending} but did not write its {{OUTPUT_FILE}}{said}",
-                next_step="Write the answer to that path, or print it and take {OUTPUT_FILE} out.",
+                f"the command {outcome.ending} but did not write {{OUTPUT_FILE}}{output}",
+                next_step="Write the answer to that path, or print it and remove {OUTPUT_FILE} from the command.",
             ) from None
         except OSError as error:
-            raise self._failed(f"its {{OUTPUT_FILE}} cannot be read: {error.strerror or error}") from error
+            raise self._failed(f"cannot read {{OUTPUT_FILE}}: {error.strerror or error}") from error
 
     def _failed(self, what: str, *, next_step: str | None = None) -> ProviderError:
         return ProviderError(f"target '{self._scope.name}': {what}", next_step=next_step)
@@ -181,7 +181,8 @@ class CliProvider(Provider):
         problem = await asyncio.shield(self._check)
         if problem is not None:
             raise self._failed(
-                f"its healthcheck failed: {problem}", next_step="Start what the target needs, then run again."
+                f"its healthcheck failed: {problem}",
+                next_step="Start the services that the target needs, then run again.",
             )
 
     async def _problem(self, check: HttpCheck | CommandCheck, directory: Path | None) -> str | None:
@@ -197,7 +198,7 @@ class CliProvider(Provider):
         except OSError as error:
             return str(error)
         if outcome.timed_out:
-            return f"the command did not end within {check.timeout_seconds:g} s"
+            return f"the command did not finish within {check.timeout_seconds:g} s"
         return None if outcome.returncode == 0 else f"the command {outcome.ending}{self._last_words(outcome)}"
 
 
@@ -209,18 +210,18 @@ async def _http_problem(check: HttpCheck) -> str | None:
     except TimeoutError:
         return f"{shown} did not answer within {check.timeout_seconds:g} s"
     except (HttpError, ValueError) as error:
-        return f"{shown} could not be asked: {error}"
+        return f"the request to {shown} failed: {error}"
     finally:
         await client.aclose()
-    return None if 200 <= status < 300 else f"{shown} answered HTTP {status}"
+    return None if 200 <= status < 300 else f"{shown} returned HTTP {status}"
 
 
 def _prompt(request: Request, template: CommandTemplate) -> str:
     if "FILES" in template.names and request.naming_files is not None:
-        # The command reads the files itself; together with their texts an argument may be too long to start it.
+        # The command reads the files itself. With their content, an argument might exceed the limit of the system.
         request = replace(request, messages=request.naming_files)
-    said = request.system_prompt if "GUIDELINES" in template.names else request.instructions
-    return f"{said}\n\n{request.question}" if said else request.question
+    instructions = request.system_prompt if "GUIDELINES" in template.names else request.instructions
+    return f"{instructions}\n\n{request.question}" if instructions else request.question
 
 
 def _batch_line(request: Request, template: CommandTemplate) -> str:
@@ -237,14 +238,16 @@ def _encoded(text: str) -> bytes:
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise ProviderError(f"the prompt holds half a character (position {error.start}) and cannot be sent") from None
+        raise ProviderError(
+            f"the prompt contains a lone surrogate (position {error.start}) and cannot be sent"
+        ) from None
 
 
 @contextlib.contextmanager
 def _temporary_files(
     template: CommandTemplate, request: Request, *, keep: bool, batch: str | None = None
 ) -> Iterator[dict[str, str]]:
-    """The values of the placeholders, with files behind those that name one; nobody else can read them."""
+    """The values of the placeholders. Files that they name exist until the end, readable only by this user."""
     values = {
         "PROMPT": _prompt(request, template),
         "EVAL_ID": request.eval_id,
@@ -265,13 +268,13 @@ def _temporary_files(
         yield values
     finally:
         if keep:
-            _log.info("the files of '%s' are kept in %s", request.eval_id, folder)
+            _log.info("temporary files of '%s' are kept in %s", request.eval_id, folder)
         else:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def _read_regular_file(path: Path) -> bytes:
-    """The file's bytes. A link, a pipe or a device is refused: reading it could block or leave the folder."""
+    """The file's bytes. Links, pipes and devices are rejected: reading them could block or leave the folder."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -1,4 +1,4 @@
-"""What a command under test wrote -> a reply."""
+"""Parses the output of a command into replies."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from agentv.targets.structured import ShapeError, parse_reply
 
 
 def parse_output(data: bytes) -> Reply:
-    """A JSON object with `text` or `output_messages` is structured; anything else is the answer itself.
+    """The reply in an output: a JSON object with `text` or `output_messages`, or else the answer as plain text.
 
-    Raises `ShapeError` for what means to be structured but is malformed, and for what is not UTF-8.
+    Raises `ShapeError` if such an object is malformed, or if the output is not UTF-8.
     """
     try:
         text = data.decode("utf-8-sig")
@@ -24,7 +24,7 @@ def parse_output(data: bytes) -> Reply:
 
 
 def parse_batch(data: bytes) -> dict[str, Reply]:
-    """JSON Lines with an `id` each -> id -> reply. Raises `ShapeError` that names the line."""
+    """Replies by `id`, from JSON Lines. Raises `ShapeError` with the number of the invalid line."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -36,12 +36,12 @@ def parse_batch(data: bytes) -> dict[str, Reply]:
         try:
             value = jsonio.read(line)
             if not isinstance(value, dict):
-                raise ShapeError("it is no JSON object")
+                raise ShapeError("it must be a JSON object")
             name = value.get("id")
             if not isinstance(name, str) or not name:
-                raise ShapeError("its `id` is missing, or no text")
+                raise ShapeError("`id` must be a non-empty string")
             if name in replies:
-                raise ShapeError(f"the id '{name}' is there twice")
+                raise ShapeError(f"duplicate id '{name}'")
             replies[name] = parse_reply(value)
         except ValueError as error:
             raise ShapeError(f"line {number}: {error}") from None
@@ -62,5 +62,5 @@ def _structured(text: str) -> Reply:
     try:
         value = jsonio.read(text.strip())
     except ValueError as error:
-        raise ShapeError(f"its JSON is refused: {error}") from None
+        raise ShapeError(f"invalid JSON: {error}") from None
     return parse_reply(value)

@@ -1,4 +1,4 @@
-"""What a `cli` target may say in the configuration."""
+"""The settings of a `cli` target."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ HEALTHCHECK_SECONDS = 30.0
 _strict = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
 _COMMAND = (
-    "The program and its arguments: a list, or one text, split like a shell would without running one. "
-    "Filled in: `{PROMPT}` `{PROMPT_FILE}` `{EVAL_ID}` `{ATTEMPT}` `{FILES}` `{OUTPUT_FILE}` `{GUIDELINES}`. "
-    "A command with neither `{PROMPT}` nor `{PROMPT_FILE}` gets the prompt on stdin. `python` as the first "
+    "Program and arguments: a list, or a string that is split like in a shell (no shell is run). "
+    "Placeholders: `{PROMPT}` `{PROMPT_FILE}` `{EVAL_ID}` `{ATTEMPT}` `{FILES}` `{OUTPUT_FILE}` `{GUIDELINES}`. "
+    "Without `{PROMPT}` and `{PROMPT_FILE}`, the command gets the prompt on stdin. `python` as the first "
     "word is the interpreter that runs agentv."
 )
 
 
 class HttpCheck(BaseModel):
-    """A URL that must answer 2xx before the first call."""
+    """A URL that must respond with 2xx before the first call."""
 
     model_config = _strict
 
     type: Literal["http"]
-    url: str = Field(pattern=r"^https?://", description="Asked with GET; redirects are not followed.")
+    url: str = Field(pattern=r"^https?://", description="Requested with GET; redirects are not followed.")
     timeout_seconds: float = Field(HEALTHCHECK_SECONDS, gt=0)
 
 
 class CommandCheck(BaseModel):
-    """A command that must exit with 0 before the first call."""
+    """A command that must exit with code 0 before the first call."""
 
     model_config = _strict
 
@@ -66,22 +66,26 @@ class CliSettings(TargetSettings):
         "keepOutputFiles": "keep_temp_files",
     }
 
-    shell: bool = Field(False, description="Run the command with `/bin/sh -c`; values are quoted for it.")
+    shell: bool = Field(
+        False, description="Run the command with `/bin/sh -c`. agentv quotes the values of placeholders."
+    )
     command: list[str] | str | None = Field(None, description=_COMMAND)
     command_template: str | None = Field(None, description="The same as `command` with `shell: true`.")
     files_format: str = Field(
         DEFAULT_FILES_FORMAT,
-        description="How `{FILES}` writes each file: `{path}`, `{basename}`, words around them.",
+        description="Format of each file in `{FILES}`: `{path}`, `{basename}` and other text.",
     )
-    cwd: str | None = Field(None, description="Directory of the process; default: the suite's directory.")
+    cwd: str | None = Field(None, description="Working directory. Default: the suite's directory.")
     env: dict[str, str] = Field(
-        default_factory=dict, repr=False, description="Extra variables: a mapping, or names to pass through."
+        default_factory=dict,
+        repr=False,
+        description="Extra environment variables: a mapping, or a list of names to pass through.",
     )
     healthcheck: Annotated[HttpCheck | CommandCheck, Field(discriminator="type")] | None = Field(
-        None, description="Checked once, before the first call."
+        None, description="Check that must succeed before the first call; runs once."
     )
     verbose: bool = Field(False, description="Log every command line.")
-    keep_temp_files: bool = Field(False, description="Leave prompt and output files where they are.")
+    keep_temp_files: bool = Field(False, description="Keep the temporary prompt and output files.")
 
     @field_validator("command")
     @classmethod

@@ -1,4 +1,4 @@
-"""The command of a `cli` target: placeholders, filled in once and never read again."""
+"""The command of a `cli` target. Placeholders are filled in once; values are never expanded again."""
 
 from __future__ import annotations
 
@@ -36,37 +36,37 @@ _SHELL_PIECE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CommandTemplate:
-    """A command that was checked. `parts` are words; with a shell, text and placeholders in turns."""
+    """A validated command. `parts` are the words; with a shell, text and placeholder names alternate."""
 
     parts: tuple[str, ...]
     by_shell: bool
     files_format: tuple[str, ...]
     names: frozenset[str]
-    """The placeholders it mentions."""
+    """The placeholders used in the command."""
 
     @classmethod
     def parse(
         cls, command: str | Sequence[str], *, by_shell: bool, files_format: str = DEFAULT_FILES_FORMAT
     ) -> CommandTemplate:
-        """Raises `ValueError` that says what is wrong and what to write instead."""
+        """Parse a command. Raises `ValueError` with the problem and how to fix it."""
         if by_shell:
             if not isinstance(command, str):
-                raise ValueError("with `shell: true` the command is one text, not a list")
+                raise ValueError("with `shell: true` the command must be a string, got a list")
             parts = _shell_parts(command)
         else:
             parts = tuple(_words(command) if isinstance(command, str) else command)
         if not parts or not parts[0].strip():
-            raise ValueError("the command is empty; name a program")
+            raise ValueError("the command must not be empty; name a program")
         text = command if isinstance(command, str) else " ".join(command)
         names = frozenset(_PLACEHOLDER.findall(text))
         unknown = sorted(names - set(PLACEHOLDERS))
         if unknown:
             known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
-            raise ValueError(f"unknown placeholder {{{unknown[0]}}}; there are {known}")
+            raise ValueError(f"unknown placeholder {{{unknown[0]}}}; available: {known}")
         return cls(parts, by_shell, parse_files_format(files_format), names)
 
     def argv(self, values: Mapping[str, str], files: Sequence[Path]) -> list[str]:
-        """The program and its arguments, byte for byte what the values are."""
+        """The program and its arguments, with all values inserted verbatim."""
         if self.by_shell:
             return ["/bin/sh", "-c", self._script(values, files)]
         argv: list[str] = []
@@ -74,7 +74,7 @@ class CommandTemplate:
             if part == "{FILES}":
                 argv += self._file_words(files)
             else:
-                argv.append(_PLACEHOLDER.sub(lambda found: self._value(found[1], values, files), part))
+                argv.append(_PLACEHOLDER.sub(lambda match: self._value(match[1], values, files), part))
         return with_own_python(argv)
 
     def _script(self, values: Mapping[str, str], files: Sequence[Path]) -> str:
@@ -93,7 +93,7 @@ class CommandTemplate:
 
     def _file_words(self, files: Sequence[Path]) -> list[str]:
         return [
-            _FILE_PLACEHOLDER.sub(lambda found, path=path: _file_value(found[1], path), word)  # type: ignore[misc]
+            _FILE_PLACEHOLDER.sub(lambda match, path=path: _file_value(match[1], path), word)  # type: ignore[misc]
             for path in files
             for word in self.files_format
         ]
@@ -111,10 +111,10 @@ def _words(command: str) -> list[str]:
 
 
 def parse_files_format(text: str) -> tuple[str, ...]:
-    """The words one file becomes. Raises `ValueError` unless placeholders are `{path}` or `{basename}`."""
+    """The words for one file. Raises `ValueError` for placeholders other than `{path}` and `{basename}`."""
     unknown = sorted(set(re.findall(r"\{(\w*)\}", text)) - {"path", "basename"})
     if unknown:
-        raise ValueError(f"unknown placeholder {{{unknown[0]}}}; there are {{path}} and {{basename}}")
+        raise ValueError(f"unknown placeholder {{{unknown[0]}}}; available: {{path}} and {{basename}}")
     return tuple(split_command(text))
 
 
@@ -123,10 +123,10 @@ def _file_value(name: str, path: Path) -> str:
 
 
 def _shell_parts(command: str) -> tuple[str, ...]:
-    """Text and placeholders in turns.
+    """Text and placeholder names, alternating.
 
-    A value is quoted as a word of its own, which protects nothing inside other quotes. So a placeholder may
-    have quotes of its own around it, which are dropped, and may not stand in a longer quoted text.
+    Values are quoted as separate words, which does not protect them inside other quotes. So a placeholder may be quoted
+    on its own (those quotes are dropped), but not as part of a longer quoted string.
     """
     parts = [""]
     here_document = False
@@ -137,10 +137,10 @@ def _shell_parts(command: str) -> tuple[str, ...]:
             continue
         if kind == "unclosed":
             raise ValueError(f"the quote {piece} is not closed")
-        if kind != "comment" and (found := _PLACEHOLDER.search(piece)):
+        if kind != "comment" and (match := _PLACEHOLDER.search(piece)):
             raise ValueError(
-                f"{found[0]} stands inside quotes or a here-document, where its value could run as a "
-                f"command; write it alone and without quotes: agentv quotes it"
+                f"{match[0]} is inside quotes or a here-document, where its value could run as a "
+                f"command; write it on its own and without quotes: agentv quotes it"
             )
         if kind == "ansi" and _PLACEHOLDER.search(command):
             raise ValueError("`$'...'` cannot be used together with placeholders; use plain quotes")
@@ -152,8 +152,8 @@ def _shell_parts(command: str) -> tuple[str, ...]:
 def _shell_pieces(command: str) -> list[tuple[str, str]]:
     pieces: list[tuple[str, str]] = []
     done = 0
-    for found in _SHELL_PIECE.finditer(command):
-        pieces.append((command[done : found.start()], "plain"))
-        pieces.append((found[0], found.lastgroup or ""))
-        done = found.end()
+    for match in _SHELL_PIECE.finditer(command):
+        pieces.append((command[done : match.start()], "plain"))
+        pieces.append((match[0], match.lastgroup or ""))
+        done = match.end()
     return [*pieces, (command[done:], "plain")]

@@ -1,4 +1,4 @@
-"""HTTP with the server of one target: one pool, and every failure a `ProviderError` that says what to do."""
+"""HTTP requests to the server of one target. Every failure becomes a `ProviderError` with a next step."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from agentv.redact import Redactor
 from agentv.targets.provider import TargetScope, retryable_status
 
 GOOD = (200, 201, 203)
-"""Statuses of a reply with an answer: gateways send more than 200."""
+"""HTTP statuses of successful replies: some gateways send others than 200."""
 REPLY_CAP = 32 * 1024 * 1024
 SHOWN = 200
 
 _CODES = {"rate_limit_exceeded": 429, "rate_limit_error": 429, "server_error": 500, "overloaded_error": 529}
-"""Statuses that vendors put into words."""
+"""Error codes of vendors -> the HTTP status they correspond to."""
 _UNKNOWN_MODEL = re.compile(
     r"\bmodel\b.{0,200}(not exist|not found|invalid|not a valid|unknown|not supported for generate)"
     r"|(invalid|unknown) model|(model|Deployment)_?NotFound|model:|deployment.{0,100}not exist",
@@ -43,7 +43,7 @@ _GOOGLE_DELAY = re.compile(r'"retryDelay":\s*"(\d+(?:\.\d+)?)s"')
 
 
 class Exchange:
-    """Posts to one server, on connections that are opened when they are needed."""
+    """Sends POST requests to one server over a pool of connections, which is opened on first use."""
 
     def __init__(
         self,
@@ -59,9 +59,9 @@ class Exchange:
     ) -> None:
         self._scope, self._url, self._limit = scope, url, limit
         self._headers = headers or {}
-        """Those of the target, which win over a library's."""
+        """Headers of the target. They override those of a library."""
         self._assumed = assumed or {}
-        """What a library cannot do without, and servers that imitate its vendor's leave out of their replies."""
+        """Fields that a library requires in every reply and that servers imitating its vendor may leave out."""
         self._key_from, self._model = key_from, model
         self._own_secrets = Redactor(secrets)
         self._client: Client | None = None
@@ -69,7 +69,7 @@ class Exchange:
     async def post(self, url: str, headers: Mapping[str, str], body: bytes, *, encoded: bool = False) -> HttpReply:
         """Status, headers and body of the reply. Redirects are not followed.
 
-        An `encoded` address goes out as it is: a signed one must not be spelled in another way.
+        An `encoded` URL is sent unchanged, because the signature of a signed URL covers its spelling.
         """
         client = self._client or self._open()
         try:
@@ -80,14 +80,14 @@ class Exchange:
     def _open(self) -> Client:
         proxy = proxy_for(self._url, self._scope.environment)
         if proxy is not None and not is_http(proxy):
-            raise self._no_proxy(without_secrets(self._url), "it is not an address like http://host:port", False)
+            raise self._no_proxy(without_secrets(self._url), "its URL must look like http://host:port", False)
         self._client = Client(cap=REPLY_CAP, limit=self._limit, proxy=proxy)
         return self._client
 
     async def post_for_library(
         self, url: str, headers: Mapping[str, str], body: bytes
     ) -> tuple[Mapping[str, str], bytes]:
-        """Headers and body of a good answer. All else is raised here, before a library makes its own of it."""
+        """Headers and body of a successful reply. Errors are raised here, so that libraries never see them."""
         status, received, data = await self.post(url, merged_headers(headers, self._headers), body, encoded=True)
         text = data.decode("utf-8", "replace")
         if status not in GOOD:
@@ -96,8 +96,8 @@ class Exchange:
         if isinstance(parsed, dict) and parsed.get("error"):
             raise self.refused(url, error_code(parsed["error"]), received, text)
         if isinstance(parsed, dict) and any(parsed.get(name) is None for name in self._assumed):
-            said = {name: value for name, value in parsed.items() if value is not None}
-            data = json.dumps({**self._assumed, **said}).encode()
+            present = {name: value for name, value in parsed.items() if value is not None}
+            data = json.dumps({**self._assumed, **present}).encode()
         return received, data.removeprefix(codecs.BOM_UTF8)
 
     async def aclose(self) -> None:
@@ -111,70 +111,70 @@ class Exchange:
             parsed = json.loads(text.removeprefix("\ufeff"))
         except (ValueError, RecursionError):
             raise self._unreadable(url, headers, text) from None
-        if ("\\ud" in text or "\\uD" in text) and _holds_half_characters(parsed):
-            raise self.error("the reply holds half a character (a lone surrogate)")
+        if ("\\ud" in text or "\\uD" in text) and _has_lone_surrogates(parsed):
+            raise self.error("the reply contains a lone surrogate (half a character)")
         return parsed
 
-    # -- what can go wrong
+    # -- errors
 
     def error(self, what: str, **details: Any) -> ProviderError:
         return ProviderError(f"target '{self._scope.name}': {what}", **details)
 
     def of_target(self, error: ProviderError) -> ProviderError:
-        """An error in the reply itself, told of this target."""
+        """The error of a parsed reply, with the name of this target."""
         return self.error(
             error.message, token_usage=error.token_usage, cost_usd=error.cost_usd, next_step=error.next_step
         )
 
     def clean(self, text: str, length: int) -> str:
-        """The beginning of what a server said, without secrets."""
+        """The beginning of a server's message, with secrets masked."""
         return self._scope.redactor.head(self._own_secrets.text(text), length)
 
     def refused(self, url: str, status: int, headers: Mapping[str, str], text: str) -> ProviderError:
-        """The error that an HTTP status stands for."""
+        """The error for an HTTP status other than success."""
         shown = without_secrets(url)
         if 300 <= status < 400:
             where = without_secrets(headers.get("Location", "")) or "another address"
             return self.error(
-                f"{shown} answered HTTP {status}, a redirect to {where}, which is not followed",
+                f"{shown} returned HTTP {status}, a redirect to {where}, which is not followed",
                 status=status,
                 next_step="Set `base_url` to the final address.",
             )
-        said = _server_message(text)
+        message = _server_message(text)
         return self.error(
-            f"{shown} answered HTTP {status}: {self.clean(said, 2000)}",
+            f"{shown} returned HTTP {status}: {self.clean(message, 2000)}",
             status=status,
             retryable=retryable_status(status) and not _OUT_OF_CREDIT.search(text),
             retry_after=_retry_after(status, headers, text),
-            next_step=self._next_step(status, said, text),
+            next_step=self._next_step(status, message, text),
         )
 
-    def _next_step(self, status: int, said: str, text: str) -> str | None:
-        if status in (401, 403) or (status == 400 and _BAD_KEY.search(said)):
+    def _next_step(self, status: int, message: str, text: str) -> str | None:
+        if status in (401, 403) or (status == 400 and _BAD_KEY.search(message)):
             return f"Check {self._key_from} of the target."
-        if status in (400, 404) and (_UNKNOWN_MODEL.search(said) or "model_not_found" in text):
+        if status in (400, 404) and (_UNKNOWN_MODEL.search(message) or "model_not_found" in text):
             return f"Check `model` of the target: the server does not know '{self._model}'."
         if status == 429 and _OUT_OF_CREDIT.search(text):
-            return "The account has no credit left, so trying again cannot help: look at its billing."
+            return "The account has no credit left. Check its billing; retrying does not help."
         if status == 404:
-            return "Check `base_url` and `model` of the target: there is nothing at this address."
+            return "Check `base_url` and `model` of the target: nothing was found at this URL."
         return None
 
     def _without_reply(self, shown: str, error: HttpError | ValueError) -> ProviderError:
         if isinstance(error, ConnectError):
-            hint = "Is the server running, and `base_url` right?"
+            hint = "Check that the server is running and that `base_url` is correct."
             return self.error(f"could not connect to {shown}: {error}", retryable=True, next_step=hint)
         if isinstance(error, ProxyError):
             return self._no_proxy(shown, str(error), error.status is None or retryable_status(error.status))
         if isinstance(error, TlsError):
             return self.error(f"the TLS connection to {shown} failed: {error}", next_step=_tls_hint(str(error)))
         if isinstance(error, BrokenOffError):
-            return self.error(f"{shown} broke off the connection before its reply was complete", retryable=True)
+            return self.error(f"{shown} closed the connection before the reply was complete", retryable=True)
         if isinstance(error, ReplyTooLargeError):
             return self.error(f"the reply is larger than {REPLY_CAP // 2**20} MiB")
         if isinstance(error, HttpError):
-            return self.error(f"{shown} did not answer in HTTP: {self.clean(str(error), SHOWN)}")
-        return self.error(f"the call to {shown} cannot be sent: {error}", next_step="Check `base_url` and `headers`.")
+            return self.error(f"{shown} sent an invalid HTTP reply: {self.clean(str(error), SHOWN)}")
+        return self.error(f"cannot send the request to {shown}: {error}", next_step="Check `base_url` and `headers`.")
 
     def _no_proxy(self, shown: str, why: str, retryable: bool) -> ProviderError:
         proxy = without_secrets(proxy_for(self._url, self._scope.environment) or "")
@@ -182,35 +182,37 @@ class Exchange:
         return self.error(
             f"could not connect to {shown} through the proxy {proxy}: {why}",
             retryable=retryable,
-            next_step=f"Check {variable} in the environment, or name the host in NO_PROXY.",
+            next_step=f"Check {variable} in the environment, or add the host to NO_PROXY.",
         )
 
     def _unreadable(self, url: str, headers: Mapping[str, str], text: str) -> ProviderError:
         kind = headers.get("Content-Type", "no content type")
-        hint = "Is `base_url` the address of an API, and not of a web page?"
+        hint = "Check that `base_url` is the URL of an API, not of a web page."
         if "event-stream" in kind:
-            hint = "The server streams its replies unasked: turn that off there."
+            hint = (
+                "The server streams its replies although agentv did not request that. Disable streaming on the server."
+            )
         return self.error(
-            f"{without_secrets(url)} answered what is not JSON ({kind}): {self.clean(text.strip(), SHOWN)!r}",
+            f"{without_secrets(url)} sent a reply that is not JSON ({kind}): {self.clean(text.strip(), SHOWN)!r}",
             next_step=hint,
         )
 
 
 def _tls_hint(error: str) -> str:
     if "CERTIFICATE_VERIFY_FAILED" in error:
-        return "Let SSL_CERT_FILE name the certificates to trust, or check the host of `base_url`."
-    return "Does the server speak TLS? If not, `base_url` begins with http://."
+        return "Set SSL_CERT_FILE to the certificates to trust, or check the host in `base_url`."
+    return "If the server does not use TLS, `base_url` must start with http://."
 
 
 def _retry_after(status: int, headers: Mapping[str, str], text: str) -> float | None:
-    asked = _retry_after_of(headers)
-    if asked is None and status in (429, 503) and (delay := _GOOGLE_DELAY.search(text)):
+    seconds = _retry_after_of(headers)
+    if seconds is None and status in (429, 503) and (delay := _GOOGLE_DELAY.search(text)):
         return float(delay.group(1))
-    return asked
+    return seconds
 
 
 def merged_headers(own: Mapping[str, str], others: Mapping[str, str]) -> dict[str, str]:
-    """Both; the others win, however they are spelled: no header goes out twice."""
+    """Both sets of headers. `others` override `own`, case-insensitively, so no header is sent twice."""
     merged = {name.lower(): (name, value) for name, value in own.items()}
     for name, value in others.items():
         merged[name.lower()] = (merged.get(name.lower(), (name,))[0], value)
@@ -218,7 +220,7 @@ def merged_headers(own: Mapping[str, str], others: Mapping[str, str]) -> dict[st
 
 
 def error_code(error: Any) -> int:
-    """The status inside an error that came with HTTP 200, as gateways send it."""
+    """The HTTP status in the body of an error that a gateway sent with HTTP 200."""
     if not isinstance(error, dict):
         return 200
     code = str(error.get("code"))
@@ -228,7 +230,7 @@ def error_code(error: Any) -> int:
 
 
 def _server_message(text: str) -> str:
-    """What the server says is wrong, in one of the shapes servers use."""
+    """The error message in the body of a reply, in any of the formats that servers use."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
@@ -243,7 +245,7 @@ def _server_message(text: str) -> str:
 
 
 def _retry_after_of(headers: Mapping[str, str]) -> float | None:
-    """How long the server asks to wait: milliseconds, seconds, or a date."""
+    """Seconds to wait as requested by the server, which sends milliseconds, seconds or a date."""
     for name, unit in (("retry-after-ms", 0.001), ("Retry-After", 1.0)):
         text = headers.get(name, "").strip()
         if not text:
@@ -262,8 +264,8 @@ def _retry_after_of(headers: Mapping[str, str]) -> float | None:
     return None
 
 
-def _holds_half_characters(parsed: Any) -> bool:
-    """Whether some text in a JSON value has a lone surrogate and cannot be written as UTF-8."""
+def _has_lone_surrogates(parsed: Any) -> bool:
+    """Whether a JSON value contains a lone surrogate, which cannot be encoded as UTF-8."""
     try:
         json.dumps(parsed, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""A Python function as a target: what `agentv.evaluate(target=...)` runs against."""
+"""A Python function as a target, for `agentv.evaluate(target=...)`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Answerer = Callable[..., Any]
 
 
 class FunctionProvider(Provider):
-    """Calls the function with the question, or with the whole `Request` when its parameter is called `request`.
+    """Calls the function with the question, or with the whole `Request` if its parameter is named `request`.
 
-    A plain function runs in a thread, so that many cases are in flight; a coroutine function on the event loop.
+    Plain functions run in threads, so that cases run in parallel. Coroutine functions run on the event loop.
     """
 
     def __init__(self, function: Answerer) -> None:
@@ -39,7 +39,7 @@ class FunctionProvider(Provider):
 
 
 def as_reply(answer: Any) -> Reply:
-    """What a function may answer: text, a `Reply`, or a mapping with `text` or `output_messages`."""
+    """The return value of a target function as a `Reply`. Raises `ProviderError` if it cannot be converted."""
     if isinstance(answer, Reply):
         return answer
     if isinstance(answer, str):
@@ -48,10 +48,10 @@ def as_reply(answer: Any) -> Reply:
         try:
             return parse_reply(dict(answer))
         except ShapeError as error:
-            raise ProviderError(f"the target function answered a mapping that is no reply: {error}") from None
+            raise ProviderError(f"the target function returned an invalid mapping: {error}") from None
     raise ProviderError(
-        f"the target function answered {type(answer).__name__}",
-        next_step="Return text, an agentv Reply, or a mapping with `text` or `output_messages`.",
+        f"the target function must return a str, Reply or mapping, got {type(answer).__name__}",
+        next_step="A mapping needs `text` or `output_messages`.",
     )
 
 

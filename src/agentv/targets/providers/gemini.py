@@ -1,4 +1,4 @@
-"""`gemini`: Google's models, through Google's library."""
+"""The `gemini` provider: Google's models, through Google's library."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class GeminiSettings(LibrarySettings):
 
     READS: ClassVar[tuple[str, ...]] = ("GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL")
 
-    model: str = Field("gemini-2.5-flash", min_length=1, description="The model, as Google names it.")
+    model: str = Field("gemini-2.5-flash", min_length=1, description="Name of the model.")
 
 
 class GeminiProvider(LibraryProvider):
-    """Gemini over the Gemini API (not Vertex AI)."""
+    """Gemini, through the Gemini API (not Vertex AI)."""
 
     Settings: ClassVar[type[TargetSettings]] = GeminiSettings
     REQUIREMENT = "pydantic-ai-slim[google]>=2.60"
@@ -41,12 +41,12 @@ class GeminiProvider(LibraryProvider):
 
         from agentv.targets.providers.library_http import client  # noqa: PLC0415
 
-        # It logs what is no concern of a run, and without a handler that would go to stderr.
+        # The library logs notes that are irrelevant to a run; without a handler they would go to stderr.
         logging.getLogger("google_genai").addHandler(logging.NullHandler())
         options = HttpOptions(
             base_url=self._base_url,
             httpx_async_client=client(self._exchange),
-            # Never used; given, so that the library does not make one.
+            # Never used, but without it the library creates a client.
             httpx_client=httpx2.Client(transport=httpx2.MockTransport(lambda _: httpx2.Response(500))),
         )
         vendor = Client(vertexai=False, api_key=self._key, http_options=options)

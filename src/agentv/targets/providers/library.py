@@ -1,7 +1,7 @@
-"""Models that are reached through a library: their vendor's client, behind `pydantic_ai.direct.model_request`.
+"""Base of providers that use their vendor's library, through `pydantic_ai.direct.model_request`.
 
-The libraries build requests and read replies. What goes over the network goes through our own `Exchange`, for all of
-them: one connection pool per target, one way to fail, no retries but the gate's, no proxy for loopback.
+The libraries build requests and parse replies. All network traffic goes through our `Exchange`, so that every provider
+has one connection pool per target, the same errors, only the gate's retries, and no proxy for loopback.
 """
 
 from __future__ import annotations
@@ -32,48 +32,49 @@ MOST_CONNECTIONS = 200
 
 
 class LibrarySettings(ModelSettings):
-    """Settings of a target that is reached through a library."""
+    """Settings of a target that is called through a library."""
 
     structured_output: Literal["auto", "off"] = Field(
         "auto",
-        description="How a judge's JSON is asked for: by a schema where the model has that, or in words alone.",
+        description="How JSON is requested from a judge: `auto` sends a schema if the model supports it; `off` uses "
+        "only the prompt.",
     )
 
 
 class LibraryProvider(Provider):
-    """One client of the vendor's library, built in a thread at the first call: importing it takes a second or two."""
+    """A client of the vendor's library. It is built in a thread on the first call: the import takes a second or two."""
 
     Settings: ClassVar[type[TargetSettings]] = LibrarySettings
     answers_by_prompt = True
     honours = frozenset({"temperature", "top_p", "max_output_tokens", "response_schema", "tools", "tool_choice"})
     REQUIREMENT: ClassVar[str]
-    """What to `pip install` for this provider; one of agentv's extras has the same requirement."""
+    """The requirement to `pip install` for this provider. One of agentv's extras installs the same."""
     LIBRARY: ClassVar[str]
-    """The vendor's module, which the requirement installs."""
+    """The vendor's module that the requirement installs."""
     BASE_URL: ClassVar[str] = ""
     PRICED_AS: ClassVar[str]
     DECLARES_TOOLS: ClassVar[bool] = False
-    """Whether the API wants tools declared that a conversation only looks back on."""
+    """Whether the API requires declarations of tools that occur only in earlier messages."""
     LATE_SYSTEM: ClassVar[bool] = False
-    """Whether the API takes system messages in the middle of a conversation."""
+    """Whether the API accepts system messages in the middle of a conversation."""
     ASSUMED: ClassVar[Mapping[str, Any]] = {}
-    """What the library wants in every reply, for servers that leave it out. Counts of 0 read as unknown."""
+    """Fields that the library requires in every reply, for servers that omit them. Counts of 0 mean unknown."""
 
     def __init__(self, settings: Any, scope: TargetScope) -> None:
         self._settings, self._scope = settings, scope
         if not all(map(_is_installed, ("pydantic_ai", self.LIBRARY))):
             raise TargetUnavailableError(
-                scope.name, f"its library is not installed; run: pip install '{self.REQUIREMENT}'"
+                scope.name, f"its library is not installed. Run: pip install '{self.REQUIREMENT}'"
             )
         own_url = settings.base_url or self._variable("_BASE_URL")
         self._base_url = own_url or self.BASE_URL
         if self._base_url and not is_http(self._base_url):
             raise TargetUnavailableError(
-                scope.name, f"`base_url` is not an address like https://host: {self._base_url}"
+                scope.name, f"`base_url` must be a URL like https://host, got {self._base_url}"
             )
         self._key = (settings.api_key or self._own_key() or "").strip()
         if not self._key and self._needs_key():
-            raise TargetUnavailableError(scope.name, f"it has no key; set `api_key` or {settings.READS[0]}")
+            raise TargetUnavailableError(scope.name, f"it has no API key; set `api_key` or {settings.READS[0]}")
         self._exchange = Exchange(
             scope,
             self._address(),
@@ -88,14 +89,14 @@ class LibraryProvider(Provider):
         self._model: Model[Any] | None = None
         self._opening = asyncio.Lock()
 
-    # -- what differs from vendor to vendor
+    # -- differences between vendors
 
     def _build(self) -> Model[Any]:
-        """The model, on a client that sends through `self._exchange`. Runs in a thread."""
+        """Build the model with a client that sends through `self._exchange`. Runs in a thread."""
         raise NotImplementedError
 
     def _vendor_settings(self, options: GenerationOptions) -> dict[str, Any]:
-        """What this vendor's library takes besides, or under another name."""
+        """Settings that only this vendor's library has, or has under another name."""
         raise NotImplementedError
 
     def _own_key(self) -> str | None:
@@ -114,7 +115,7 @@ class LibraryProvider(Provider):
         return self._base_url
 
     def _explain(self, error: Exception) -> ProviderError:
-        """An error of the library itself: nothing was sent, or the reply was not what it expects."""
+        """Convert an error of the library itself: it sent nothing, or could not parse the reply."""
         what = self._exchange.clean(str(error) or "no reason given", 500)
         if isinstance(error, ImportError):
             return self._exchange.error(
@@ -122,14 +123,14 @@ class LibraryProvider(Provider):
                 next_step=f"Reinstall it: pip install --force-reinstall '{self.REQUIREMENT}'.",
             )
         return self._exchange.error(
-            f"the request could not be made or its reply not be read: {type(error).__name__}: {what}",
-            next_step="Is `base_url` the address of this provider's API, and are the settings right for the model?",
+            f"its library failed to build the request or to parse the reply: {type(error).__name__}: {what}",
+            next_step="Check that `base_url` is the URL of this provider's API and that the settings suit the model.",
         )
 
     # -- a call
 
     async def prepare(self) -> None:
-        """Import the library and build its client. What goes wrong with that is told by the call."""
+        """Import the library and build its client. Errors are ignored here; the call raises them."""
         if self._model is None:
             with suppress(Exception):
                 await self._open()
@@ -164,9 +165,9 @@ class LibraryProvider(Provider):
         return model
 
     async def _request(self, model: Model[Any], messages: list[dict[str, Any]], options: GenerationOptions) -> Any:
-        from pydantic_ai.direct import model_request  # noqa: PLC0415 - the module says why
+        from pydantic_ai.direct import model_request  # noqa: PLC0415 - slow to import, see above
 
-        from agentv.targets.providers.library_messages import (  # noqa: PLC0415 - imports it too
+        from agentv.targets.providers.library_messages import (  # noqa: PLC0415 - imports pydantic_ai
             dropped_options,
             parameters,
             to_library,
@@ -181,15 +182,17 @@ class LibraryProvider(Provider):
 
         if self._settings.structured_output == "off":
             options = replace(options, response_schema=None)
-        asked = parameters(model, messages, options, declare_tools=self.DECLARES_TOOLS)
+        request_parameters = parameters(model, messages, options, declare_tools=self.DECLARES_TOOLS)
         conversation = to_library(messages, late_system=self.LATE_SYSTEM)
         settings: Any = {**self._common_settings(options), **self._vendor_settings(options)}
-        if asked.function_tools and not options.tools:
+        if request_parameters.function_tools and not options.tools:
             settings["tool_choice"] = "none"
-        return await model_request(model, conversation, model_settings=settings, model_request_parameters=asked)
+        return await model_request(
+            model, conversation, model_settings=settings, model_request_parameters=request_parameters
+        )
 
     def _common_settings(self, options: GenerationOptions) -> dict[str, Any]:
-        """The options in the library's words. What the settings of the target fix wins."""
+        """The options in the library's terms. Settings of the target override the request."""
         own, choice = self._settings, options.tool_choice
         settings = {
             "temperature": options.temperature if own.temperature is None else own.temperature,
@@ -198,7 +201,7 @@ class LibraryProvider(Provider):
             "seed": options.seed,
             "stop_sequences": list(options.stop) or None,
             "tool_choice": [choice.name] if isinstance(choice, Tool) else choice,
-            # The exchange sends them all; libraries look for a header that stands in for the key.
+            # The exchange sends all headers. Libraries only check whether one of them replaces the key.
             "extra_headers": {name: text for name, text in self._settings.headers.items() if text.isascii()} or None,
         }
         return {name: value for name, value in settings.items() if value is not None}
@@ -217,22 +220,22 @@ class LibraryProvider(Provider):
         await self._pricer.aclose()
 
     def _variable(self, ending: str) -> str | None:
-        found = (self._scope.environment.get(name) for name in self._settings.READS if name.endswith(ending))
-        return next((value for value in found if value), None)
+        values = (self._scope.environment.get(name) for name in self._settings.READS if name.endswith(ending))
+        return next((value for value in values if value), None)
 
 
 def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # the package above it is missing
+    except ModuleNotFoundError:  # its parent package is missing
         return False
 
 
 def _known_cause(error: BaseException) -> AgentVError | None:
-    """Our own error that a library wrapped in its own."""
-    seen: BaseException | None = error
+    """Our own error, if a library wrapped it in its own."""
+    cause: BaseException | None = error
     for _ in range(20):
-        if seen is None or isinstance(seen, AgentVError):
-            return seen
-        seen = seen.__cause__ or seen.__context__
+        if cause is None or isinstance(cause, AgentVError):
+            return cause
+        cause = cause.__cause__ or cause.__context__
     return None

@@ -1,4 +1,4 @@
-"""The HTTP client that vendors' libraries are given: theirs in shape, ours underneath. Imports httpx2."""
+"""An httpx2 client for vendors' libraries that sends through our `Exchange`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import httpx2
 
 from agentv.targets.providers.exchange import Exchange
 
-# Of a connection, not of a message; and our client says itself what it can decompress.
+# Headers that belong to the connection. Our client sets its own `Accept-Encoding`.
 _NOT_SENT = frozenset({"host", "connection", "content-length", "transfer-encoding", "accept-encoding"})
 _NOT_KEPT = frozenset({"content-encoding", "content-length", "content-type", "transfer-encoding", "connection"})
 
 
 class ExchangeTransport(httpx2.AsyncBaseTransport):
-    """Sends through an `Exchange`. The library sees good replies only: all else is raised before it comes to that."""
+    """Sends through an `Exchange`. The library only sees successful replies: the exchange raises all errors."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
@@ -25,7 +25,7 @@ class ExchangeTransport(httpx2.AsyncBaseTransport):
 
 
 def client(exchange: Exchange) -> httpx2.AsyncClient:
-    """A client without timeouts and proxies of its own: the gate has the deadline, the exchange the proxy."""
+    """A client without timeouts and proxies: the gate enforces deadlines, and the exchange uses the proxy."""
     return httpx2.AsyncClient(
         transport=ExchangeTransport(exchange), timeout=httpx2.Timeout(None), trust_env=False, follow_redirects=False
     )

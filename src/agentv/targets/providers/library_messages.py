@@ -1,4 +1,4 @@
-"""A conversation -> the message model of pydantic-ai, and its response -> a `Reply`. Imports pydantic-ai."""
+"""Converts a conversation to pydantic-ai messages, and a pydantic-ai response to a `Reply`."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from agentv.targets.providers.chat import received_arguments, received_logprobs
 
 
 def to_library(messages: list[dict[str, Any]], *, late_system: bool) -> list[ModelMessage]:
-    """Messages of chat completions -> requests and responses; what comes between two responses is one request.
+    """Convert chat completions messages to requests and responses. Messages between two responses form one request.
 
-    Where the API has no place for a system message after the first ones, it stays in its place in a tag.
+    If the API accepts system messages only at the start (not `late_system`), later ones become `<system>` tags.
     """
-    found: list[ModelMessage] = []
+    converted: list[ModelMessage] = []
     started = False
     waiting: list[ModelRequestPart] = []
     names: dict[str, str] = {}
@@ -50,18 +50,18 @@ def to_library(messages: list[dict[str, Any]], *, late_system: bool) -> list[Mod
         started = started or message["role"] != "system"
         if message["role"] == "assistant":
             if waiting:
-                found.append(ModelRequest(parts=waiting))
+                converted.append(ModelRequest(parts=waiting))
                 waiting = []
             names |= {call["id"]: call["function"]["name"] for call in message.get("tool_calls", ())}
-            found.append(ModelResponse(parts=list(_said(message))))
+            converted.append(ModelResponse(parts=list(_response_parts(message))))
         else:
-            waiting.append(_asked(message, names))
+            waiting.append(_request_part(message, names))
     if waiting:
-        found.append(ModelRequest(parts=waiting))
-    return found
+        converted.append(ModelRequest(parts=waiting))
+    return converted
 
 
-def _said(message: Mapping[str, Any]) -> Iterator[ModelResponsePart]:
+def _response_parts(message: Mapping[str, Any]) -> Iterator[ModelResponsePart]:
     content = message["content"]
     if isinstance(content, list):
         content = "".join(part.get("text", "") for part in content)
@@ -72,12 +72,12 @@ def _said(message: Mapping[str, Any]) -> Iterator[ModelResponsePart]:
 
 
 def _arguments(call: Mapping[str, Any]) -> dict[str, Any]:
-    """APIs take objects only."""
+    """The arguments as an object, which is all that APIs accept."""
     arguments = received_arguments(call["function"]["arguments"])
     return arguments if isinstance(arguments, dict) else {"input": arguments}
 
 
-def _asked(message: Mapping[str, Any], names: Mapping[str, str]) -> ModelRequestPart:
+def _request_part(message: Mapping[str, Any], names: Mapping[str, str]) -> ModelRequestPart:
     role, content = message["role"], message["content"]
     if role == "system":
         return SystemPromptPart(_as_text(content))
@@ -102,17 +102,17 @@ def _content(part: Mapping[str, Any]) -> UserContent:
         try:
             return BinaryContent.from_data_uri(url) if url.startswith("data:") else ImageUrl(url)
         except ValueError as error:
-            raise ProviderError(f"an image of the conversation cannot be sent: {error}") from None
+            raise ProviderError(f"cannot send an image of the conversation: {error}") from None
     raise ProviderError(
-        f"a part of the conversation has the type '{kind}', which cannot be sent to this provider",
-        next_step="Write parts of type `text`, `file` or `image_url`.",
+        f"a message part has the type '{kind}', which this provider does not support",
+        next_step="Use parts of type `text`, `file` or `image_url`.",
     )
 
 
 def parameters(
     model: Model[Any], messages: list[dict[str, Any]], options: GenerationOptions, *, declare_tools: bool
 ) -> ModelRequestParameters:
-    """What is asked for besides the conversation: tools, and a JSON object where the model can be held to a schema."""
+    """Request parameters besides the conversation: tools, and the response schema if the model supports one."""
     tools = [
         ToolDefinition(
             name=tool.name, description=tool.description or None, parameters_json_schema=dict(tool.parameters)
@@ -126,26 +126,26 @@ def parameters(
     schema = options.response_schema
     if schema is None or not model.profile.get("supports_json_schema_output", False):
         return ModelRequestParameters(function_tools=tools)
-    wanted = OutputObjectDefinition(dict(schema), name="answer", strict=True)
-    return ModelRequestParameters(function_tools=tools, output_mode="native", output_object=wanted)
+    output = OutputObjectDefinition(dict(schema), name="answer", strict=True)
+    return ModelRequestParameters(function_tools=tools, output_mode="native", output_object=output)
 
 
 _SAMPLING = ("temperature", "top_p", "logprobs")
 
 
 def dropped_options(model: Model[Any], options: GenerationOptions) -> list[str]:
-    """Requested options that the library would leave out with no more than a warning: some models take no sampling."""
+    """Requested options that the library would drop with only a warning: some models reject sampling options."""
     profile: Mapping[str, Any] = model.profile
     efforts = profile.get("openai_reasoning_efforts")
-    can_answer_at_once = (
+    can_skip_reasoning = (
         profile.get("openai_supports_reasoning_effort_none") if efforts is None else "none" in efforts
     ) and not profile.get("thinking_enabled_by_default")
-    takes_none = (
-        (profile.get("openai_supports_reasoning") and not can_answer_at_once)
+    rejects_sampling = (
+        (profile.get("openai_supports_reasoning") and not can_skip_reasoning)
         or profile.get("anthropic_disallows_sampling_settings")
         or profile.get("bedrock_disallows_sampling_settings")
     )
-    return [name for name in options.requested if name in _SAMPLING] if takes_none else []
+    return [name for name in options.requested if name in _SAMPLING] if rejects_sampling else []
 
 
 _ANY: dict[str, Any] = {"type": "object", "additionalProperties": True}
@@ -160,8 +160,8 @@ def _tools(messages: list[dict[str, Any]]) -> list[str]:
 
 
 def from_library(response: ModelResponse, pricer: Pricer, model: str) -> Reply:
-    """What the model said. Raises `ProviderError` when that is nothing that can be graded."""
-    # A part of a kind the library does not know yet comes as text that is None.
+    """The reply in a response. Raises `ProviderError` if it contains nothing that can be graded."""
+    # Parts of a kind that the library does not know become text parts with None.
     text = "".join(part.content or "" for part in response.parts if isinstance(part, TextPart))
     finish: str | None = response.finish_reason
     if not text and (refusal := (response.provider_details or {}).get("refusal")):
@@ -176,10 +176,10 @@ def from_library(response: ModelResponse, pricer: Pricer, model: str) -> Reply:
         cost = pricer.cost(usage, (response.model_name, model), response.usage)
     if not text and not calls and finish != "stop":
         raise ProviderError(
-            f"the reply holds neither text nor tool calls (finish_reason: {finish})",
+            f"the reply has neither text nor tool calls (finish_reason: {finish})",
             token_usage=usage,
             cost_usd=cost,
-            next_step="When the reason is `length`, raise `max_output_tokens`.",
+            next_step="If the reason is `length`, raise `max_output_tokens`.",
         )
     return Reply(
         (Message("assistant", text or (None if calls else ""), tool_calls=calls),),
@@ -191,7 +191,7 @@ def from_library(response: ModelResponse, pricer: Pricer, model: str) -> Reply:
 
 
 def _logprobs(response: ModelResponse) -> tuple[TokenLogprob, ...] | None:
-    """OpenAI's library keeps them with each text, Google's with the response."""
+    """The log probabilities. OpenAI's library stores them in each text part, Google's in the response."""
     google = (response.provider_details or {}).get("logprobs")
     if isinstance(google, Mapping):
         return _google_logprobs(google)
@@ -215,11 +215,11 @@ def _google_logprobs(result: Mapping[str, Any]) -> tuple[TokenLogprob, ...] | No
 
 
 _CALLED = ("stop", "tool_call")
-"""What libraries say where chat completions say `tool_calls`."""
+"""Finish reasons of libraries where chat completions have `tool_calls`."""
 
 
 def _usage(response: ModelResponse) -> TokenUsage | None:
-    """Libraries count cached tokens among the input; here they are counted apart."""
+    """The token usage. Libraries include cached tokens in the input; here they are counted separately."""
     counts = response.usage
     if not counts.has_values():
         return None

@@ -1,4 +1,4 @@
-"""`mock`: a scripted model. Deterministic, offline, free."""
+"""The `mock` provider: a scripted model. Deterministic, offline, free."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentv.targets.structured import parse_messages
 
 
 class TokenCounts(BaseModel):
-    """Tokens a scripted call claims to have used."""
+    """Token usage that a scripted call reports."""
 
     model_config = ConfigDict(defer_build=True, frozen=True, strict=True, extra="forbid")
 
@@ -27,26 +27,26 @@ class TokenCounts(BaseModel):
 
 
 class Script(BaseModel):
-    """What the scripted model does with a call."""
+    """How the scripted model responds to a call."""
 
     model_config = ConfigDict(defer_build=True, frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
     response: str | dict[str, Any] | None = Field(
-        None, description="The answer: text, or an object that is sent as pretty JSON."
+        None, description="The answer: a string, or an object that is sent as indented JSON."
     )
     output_messages: list[dict[str, Any]] | None = Field(
-        None, description="Messages of the answer, tool calls included; `response`, if set, comes after them."
+        None, description="Messages of the answer, including tool calls. `response` is appended to them."
     )
-    error: str | None = Field(None, min_length=1, description="Fail with this message. Failing wins over answering.")
+    error: str | None = Field(None, min_length=1, description="Fail with this message, even if there is a `response`.")
     status: int | None = Field(
         None,
         ge=400,
         le=599,
-        description="Fail like this HTTP status of a real provider: 429 and 5xx are retried.",
+        description="Fail with this HTTP status; 429 and 5xx are retried as with a real provider.",
     )
-    delay_ms: float | None = Field(None, ge=0, description="Wait this long first. A rule without it inherits it.")
-    token_usage: TokenCounts | None = Field(None, description="Tokens the call reports. A rule without it inherits it.")
-    cost_usd: float | None = Field(None, ge=0, description="Cost the call reports. A rule without it inherits it.")
+    delay_ms: float | None = Field(None, ge=0, description="Delay before the answer. Inherited by rules.")
+    token_usage: TokenCounts | None = Field(None, description="Token usage that the call reports. Inherited by rules.")
+    cost_usd: float | None = Field(None, ge=0, description="Cost that the call reports. Inherited by rules.")
 
     @field_validator("response")
     @classmethod
@@ -63,9 +63,11 @@ class Script(BaseModel):
 
 
 class Rule(Script):
-    """A script for the calls its expression matches. `error` and `status` are never inherited."""
+    """A script for the calls that match an expression. `error` and `status` are not inherited."""
 
-    match: str = Field(description="Regular expression, searched in the system prompt, a line break, the question.")
+    match: str = Field(
+        description="Regular expression, searched in the system prompt and the question, joined by a newline."
+    )
 
     @field_validator("match")
     @classmethod
@@ -73,27 +75,29 @@ class Rule(Script):
         try:
             re.compile(value)
         except re.error as error:
-            raise ValueError(f"not a regular expression: {error}") from None
+            raise ValueError(f"invalid regular expression: {error}") from None
         return value
 
     @model_validator(mode="after")
     def _does_something(self) -> Rule:
         if all(v is None for v in (self.response, self.output_messages, self.error, self.status)):
-            raise ValueError("a rule needs a `response`, `output_messages`, an `error` or a `status`")
+            raise ValueError("a rule needs `response`, `output_messages`, `error` or `status`")
         return self
 
 
 class MockSettings(Script, TargetSettings):
     """Settings of a `mock` target."""
 
-    model: str | None = Field(None, description="A label for reports.")
-    rules: list[Rule] = Field([], description="Tried in order, the first match answers; else `response` does.")
-    delay_min_ms: float | None = Field(None, ge=0, description="With `delay_max_ms`: wait for the mean of the two.")
-    delay_max_ms: float | None = Field(None, ge=0, description="With `delay_min_ms`; `delay_ms` wins over both.")
+    model: str | None = Field(None, description="Model name for reports.")
+    rules: list[Rule] = Field(
+        [], description="The first matching rule answers. Without a match, `response` is the answer."
+    )
+    delay_min_ms: float | None = Field(None, ge=0, description="With `delay_max_ms`: the delay is the mean of both.")
+    delay_max_ms: float | None = Field(None, ge=0, description="See `delay_min_ms`. `delay_ms` overrides both.")
 
     @property
     def own_delay_ms(self) -> float:
-        """The wait of calls whose rule has none. The same for every call: a scripted model has no moods."""
+        """The delay of calls whose rule sets none. It is the same for every call, so that runs are deterministic."""
         if self.delay_ms is not None:
             return self.delay_ms
         ends = [end for end in (self.delay_min_ms, self.delay_max_ms) if end is not None]
@@ -111,11 +115,11 @@ class _Act:
 
 
 class MockProvider(Provider):
-    """Answers from its settings."""
+    """Answers calls as scripted in its settings."""
 
     Settings: ClassVar[type[TargetSettings]] = MockSettings
     answers_by_prompt = True
-    honours = frozenset({"temperature", "top_p", "seed"})  # no sampling: every value gives the same answer
+    honours = frozenset({"temperature", "top_p", "seed"})  # without sampling, every value gives the same answer
 
     def __init__(self, settings: MockSettings, scope: TargetScope) -> None:
         self._target = scope.name
@@ -140,7 +144,7 @@ class MockProvider(Provider):
     def _failure(self, script: Script) -> str | None:
         if script.status is None:
             return f"target '{self._target}': {script.error}" if script.error else None
-        return f"target '{self._target}' answered HTTP {script.status}: {script.error or _reason(script.status)}"
+        return f"target '{self._target}' returned HTTP {script.status}: {script.error or _reason(script.status)}"
 
     async def invoke(self, request: Request) -> Reply:
         text = f"{request.instructions or ''}\n{request.question}"
@@ -152,8 +156,8 @@ class MockProvider(Provider):
             raise ProviderError(act.failure, status=act.status, retryable=retryable)
         if not act.messages:
             raise ProviderError(
-                f"target '{self._target}': the scripted model has no answer to this question",
-                next_step="Add a `response`, or a rule whose `match` is found in the question.",
+                f"target '{self._target}': the scripted model has no answer for this question",
+                next_step="Add a `response`, or a rule whose `match` matches the question.",
             )
         return Reply(act.messages, token_usage=act.token_usage, cost_usd=act.cost_usd, finish_reason="stop")
 
@@ -168,7 +172,7 @@ def _as_text(response: str | dict[str, Any] | None) -> str:
 
 
 def _reason(status: int) -> str:
-    from http import HTTPStatus  # noqa: PLC0415 - only a mock that fails needs it
+    from http import HTTPStatus  # noqa: PLC0415 - only needed for scripted failures
 
     try:
         return HTTPStatus(status).phrase

@@ -1,4 +1,4 @@
-"""Chat completions over HTTP: `openai`, `azure`, and everybody who speaks the same protocol."""
+"""Providers with a chat completions API: `openai`, `azure` and all compatible servers."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from agentv.targets.providers.model_settings import ModelSettings
 
 _REFUSED_FORMAT = re.compile(r"response[_ ]format|json_schema|structured[_ ]output", re.IGNORECASE)
 _BROKEN_FORMAT = "json_validate_failed"
-"""Groq's word for a model that wrote something else than the schema asked for: this time, not every time."""
+"""Groq's error code for output that does not match the schema. The next attempt may succeed."""
 
 
 class ChatSettings(ModelSettings):
-    """Settings of a target that speaks chat completions."""
+    """Settings of a target with a chat completions API."""
 
-    base_url: str | None = Field(None, description="Where the API is, up to and without `/chat/completions`.")
+    base_url: str | None = Field(None, description="URL of the API, without `/chat/completions`.")
     structured_output: Literal["auto", "json_schema", "json_object", "off"] = Field(
         "auto",
-        description="How a judge's JSON is asked for: by a schema, as any object, or in words alone. "
-        "`auto` is `json_schema`, and `off` once the server has refused that.",
+        description="How JSON is requested from a judge: with a schema, as any object, or only in the prompt (`off`). "
+        "`auto` uses `json_schema`, and `off` after the server has rejected it.",
     )
 
 
@@ -53,7 +53,7 @@ class OpenAISettings(ChatSettings):
     )
 
     api: Literal["chat", "responses"] = Field(
-        "chat", description="Which API is called: chat completions, or responses (needs the extra `responses`)."
+        "chat", description="API to call: chat completions, or responses (needs the extra `responses`)."
     )
 
 
@@ -72,8 +72,8 @@ class AzureSettings(ChatSettings):
         "apiVersion": "api_version",
     }
 
-    model: str = Field(min_length=1, description="The deployment.")
-    base_url: str | None = Field(None, description="The endpoint, or the name of the Azure resource.")
+    model: str = Field(min_length=1, description="Name of the deployment.")
+    base_url: str | None = Field(None, description="URL of the endpoint, or the name of the Azure resource.")
     api_version: str = Field("2024-12-01-preview", min_length=1, description="Version of the Azure API.")
 
 
@@ -91,7 +91,7 @@ class OpenRouterSettings(ChatSettings):
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """What is known of a provider before its settings."""
+    """Defaults of a provider."""
 
     base_url: str | None = None
     needs_key: bool = True
@@ -100,7 +100,7 @@ class Preset:
 
 
 class OpenAICompatibleProvider(Provider):
-    """One HTTP session, opened at the first call."""
+    """A provider with a chat completions API."""
 
     Settings: ClassVar[type[TargetSettings]] = ChatSettings
     PRESET: ClassVar[Preset] = Preset(needs_key=False)
@@ -111,13 +111,13 @@ class OpenAICompatibleProvider(Provider):
         self._settings, self._scope = settings, scope
         base = settings.base_url or self._read("_BASE_URL", "_ENDPOINT") or self.PRESET.base_url
         if base is None:
-            raise TargetUnavailableError(scope.name, "it has no address; set `base_url`")
+            raise TargetUnavailableError(scope.name, "it has no URL; set `base_url`")
         key = (settings.api_key or self._read("_API_KEY") or "").strip()
         if not key and self.PRESET.needs_key and self.PRESET.base_url in (None, base):
-            raise TargetUnavailableError(scope.name, f"it has no key; set `api_key` or {settings.READS[0]}")
+            raise TargetUnavailableError(scope.name, f"it has no API key; set `api_key` or {settings.READS[0]}")
         self._url = self._endpoint(base)
         if not is_http(self._url):
-            raise TargetUnavailableError(scope.name, f"`base_url` is not an address like https://host/v1: {base}")
+            raise TargetUnavailableError(scope.name, f"`base_url` must be a URL like https://host/v1, got {base}")
         own = {"Content-Type": "application/json", **self._credentials(key)}
         self._headers = merged_headers(own, settings.headers)
         self._options = self._fixed_body()
@@ -132,7 +132,7 @@ class OpenAICompatibleProvider(Provider):
             model=settings.model,
         )
 
-    # -- what differs from provider to provider
+    # -- differences between providers
 
     def _endpoint(self, base: str) -> str:
         parts = urlsplit(base)
@@ -149,8 +149,8 @@ class OpenAICompatibleProvider(Provider):
         return {"model": self._settings.model, **{k: v for k, v in optional.items() if v is not None}}
 
     def _read(self, *endings: str) -> str | None:
-        found = (self._scope.environment.get(name) for name in self._settings.READS if name.endswith(endings))
-        return next((value for value in found if value), None)
+        values = (self._scope.environment.get(name) for name in self._settings.READS if name.endswith(endings))
+        return next((value for value in values if value), None)
 
     # -- a call
 
@@ -162,7 +162,7 @@ class OpenAICompatibleProvider(Provider):
         self._pricer.start()
         body = {**self._options, "messages": wire_messages(request)}
         options = request.options
-        if options is not NO_OPTIONS:  # what the settings of the target fix wins
+        if options is not NO_OPTIONS:  # settings of the target override the request
             names = self.PRESET
             body = {**wire_options(options, limit_name=names.limit_name, seed_name=names.seed_name), **body}
         if options.response_schema is not None and self._format != "off":
@@ -174,7 +174,7 @@ class OpenAICompatibleProvider(Provider):
         await self._pricer.aclose()
 
     async def _ask(self, body: dict[str, Any], response_format: str | None = None) -> Reply:
-        """`response_format` is JSON text already."""
+        """Send one request. `response_format` is JSON text."""
         sent = json.dumps(body)
         if response_format is not None:
             sent = f'{sent[:-1]}, "response_format": {response_format}}}'
@@ -185,8 +185,10 @@ class OpenAICompatibleProvider(Provider):
         parsed = self._exchange.read_json(self._url, headers, text)
         if isinstance(parsed, dict) and parsed.get("error") and not parsed.get("choices"):
             raise self._exchange.refused(self._url, error_code(parsed["error"]), headers, text)
-        if wrong := choice_error(parsed):
-            raise self._exchange.refused(self._url, error_code(wrong), headers, json.dumps({"error": wrong}))
+        if upstream_error := choice_error(parsed):
+            raise self._exchange.refused(
+                self._url, error_code(upstream_error), headers, json.dumps({"error": upstream_error})
+            )
         if not self._pricer.ready:
             await self._pricer.loaded()
         try:
@@ -195,18 +197,18 @@ class OpenAICompatibleProvider(Provider):
             raise self._exchange.of_target(error) from None
 
     async def _ask_for_object(self, body: dict[str, Any], schema: Mapping[str, Any], hooks: CallHooks) -> Reply:
-        """Structured output where the server has it. One that refuses is asked again in words alone."""
-        asked = self._format
+        """Request structured output. If the server rejects it, retry without `response_format`."""
+        mode = self._format
         try:
-            return await self._ask(body, self._formats.text(asked, schema))
+            return await self._ask(body, self._formats.text(mode, schema))
         except ProviderError as error:
             if error.status not in (400, 404, 422):
                 raise
             broken = _BROKEN_FORMAT in error.message or "failed_generation" in error.message
             if not broken and not _REFUSED_FORMAT.search(error.message):
                 raise
-            if asked != "auto":
-                error.next_step = f"Set `structured_output` of the target to something else than `{asked}`."
+            if mode != "auto":
+                error.next_step = f"Set `structured_output` of the target to a value other than `{mode}`."
                 raise
             if not broken:
                 self._format = "off"
@@ -222,7 +224,7 @@ class OpenAIProvider(OpenAICompatibleProvider):
         super().__init__(settings, scope)
         self._responses = None
         if settings.api == "responses":
-            # Its library is heavy, and only wanted by those who ask for it.
+            # Imported only if needed: its library is slow to load.
             from agentv.targets.providers.openai_responses import ResponsesProvider  # noqa: PLC0415
 
             self._responses = ResponsesProvider(settings, scope)
@@ -264,7 +266,7 @@ class OllamaProvider(OpenAICompatibleProvider):
 
 
 class AzureProvider(OpenAICompatibleProvider):
-    """Azure names the deployment in the path and takes the key in a header of its own."""
+    """Azure OpenAI: the deployment is part of the path, and the key has its own header."""
 
     Settings: ClassVar[type[TargetSettings]] = AzureSettings
     PRESET = Preset(limit_name="max_completion_tokens")

@@ -1,4 +1,4 @@
-"""`openai` with `api: responses`: OpenAI's responses API, through OpenAI's library."""
+"""The `openai` provider with `api: responses`: OpenAI's responses API, through OpenAI's library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`replay`: answers recorded earlier, for free."""
+"""The `replay` provider: returns recorded answers from a file."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class ReplaySettings(TargetSettings):
 
     file: str = Field(
         min_length=1,
-        description="JSON lines with `eval_id` and `candidate_answer` or `output_messages`.",
+        description="JSON Lines file with `eval_id` and `candidate_answer` or `output_messages`.",
     )
-    from_target: str | None = Field(None, description="Replay only what this target answered.")
+    from_target: str | None = Field(None, description="Replay only answers of this target.")
 
 
 class ReplayProvider(Provider):
-    """Answers from a file. An answer that is not in the file is an error, never a guess."""
+    """Answers from a file. A case without an answer in the file is an error."""
 
     Settings: ClassVar[type[TargetSettings]] = ReplaySettings
     cacheable = False  # free, and the file may change
@@ -38,7 +38,7 @@ class ReplayProvider(Provider):
         if self._from is not None and targets and self._from not in targets:
             raise TargetUnavailableError(
                 scope.name,
-                f"{self._answers.path} holds no answers of target '{self._from}' (`from_target`), "
+                f"{self._answers.path} contains no answers of target '{self._from}' (`from_target`), "
                 f"only of {', '.join(sorted(targets))}",
             )
 
@@ -55,20 +55,22 @@ class ReplayProvider(Provider):
         )
 
     def _miss(self, request: Request) -> ProviderError:
-        who = f" from target '{self._from}'" if self._from else ""
+        source = f" from target '{self._from}'" if self._from else ""
         missing = (
-            f"target '{self._target}': no answer{who} to '{request.eval_id}', attempt {request.attempt}, "
-            f"is recorded in {self._answers.path}"
+            f"target '{self._target}': {self._answers.path} contains no answer{source} "
+            f"to '{request.eval_id}', attempt {request.attempt}"
         )
         failed = self._answers.failure(request.eval_id, self._from, request.attempt)
         if failed is not None:
             return ProviderError(
                 f"{missing}: the recorded call had failed (line {failed.line}: {failed.failure})",
-                next_step="Record it again with the real target.",
+                next_step="Record the answer again with the real target.",
             )
         if request.eval_id in self._answers.ids:
             return ProviderError(
                 missing,
-                next_step="The id is there with another target or attempt: see `from_target`, `--repeat`.",
+                next_step="The file has this id with another target or attempt: see `from_target` and `--repeat`.",
             )
-        return ProviderError(missing, next_step="Record it with the real target, or leave the case out (`--case`).")
+        return ProviderError(
+            missing, next_step="Record an answer with the real target, or select other cases with `--case`."
+        )
