@@ -1,4 +1,4 @@
-"""JSON that every strict parser reads: what is at the edge of it."""
+"""Edge cases of reading and writing strict JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def depth_of(value: Any) -> int:
     return 1 + depth_of(value[0]) if isinstance(value, list) and value else int(isinstance(value, list))
 
 
-def test_what_is_nested_as_deep_as_allowed_stays_and_deeper_is_left_out() -> None:
+def test_nesting_beyond_the_limit_is_omitted() -> None:
     at_the_limit = nested(jsonio.MAX_WRITTEN_DEPTH)
     assert json.loads(jsonio.dump_line(at_the_limit)) == at_the_limit
     deeper = json.loads(jsonio.dump_line([nested(jsonio.MAX_WRITTEN_DEPTH), 1, float("nan")]))
@@ -32,20 +32,20 @@ def test_what_is_nested_as_deep_as_allowed_stays_and_deeper_is_left_out() -> Non
 
 
 @pytest.mark.parametrize("bits", [14_000, 14_001, 14_300, 20_000])
-def test_a_whole_number_of_any_size_can_be_stored(bits: int) -> None:
+def test_integer_of_any_size_can_be_stored(bits: int) -> None:
     stored = json.loads(jsonio.dump_line({"n": 1 << (bits - 1), "nan": float("nan")}))["n"]
     assert stored == (1 << (bits - 1) if bits <= 14_000 else f"(a whole number of {bits} bits)")
 
 
 @pytest.mark.parametrize("text", [r'"\ud800"', r'"\uD800"', r'"\udC00x"', r'"\uDfFf"'])
-def test_a_lone_surrogate_is_refused_however_it_is_spelled(text: str) -> None:
+def test_lone_surrogate_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="a lone surrogate"):
         jsonio.load(text.encode())
     assert jsonio.load(rb'"\uD83D\uDE00"') == "\U0001f600"
 
 
 @pytest.mark.parametrize("key", [1, -2, 1.5, 1e100, 1e-7, True, False, None])
-def test_a_key_that_is_not_a_string_is_never_there_twice(key: Any) -> None:
+def test_keys_that_are_not_strings_do_not_collide(key: Any) -> None:
     name = json.dumps(key)
     assert json.loads(jsonio.dump_line({key: "a"})) == {name: "a"}
     assert json.loads(jsonio.dump_line({"x": [{key: "a", name: "b"}]})) == {"x": [{name: "b", f"{name} (2)": "a"}]}
@@ -76,7 +76,7 @@ def test_a_key_that_is_not_a_string_is_never_there_twice(key: Any) -> None:
         (r'["\ud83d\ude00", "\ud800"]', "surrogate", "is not text at line 1, column 18"),
     ],
 )
-def test_text_that_is_not_strict_json_is_refused_with_the_place(source: str | bytes, kind: str, message: str) -> None:
+def test_invalid_json_is_refused_with_its_location(source: str | bytes, kind: str, message: str) -> None:
     with pytest.raises(jsonio.JsonError) as caught:
         jsonio.read(source)
     assert caught.value.kind == kind
@@ -95,18 +95,18 @@ def test_text_that_is_not_strict_json_is_refused_with_the_place(source: str | by
         "9" * 4_000,
     ],
 )
-def test_what_only_looks_like_a_problem_is_read(text: str) -> None:
+def test_valid_json_that_looks_invalid_is_read(text: str) -> None:
     assert jsonio.read(text) == json.loads(text)
 
 
-def test_a_caller_may_relax_a_rule() -> None:
+def test_caller_can_relax_rules() -> None:
     assert jsonio.read("1e999", infinite=True) == math.inf
     assert jsonio.read(r'"\ud800"', surrogates=True) == "\ud800"
     assert jsonio.read("[" * 300 + "]" * 300, max_depth=300)
     assert jsonio.read("[" * 300 + "]" * 300, max_depth=None)
 
 
-def test_every_value_and_key_has_its_offset() -> None:
+def test_offsets_of_values_and_keys_are_reported() -> None:
     text = ' {"a": [10, {}], "b c" : {"d": null} }'
     offsets: dict[Any, tuple[int, int]] = {}
     assert list(jsonio.find_problems(text, offsets)) == []
@@ -121,7 +121,7 @@ def test_every_value_and_key_has_its_offset() -> None:
     }
 
 
-def test_all_problems_are_found_in_order_up_to_where_it_is_not_json() -> None:
+def test_problems_are_found_in_order_up_to_the_first_syntax_error() -> None:
     text = '{"a": NaN, "a": {"b": 1, "b": 1e999}, "c": oops, "a": 1'
     assert [(problem.kind, problem.path) for problem in jsonio.find_problems(text)] == [
         ("constant", ()),
@@ -137,8 +137,8 @@ def test_all_problems_are_found_in_order_up_to_where_it_is_not_json() -> None:
     ['["', '\\"', '"a":', "[1,", "[NaN,", '{"a":1,"a":1},', "1e999,", "9", r'"\ud800",', "{}[]"],
     ids=repr,
 )
-def test_time_grows_with_the_text_and_no_faster(piece: str) -> None:
-    """Four times the text takes four times as long, sixteen times if reading were quadratic."""
+def test_reading_time_is_linear(piece: str) -> None:
+    """Four times the text takes four times as long; quadratic reading would take sixteen times as long."""
 
     def seconds(size: int) -> float:
         text, best = "[" + piece * (size // len(piece)), math.inf

@@ -1,4 +1,4 @@
-"""Secret values are masked in every spelling they are likely to arrive in."""
+"""Secret values are masked in every encoding in which they are likely to appear."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def escaped_spellings(value: str) -> list[str]:
 
 
 @pytest.mark.parametrize("secret", AWKWARD)
-def test_a_secret_is_masked_in_every_text_spelling(secret: str):
+def test_secret_is_masked_in_every_text_encoding(secret: str):
     redactor = Redactor([secret])
     for spelled in [secret, *percent_spellings(secret), *escaped_spellings(secret)]:
         assert redactor.text(f"before<{spelled}>after") == f"before<{MASK}>after", spelled
@@ -78,7 +78,7 @@ def test_a_secret_is_masked_in_every_text_spelling(secret: str):
 @pytest.mark.parametrize("secret", AWKWARD)
 @pytest.mark.parametrize("before", [b"", b"x", b"ab", b"abc", b"user:", b"Authorization: "])
 @pytest.mark.parametrize("after", [b"", b"y", b"yz", b"\n", b"!! tail 0123456789"])
-def test_a_secret_is_masked_inside_base64_at_every_alignment(secret: str, before: bytes, after: bytes):
+def test_secret_is_masked_inside_base64_at_every_alignment(secret: str, before: bytes, after: bytes):
     redactor = Redactor([secret])
     whole = before + secret.encode() + after
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
@@ -90,7 +90,7 @@ def test_a_secret_is_masked_inside_base64_at_every_alignment(secret: str, before
 
 
 def _decodes_to_part_of(masked: str, secret: str) -> bool:
-    """Whether any piece of base64 left in the text still holds four bytes of the secret in a row."""
+    """Whether any base64 left in the text still contains four consecutive bytes of the secret."""
     data = secret.encode()
     chunks = [data[i : i + 4] for i in range(len(data) - 3)]
     pieces = urllib.parse.unquote(masked[1:-1]).replace("-", "+").replace("_", "/").split(MASK)
@@ -103,12 +103,12 @@ def _decodes_to_part_of(masked: str, secret: str) -> bool:
     return False
 
 
-def test_base64_without_a_match_is_left_alone():
+def test_base64_without_a_secret_is_unchanged():
     text = base64.b64encode(b"something else entirely, and quite long").decode()
     assert Redactor([KEY]).text(text) is text
 
 
-def test_a_secret_is_masked_inside_base64_broken_into_lines():
+def test_secret_is_masked_inside_wrapped_base64():
     secret = "sk-proj-" + "Zx9" * 50
     redactor = Redactor([secret])
     for whole in (secret, f"a{secret}b", f"user:{secret}@host"):
@@ -125,7 +125,7 @@ def test_a_secret_is_masked_inside_base64_broken_into_lines():
     before=st.text(max_size=9),
     after=st.text(max_size=9),
 )
-def test_any_unicode_secret_is_masked_raw_escaped_and_encoded(secret: str, before: str, after: str):
+def test_unicode_secret_is_masked_raw_escaped_and_encoded(secret: str, before: str, after: str):
     redactor, core = Redactor([secret]), secret.strip()
     whole = before + secret + after
     assert core not in redactor.text(whole).replace(MASK, "\0")
@@ -135,29 +135,29 @@ def test_any_unicode_secret_is_masked_raw_escaped_and_encoded(secret: str, befor
     assert MASK in redactor.text(base64.b64encode(whole.encode()).decode())
 
 
-def test_values_under_eight_characters_are_not_secrets():
+def test_values_under_eight_characters_are_not_masked():
     redactor = Redactor(["1234567", "", "yes"])
     assert not redactor.active
     assert redactor.text("1234567 yes") == "1234567 yes"
     assert Redactor(["12345678"]).text("12345678") == MASK
 
 
-def test_white_space_around_a_secret_does_not_hide_it():
+def test_whitespace_around_a_secret_is_ignored():
     assert Redactor([f"  {KEY}\n"]).text(f"Bearer {KEY}.") == f"Bearer {MASK}."
 
 
-def test_of_two_secrets_the_longer_is_masked_whole():
+def test_longer_secret_is_masked_completely():
     redactor = Redactor(["abcdefgh", "abcdefghijklmnop", "cdefghij"])
     assert redactor.text("<abcdefghijklmnop>") == f"<{MASK}>"
 
 
-def test_overlapping_secrets_leave_no_rest():
+def test_overlapping_secrets_are_masked_completely():
     redactor = Redactor(["abcdefgh12345678", "12345678ijklmnop"])
     assert redactor.text("<abcdefgh12345678ijklmnop>") == f"<{MASK}>"
     assert redactor.text("abcdefgh12345678|12345678ijklmnop") == f"{MASK}|{MASK}"
 
 
-def test_each_line_of_a_multi_line_secret_is_masked_on_its_own():
+def test_each_line_of_a_multi_line_secret_is_masked():
     lines = [secrets.token_urlsafe(48) for _ in range(4)]
     pem = "\n".join(["-----BEGIN PRIVATE KEY-----", *lines, "-----END PRIVATE KEY-----"])
     redactor = Redactor([pem])
@@ -167,7 +167,7 @@ def test_each_line_of_a_multi_line_secret_is_masked_on_its_own():
     assert not any(line in redactor.text(pem.replace("\n", "\r\n")) for line in lines)
 
 
-def test_a_value_is_masked_everywhere_and_otherwise_untouched():
+def test_secrets_in_a_nested_value_are_masked_and_the_rest_is_unchanged():
     value = {"a": [1, None, True, 2.5, ("x", f"k={KEY}")], f"{KEY}": {"deep": [KEY]}, "same": {"b": "c"}}
     masked = Redactor([KEY]).value(value)
     assert masked == {
@@ -179,25 +179,25 @@ def test_a_value_is_masked_everywhere_and_otherwise_untouched():
     assert KEY in value
 
 
-def test_a_value_without_secrets_is_the_same_object():
+def test_value_without_secrets_is_returned_as_is():
     value = {"a": [1, {"b": ("c", "d")}], "n": 12345678}
     assert Redactor([KEY, "12345678"]).value(value) is value
     assert NO_SECRETS.value(value) is value
 
 
-def test_two_keys_that_are_masked_alike_are_both_kept():
+def test_keys_with_the_same_mask_are_both_kept():
     masked = Redactor([KEY, "another-secret"]).value({KEY: 1, "another-secret": 2})
     assert masked == {MASK: 1, f"{MASK} (2)": 2}
 
 
-def test_a_value_nested_too_deep_is_left_out_and_does_not_crash():
+def test_deeply_nested_value_is_omitted_without_crashing():
     value: object = KEY
     for _ in range(5000):
         value = [value]
     assert KEY not in repr(Redactor([KEY]).value(value))
 
 
-def test_text_is_masked_before_it_is_cut():
+def test_text_is_masked_before_it_is_truncated():
     redactor = Redactor([KEY])
     text = f"0123456789{KEY}abcdef"
     for length in range(len(text) + 5):
@@ -214,7 +214,7 @@ def test_text_is_masked_before_it_is_cut():
 
 
 @pytest.mark.parametrize("encode", [lambda s: s, lambda s: base64.b64encode(s.encode()).decode()])
-def test_the_rest_of_a_secret_at_an_edge_that_was_cut_is_masked(encode):
+def test_secret_fragment_at_a_truncated_edge_is_masked(encode):
     redactor, spelled = Redactor([KEY]), encode(KEY)
     for kept in range(8, len(spelled)):
         tail = redactor.tail(spelled[-kept:] + " and more", 1000, cut_start=True)
@@ -225,18 +225,18 @@ def test_the_rest_of_a_secret_at_an_edge_that_was_cut_is_masked(encode):
     assert redactor.text("untouched", cut_start=True, cut_end=True) == "untouched"
 
 
-def test_a_redactor_does_not_show_its_secrets():
+def test_repr_of_a_redactor_hides_its_secrets():
     assert KEY not in repr(Redactor([KEY]))
     assert "1" in repr(Redactor([KEY]))
 
 
-def test_the_mask_itself_is_never_a_secret():
+def test_mask_is_never_a_secret():
     redactor = Redactor(["redacted", MASK, KEY])
     assert redactor.text(redactor.text(KEY)) == MASK
 
 
 @pytest.mark.parametrize("character", ["a", "\\", "%2", "+", "s", '\\"', "\\" * 16 + '"', "\\" * 20 + "n"])
-def test_a_megabyte_with_twenty_secrets_takes_no_time(character: str):
+def test_masking_a_megabyte_with_twenty_secrets_is_fast(character: str):
     letters, choose = string.ascii_letters + string.digits, random.Random(7)
     values = ["".join(choose.choices(letters + '\\"%+/-', k=40)) for _ in range(16)]
     awkward = ["\\" * 20 + "X", '\\"' * 10 + "X", '"\\\n' * 9 + "X", "a" * 30 + "b", "%2" * 15 + "x"]

@@ -1,13 +1,13 @@
-"""Dataclasses to JSON objects and back, from their fields alone: a field that is declared is written, read and checked.
+"""Convert dataclasses to JSON objects and back, based on their annotated fields.
 
     score: Annotated[float, Between(0, 1)]
     judge: Annotated[Mapping[str, Any] | None, OMIT_DEFAULT, JudgeSpend] = None
 
-Reading is strict about types and ranges. It stays possible across versions: a field with a default may be missing or
+Decoding validates types and ranges. For compatibility between versions, a field with a default may be missing or
 `null`, and unknown keys are ignored.
 
-Like `dataclasses`, this writes the source of one function per class and compiles it, when the class is first used:
-every row of a run passes through here, and a loop over the fields takes three times as long.
+Like `dataclasses`, this module generates and compiles one function per class when the class is first used. Every row
+of a run is encoded here, and a loop over the fields would take three times as long.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ T = TypeVar("T")
 
 
 class Between(NamedTuple):
-    """The smallest and the largest value of a number."""
+    """Smallest and largest allowed value of a number field."""
 
     low: float
     high: float
 
 
 OMIT_DEFAULT = object()
-"""The field is left out of the JSON object when it has its default."""
+"""Marks a field that is omitted from the JSON object when it has its default value."""
 
 _INTEGERS = Between(-(2**63), 2**63 - 1)
 _FLOATS = Between(-sys.float_info.max, sys.float_info.max)
 
 
 class DecodeError(ValueError):
-    """A value that its field cannot have: where it is, what is expected and what was found."""
+    """A value is not allowed for its field: `path` is its location, `problem` what is wrong."""
 
     def __init__(self, problem: str, path: str = "") -> None:
         super().__init__(f"`{path}` {problem}" if path else problem)
@@ -51,13 +51,13 @@ class DecodeError(ValueError):
 
 
 def encode(value: Any) -> dict[str, Any]:
-    """A dataclass as the JSON object that `decode` reads."""
+    """Convert a dataclass to a JSON object that `decode` can read."""
     cls: Any = type(value)
     return _encoder(cls)(value)
 
 
 def decode(cls: type[T], data: Any) -> T:
-    """The dataclass of a JSON object. DecodeError when a field is missing, or has the wrong type or range."""
+    """Convert a JSON object to a dataclass. DecodeError when a field is missing or has the wrong type or range."""
     wanted: Any = cls
     try:
         value: T = _decoder(wanted)(data)
@@ -89,7 +89,7 @@ def _encoder(cls: Any) -> Callable[[Any], dict[str, Any]]:
 
 
 def _writer(kind: Any) -> Callable[[Any], Any] | None:
-    """How a value is written; None: as it is."""
+    """The function that encodes values of this type; None when they are written unchanged."""
     origin = get_origin(kind) or kind
     if origin is tuple:
         write = _writer(_bare(get_args(kind)[0])[0])
@@ -108,7 +108,7 @@ def _writer(kind: Any) -> Callable[[Any], Any] | None:
 
 
 class _Reader(NamedTuple):
-    """How a value is read: a condition on `item`, what it expects in words, and what is then made of the item."""
+    """How a value is decoded: a condition on `item`, a description of what it expects, and a conversion."""
 
     condition: str
     expected: str
@@ -117,7 +117,7 @@ class _Reader(NamedTuple):
 
 @cache
 def _decoder(cls: Any) -> Callable[[Any], Any]:
-    """A function from a JSON object to a dataclass; for a TypedDict, one that checks the object and returns it."""
+    """A function that converts a JSON object to a dataclass; for a TypedDict, it validates and returns the object."""
     hints = get_type_hints(cls, include_extras=True)
     if is_typeddict(cls):
         defaults: dict[str, Any] = dict.fromkeys(hints, lambda: None)
@@ -140,7 +140,7 @@ def _decoder(cls: Any) -> Callable[[Any], Any]:
 
 
 def _default(field: Any) -> Callable[[], Any] | None:
-    """What makes the value of a field that is missing or `null`; None when the field must be there."""
+    """A factory for the value of a missing or `null` field; None when the field is required."""
     if field.default_factory is not MISSING:
         factory: Callable[[], Any] = field.default_factory
         return factory
@@ -188,7 +188,7 @@ def _reader(hint: Any) -> _Reader:
         return _Reader("type(item) is list", "a list", _items(_reader(get_args(kind)[0])))
     if is_dataclass(kind):
         return _Reader("type(item) is dict", "an object", partial(decode, origin))
-    raise TypeError(f"the codec cannot read a field of type {hint}")
+    raise TypeError(f"the codec does not support fields of type {hint}")
 
 
 _PLAIN = {
@@ -219,7 +219,7 @@ def _items(reader: _Reader) -> Callable[[list[Any]], tuple[Any, ...]]:
 
 
 def _bare(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    """A type without `| None`, and the notes that `Annotated` adds to it."""
+    """A type without `| None`, and its `Annotated` metadata."""
     notes: tuple[Any, ...] = ()
     if get_origin(hint) is Annotated:
         hint, *more = get_args(hint)
@@ -227,14 +227,14 @@ def _bare(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     if get_origin(hint) in (Union, UnionType):
         options = [option for option in get_args(hint) if option is not NoneType]
         if len(options) != 1:
-            raise TypeError(f"the codec cannot read a field of type {hint}")
+            raise TypeError(f"the codec does not support fields of type {hint}")
         hint, inner_notes = _bare(options[0])
         notes += inner_notes
     return hint, notes
 
 
 def _compiled(source: list[str], name: str, names: dict[str, Any]) -> Callable[[Any], Any]:
-    exec("\n".join(source), names)  # noqa: S102 - field names and constants of our own classes, nothing from outside
+    exec("\n".join(source), names)  # noqa: S102 - only field names and constants of our own classes
     function: Callable[[Any], Any] = names[name]
     return function
 
@@ -244,7 +244,7 @@ def _not_an_object(data: Any) -> DecodeError:
 
 
 def _described(value: Any) -> str:
-    """A JSON value in a message: short ones as they are, others by their kind."""
+    """A JSON value for a message: short values verbatim, others by their type."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, dict | list):

@@ -1,24 +1,24 @@
-"""Everything agentv raises on purpose.
+"""All exceptions that agentv raises intentionally.
 
     AgentVError                     message, next step, exit code
     +-- UsageError                  the command line or the call is wrong
-    +-- InvalidFilesError           mistakes in files a user wrote; carries every `Problem` at once
+    +-- InvalidFilesError           errors in the user's files; contains every `Problem`
     |   +-- SuiteError
     |   +-- ConfigError
-    +-- TargetUnavailableError      a target whose variable is missing or whose client cannot be built
-    +-- ProviderError               one call to a target failed; says whether trying again can help
+    +-- TargetUnavailableError      a target whose variable is missing or whose client cannot be created
+    +-- ProviderError               one call to a target failed; `retryable` is set when a retry can help
     |   +-- ProviderTimeoutError
-    +-- ProcessStartError           a program could not be started (`processes/start.py`)
-    +-- JudgeCallError              a judge call of a script has no reply (`judge/session.py`)
-    +-- BudgetExhaustedError        the run may not spend more: the case is not run, and can be resumed
-    +-- EvaluatorError              an evaluator could not judge (never a low score)
-    |   +-- ScriptError             a judge script failed; carries its stderr (`scripts.py`)
-    +-- RecordError                 a run on disk could not be read or written
+    +-- ProcessStartError           a program could not be started (`processes/run.py`)
+    +-- JudgeCallError              a script's judge call failed (`judge/session.py`)
+    +-- BudgetExhaustedError        the budget of the run is spent: the case is not run, and the run can be resumed
+    +-- EvaluatorError              an evaluator could not compute a score (never a low score)
+    |   +-- ScriptError             a judge script failed; contains its stderr (`scripts.py`)
+    +-- RecordError                 the files of a run could not be read or written
         +-- RunLockedError
         +-- RunChangedError
 
-Raise these inside; one edge per stage turns them into results (`evaluators/scoring.py`, `run/case.py`) or into an
-exit code (`cli/program.py`).
+One place per stage converts them to results (`evaluators/scoring.py`, `run/case.py`) or to an exit code
+(`cli/program.py`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class AgentVError(Exception):
-    """An error whose message a user can act on."""
+    """An error with a message for the user and, optionally, a next step."""
 
     exit_code = 2
 
@@ -50,12 +50,12 @@ class AgentVError(Exception):
 
 
 class UsageError(AgentVError):
-    """The command line, or a call of the Python door, asks for something that cannot be done."""
+    """The command line options, or the arguments of a Python API call, are invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake in a file a user wrote, and where it stands."""
+    """One error in a user's file, with its location."""
 
     path: Path
     line: int
@@ -68,7 +68,7 @@ class Problem:
         return f"{self.path}:{self.line}:{self.column}: {self.message}"
 
     def excerpt(self) -> str:
-        """The source line with a caret under the column; empty when the line is not known."""
+        """The source line with a caret under the column; empty when the line is unknown."""
         if not self.source.strip():
             return ""
         line, caret = _window(self.source.expandtabs(1).rstrip(), self.column - 1)
@@ -84,7 +84,7 @@ def _window(line: str, column: int, width: int = 100) -> tuple[str, int]:
 
 
 class InvalidFilesError(AgentVError):
-    """Mistakes in files; all of them, in file order."""
+    """All errors in the user's files, sorted by location."""
 
     def __init__(self, problems: Sequence[Problem], *, next_step: str | None = None) -> None:
         self.problems = tuple(sorted(problems, key=lambda p: (str(p.path), p.line, p.column)))
@@ -92,15 +92,15 @@ class InvalidFilesError(AgentVError):
 
 
 class SuiteError(InvalidFilesError):
-    """An eval suite that cannot be run as it is written."""
+    """An invalid eval suite."""
 
 
 class ConfigError(InvalidFilesError):
-    """A target configuration that cannot be used as it is written."""
+    """An invalid target configuration."""
 
 
 class TargetUnavailableError(AgentVError):
-    """A configured target that cannot be called, and why."""
+    """A configured target cannot be called; `reason` is why."""
 
     def __init__(self, target: str, reason: str) -> None:
         super().__init__(f"target '{target}' is not available: {reason}")
@@ -129,22 +129,22 @@ class ProviderError(AgentVError):
         self.retryable = retryable
         self.retry_after = retry_after
         self.token_usage = token_usage
-        """What a reply that cannot be used has cost all the same."""
+        """Token usage of an unusable reply, which is billed nevertheless."""
         self.cost_usd = cost_usd
 
 
 class ProviderTimeoutError(ProviderError):
-    """A call to a target took longer than it may."""
+    """A call to a target timed out."""
 
 
 class BudgetExhaustedError(AgentVError):
-    """A call that the budget of the run does not allow. Never a result: the case counts as not run."""
+    """The budget of the run does not allow a call. Never recorded as a result: the case counts as not run."""
 
     exit_code = 3
 
 
 class EvaluatorError(AgentVError):
-    """An evaluator could not judge the answer. What it spent on trying stays on record in `judge_proxy` or `judge`."""
+    """An evaluator could not compute a score. Its judge usage so far is in `judge_proxy` or `judge`."""
 
     exit_code = 3
 
@@ -166,7 +166,7 @@ class EvaluatorError(AgentVError):
 
 
 class RecordError(AgentVError):
-    """A run on disk could not be read or written."""
+    """The files of a run could not be read or written."""
 
 
 class RunLockedError(RecordError):
@@ -174,4 +174,4 @@ class RunLockedError(RecordError):
 
 
 class RunChangedError(RecordError):
-    """What a run was made from has changed since."""
+    """The suites or targets of a run have changed since it was started."""

@@ -1,7 +1,7 @@
-"""Strict JSON: a reader that says what is wrong and where, objects in other text, and a writer that never fails.
+"""Strict JSON: a reader with precise errors, extraction of objects from other text, and a writer that never fails.
 
-Strict means: one value and nothing after it, UTF-8, no key twice in one object, no NaN or Infinity, no number that
-becomes infinite or has thousands of digits, no half of a surrogate pair, and nesting within `MAX_DEPTH`.
+Strict means: exactly one value, UTF-8, no duplicate keys, no NaN or Infinity, no numbers that overflow to infinity or
+have thousands of digits, no lone surrogates, and nesting up to `MAX_DEPTH`.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 MAX_DEPTH = 100
-"""How deep values may be nested that agentv reads: suites, replies, requests and what scripts print."""
+"""Deepest nesting that agentv reads in suites, replies, requests and script output."""
 MAX_WRITTEN_DEPTH = 2 * MAX_DEPTH
-"""How deep agentv writes: room for what a row or a reply puts around a value that was read."""
+"""Deepest nesting that agentv writes: a row or reply adds levels around a value that was read."""
 MAX_DIGITS = 4_300
-"""Python reads and prints no whole numbers with more digits."""
+"""Python's limit for converting between strings and integers."""
 LONGEST_KEY = 60
 
 Path = tuple[str | int, ...]
 
-# An unclosed string runs to the end instead of failing, so that one pass is enough for any text.
+# An unclosed string matches up to the end instead of failing, so that one pass is enough for any text.
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*(?P<closed>")?'
 _ANY_STRING = re.compile(_STRING, re.DOTALL)
 _BRACKET = re.compile(r"[][{}]")
@@ -36,17 +36,17 @@ _SCALAR = re.compile(r"[^\s,:\[\]{}\"]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _FRACTION = re.compile(r"[.eE]")
-"""In numbers that Python reads as floats; whole ones are never infinite."""
+"""Occurs in numbers that Python reads as floats; integers never overflow."""
 _EXPONENT = re.compile(r"[0-9][eE]\+?[0-9]{3}")
 _LONG_NUMBER = re.compile(r"[0-9]{309}")
 _scan_string: Any = json.decoder.scanstring  # type: ignore[attr-defined]
 
 
 class JsonError(ValueError):
-    """A text that is not strict JSON: what is wrong in words, and where.
+    """Text is not strict JSON: what is wrong, and where.
 
     `kind` is `encoding`, `empty`, `syntax`, `duplicate`, `constant`, `depth`, `digits`, `infinite` or `surrogate`;
-    `offset` counts characters from 0 (bytes, for `encoding`); `path` leads to the object of a duplicate `key`.
+    `offset` is in characters from 0 (in bytes for `encoding`); `path` is the object that contains a duplicate `key`.
     """
 
     def __init__(self, kind: str, problem: str, offset: int = 0, *, path: Path = (), key: str = "") -> None:
@@ -55,7 +55,7 @@ class JsonError(ValueError):
         self.line, self.column = 1, offset + 1
 
     def located(self, text: str) -> JsonError:
-        """The same error with its line and column, in the message too."""
+        """The same error with line and column set and added to the message."""
         self.line = text.count("\n", 0, self.offset) + 1
         self.column = self.offset - text.rfind("\n", 0, self.offset)
         self.args = (f"{self.problem} at line {self.line}, column {self.column}",)
@@ -73,10 +73,10 @@ def read(
     surrogates: bool = False,
     decoder: json.JSONDecoder | None = None,
 ) -> Any:
-    """The value of a text that is one strict JSON value; JsonError says what is wrong first.
+    """Parse text that must be exactly one strict JSON value. JsonError describes the first problem.
 
-    `infinite` and `surrogates` allow numbers such as 1e999 and halves of surrogate pairs, where others check them.
-    With `max_depth` None, nesting is limited by the stack alone: for files that agentv wrote itself.
+    `infinite` and `surrogates` allow numbers such as 1e999 and lone surrogates, for callers that check them later.
+    With `max_depth=None`, nesting is limited only by the stack; use it for files that agentv wrote itself.
     """
     text = source if isinstance(source, str) else _decoded(source)
     try:
@@ -93,7 +93,7 @@ def _read(text: str, max_depth: int | None, decoder: json.JSONDecoder, *, infini
     except json.JSONDecodeError as error:
         raise syntax_error(error, text) from None
     except RecursionError:
-        raise JsonError("depth", "nested too deep") from None
+        raise JsonError("depth", "nested too deeply") from None
     except ValueError as error:
         raise _first_problem(text, {"infinite", "surrogate"}) or _without_place(error) from None
     if not surrogates and _ESCAPED_SURROGATE.search(text) and not _is_utf8(value):
@@ -105,7 +105,7 @@ def _read(text: str, max_depth: int | None, decoder: json.JSONDecoder, *, infini
 
 
 def load(data: bytes) -> Any:
-    """A document that agentv wrote, or another tool that writes the same: strict, but as deep as the stack allows."""
+    """Parse a document in a format that agentv writes: strict, but nested as deeply as the stack allows."""
     try:
         return read(data, max_depth=None, infinite=True)
     except JsonError as error:
@@ -130,7 +130,7 @@ def _is_utf8(value: Any) -> bool:
 
 
 def syntax_error(error: json.JSONDecodeError, text: str) -> JsonError:
-    """What the decoder complains about, in our words."""
+    """Convert an error of Python's decoder."""
     if not text.strip():
         return JsonError("empty", "it is empty")
     more = error.msg == "Extra data"
@@ -139,7 +139,7 @@ def syntax_error(error: json.JSONDecodeError, text: str) -> JsonError:
 
 
 def _refuse_depth(text: str, max_depth: int) -> None:
-    """JsonError when brackets are nested deeper; those in strings do not count."""
+    """JsonError when brackets outside of strings are nested more deeply than `max_depth`."""
     if max(accumulate(map(_STEP.__getitem__, _BRACKET.findall(_ANY_STRING.sub("", text)))), default=0) <= max_depth:
         return
     depth = 0
@@ -154,12 +154,12 @@ def _first_problem(text: str, allowed: set[str]) -> JsonError | None:
 
 
 def _without_place(error: ValueError) -> JsonError:
-    """An error of the decoder's hooks, or of Python, which reads no number of more than 4,300 digits."""
+    """An error raised by the decoder's hooks, or by Python for an integer with more than 4,300 digits."""
     return error if isinstance(error, JsonError) else JsonError("digits", "a number has thousands of digits")
 
 
 def strict_decoder(parse_float: Callable[[str], Any] | None = None) -> json.JSONDecoder:
-    """A decoder whose hooks raise JsonError; they do not know where they are."""
+    """A decoder that raises JsonError, without a location, for duplicate keys and constants such as NaN."""
     return json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=parse_float)
 
 
@@ -172,7 +172,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _duplicate(key: str, offset: int = 0, path: Path = ()) -> JsonError:
-    # A longer key is not shown: a secret that is cut in the middle could not be masked.
+    # A longer key is omitted rather than truncated: a truncated secret could not be masked.
     shown = f"the key `{key.encode('utf-8', 'replace').decode()}`" if len(key) <= LONGEST_KEY else "a key"
     return JsonError("duplicate", f"{shown} occurs twice in one object", offset, path=path, key=key)
 
@@ -186,9 +186,9 @@ _UNIQUE_KEYS = json.JSONDecoder(object_pairs_hook=_unique)
 
 
 def find_problems(text: str, offsets: dict[Path, tuple[int, int]] | None = None) -> Iterator[JsonError]:
-    """Every problem of a JSON text but its depth, in order, up to where it is not JSON. Slow: for text with problems.
+    """All problems of JSON text except its depth, in order, up to the first syntax error. Slow; use it after an error.
 
-    `offsets` receives where each value is and where its key is: path -> two offsets.
+    `offsets` is filled with the offsets of each value and of its key, by path.
     """
     try:
         yield from _walk(text, {} if offsets is None else offsets, keep=offsets is not None)
@@ -213,7 +213,7 @@ def _walk(text: str, offsets: dict[Path, tuple[int, int]], *, keep: bool) -> Ite
         else:
             _, at, problems = _string(text, at) if opening == '"' else _scalar(text, at)
             yield from problems
-        # What closes after it, then the key or index of the next value.
+        # Closing brackets after it, then the key or index of the next value.
         while not is_first and objects and text[at] == ("]" if objects[-1] is None else "}"):
             objects.pop()
             path.pop()
@@ -275,16 +275,16 @@ _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})([^\n`]*)$", re.MULTILINE)
 _LINE_WITH_OBJECT = re.compile(r"""^[ \t]*(?=\{\s*["}])""", re.MULTILINE)
 _REST_OF_LINE = re.compile(r"[^\S\n]*(?:\n|\Z)")
 _FAILED_TRIES = 20_000
-"""Lines that begin like an object and are none, before the text is refused: a bound on the work, not on logs."""
+"""Lines that look like objects but are not, before the text is refused. Bounds the work, not the size of logs."""
 _FAILED_CHARACTERS = 32 * 2**20
-"""Characters read of objects that turn out to be none, before the text is refused."""
+"""Characters parsed in such lines before the text is refused."""
 _TOO_DEEP_COSTS = 64 * 2**10
 _READ_AHEAD = 256 * 2**10
-"""A failed try counts the lines before it, so what is done with is dropped this often."""
+"""Parsed text is dropped after this number of characters, because each failed attempt counts the lines before it."""
 
 
 def fenced(text: str) -> Iterator[str]:
-    """What is between code fences."""
+    """The contents of Markdown code fences."""
     opened, start = "", 0
     for line in _FENCE.finditer(text):
         if not opened:
@@ -295,19 +295,19 @@ def fenced(text: str) -> Iterator[str]:
 
 
 class Span(NamedTuple):
-    """From a brace to the brace that closes it, or to the end of the text."""
+    """Text from an opening brace to its closing brace, or to the end of the text."""
 
     text: str
     start: int
     closed: bool
     in_string: bool = False
-    """It ends inside of a string."""
+    """The text ends inside a string."""
 
 
 def braced(text: str, *, max_depth: int | None = None) -> Iterator[Span]:
-    """What is between braces, outermost first. Quotation marks count inside of braces only.
+    """All outermost `{...}` spans. Quotation marks are significant only inside braces.
 
-    With `max_depth`, square brackets count too, and JsonError refuses what is nested deeper.
+    With `max_depth`, square brackets count as nesting too, and JsonError is raised when the limit is exceeded.
     """
     tokens = _BRACES if max_depth is None else _BRACES_AND_BRACKETS
     at = 0
@@ -330,11 +330,11 @@ def braced(text: str, *, max_depth: int | None = None) -> Iterator[Span]:
 
 
 def objects_on_lines(text: str) -> list[dict[str, Any]]:
-    """The JSON objects that begin a line and have nothing but white space after them; at most two are looked for.
+    """JSON objects that start on a new line and are followed only by whitespace; stops after the second one.
 
-    Other lines are ignored, in time that grows with the text and no faster. JsonError of the kind `duplicate` or
-    `digits` when an object has such a problem, `syntax` when too many lines look like objects and are not. NaN and
-    Infinity are read: whether a number matters is up to the caller.
+    Other lines are ignored, in linear time. JsonError of the kind `duplicate` or `digits` when an object has such a
+    problem, and `syntax` when too many lines look like objects but are not. NaN and Infinity are accepted, so that the
+    caller can decide whether the number matters.
     """
     found: list[dict[str, Any]] = []
     at = tries = characters = 0
@@ -346,7 +346,7 @@ def objects_on_lines(text: str) -> list[dict[str, Any]]:
             tries += 1
             characters += error.pos - start if isinstance(error, json.JSONDecodeError) else _TOO_DEEP_COSTS
             if tries > _FAILED_TRIES or characters > _FAILED_CHARACTERS:
-                raise JsonError("syntax", "too many lines look like JSON and are not", start) from None
+                raise JsonError("syntax", "too many lines look like JSON but are not", start) from None
             at = start + 1
             if at > _READ_AHEAD:
                 text, at = text[start:], 1
@@ -368,22 +368,22 @@ def objects_on_lines(text: str) -> list[dict[str, Any]]:
 
 # -- writing
 #
-# Values come from models, scripts and suites, so anything may be in them. What JSON cannot hold is replaced by text
-# that says what it was; a value is never the reason that a result is lost.
+# Values come from models, scripts and suites, so they can contain anything. A value that JSON cannot represent is
+# replaced by text that describes it, so that no result is lost because of a value.
 
 _HUGE_BITS = 14_000
-"""No number of these many bits has more than MAX_DIGITS digits."""
+"""No integer with this number of bits has more than MAX_DIGITS digits."""
 _LINE_BREAKS = {"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _LISTS = (list, tuple)
 _MADE_KEY = re.compile(r'"(?:-?[0-9][-+.0-9e]*|true|false|null)":')
-"""What the encoder makes of a key that is not a string; strings may look like it."""
+"""Matches keys that the encoder converted from other types; string keys may match too."""
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")).encode
 
 
 def strict_line(value: Any) -> str | None:
-    """The value as one line of JSON without its newline, or None when strict JSON cannot hold it as it is."""
+    """The value as one line of JSON without a newline; None when strict JSON cannot represent it unchanged."""
     try:
         line = _encode(value)
         if not line.isascii():
@@ -392,15 +392,15 @@ def strict_line(value: Any) -> str | None:
                 line = line.replace(character, escape)
     except (ValueError, TypeError, RecursionError):
         return None
-    # A walk over the value takes half as long as writing it, so only what may need it is walked over.
+    # Traversing the value takes half as long as encoding it, so only suspicious values are traversed.
     suspect = _MADE_KEY.search(line) or line.count("{") + line.count("[") > MAX_WRITTEN_DEPTH
     return line if not suspect or _has_plain_keys(value) else None
 
 
 def _has_plain_keys(value: Any) -> bool:
-    """Whether nesting is within reason and every key is a string: the encoder would make one of others, perhaps twice.
+    """Whether the depth is within the limit and every key is a string; converted keys could collide.
 
-    For values that were encoded, so nothing in them refers to itself.
+    For values that were encoded successfully, and therefore contain no cycles.
     """
     level, depth = [value], 0
     while level:
@@ -408,7 +408,7 @@ def _has_plain_keys(value: Any) -> bool:
         for node in level:
             if isinstance(node, dict):
                 try:
-                    "".join(node)  # faster than looking at each key
+                    "".join(node)  # faster than checking each key
                 except TypeError:
                     return False
                 below += [item for item in node.values() if type(item) not in _SCALARS and item]
@@ -419,21 +419,21 @@ def _has_plain_keys(value: Any) -> bool:
 
 
 def dump_line(value: Any) -> str:
-    """The value as one line of JSON without its newline; what JSON cannot hold is replaced, never refused."""
+    """The value as one line of JSON without a newline. Never fails: what JSON cannot represent is replaced by text."""
     line = strict_line(value)
     if line is None:
         line = strict_line(storable(value))
-        assert line is not None  # noqa: S101 - that is what `storable` is for
+        assert line is not None  # noqa: S101 - `storable` guarantees it
     return line
 
 
 def dump_pretty(value: Any) -> str:
-    """The value as indented JSON, for a file that people read too."""
+    """The value as indented JSON, for files that people read."""
     return json.dumps(storable(value), ensure_ascii=False, allow_nan=False, indent=2)
 
 
 def storable(value: Any, depth: int = 0, parents: tuple[int, ...] = ()) -> Any:
-    """The value with whatever strict JSON cannot hold replaced by text."""
+    """The value with everything that strict JSON cannot represent replaced by text."""
     if isinstance(value, str):
         return _without_surrogates(value)
     if value is None or isinstance(value, bool):
@@ -442,9 +442,9 @@ def storable(value: Any, depth: int = 0, parents: tuple[int, ...] = ()) -> Any:
         return _number(value)
     if isinstance(value, Mapping | list | tuple | Set):
         if id(value) in parents:
-            return "(refers to itself)"
+            return "(circular reference)"
         if depth >= MAX_WRITTEN_DEPTH:
-            return f"(nested more than {MAX_WRITTEN_DEPTH} deep, left out)"
+            return f"(omitted: nested more than {MAX_WRITTEN_DEPTH} levels deep)"
         parents = (*parents, id(value))
         if isinstance(value, Mapping):
             return _mapping(value, depth + 1, parents)
@@ -453,7 +453,7 @@ def storable(value: Any, depth: int = 0, parents: tuple[int, ...] = ()) -> Any:
 
 
 def _mapping(value: Mapping[Any, Any], depth: int, parents: tuple[int, ...]) -> dict[str, Any]:
-    """String keys keep their names; others become strings, numbered where that name is taken."""
+    """String keys are unchanged; other keys become strings, with a number appended if the name is taken."""
     result: dict[str, Any] = {}
     for key, item in sorted(value.items(), key=lambda pair: not isinstance(pair[0], str)):
         wanted = _without_surrogates(key if isinstance(key, str) else _key_text(key))
@@ -484,7 +484,7 @@ def _shown(value: object) -> str:
     try:
         return repr(value)
     except Exception:
-        return f"(a {type(value).__name__} that cannot be shown)"
+        return f"({type(value).__name__} object that cannot be printed)"
 
 
 def _without_surrogates(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The message model: what goes to a target and what comes back, everywhere in agentv."""
+"""The message model used throughout agentv for requests to targets and their replies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OptionalText = Annotated[str | None, OMIT_DEFAULT]
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One tool call of an assistant. `input` and `output` are user data and are never rewritten."""
+    """One tool call of an assistant. `input` and `output` are user data and are never modified."""
 
     tool: str
     input: Annotated[Any, OMIT_DEFAULT] = None
@@ -39,7 +39,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """All text of this message, its text parts joined; one structured object as JSON."""
+        """All text of this message: text parts are joined, and a structured object is encoded as JSON."""
         if isinstance(self.content, str):
             return self.content
         if isinstance(self.content, Mapping):
@@ -53,7 +53,7 @@ class Message:
 
 
 def part_text(part: Any) -> str:
-    """The text of one content part: `{type: text, value: ...}`, or `text:` as model APIs spell it."""
+    """The text of one content part: `{type: text, value: ...}`, or `text: ...` as in model APIs."""
     if isinstance(part, str):
         return part
     if isinstance(part, Mapping) and part.get("type", "text") == "text":
@@ -63,7 +63,7 @@ def part_text(part: Any) -> str:
 
 
 def final_text(messages: Iterable[Message]) -> str:
-    """The text of the last assistant message: the answer."""
+    """The text of the last assistant message, which is the answer."""
     answer = ""
     for message in messages:
         if message.role == "assistant":
@@ -73,7 +73,7 @@ def final_text(messages: Iterable[Message]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TokenUsage:
-    """Tokens of one or more calls."""
+    """Token usage of one or more calls."""
 
     input: int = 0
     output: int = 0
@@ -99,7 +99,7 @@ class TokenUsage:
 
 
 class Conversation:
-    """What has `messages`: its system prompt, and all that follows as one text."""
+    """Base class for objects with `messages`; splits them into the system prompt and the turns that follow."""
 
     __slots__ = ()
     messages: tuple[Message, ...]
@@ -111,20 +111,20 @@ class Conversation:
 
     @property
     def system_prompt(self) -> str | None:
-        """The text of the system messages at the beginning; None when there is none."""
+        """The text of the leading system messages; None when there are none."""
         count = self._system_messages()
         return "\n\n".join([whole_text(message) for message in self.messages[:count]]) if count else None
 
     @property
     def question(self) -> str:
-        """The turns as one text: one message as it is, several each under a line that names the role."""
+        """The turns as text: a single message unchanged, several messages each after a line with its role."""
         turns = self.turns
         if len(turns) == 1:
             return whole_text(turns[0])
         return "\n\n".join(f"@[{message.role.capitalize()}]:\n{whole_text(message)}" for message in turns)
 
     def _system_messages(self) -> int:
-        """How many messages at the beginning are the system prompt."""
+        """Number of leading system messages."""
         count = 0
         for message in self.messages:
             if message.role != "system":
@@ -134,29 +134,29 @@ class Conversation:
 
 
 def as_messages(question: str | None, system_prompt: str | None, messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The conversation of a question with its system prompt, or the `messages` that are given instead."""
+    """A conversation from either a question with an optional system prompt, or `messages`."""
     if question is None:
         if not messages:
-            raise ValueError("a question or messages must be given, got neither")
+            raise ValueError("either a question or messages are required, got neither")
         if system_prompt is not None:
-            raise ValueError("`system_prompt` goes with a question; use a message with the role `system` instead")
+            raise ValueError("`system_prompt` requires a question; with messages, use a message with the role `system`")
         return tuple(messages)
     if messages:
-        raise ValueError("a question or messages must be given, got both")
+        raise ValueError("either a question or messages are required, got both")
     asked = Message("user", question)
     return (asked,) if system_prompt is None else (Message("system", system_prompt), asked)
 
 
 def whole_text(message: Message) -> str:
-    """The message as text. Parts that are not text, and tool calls, become JSON."""
+    """The message as text. Tool calls and parts that are not text are encoded as JSON."""
     if isinstance(message.content, str) and not message.tool_calls:
         return message.content
     if isinstance(message.content, list):
-        texts = [part_text(part) or json.dumps(part, ensure_ascii=False) for part in message.content]
+        parts = [part_text(part) or json.dumps(part, ensure_ascii=False) for part in message.content]
     else:
-        texts = [message.text] if message.text else []
+        parts = [message.text] if message.text else []
     calls = "\n".join(json.dumps(call.to_dict(), ensure_ascii=False) for call in message.tool_calls)
-    return "\n\n".join([*texts, calls] if calls else texts)
+    return "\n\n".join([*parts, calls] if calls else parts)
 
 
 # -- how a model answers
@@ -164,7 +164,7 @@ def whole_text(message: Message) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A function that the model may call. `parameters` is the JSON Schema of its arguments."""
+    """A function that the model can call. `parameters` is the JSON Schema of its arguments."""
 
     name: str
     description: str = ""
@@ -176,7 +176,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class GenerationOptions:
-    """How a model should answer. What is None or empty is left to the target."""
+    """Options for a model's answer. None or an empty value leaves the choice to the target."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -184,16 +184,16 @@ class GenerationOptions:
     seed: int | None = None
     stop: tuple[str, ...] = ()
     response_schema: Mapping[str, Any] | None = None
-    """JSON Schema of the object that the answer should be."""
+    """JSON Schema that the answer should match."""
     tools: tuple[Tool, ...] = ()
     tool_choice: Literal["auto", "none", "required"] | Tool | None = None
-    """Whether the model must call a tool, or the one of `tools` that it must call."""
+    """Whether the model must call a tool, or which one of `tools` it must call."""
     logprobs: int | None = None
-    """Report the log probability of each token, and of this number of alternatives to it (0 for none)."""
+    """Report the log probability of each token and of this number of alternatives (0 for none)."""
 
     def __post_init__(self) -> None:
         if self.tool_choice is not None and not self.tools:
-            raise ValueError("`tool_choice` needs `tools`")
+            raise ValueError("`tool_choice` requires `tools`")
         if isinstance(self.tool_choice, Tool) and self.tool_choice not in self.tools:
             raise ValueError(f"`tool_choice` must be one of `tools`, got '{self.tool_choice.name}'")
 
@@ -221,7 +221,7 @@ NO_OPTIONS = GenerationOptions()
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """A token of a reply, its log probability, and the tokens that could have been in its place."""
+    """A token of a reply, its log probability, and alternative tokens."""
 
     token: str
     logprob: float

@@ -1,7 +1,7 @@
-"""The one redactor: secret values leave this process as `[redacted]`, however they were spelled on the way.
+"""Mask secret values as `[redacted]` in everything that leaves this process.
 
-A secret is found raw, percent-encoded, JSON- or repr-escaped (also several times over) and base64-encoded,
-alone or inside a longer encoded text. Mask first, cut to length after: `head` and `tail` do both in order.
+Secrets are found raw, percent-encoded, JSON- or repr-escaped (even several times) and base64-encoded, alone or inside
+longer encoded text. Mask text before truncating it; `head` and `tail` do both in this order.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _SHORT_ESCAPES = {
     "/": "/",
 }
 _ESCAPE = r"\\\\{0,14}"
-"""One backslash or, where text was escaped again, up to fifteen; bounded, so that long runs stay cheap."""
+"""1 to 15 backslashes, for text that was escaped several times; bounded, so that long runs stay cheap."""
 _WRAP = r"(?:\r?\n|(?:\\{1,7}r)?\\{1,7}n)?"
-"""Base64 is often broken into lines, always between groups of four."""
+"""A line break in wrapped base64, which always comes after a multiple of four characters."""
 _BASE64_END = r"[A-Za-z0-9+/_-]?(?:=|%3[dD]){0,2}"
 _PEM_ARMOUR = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]+-----")
 
@@ -50,7 +50,7 @@ _T = TypeVar("_T")
 
 
 class Redactor:
-    """Masks the given secret values. Values under 8 characters are ignored: too much would look like them."""
+    """Masks the given secret values. Values shorter than 8 characters are ignored: they would match ordinary text."""
 
     def __init__(self, values: Iterable[str]) -> None:
         self._secrets = tuple(sorted(set(_secrets(values))))
@@ -60,7 +60,7 @@ class Redactor:
 
     @property
     def active(self) -> bool:
-        """Whether there is anything to mask."""
+        """Whether there are any secrets to mask."""
         return bool(self._secrets)
 
     @cached_property
@@ -69,7 +69,8 @@ class Redactor:
 
     @cached_property
     def _suspects(self) -> Callable[[str], re.Match[str] | None]:
-        """Finds the beginning of any form. Nearly every text is clean, and this compiles ten times faster."""
+        """Search for the beginning of any encoded form. Almost all text is clean, and this regular expression
+        compiles ten times faster than the full one."""
         return re.compile(_any_of({form[:BEGINNING] for form in self._forms})).search
 
     @cached_property
@@ -77,14 +78,14 @@ class Redactor:
         return re.compile(_any_of(self._forms)).search
 
     def finds(self, text: str) -> bool:
-        """Whether the text, or what it is the JSON encoding of, holds a secret."""
+        """Whether the text, plain or as JSON, contains a secret."""
         return bool(self._secrets) and self._suspects(text) is not None and self._search(text) is not None
 
     def text(self, text: str, *, cut_start: bool = False, cut_end: bool = False) -> str:
         """The text with every secret masked.
 
-        `cut_start` and `cut_end` say that the text had been cut there before anybody could mask it: the rest
-        of a secret at that edge is masked too.
+        Set `cut_start` or `cut_end` if the text was truncated there before masking: then a fragment of a secret at
+        that edge is masked too.
         """
         if not self._secrets:
             return text
@@ -95,7 +96,7 @@ class Redactor:
             return text
         pieces: list[str] = []
         done, start, end = 0, found.start(), found.end()
-        # Each search begins inside the match before it: secrets may overlap, and none may leave a rest.
+        # Each search starts inside the previous match: secrets may overlap, and all of them must be masked completely.
         while (found := self._search(text, found.start() + 1)) is not None:
             if found.start() >= end:
                 pieces += (text[done:start], MASK)
@@ -105,7 +106,7 @@ class Redactor:
         return "".join(pieces)
 
     def head(self, text: str, length: int) -> str:
-        """The first characters of the masked text; a mask is kept whole or left out."""
+        """The masked text truncated to its first `length` characters; a mask is never split."""
         masked = self.text(text)
         if len(masked) <= length:
             return masked
@@ -113,7 +114,7 @@ class Redactor:
         return masked[: length if split is None else split]
 
     def tail(self, text: str, length: int, *, cut_start: bool = False) -> str:
-        """The last characters of the masked text; a mask is kept whole or left out."""
+        """The masked text truncated to its last `length` characters; a mask is never split."""
         masked = self.text(text, cut_start=cut_start)
         start = len(masked) - length
         if start <= 0:
@@ -122,14 +123,14 @@ class Redactor:
         return masked[start if split is None else split + len(MASK) :]
 
     def value(self, value: _T) -> _T:
-        """A JSON-like value with every string in it masked, keys too; the same object when nothing was."""
+        """A JSON-like value with all its strings and keys masked; the same object when there is nothing to mask."""
         if not self._secrets or self._is_clean(value):
             return value
         masked: _T = self._value(value, 0)
         return masked
 
     def _is_clean(self, value: Any) -> bool:
-        """Whether it certainly holds no secret: nearly every value, and one search tells."""
+        """Whether the value certainly contains no secret. One search is enough for almost all values."""
         try:
             text = value if isinstance(value, str) else _as_json(value)
         except (TypeError, ValueError, RecursionError):
@@ -140,7 +141,7 @@ class Redactor:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, _NESTED) and depth >= MAX_WRITTEN_DEPTH:
-            return "(nested too deep to be shown)"
+            return "(omitted: nested too deeply)"
         if isinstance(value, Mapping):
             return self._mapping(value, depth + 1)
         if isinstance(value, list | tuple):
@@ -190,13 +191,13 @@ def _secrets(values: Iterable[str]) -> Iterator[str]:
 
 
 def _mask_across(masked: str, cut: int) -> int | None:
-    """Where a mask begins that a cut at this place would split."""
+    """The start of the mask that truncating at `cut` would split; None if there is none."""
     start = masked.find(MASK, max(0, cut - len(MASK) + 1), cut + len(MASK) - 1)
     return start if 0 <= start < cut else None
 
 
 def _overlap(left: str, right: str) -> int:
-    """How many characters at the end of `left` are the beginning of `right`, short of all of either."""
+    """Length of the longest end of `left` that is a beginning of `right`; 0 if it is too short to matter."""
     for length in range(min(len(left), len(right)), SHORTEST_FRAGMENT - 1, -1):
         if left.endswith(right[:length]):
             return length
@@ -204,7 +205,7 @@ def _overlap(left: str, right: str) -> int:
 
 
 def _spelled_forms(secrets: Iterable[str]) -> set[_Tokens]:
-    """Every form of every secret as regular expression tokens, one per character."""
+    """Every encoded form of every secret, as regular expression tokens, one per character."""
     forms: set[_Tokens] = set()
     for secret in secrets:
         forms |= _with_plain_start(_text_spellings(secret), ())
@@ -216,8 +217,8 @@ def _spelled_forms(secrets: Iterable[str]) -> set[_Tokens]:
 
 
 def _with_plain_start(units: list[list[str]], ending: _Tokens, first_wrap: int | None = None) -> set[_Tokens]:
-    """One form per spelling of the first character, so that each begins with a literal: that is what makes
-    searching fast."""
+    """One form per spelling of the first character, so that each form begins with a literal, which makes searching
+    fast."""
     rest: list[str] = []
     for position, unit in enumerate(units):
         if position and first_wrap is not None and (position - first_wrap) % 4 == 0:
@@ -228,9 +229,8 @@ def _with_plain_start(units: list[list[str]], ending: _Tokens, first_wrap: int |
 
 
 def _text_spellings(secret: str) -> list[list[str]]:
-    """The spellings of each character; a run of backslashes is one unit, with those of the escape after it.
-
-    Two neighbours that can share backslashes between them would make the search exponential.
+    """The spellings of each character. Consecutive backslashes, including those of a following escape, are one unit:
+    two adjacent patterns that can match the same backslashes would make the search exponential.
     """
     units: list[list[str]] = []
     escape = _ESCAPE
@@ -281,10 +281,10 @@ def _base64_spellings(character: str) -> list[str]:
 
 
 def _aligned_base64(secret: str) -> Iterator[tuple[int, str, bool]]:
-    """The base64 characters made of nothing but the secret, after 0, 1 or 2 bytes of something else.
+    """The base64 characters that depend on the secret alone, for each alignment (0, 1 or 2 preceding bytes).
 
-    With each: how many characters of its first group of four come before, and whether one more character
-    follows that is made of the secret's end and of what comes next.
+    Each with the number of preceding characters in its first group of four, and whether it is followed by a character
+    that encodes both the end of the secret and the text after it.
     """
     data = secret.encode("utf-8", "surrogatepass")
     for before in range(3):
@@ -301,7 +301,7 @@ def _base64_cores(secret: str) -> Iterator[str]:
 
 
 def _any_of(forms: Iterable[_Tokens]) -> str:
-    """One expression for all forms: what they share at the start is written once, the longest tried first."""
+    """One regular expression that matches any of the forms: common prefixes are factored out, longest form first."""
     ordered = sorted(forms)
     shared = _shared_start(ordered)
     prefix, rests = "".join(ordered[0][:shared]), [form[shared:] for form in ordered]
@@ -322,4 +322,4 @@ def _shared_start(ordered: list[_Tokens]) -> int:
 
 
 NO_SECRETS = Redactor(())
-"""Masks nothing, at no cost."""
+"""A redactor that masks nothing, at no cost."""

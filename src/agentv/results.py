@@ -1,4 +1,4 @@
-"""What evaluating produces: scores, verdicts, evaluator results and rows."""
+"""Results of an evaluation: scores, verdicts, evaluator results and rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Counted = Annotated[int, Between(1, 2**63 - 1)]
 
 
 class Verdict(StrEnum):
-    """What a score means against its threshold."""
+    """The meaning of a score relative to its threshold."""
 
     PASS = "pass"  # noqa: S105 - a verdict, not a password
     BORDERLINE = "borderline"
@@ -27,7 +27,7 @@ class Verdict(StrEnum):
 
 
 def verdict_for(score: float, threshold: float = DEFAULT_THRESHOLD) -> Verdict:
-    """At or over the threshold passes; else 0.6 and over is borderline; else it fails."""
+    """`pass` from the threshold up, `borderline` from 0.6 up, otherwise `fail`."""
     if score >= threshold:
         return Verdict.PASS
     return Verdict.BORDERLINE if score >= BORDERLINE else Verdict.FAIL
@@ -35,7 +35,7 @@ def verdict_for(score: float, threshold: float = DEFAULT_THRESHOLD) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What an evaluator returns. Making one checks it: a score is a finite number in [0, 1]."""
+    """What an evaluator returns. Raises an error unless the score is a finite number from 0 to 1."""
 
     score: float
     hits: tuple[str, ...] = ()
@@ -46,13 +46,13 @@ class Score:
     evaluator_results: tuple[EvaluatorResult, ...] = ()
     judge_proxy: Mapping[str, Any] | None = None
     judge: Mapping[str, Any] | None = None
-    """What the evaluator itself asked of a judge: target, calls, tokens, cost."""
+    """Judge usage of the evaluator itself: target, calls, tokens, cost."""
 
     def __post_init__(self) -> None:
         if isinstance(self.score, bool) or not isinstance(self.score, int | float):
-            raise TypeError(f"a score is a number, not {self.score!r}")
+            raise TypeError(f"a score must be a number, got {self.score!r}")
         if not math.isfinite(self.score) or not 0.0 <= self.score <= 1.0:
-            raise ValueError(f"a score is a finite number from 0 to 1, not {self.score!r}")
+            raise ValueError(f"a score must be a finite number from 0 to 1, got {self.score!r}")
         for name in ("hits", "misses", "warnings"):
             items = getattr(self, name)
             if isinstance(items, str) or not all(isinstance(item, str) for item in items):
@@ -60,7 +60,7 @@ class Score:
 
 
 class JudgeSpend(TypedDict, total=False):
-    """What was asked of a judge, as a ledger writes it. Rows of older versions lack some of these keys."""
+    """Judge usage as recorded in a row. Rows of older versions lack some of these keys."""
 
     target: str | None
     call_count: int
@@ -78,7 +78,7 @@ class JudgeSpend(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class EvaluatorResult:
-    """One evaluator's word on one answer. With `error` set it could not judge: score 0, verdict fail."""
+    """The result of one evaluator for one answer. With `error` set, the score is 0 and the verdict is `fail`."""
 
     name: str
     type: str
@@ -95,7 +95,7 @@ class EvaluatorResult:
     duration_ms: float = 0.0
     judge_proxy: Annotated[Mapping[str, Any] | None, OMIT_DEFAULT, JudgeSpend] = None
     judge: Annotated[Mapping[str, Any] | None, OMIT_DEFAULT, JudgeSpend] = None
-    """What the evaluator itself asked of a judge; `judge_proxy` is what a script asked."""
+    """Judge usage of the evaluator itself; `judge_proxy` is the judge usage of a script."""
     evaluator_results: Annotated[tuple[EvaluatorResult, ...], OMIT_DEFAULT] = ()
 
     @property
@@ -112,14 +112,14 @@ class EvaluatorResult:
 
 @dataclass(frozen=True, slots=True)
 class CaseError:
-    """Why a case has no honest score: the stage that failed (`target`, `evaluator`, `run`) and what to do."""
+    """Why no score could be computed: the stage that failed (`target`, `evaluator`, `run`) and a message."""
 
     stage: str
     message: str
 
 
 class RowKey(NamedTuple):
-    """What makes a row unique within a run."""
+    """Identifies a row within a run."""
 
     suite: str
     eval_id: str
@@ -129,7 +129,7 @@ class RowKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """One row: one eval case, sent to one target, once."""
+    """One row of the results: one attempt of one eval case with one target."""
 
     run_id: str
     eval_id: str
@@ -166,7 +166,7 @@ class CaseResult:
 
 
 def judge_ledgers(results: Iterable[EvaluatorResult]) -> Iterator[Mapping[str, Any]]:
-    """What each evaluator, members included, asked of a judge: calls, tokens and cost."""
+    """The judge usage of each evaluator, including composite members: calls, tokens and cost."""
     for result in results:
         yield from (ledger for ledger in (result.judge_proxy, result.judge) if ledger is not None)
         if result.evaluator_results:
@@ -174,7 +174,10 @@ def judge_ledgers(results: Iterable[EvaluatorResult]) -> Iterator[Mapping[str, A
 
 
 def spend_of(row: CaseResult, *, answer_paid: bool = True) -> tuple[float, int]:
-    """The dollars that are known to be spent on a row, and its judge calls. A recorded answer was paid for earlier."""
+    """The known cost of a row in USD, and its number of judge calls.
+
+    `answer_paid` is False for a recorded answer, whose cost belongs to an earlier run.
+    """
     usd, calls = (row.cost_usd or 0.0) if answer_paid else 0.0, 0
     for ledger in judge_ledgers(row.evaluator_results):
         usd += ledger.get("cost_usd") or 0.0
@@ -183,7 +186,7 @@ def spend_of(row: CaseResult, *, answer_paid: bool = True) -> tuple[float, int]:
 
 
 def weighted_mean(results: Iterable[EvaluatorResult]) -> float:
-    """The mean of the scores by weight; 0 when nothing weighs anything."""
+    """The mean of the scores by weight; 0 when all weights are 0."""
     pairs = [(result.score, result.weight) for result in results if result.weight > 0]
     if not pairs:
         return 0.0

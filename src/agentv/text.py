@@ -1,4 +1,4 @@
-"""Words for messages: typing errors, lists of choices, counts, kinds of JSON values, short paths."""
+"""Text for messages: did-you-mean suggestions, lists of choices, counts, JSON types, short paths."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LONGEST_WORD = 100
 
 
 def edits_apart(one: str, other: str) -> int:
-    """How many letters must be added, dropped or changed to make one word the other."""
+    """Edit distance (Levenshtein): the number of letters to add, remove or change to turn one word into the other."""
     row = list(range(len(other) + 1))
     for i, letter in enumerate(one, 1):
         before, row[0] = row[0], i
@@ -20,7 +20,7 @@ def edits_apart(one: str, other: str) -> int:
 
 
 def is_typo(word: str, known: str) -> bool:
-    """Within two edits of a known word, one for words of five letters or fewer; a plural is not a typo."""
+    """Whether `word` is within two edits of `known`, or one for words of up to five letters. Plurals are not typos."""
     if word in (f"{known}s", f"{known}es") or abs(len(word) - len(known)) > 2:
         return False
     return edits_apart(word, known) <= (1 if len(word) <= 5 else 2)
@@ -29,11 +29,11 @@ def is_typo(word: str, known: str) -> bool:
 def did_you_mean(word: str, known: Iterable[str], *, any_case: bool = False) -> str:
     """` (did you mean `x`?)`, or an empty string when no known word is close.
 
-    With `any_case`, `max_calls` and `MAXCALLS` are close to `maxCalls`.
+    With `any_case`, case and underscores are ignored: `max_calls` and `MAXCALLS` match `maxCalls`.
     """
     if len(word) > LONGEST_WORD:
         return ""
-    import difflib  # noqa: PLC0415 - only for a word that is wrong
+    import difflib  # noqa: PLC0415 - needed only for unknown words
 
     names = {_folded(name): name for name in known} if any_case else {name: name for name in known}
     close = difflib.get_close_matches(_folded(word) if any_case else word, names, n=1, cutoff=0.6)
@@ -45,12 +45,12 @@ def _folded(word: str) -> str:
 
 
 def one_of(words: Sequence[str]) -> str:
-    """The choices: `a`, `b` or `c`."""
+    """A list of alternatives: "`a`, `b` or `c`"."""
     return _listed(words, "or")
 
 
 def all_of(words: Sequence[str]) -> str:
-    """Everything there is: `a`, `b` and `c`."""
+    """A list of all items: "`a`, `b` and `c`"."""
     return _listed(words, "and")
 
 
@@ -60,12 +60,12 @@ def _listed(words: Sequence[str], last: str) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """`1 row`, `2,000 rows`."""
+    """A count with its noun: "1 row", "2,000 rows"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def kind_of(value: Any) -> str:
-    """What kind of JSON value this is, in words."""
+    """The type of a JSON value as a phrase, such as "a list"."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -78,5 +78,5 @@ def kind_of(value: Any) -> str:
 
 
 def short_path(path: Path, root: Path) -> Path:
-    """The path from `root` when it is inside, otherwise as it is."""
+    """The path relative to `root` if it is inside, otherwise unchanged."""
     return path.relative_to(root) if path.is_relative_to(root) else path

@@ -75,7 +75,7 @@ def test_markdown_is_for_pull_requests(project: Project):
     ("names", "message"),
     [
         (("a.jsonl", "gone.jsonl"), "results file not found: gone.jsonl"),
-        (("a.jsonl", "no-such-run"), "there is no run 'no-such-run'"),
+        (("a.jsonl", "no-such-run"), "run 'no-such-run' not found"),
         (("a.jsonl", "other.jsonl"), "have no cases in common"),
         (("a.jsonl", "twice.jsonl"), "two rows for the same case: lines 1 and 2"),
         (("a.jsonl", "text.jsonl"), "line 1 is not a valid row: not JSON"),

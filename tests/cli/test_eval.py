@@ -239,7 +239,7 @@ def test_run_dir_is_the_directory_of_the_run_and_refused_when_it_holds_one(capit
     before = (capitals.root / "here" / "results.jsonl").read_bytes()
     again = capitals.run("eval", "capitals.yaml", "--run-dir", "here")
     assert again.returncode == 2
-    assert "holds another run" in again.stderr
+    assert "already contains a run" in again.stderr
     assert (capitals.root / "here" / "results.jsonl").read_bytes() == before
 
 

@@ -36,7 +36,7 @@ def test_a_file_that_the_run_reads_is_not_replaced(judged: Project, name: str) -
         done = judged.run("eval", "suite.yaml", "--outputs", "answers.jsonl", "--run-dir", "run", "--out", out)
         assert done.returncode == 2
         assert f"--out {out} would overwrite a file that the run reads." in done.stderr
-        assert "Name another file" in done.stderr
+        assert "Choose another file" in done.stderr
         assert (judged.root / name).read_bytes() == before
     assert not (judged.root / "run").exists()
 
@@ -71,7 +71,7 @@ def test_the_file_to_report_on_is_not_replaced(judged: Project) -> None:
     done = judged.run("report", "rows.jsonl", "--out", "rows.jsonl")
     assert (done.returncode, done.stderr) == (
         2,
-        "agentv: --out rows.jsonl is the file to report on.\nName another file for --out.\n",
+        "agentv: --out rows.jsonl is the file to report on.\nChoose another file for --out.\n",
     )
     assert (judged.root / "rows.jsonl").read_bytes() == before
 

@@ -104,7 +104,7 @@ def test_a_run_that_was_stopped_says_so(capitals: Project, run: str):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("gone",), "there is no run 'gone'"),
+        (("gone",), "run 'gone' not found"),
         (("rows.jsonl", "--out", "no/such/directory/x.md"), "could not write no/such/directory/x.md"),
         (("bad.jsonl", "--out", "x.md"), "line 1 is not a valid row"),
     ],

@@ -239,21 +239,21 @@ def test_a_copy_that_could_not_be_written_is_told_also_when_quiet(project: Proje
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"cwd": None}, "`cwd` is missing, or is not text"),
-        ({"run_id": 5}, "`run_id` is missing, or is not text"),
-        ({"options": []}, "`options` is missing, or is not an object"),
-        ({"scripted": None}, "`scripted` is missing, or is not true or false"),
+        ({"cwd": None}, "`cwd` is missing or is not a string"),
+        ({"run_id": 5}, "`run_id` is missing or is not a string"),
+        ({"options": []}, "`options` is missing or is not an object"),
+        ({"scripted": None}, "`scripted` is missing or is not true or false"),
         ({"options": {"paths": 5}}, "in `options`, `paths` must be a list of strings, got 5."),
         (
             {"options": {"paths": ["suite.yaml"], "repeat": 0}},
             "in `options`, `repeat` must be a whole number from 1, got 0.",
         ),
         ({"options": {"paths": ["suite.yaml"], "out": 3}}, "in `options`, `out` must be a string, got 3."),
-        ({"digests": []}, "`digests` is not an object"),
-        ({"configuration": {"a": 1}}, "`configuration` holds something that is not an object"),
-        ({"budget": "much"}, "`budget` is not an object"),
-        ({"budget": {"spent_usd": -1}}, "`budget.spent_usd` is not a number from 0"),
-        ({"budget": {"judge_calls": "2"}}, "`budget.judge_calls` is not a number from 0"),
+        ({"digests": []}, "`digests` must be an object"),
+        ({"configuration": {"a": 1}}, "all values of `configuration` must be objects"),
+        ({"budget": "much"}, "`budget` must be an object"),
+        ({"budget": {"spent_usd": -1}}, "`budget.spent_usd` must be a finite number from 0"),
+        ({"budget": {"judge_calls": "2"}}, "`budget.judge_calls` must be a finite number from 0"),
     ],
 )
 def test_a_run_json_that_no_run_can_go_on_from_is_told_with_its_field(
@@ -263,5 +263,5 @@ def test_a_run_json_that_no_run_can_go_on_from_is_told_with_its_field(
     project.write("run/run.json", json.dumps({**run_json, **changes}))
     done = project.run("eval", "--resume", "run")
     assert done.returncode == 2
-    assert f"the run cannot go on from {project.root / 'run' / 'run.json'}: {said}" in done.stderr
-    assert "Restore it, or start a new run." in done.stderr
+    assert f"the run cannot be resumed from {project.root / 'run' / 'run.json'}: {said}" in done.stderr
+    assert "Restore the file, or start a new run." in done.stderr

@@ -1,10 +1,10 @@
-"""What the tests run in processes of their own, to kill them, starve them or lock them out.
+"""Child processes for the tests, to be killed, limited or locked out.
 
 python -m tests.record.children write RUN COUNT [OUT]   append rows, print each id once it is acknowledged
-python -m tests.record.children manifest RUN            rewrite run.json for ever
-python -m tests.record.children hold RUN                take the lock, say so, wait for the end of stdin
-python -m tests.record.children limited RUN BYTES       append rows until the file may not grow any more
-python -m tests.record.children see RESULTS             answer, for each id on stdin, whether its row is there
+python -m tests.record.children manifest RUN            rewrite run.json forever
+python -m tests.record.children hold RUN                take the lock, print a line, wait for the end of stdin
+python -m tests.record.children limited RUN BYTES       append rows until the file size limit is reached
+python -m tests.record.children see RESULTS             print, for each id on stdin, whether its row is in the file
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def say(text: str) -> None:
 
 
 def answer_of(number: int) -> str:
-    """A different length for every row; every seventh is long enough to be torn."""
+    """An answer with a different length for every row; every seventh is long enough to be partially written."""
     return f"answer {number} " * (1 + number % 13) + "é" * (200_000 if number % 7 == 3 else 0)
 
 
@@ -55,7 +55,7 @@ def hold(run: RunDirectory) -> None:
 
 
 async def fill(run: RunDirectory) -> None:
-    """Append until it fails, then try once more; print what was acknowledged and what was said."""
+    """Append until it fails, then once more; print the acknowledged ids and the errors."""
     acknowledged, errors = [], []
     async with RowWriter(run) as writer:
         for number in itertools.count():
@@ -77,13 +77,13 @@ def limit_and_fill(run: RunDirectory, size: int) -> None:
 
 
 def see(results: Path) -> None:
-    """Reads only what is new, and only when it is asked."""
+    """Answer queries, reading only what was added to the file since the last one."""
     known: set[str] = set()
     begun = b""
     with results.open("rb") as file:
         say("ready")
         for line in sys.stdin:
-            # The last line may be a row of the next group, half written while we look.
+            # The last line may belong to the next group and be only partially written.
             *whole, begun = (begun + file.read()).split(b"\n")
             known |= {json.loads(row)["eval_id"] for row in whole}
             say("yes" if line.strip() in known else "no")

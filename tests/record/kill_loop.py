@@ -1,9 +1,9 @@
-"""Kills writers at random moments and prints what that did, as one JSON object.
+"""Kill writers at random moments and print the damage as one JSON object.
 
     python -m tests.record.kill_loop rows DIRECTORY KILLS SEED
     python -m tests.record.kill_loop manifest DIRECTORY KILLS SEED
 
-Forks its victims, so that a kill costs milliseconds.
+Writers are forked, so that each kill takes only milliseconds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CASES = 40
 
 
 def run_and_kill(work: Callable[[], None], words: int, delay: float) -> tuple[list[str], bool]:
-    """Fork, wait for so many words and a moment longer, kill. What it said, and whether it was killed."""
+    """Fork, wait for the given number of words and a delay, then kill. Returns its output and whether it was killed."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -84,7 +84,7 @@ def whole_rows(data: bytes) -> list[tuple[str, bytes]]:
 
 
 def check_finished(run: RunDirectory, counts: dict[str, int]) -> None:
-    """Every case once, byte for byte what was appended."""
+    """Assert that every case is recorded once, byte for byte."""
     recovery = recover(run)
     counts["corrupt"] += len(recovery.corrupt)
     counts["duplicates"] += len(recovery.duplicates)

@@ -1,4 +1,4 @@
-"""A disk that fills up ends the run loudly, loses nothing, and the run can go on later."""
+"""A full disk fails the run with an error, loses no rows, and the run can be resumed later."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run_child(*arguments: str) -> dict[str, Any]:
 
 
 def assert_exact(run: RunDirectory, said: dict[str, Any], word: str) -> None:
-    """The file holds the acknowledged rows and nothing else, and both refusals said why."""
+    """Assert that the file contains exactly the acknowledged rows and that both errors name the cause."""
     assert len(said["errors"]) == 2
     for error in said["errors"]:
         assert word in error
@@ -37,7 +37,7 @@ def assert_exact(run: RunDirectory, said: dict[str, Any], word: str) -> None:
     assert run.results.read_bytes() == expected
 
 
-def test_a_file_that_may_not_grow_any_more(tmp_path: Path):
+def test_size_limit_fails_the_run_without_losing_rows(tmp_path: Path):
     run = RunDirectory.create(tmp_path / "run", {})
     said = run_child("limited", str(run.path), "200000")
     assert_exact(run, said, "EFBIG: file too large")
@@ -49,12 +49,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "agentv-test", str(disk)]
     if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("mounting a small disk needs root and the right to mount")
+        pytest.skip("mounting a small disk requires root and permission to mount")
     yield disk
     subprocess.run(["umount", str(disk)], check=True)
 
 
-async def test_a_full_disk_that_is_enlarged_later(small_disk: Path):
+async def test_run_can_be_resumed_after_a_full_disk(small_disk: Path):
     run = RunDirectory.create(small_disk / "run", {"cases": "many"})
     said = run_child("fill", str(run.path))
     assert_exact(run, said, "ENOSPC: no space left on device")

@@ -1,4 +1,4 @@
-"""Files that hold whole lines."""
+"""Files that consist of complete lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agentv.record import files
 
 
 @pytest.mark.parametrize("torn", [0, 1, files._CHUNK - 1, files._CHUNK, files._CHUNK + 1, 3 * files._CHUNK])
-def test_the_last_line_end_is_found_wherever_it_stands(tmp_path: Path, torn: int) -> None:
+def test_last_newline_is_found_at_any_offset(tmp_path: Path, torn: int) -> None:
     path = tmp_path / "lines"
     path.write_bytes(b"one\n" + b"x" * torn)
     descriptor = os.open(path, os.O_RDWR)

@@ -1,4 +1,4 @@
-"""The log of judge calls: written in groups, and nothing of it lost."""
+"""The judge call log is written in groups and loses no calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-async def test_calls_that_end_together_are_one_write_and_the_end_keeps_them_all(tmp_path: Path) -> None:
+async def test_concurrent_calls_are_one_write_and_closing_writes_all(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     with JudgeCallLog(path) as log:
         for index in range(100):
@@ -30,7 +30,7 @@ async def test_calls_that_end_together_are_one_write_and_the_end_keeps_them_all(
     assert [line["index"] for line in lines_of(path)] == list(range(100))
 
 
-async def test_a_call_is_written_soon_although_no_row_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_call_is_written_soon_without_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentv.record.judge_calls.SOON", 0.001)
     path = tmp_path / "calls.jsonl"
     with JudgeCallLog(path) as log:
@@ -41,14 +41,14 @@ async def test_a_call_is_written_soon_although_no_row_is(tmp_path: Path, monkeyp
                     await asyncio.sleep(0.001)
 
 
-def test_outside_of_a_loop_a_call_is_written_at_once(tmp_path: Path) -> None:
+def test_call_is_written_immediately_outside_of_an_event_loop(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     with JudgeCallLog(path) as log:
         log.append({"index": 1})
         assert lines_of(path) == [{"index": 1}]
 
 
-async def test_the_calls_of_a_row_are_on_disk_before_the_row(tmp_path: Path) -> None:
+async def test_calls_of_a_row_are_on_disk_before_the_row(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path / "run", {})
     with JudgeCallLog(run.judge_calls) as log:
         async with RowWriter(run, before=log.flush) as writer:
@@ -58,7 +58,7 @@ async def test_the_calls_of_a_row_are_on_disk_before_the_row(tmp_path: Path) -> 
                 assert lines_of(run.judge_calls)[-1] == {"index": index}
 
 
-def test_nothing_is_lost_between_the_loop_and_a_thread_that_flushes(tmp_path: Path) -> None:
+def test_no_call_is_lost_when_a_thread_flushes_concurrently(tmp_path: Path) -> None:
     path, done = tmp_path / "calls.jsonl", threading.Event()
 
     def flush_all_the_time() -> None:
@@ -80,13 +80,13 @@ def test_nothing_is_lost_between_the_loop_and_a_thread_that_flushes(tmp_path: Pa
     assert [line["index"] for line in lines_of(path)] == list(range(5_000))
 
 
-async def test_a_log_that_cannot_be_written_says_so_at_the_end(tmp_path: Path) -> None:
+async def test_unwritable_log_raises_when_closed(tmp_path: Path) -> None:
     log = JudgeCallLog(tmp_path / "nowhere" / "calls.jsonl")
-    with pytest.raises(RecordError, match="The rows are safe"), log:
+    with pytest.raises(RecordError, match="Result rows are not affected"), log:
         log.append({"index": 1})
 
 
-def test_a_line_that_a_kill_had_torn_is_cut_before_the_next(tmp_path: Path) -> None:
+def test_incomplete_line_is_removed_before_the_next(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     path.write_text('{"index":1}\n{"ind')
     with JudgeCallLog(path) as log:
@@ -94,7 +94,7 @@ def test_a_line_that_a_kill_had_torn_is_cut_before_the_next(tmp_path: Path) -> N
     assert lines_of(path) == [{"index": 1}, {"index": 2}]
 
 
-def test_a_log_that_could_not_be_written_once_stops_there(tmp_path: Path) -> None:
+def test_log_stops_after_a_failed_write(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "calls.jsonl"
     log = JudgeCallLog(path)
     log.append({"index": 1})

@@ -1,4 +1,4 @@
-"""kill -9 at any moment loses nothing, tears nothing and doubles nothing."""
+"""kill -9 at any moment does not lose, damage or duplicate rows."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def test_rows_survive_sixty_kills(tmp_path: Path):
     assert_no_row_suffered(kill_loop("rows", tmp_path, 60), 60)
 
 
-def test_a_manifest_parses_after_each_of_two_hundred_kills(tmp_path: Path):
+def test_manifest_is_valid_after_two_hundred_kills(tmp_path: Path):
     counts = kill_loop("manifest", tmp_path, 200)
     assert counts == {"kills": 200, "unreadable": 0, "neither_old_nor_new": 0, "left_over": 0}

@@ -1,4 +1,4 @@
-"""`--out`: a copy of the rows that can fail without harm."""
+"""`--out`: a copy of the rows that can fail without affecting the run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(tmp_path: Path) -> RunDirectory:
     return RunDirectory.create(tmp_path / "run", {})
 
 
-async def test_an_older_file_is_replaced_and_rows_follow(run: RunDirectory, tmp_path: Path):
+async def test_existing_file_is_replaced_and_rows_are_copied(run: RunDirectory, tmp_path: Path):
     out = tmp_path / "new" / "out.jsonl"
     out.parent.mkdir()
     out.write_text("old\n" * 10_000)
@@ -36,7 +36,7 @@ async def test_an_older_file_is_replaced_and_rows_follow(run: RunDirectory, tmp_
     assert out.read_bytes().count(b"\n") == 20
 
 
-async def test_a_new_file_is_private_and_its_directory_is_made(run: RunDirectory, tmp_path: Path):
+async def test_new_file_is_private_and_its_directory_is_created(run: RunDirectory, tmp_path: Path):
     out = tmp_path / "a" / "b" / "out.jsonl"
     before = os.umask(0)
     try:
@@ -47,7 +47,7 @@ async def test_a_new_file_is_private_and_its_directory_is_made(run: RunDirectory
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
 
 
-async def test_after_a_resume_the_file_is_complete(run: RunDirectory, tmp_path: Path):
+async def test_file_is_complete_after_a_resume(run: RunDirectory, tmp_path: Path):
     out = tmp_path / "out.jsonl"
     async with RowWriter(run, out=out) as writer:
         await writer.append(make_row("one"))
@@ -57,7 +57,7 @@ async def test_after_a_resume_the_file_is_complete(run: RunDirectory, tmp_path: 
     assert out.read_bytes() == encode_row(make_row("one")) + encode_row(make_row("two"))
 
 
-async def test_the_runs_own_file_is_refused_and_left_alone(run: RunDirectory):
+async def test_results_file_of_the_run_is_refused_and_unchanged(run: RunDirectory):
     async with RowWriter(run) as writer:
         await writer.append(make_row())
     with pytest.raises(RecordError, match="own results file"):
@@ -66,7 +66,7 @@ async def test_the_runs_own_file_is_refused_and_left_alone(run: RunDirectory):
     assert run.results.read_bytes() == encode_row(make_row())
 
 
-async def test_a_file_that_cannot_be_opened_is_refused_at_the_start(run: RunDirectory, tmp_path: Path):
+async def test_file_that_cannot_be_opened_is_refused_at_the_start(run: RunDirectory, tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RecordError, match=r"--out .*(ENOTDIR|EEXIST)"):
         async with RowWriter(run, out=tmp_path / "file" / "out.jsonl"):
@@ -75,7 +75,7 @@ async def test_a_file_that_cannot_be_opened_is_refused_at_the_start(run: RunDire
         pass
 
 
-async def test_a_full_disk_under_the_copy_loses_no_row(run: RunDirectory):
+async def test_full_disk_under_the_copy_loses_no_row(run: RunDirectory):
     async with RowWriter(run, out=Path("/dev/full")) as writer:
         for number in range(20):
             await writer.append(make_row(f"case-{number}"))
@@ -85,7 +85,7 @@ async def test_a_full_disk_under_the_copy_loses_no_row(run: RunDirectory):
     assert "results.jsonl" in str(writer.mirror_error.next_step)
 
 
-async def test_a_fifo_gets_the_new_rows_and_only_those(run: RunDirectory, tmp_path: Path):
+async def test_fifo_receives_only_new_rows(run: RunDirectory, tmp_path: Path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     async with RowWriter(run) as writer:
@@ -93,17 +93,15 @@ async def test_a_fifo_gets_the_new_rows_and_only_those(run: RunDirectory, tmp_pa
     got: list[bytes] = []
     reader = threading.Thread(target=lambda: got.append(fifo.read_bytes()))
     async with RowWriter(run, out=fifo) as writer:
-        await writer.append(make_row("before anybody reads", "x" * 300_000))
+        await writer.append(make_row("before the reader opens", "x" * 300_000))
         reader.start()
         await writer.append(make_row("after"))
     reader.join(30)
     assert writer.mirror_error is None
-    assert got == [encode_row(make_row("before anybody reads", "x" * 300_000)) + encode_row(make_row("after"))]
+    assert got == [encode_row(make_row("before the reader opens", "x" * 300_000)) + encode_row(make_row("after"))]
 
 
-async def test_a_fifo_that_nobody_reads_holds_up_nothing(
-    run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+async def test_fifo_without_a_reader_does_not_block(run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(mirror, "_STALLED_SECONDS", 0.1)
     never_opened, never_read = tmp_path / "one", tmp_path / "two"
     for fifo in (never_opened, never_read):
@@ -114,12 +112,12 @@ async def test_a_fifo_that_nobody_reads_holds_up_nothing(
             await writer.append(make_row(f"case-{number}", "x" * 1_000_000))
             await writer.append(make_row(f"last-{number}"))
         assert writer.mirror_error is not None
-        assert "nobody reads it" in writer.mirror_error.message
+        assert "no process is reading it" in writer.mirror_error.message
     os.close(reader)
     assert run.results.read_bytes().count(b"\n") == 4
 
 
-async def test_a_reader_that_goes_away_is_reported(run: RunDirectory, tmp_path: Path):
+async def test_closed_reader_is_reported(run: RunDirectory, tmp_path: Path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
@@ -142,8 +140,8 @@ def _some(descriptor: int) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["-", "/dev/stdout", "/dev/fd/1"])
-def test_standard_output_gets_the_rows_after_what_is_there(run: RunDirectory, tmp_path: Path, name: str):
-    """Also when it is a file: opening /dev/stdout anew would truncate it."""
+def test_rows_are_appended_to_standard_output(run: RunDirectory, tmp_path: Path, name: str):
+    """Also when stdout is a file: reopening /dev/stdout would truncate it."""
     redirected = tmp_path / "redirected"
     script = (
         "import asyncio, sys\n"

@@ -1,4 +1,4 @@
-"""What is in the file is what is done."""
+"""Recovery keeps valid rows and moves damaged lines to another file."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def test_rows_are_read_one_at_a_time_with_their_line_numbers(run: RunDirectory):
     assert isinstance(rows[1], CorruptLine)
     assert "not JSON" in rows[1].reason
     assert rows[2] == make_row("two")
-    assert rows[3] == CorruptLine(4, "an empty line")
+    assert rows[3] == CorruptLine(4, "empty line")
 
 
-def test_reading_a_file_that_is_not_there_is_an_error_that_names_it(tmp_path: Path):
+def test_missing_file_is_reported_with_its_path(tmp_path: Path):
     with pytest.raises(RecordError, match=r"nothing\.jsonl: ENOENT"):
         list(read_rows(tmp_path / "nothing.jsonl"))
 
 
-def test_a_sound_file_is_not_rewritten(run: RunDirectory):
+def test_valid_file_is_not_rewritten(run: RunDirectory):
     run.results.write_bytes(line("one") + line("two"))
     before = run.results.stat()
     seen: list[CaseResult] = []
@@ -59,7 +59,7 @@ def test_a_sound_file_is_not_rewritten(run: RunDirectory):
     assert not run.corrupt.exists()
 
 
-def test_a_torn_last_line_is_cut_and_not_done(run: RunDirectory):
+def test_incomplete_last_line_is_removed_and_not_done(run: RunDirectory):
     run.results.write_bytes(line("one") + line("two")[:-1])
     recovery = recover(run)
     assert recovery.done == {key("one")}
@@ -71,23 +71,23 @@ def test_a_torn_last_line_is_cut_and_not_done(run: RunDirectory):
     "garbage",
     [b"{broken\n", b"\x00" * 5000 + b"\n", b"\xff\xfe\n", b"\n", b'{"eval_id": "two"}\n', line("two")[5:]],
 )
-def test_a_corrupt_line_in_the_middle_is_set_aside_and_the_others_keep_their_bytes(run: RunDirectory, garbage: bytes):
-    odd_but_sound = line("three").replace(b'"score":1.0', b'"score": 1.00')
-    run.results.write_bytes(line("one") + garbage + odd_but_sound + line("four"))
+def test_corrupt_line_is_moved_and_other_lines_keep_their_bytes(run: RunDirectory, garbage: bytes):
+    unusual_but_valid = line("three").replace(b'"score":1.0', b'"score": 1.00')
+    run.results.write_bytes(line("one") + garbage + unusual_but_valid + line("four"))
     seen: list[CaseResult] = []
     recovery = recover(run, seen.append)
     assert [corrupt.number for corrupt in recovery.corrupt] == [2]
     assert recovery.corrupt[0].reason
     assert recovery.done == {key("one"), key("three"), key("four")}
     assert [row.eval_id for row in seen] == ["one", "three", "four"]
-    assert run.results.read_bytes() == line("one") + odd_but_sound + line("four")
+    assert run.results.read_bytes() == line("one") + unusual_but_valid + line("four")
     assert run.corrupt.read_bytes() == garbage
     for path in (run.results, run.corrupt):
         assert path.stat().st_mode & 0o777 == 0o600
     assert not recover(run).corrupt
 
 
-def test_of_two_rows_of_a_case_the_first_stays(run: RunDirectory):
+def test_first_of_two_duplicate_rows_is_kept(run: RunDirectory):
     run.results.write_bytes(line("one", "first") + line("two") + line("one", "second"))
     recovery = recover(run)
     assert recovery.duplicates == [DuplicateLine(3, key("one"))]
@@ -95,7 +95,7 @@ def test_of_two_rows_of_a_case_the_first_stays(run: RunDirectory):
     assert run.corrupt.read_bytes() == line("one", "second")
 
 
-def test_lines_set_aside_are_added_to_those_before(run: RunDirectory):
+def test_corrupt_lines_are_appended_to_earlier_ones(run: RunDirectory):
     run.corrupt.write_bytes(b"earlier\nhalf a li")
     run.results.write_bytes(b"later\n")
     recover(run)
@@ -103,7 +103,7 @@ def test_lines_set_aside_are_added_to_those_before(run: RunDirectory):
     assert run.results.read_bytes() == b""
 
 
-def test_a_line_longer_than_any_row_is_set_aside(run: RunDirectory, monkeypatch: pytest.MonkeyPatch):
+def test_line_over_the_length_limit_is_moved(run: RunDirectory, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(recovery_module, "LONGEST_LINE", 10_000)
     endless = b"x" * 2_500_000 + b"\n"
     run.results.write_bytes(line("one") + endless + line("two") + line("torn", "y" * 20_000)[:-1])
@@ -114,13 +114,13 @@ def test_a_line_longer_than_any_row_is_set_aside(run: RunDirectory, monkeypatch:
     assert run.corrupt.read_bytes() == endless
 
 
-def test_a_run_killed_before_its_first_row_is_empty(run: RunDirectory):
+def test_run_killed_before_its_first_row_is_empty(run: RunDirectory):
     run.results.unlink()
     assert recover(run).done == set()
     assert run.results.read_bytes() == b""
 
 
-def test_a_run_that_is_being_written_is_not_touched(run: RunDirectory):
+def test_run_that_is_being_written_is_not_modified(run: RunDirectory):
     run.results.write_bytes(line("one") + b"half")
     with run.lock(), pytest.raises(RunLockedError):
         recover(RunDirectory.open(run.path))

@@ -1,4 +1,4 @@
-"""One row is one line, whatever is in it."""
+"""Every row is encoded as exactly one line, regardless of its contents."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KEY = 'sk-"quoted"-0123456789'
         '"\\/\b\f\t',
     ],
 )
-def test_any_text_comes_back_as_it_was_on_one_physical_line(text: str):
+def test_any_text_round_trips_on_one_line(text: str):
     row = make_row(answer=text, metadata={text: [text]})
     line = encode_row(row)
     assert line.endswith(b"\n")
@@ -39,7 +39,7 @@ def test_any_text_comes_back_as_it_was_on_one_physical_line(text: str):
     assert decode_row(line) == row
 
 
-def test_a_full_row_comes_back_as_it_was():
+def test_row_with_all_fields_round_trips():
     member = EvaluatorResult("m", "contains", 0.0, 1.0, Verdict.FAIL, error="no", judge_proxy={"target": "t"})
     row = make_row(
         error=CaseError("evaluator", "could not judge"),
@@ -53,7 +53,7 @@ def test_a_full_row_comes_back_as_it_was():
     assert decode_row(encode_row(row)) == row
 
 
-def test_a_plain_row_is_written_as_its_dictionary():
+def test_plain_row_is_encoded_as_its_dictionary():
     row = make_row()
     assert json.loads(encode_row(row)) == row.to_dict()
 
@@ -70,7 +70,7 @@ class Unprintable:
         raise RuntimeError("no")
 
 
-def test_what_json_cannot_hold_is_replaced_and_the_row_kept():
+def test_values_that_are_not_json_are_replaced():
     circle: dict[str, Any] = {}
     circle["again"] = [circle, circle]
     awkward = {
@@ -97,23 +97,23 @@ def test_what_json_cannot_hold_is_replaced_and_the_row_kept():
     assert details["1 (2)"] == "one"
     assert details["null"] == "none"
     assert details["(1, 2)"] == "tuple"
-    assert details["object"] == "(a Unprintable that cannot be shown)"
+    assert details["object"] == "(Unprintable object that cannot be printed)"
     assert details["set"] == [1]
     assert "bits" in details["huge"]
     assert details["proxy"] == {"a": 1}
-    assert "refers to itself" in json.dumps(details["circle"])
+    assert "circular reference" in json.dumps(details["circle"])
     assert "deep" in json.dumps(details["deep"]).removeprefix("[" * 190)
     assert details["bytes"] == "b'\\xff'"
 
 
-def test_nesting_is_cut_where_a_reader_might_give_up():
+def test_deep_nesting_is_cut():
     kept, cut = make_row(metadata={"d": deep(190)}), make_row(metadata={"d": deep(900)})
     assert decode_row(encode_row(kept)) == kept
-    assert b"nested more than 200 deep" in encode_row(cut)
+    assert b"nested more than 200 levels deep" in encode_row(cut)
     decode_row(encode_row(cut))
 
 
-def test_a_score_that_is_no_number_becomes_an_error():
+def test_non_finite_score_becomes_an_error():
     judged = EvaluatorResult("e", "t", float("nan"), float("inf"), Verdict.PASS, duration_ms=float("nan"))
     row = make_row(score=float("nan"), cost_usd=float("inf"), duration_ms=float("nan"), evaluator_results=(judged,))
     read = decode_row(encode_row(row))
@@ -123,7 +123,7 @@ def test_a_score_that_is_no_number_becomes_an_error():
     assert read.evaluator_results[0].score == 0.0
 
 
-def test_secrets_are_masked_wherever_they_are_in_a_row():
+def test_secrets_are_masked_everywhere_in_a_row():
     row = make_row(
         answer=f"the key is {KEY}",
         output_messages=(Message("assistant", [{"type": "text", "value": json.dumps([KEY])}]),),
@@ -140,21 +140,21 @@ def test_secrets_are_masked_wherever_they_are_in_a_row():
 
 
 @pytest.mark.parametrize("secret", ["candidate_answer", "evaluator_results", "borderline", "assistant"])
-def test_a_secret_that_is_spelled_like_a_field_leaves_the_row_readable(secret: str):
+def test_secret_spelled_like_a_field_name_keeps_the_row_readable(secret: str):
     row = make_row(answer=f"say {secret}", verdict=Verdict.BORDERLINE, score=0.7)
     read = decode_row(encode_row(row, Redactor([secret])))
     assert read.candidate_answer == f"say {MASK}"
     assert read.verdict is Verdict.BORDERLINE
 
 
-def test_a_secret_is_masked_in_a_row_that_json_could_not_hold():
+def test_secret_is_masked_in_a_row_with_replaced_values():
     row = make_row(metadata={1: KEY, "object": [ToolCall(KEY)], "n": float("nan")})
     line = encode_row(row, Redactor([KEY]))
     assert b"0123456789" not in line
     assert decode_row(line).metadata["1"] == MASK
 
 
-def test_the_recorded_key_is_the_key_that_is_read_back():
+def test_recorded_key_equals_the_key_that_is_read_back():
     redactor = Redactor([KEY])
     row = make_row(f"case {KEY}")
     assert decode_row(encode_row(row, redactor)).key == recorded_key(row.key, redactor)
@@ -192,6 +192,6 @@ def changed(**fields: Any) -> bytes:
         (changed(token_usage={"input": "3"}), "`token_usage.input` must be a whole number, got '3'"),
     ],
 )
-def test_a_line_that_is_not_a_row_is_refused_with_the_reason(line: bytes, reason: str):
+def test_invalid_row_is_refused_with_the_reason(line: bytes, reason: str):
     with pytest.raises(ValueError, match=re.escape(reason)):
         decode_row(line)

@@ -1,4 +1,4 @@
-"""A row that was acknowledged is on disk, whole, for everybody to see."""
+"""An acknowledged row is completely on disk and visible to other processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(tmp_path: Path) -> RunDirectory:
     return RunDirectory.create(tmp_path / "run", {})
 
 
-async def test_an_acknowledged_row_is_already_seen_by_another_process(run: RunDirectory):
+async def test_acknowledged_row_is_visible_to_another_process(run: RunDirectory):
     command = [sys.executable, "-m", "tests.record.children", "see", str(run.results)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
         assert reader.stdin is not None
@@ -40,28 +40,28 @@ async def test_an_acknowledged_row_is_already_seen_by_another_process(run: RunDi
             reader.stdin.flush()
             return reader.stdout.readline()
 
-        assert seen("nobody") == b"no\n"
+        assert seen("unknown") == b"no\n"
         numbers = iter(range(1000))
         async with RowWriter(run) as writer:
 
             async def work() -> None:
                 for number in numbers:
                     await writer.append(make_row(f"case-{number}"))
-                    # Nothing is awaited between the acknowledgement and the other process's look.
+                    # Nothing is awaited between the acknowledgement and the check by the other process.
                     assert seen(f"case-{number}") == b"yes\n"
 
             await asyncio.gather(*(work() for _ in range(10)))
         reader.stdin.close()
 
 
-async def test_rows_are_written_in_the_order_they_were_appended(run: RunDirectory):
+async def test_rows_are_written_in_append_order(run: RunDirectory):
     rows = [make_row(f"case-{n}", "é" * n) for n in range(200)]
     async with RowWriter(run) as writer:
         await asyncio.gather(*map(writer.append, rows))
     assert run.results.read_bytes() == b"".join(map(encode_row, rows))
 
 
-async def test_rows_that_arrive_during_a_sync_share_the_next_one(run: RunDirectory, monkeypatch: pytest.MonkeyPatch):
+async def test_rows_that_arrive_during_a_sync_share_the_next_sync(run: RunDirectory, monkeypatch: pytest.MonkeyPatch):
     first_started, go_on, syncs = threading.Event(), threading.Event(), []
 
     def slow_sync(descriptor: int) -> None:
@@ -90,7 +90,7 @@ async def test_secrets_are_masked_on_disk(run: RunDirectory):
     assert b"hunter2" not in run.results.read_bytes()
 
 
-async def test_a_torn_last_line_is_cut_on_open_and_nothing_else(run: RunDirectory):
+async def test_only_an_incomplete_last_line_is_removed_on_open(run: RunDirectory):
     whole = encode_row(make_row("one")) + b"not even json\n"
     for torn in (b"", b"{", encode_row(make_row("two", "x" * 200_000))[:-1]):
         run.results.write_bytes(whole + torn)
@@ -119,7 +119,7 @@ async def test_short_writes_are_completed(run: RunDirectory, monkeypatch: pytest
     assert run.results.read_bytes() == b"".join(map(encode_row, rows))
 
 
-async def test_a_failed_write_is_cut_back_and_fails_every_row_that_waited(
+async def test_failed_write_is_rolled_back_and_fails_all_queued_rows(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ):
     real_write, failing = os.write, threading.Event()
@@ -149,7 +149,7 @@ async def test_a_failed_write_is_cut_back_and_fails_every_row_that_waited(
     assert run.results.read_bytes() == encode_row(make_row("safe"))
 
 
-async def test_a_row_is_not_acknowledged_when_the_sync_fails(run: RunDirectory, monkeypatch: pytest.MonkeyPatch):
+async def test_row_is_not_acknowledged_when_the_sync_fails(run: RunDirectory, monkeypatch: pytest.MonkeyPatch):
     def broken(descriptor: int) -> None:
         raise OSError(5, "Input/output error")
 
@@ -160,7 +160,7 @@ async def test_a_row_is_not_acknowledged_when_the_sync_fails(run: RunDirectory, 
     assert run.results.read_bytes() == b""
 
 
-async def test_a_cancelled_append_still_writes_its_row(run: RunDirectory):
+async def test_cancelled_append_still_writes_its_row(run: RunDirectory):
     async with RowWriter(run) as writer:
         tasks = [asyncio.create_task(writer.append(make_row(f"case-{n}"))) for n in range(10)]
         await asyncio.sleep(0)
@@ -170,7 +170,7 @@ async def test_a_cancelled_append_still_writes_its_row(run: RunDirectory):
     assert run.results.read_bytes().count(b"\n") == 10
 
 
-async def test_closing_writes_what_waits_even_when_it_is_cancelled(run: RunDirectory, monkeypatch: pytest.MonkeyPatch):
+async def test_closing_writes_queued_rows_even_when_cancelled(run: RunDirectory, monkeypatch: pytest.MonkeyPatch):
     syncing, go_on = threading.Event(), threading.Event()
 
     def slow_sync(descriptor: int) -> None:
@@ -197,7 +197,7 @@ async def test_closing_writes_what_waits_even_when_it_is_cancelled(run: RunDirec
         pass
 
 
-async def test_a_run_has_one_writer(run: RunDirectory):
+async def test_run_has_only_one_writer(run: RunDirectory):
     async with RowWriter(run):
         with pytest.raises(RunLockedError, match=f"process {os.getpid()}"):
             async with RowWriter(RunDirectory.open(run.path)):
@@ -206,7 +206,7 @@ async def test_a_run_has_one_writer(run: RunDirectory):
         await writer.append(make_row())
 
 
-async def test_a_writer_takes_rows_only_while_it_is_open(run: RunDirectory):
+async def test_writer_accepts_rows_only_while_open(run: RunDirectory):
     writer = RowWriter(run)
     with pytest.raises(RuntimeError, match="async with"):
         await writer.append(make_row())
@@ -216,13 +216,13 @@ async def test_a_writer_takes_rows_only_while_it_is_open(run: RunDirectory):
         await writer.append(make_row())
 
 
-async def test_writers_leave_no_descriptors_and_no_threads_behind(run: RunDirectory, tmp_path: Path):
+async def test_writers_leak_no_descriptors_or_threads(run: RunDirectory, tmp_path: Path):
     async def once() -> None:
         async with RowWriter(run, out=tmp_path / "out.jsonl") as writer:
             await writer.append(make_row())
 
     await once()
-    gc.collect()  # what other tests left must not go while we count
+    gc.collect()  # garbage of other tests must not be freed while we count
     before = len(list(Path("/proc/self/fd").iterdir())), {t.name for t in threading.enumerate()}
     for _ in range(20):
         await once()

@@ -119,7 +119,7 @@ def test_rows_are_found_by_results_file_run_id_id_prefix_and_run_directory(tmp_p
     assert not find_rows(str(copy), tmp_path).scripted
     with pytest.raises(RecordError, match=r"results file not found: gone\.jsonl"):
         find_rows("gone.jsonl", tmp_path)
-    with pytest.raises(RecordError, match="there is no run 'gone'"):
+    with pytest.raises(RecordError, match="run 'gone' not found"):
         find_rows("gone", tmp_path)
 
 

@@ -162,7 +162,7 @@ async def test_mock_gives_the_same_answer_for_every_sampling_option():
 
 
 def test_options_that_contradict_each_other_are_refused():
-    with pytest.raises(ValueError, match="`tool_choice` needs `tools`"):
+    with pytest.raises(ValueError, match="`tool_choice` requires `tools`"):
         GenerationOptions(tool_choice="auto")
     with pytest.raises(ValueError, match="must be one of `tools`, got 'wait'"):
         GenerationOptions(tools=(LOOK,), tool_choice=WAIT)

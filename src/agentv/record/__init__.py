@@ -1,1 +1,1 @@
-"""Runs on disk: append, heal, resume."""
+"""Runs on disk: append rows, repair damaged files, resume."""

@@ -1,4 +1,4 @@
-"""The few file operations that durability hangs on, and the words for when they fail."""
+"""Durable file operations, and the error they raise when they fail."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from agentv.errors import RecordError
 
 PRIVATE_DIRECTORY = 0o700
 EXECUTION_ERROR = 3
-"""The exit code of a run whose record could not be written: something ran, so it is not 2."""
+"""Exit code of a run whose results could not be written. Not 2, because cases have already run."""
 PRIVATE_FILE = 0o600
 _CHUNK = 1 << 16
 
 sync_data = getattr(os, "fdatasync", os.fsync)
-"""Make the contents of a file durable. macOS has no fdatasync."""
+"""Flush the contents of a file to disk. macOS has no fdatasync."""
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write every byte: a disk that fills up gives a short write first, and the error with the next one."""
+    """Write all bytes. A full disk causes a short write first, and the error on the next write."""
     left = memoryview(data)
     while left:
         left = left[os.write(descriptor, left) :]
 
 
 def open_private(path: Path, flags: int) -> int:
-    """Open a file that nobody else may read, whatever the umask; an existing file keeps its mode."""
+    """Open a file, created readable by the owner only regardless of the umask; an existing file keeps its mode."""
     try:
         descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)
     except FileExistsError:
@@ -38,7 +38,7 @@ def open_private(path: Path, flags: int) -> int:
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
+    """Flush the entries of a directory to disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -48,9 +48,9 @@ def sync_directory(path: Path) -> None:
 
 @contextmanager
 def replaced(path: Path) -> Iterator[int]:
-    """A descriptor for the new contents of a file. Readers see the old file or the new one, never less.
+    """Replace a file atomically: yields a descriptor for the new contents. Readers see the old file or the new one.
 
-    The temporary name is fixed, so that a killed writer leaves one such file at most; one writer at a time.
+    The temporary name is fixed, so a killed writer leaves at most one temporary file. Allows one writer at a time.
     """
     temporary = path.with_name(f".{path.name}.tmp")
     descriptor = open_private(temporary, os.O_WRONLY | os.O_TRUNC)
@@ -73,15 +73,15 @@ def whole_lines_end(descriptor: int) -> int:
     end = os.fstat(descriptor).st_size
     while end > 0:
         start = max(0, end - _CHUNK)
-        found = os.pread(descriptor, end - start, start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
+        newline = os.pread(descriptor, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
         end = start
     return 0
 
 
 def cut_torn_line(descriptor: int) -> int:
-    """Cut a file after its last newline: what follows was never acknowledged. Returns how many bytes went."""
+    """Remove an incomplete last line, which was never acknowledged. Returns the number of bytes removed."""
     end, size = whole_lines_end(descriptor), os.fstat(descriptor).st_size
     if end < size:
         os.ftruncate(descriptor, end)
@@ -90,7 +90,7 @@ def cut_torn_line(descriptor: int) -> int:
 
 
 def failure(doing: str, path: Path, error: OSError, next_step: str | None = None) -> RecordError:
-    """A `RecordError` that names the system's word for what went wrong."""
-    word = errno.errorcode.get(error.errno or 0, "error")
+    """A `RecordError` with the name of the system error, such as `ENOSPC`."""
+    code = errno.errorcode.get(error.errno or 0, "error")
     reason = (error.strerror or str(error)).lower()
-    return RecordError(f"could not {doing} {path}: {word}: {reason}", next_step=next_step)
+    return RecordError(f"could not {doing} {path}: {code}: {reason}", next_step=next_step)

@@ -1,7 +1,7 @@
-"""`judge_calls.jsonl`: a line for every judge call of a run, written soon after the call has ended.
+"""`judge_calls.jsonl`: one line for every judge call of a run, written shortly after the call ends.
 
-Lines are written in groups: before the rows whose calls they are, else a moment later. A run that makes a thousand
-calls a second would otherwise spend its time on a thousand small writes.
+Lines are written in groups, at the latest before the row that made the calls. Otherwise a run with a thousand calls
+per second would spend its time on a thousand small writes.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from agentv.jsonio import dump_line
 from agentv.record.files import EXECUTION_ERROR, cut_torn_line, failure, open_private, write_all
 
 SOON = 0.25
-"""Seconds that a line may wait for others."""
+"""Seconds that a line may wait to be written together with others."""
 
 
 class JudgeCallLog:
-    """Appends call records. The file is made with the first one; secrets are masked before they come here.
+    """Appends judge call records, whose secrets must already be masked. The file is created with the first record.
 
-    The rows are what a run promises to keep; this log is synced once, at the end. A line that cannot be written is
-    no reason to fail a judge call that was made: the log stops there, and says so when it is closed.
+    Unlike rows, the log is synced only once, at the end. A failed write does not fail the judge call: logging stops,
+    and the error is raised when the log is closed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -50,13 +50,13 @@ class JudgeCallLog:
             os.close(self._descriptor)
             self._descriptor = None
         if self._error is not None and kind is None:
-            hint = "The rows are safe; calls after that are not in the log."
+            hint = "Result rows are not affected, but later judge calls are missing from the log."
             incomplete = failure("write", self._path, self._error, hint)
             incomplete.exit_code = EXECUTION_ERROR
             raise incomplete
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """One line, written by the next `flush`; within a running loop there is one soon."""
+        """Queue a record for the next `flush`. In a running event loop, a flush is scheduled."""
         self._waiting.append(record)
         if self._timer is None:
             try:
@@ -67,10 +67,10 @@ class JudgeCallLog:
                 self._timer = loop.call_later(SOON, self._in_time)
 
     def flush(self) -> None:
-        """Write what waits. Any thread may ask for it; when it returns, every line handed over before is written."""
+        """Write all queued records. Thread-safe; on return, every record appended before the call is written."""
         with self._writing:
             lines: list[str] = []
-            while self._waiting:  # one by one: the loop may hand over another at any moment
+            while self._waiting:  # one by one: the event loop may append another at any moment
                 lines.append(f"{dump_line(dict(self._waiting.popleft()))}\n")
             if not lines or self._error is not None:
                 return

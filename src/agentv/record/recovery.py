@@ -1,4 +1,4 @@
-"""What a run left behind: the rows that are done, and the lines that are not rows."""
+"""Read the results of an earlier run: valid rows, and damaged lines, which `recover` moves to another file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COPY_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class CorruptLine:
-    """A line of `results.jsonl` that is not a row, and why."""
+    """A line of `results.jsonl` that is not a valid row, and the reason."""
 
     number: int
     reason: str
@@ -27,7 +27,7 @@ class CorruptLine:
 
 @dataclass(frozen=True, slots=True)
 class DuplicateLine:
-    """A line whose row is in the file already."""
+    """A line that repeats an earlier row."""
 
     number: int
     key: RowKey
@@ -35,7 +35,7 @@ class DuplicateLine:
 
 @dataclass(slots=True)
 class Recovery:
-    """What `recover` found, and what it did about it."""
+    """What `recover` read and removed."""
 
     done: set[RowKey] = field(default_factory=set)
     corrupt: list[CorruptLine] = field(default_factory=list)
@@ -50,9 +50,9 @@ class _Span:
 
 
 def read_rows(path: Path) -> Iterator[tuple[int, CaseResult | CorruptLine]]:
-    """The rows of a results file with their line numbers, one at a time; corrupt lines in their place.
+    """Iterate over a results file: line number, and the row or a `CorruptLine`.
 
-    A last line without its newline is a row being written, and is not reported.
+    A last line without a newline is still being written, and is skipped.
     """
     try:
         with path.open("rb") as file:
@@ -63,10 +63,10 @@ def read_rows(path: Path) -> Iterator[tuple[int, CaseResult | CorruptLine]]:
 
 
 def recover(run: RunDirectory, on_row: Callable[[CaseResult], None] | None = None) -> Recovery:
-    """Make a run fit to be continued: cut the torn line, set aside what is not a row, say what is done.
+    """Prepare a run to be resumed: remove an incomplete last line and move invalid lines to another file.
 
-    Corrupt lines and second rows of a case go, unchanged, to `results.corrupt.jsonl`; every other line keeps
-    its bytes. `on_row` sees each row that stays, in order.
+    Corrupt lines and duplicate rows are moved, unchanged, to `results.corrupt.jsonl`; all other lines keep their
+    bytes. `on_row` is called with each remaining row, in order.
     """
     recovery, aside = Recovery(), list[_Span]()
     with run.lock():
@@ -82,12 +82,12 @@ def recover(run: RunDirectory, on_row: Callable[[CaseResult], None] | None = Non
                 if aside:
                     _set_aside(run, descriptor, aside)
         except OSError as error:
-            raise failure("recover", run.results, error, f"Then try again: {run.resume_command}") from error
+            raise failure("recover", run.results, error, f"Then retry: {run.resume_command}") from error
     return recovery
 
 
 def _note(recovery: Recovery, number: int, row: CaseResult | CorruptLine) -> bool:
-    """Whether the line stays."""
+    """Record a line; returns whether it stays in the file."""
     if isinstance(row, CorruptLine):
         recovery.corrupt.append(row)
         return False
@@ -120,11 +120,11 @@ def _decoded(number: int, line: bytes) -> CaseResult | CorruptLine:
     try:
         return decode_row(line)
     except ValueError as error:
-        return CorruptLine(number, str(error) if line.strip() else "an empty line")
+        return CorruptLine(number, str(error) if line.strip() else "empty line")
 
 
 def _set_aside(run: RunDirectory, results: int, aside: list[_Span]) -> None:
-    """Save the lines elsewhere, then leave them out: a kill in between repeats the work and loses nothing."""
+    """Copy the lines to the other file first, then remove them: a kill in between repeats work but loses nothing."""
     saved = open_private(run.corrupt, os.O_RDWR | os.O_APPEND)
     try:
         cut_torn_line(saved)

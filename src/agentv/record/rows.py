@@ -1,4 +1,4 @@
-"""A row as one line of `results.jsonl`, and back."""
+"""Encode a row as one line of `results.jsonl`, and decode it."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from agentv.results import CaseError, CaseResult, RowKey, Verdict
 
 
 def record_row(row: CaseResult, redactor: Redactor = NO_SECRETS) -> tuple[CaseResult, bytes]:
-    """The row as it is recorded, and its line: one physical line of strict JSON, secrets masked.
+    """The row as it is recorded, with secrets masked, and its encoding as one line of strict JSON.
 
-    No answer can make it fail. The row is the same object when nothing in it had to be masked or replaced.
+    Never fails, whatever the row contains. Returns the same row object when nothing was masked or replaced.
     """
     line = strict_line(row.to_dict())
     if line is None or redactor.finds(line):
-        # Only contents are changed: field names and verdicts are ours, whatever a secret is spelled like.
+        # Field names and verdicts are never masked, even if a secret has the same spelling.
         row = _map_contents(_scored(row), lambda value: redactor.value(storable(value)))
         line = dump_line(row.to_dict())
     return row, line.encode("utf-8") + b"\n"
 
 
 def encode_row(row: CaseResult, redactor: Redactor = NO_SECRETS) -> bytes:
-    """The line of a row."""
+    """The row as one line of `results.jsonl`."""
     return record_row(row, redactor)[1]
 
 
 def recorded_key(key: RowKey, redactor: Redactor) -> RowKey:
-    """The key under which a row with this key is found again in the file, where secrets are masked."""
+    """The key that the row has in the results file, where secrets are masked."""
     return RowKey(redactor.text(key.suite), redactor.text(key.eval_id), redactor.text(key.target), key.attempt)
 
 
 def _scored(row: CaseResult) -> CaseResult:
-    """A score that is not a number is an error, not a low score."""
+    """The row with an error instead of a score that is NaN or infinite."""
     if math.isfinite(row.score):
         return row
-    error = row.error or CaseError("run", f"the score was {row.score}, which is not a number from 0 to 1")
+    error = row.error or CaseError("run", f"the score must be a number from 0 to 1, got {row.score}")
     return replace(row, score=0.0, verdict=Verdict.FAIL, error=error)
 
 
 def _map_contents(value: Any, change: Callable[[Any], Any]) -> Any:
-    """The same dataclasses with their contents changed; their own numbers stay numbers."""
+    """Apply `change` to all contents of nested dataclasses; their number fields stay numbers."""
     if is_dataclass(value) and not isinstance(value, type):
         changed = {f.name: _map_field(f, getattr(value, f.name), change) for f in fields(value)}
         return replace(value, **changed)
@@ -64,7 +64,7 @@ def _map_field(field: Field[Any], value: Any, change: Callable[[Any], Any]) -> A
 
 
 def decode_row(line: bytes) -> CaseResult:
-    """A line of `results.jsonl` as a row. Strict: raises ValueError with the reason."""
+    """The row of a line of `results.jsonl`. ValueError, with the reason, when the line is not a valid row."""
     data = load(line)
     try:
         return decode(CaseResult, data)

@@ -1,4 +1,4 @@
-"""The directory of a run: `run.json`, `results.jsonl`, `judge_calls.jsonl`, and a lock for its one writer."""
+"""The directory of a run: `run.json`, `results.jsonl`, `judge_calls.jsonl`, and the writer's lock file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CORRUPT = "results.corrupt.jsonl"
 JUDGE_CALLS = "judge_calls.jsonl"
 LOCK = "run.lock"
 
-ANOTHER = "Name another file for --out."
+ANOTHER = "Choose another file for --out."
 
 _RECORD = {MANIFEST, RESULTS, CORRUPT, JUDGE_CALLS, LOCK}
 _LEFT_BY_A_KILLED_START = {LOCK, f".{MANIFEST}.tmp"}
@@ -43,7 +43,7 @@ _SHOWN_RUNS = 5
 
 
 def new_run_id() -> str:
-    """An id that sorts by time: `20261115-204455-2a19c4e07` (UTC; three digits of it are milliseconds)."""
+    """A run id that sorts by time (UTC), such as `20261115-204455-2a19c4e07`."""
     now = datetime.now(UTC)
     return f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03x}{secrets.token_hex(3)}"
 
@@ -62,7 +62,7 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: Path, manifest: Mapping[str, Any], *, redactor: Redactor = NO_SECRETS) -> RunDirectory:
-        """Start a run in a new or empty directory, for this user's eyes only."""
+        """Create a run in a new or empty directory that only this user can read."""
         run = cls(path.absolute())
         try:
             make_private(run.path)
@@ -71,7 +71,7 @@ class RunDirectory:
                 run._refuse_if_used()
                 with suppress(PermissionError):
                     run.path.chmod(PRIVATE_DIRECTORY)
-                # run.json comes first: with it alone a run can be resumed, with results alone it could not.
+                # run.json comes first: a run can be resumed with run.json alone, but not with results alone.
                 run.write_manifest(manifest, redactor=redactor)
                 os.close(open_private(run.results, os.O_WRONLY))
                 sync_directory(run.path)
@@ -81,18 +81,18 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
-        """A run that exists."""
+        """Open an existing run."""
         run = cls(path.absolute())
         if not run.manifest.is_file():
             raise RecordError(
                 f"{path} is not a run: it has no {MANIFEST}",
-                next_step="Name a run id, or a directory that `agentv eval` wrote.",
+                next_step="Specify a run id, or a run directory written by `agentv eval`.",
             )
         return run
 
     @property
     def resume_command(self) -> str:
-        """What a user types to go on with this run."""
+        """The command that resumes this run."""
         with suppress(ValueError):
             inside = self.path.relative_to(Path.cwd())
             return f"agentv eval --resume {quote(inside.name if inside.parent == RUNS else str(inside))}"
@@ -102,18 +102,18 @@ class RunDirectory:
         names = set(os.listdir(self.path)) - _LEFT_BY_A_KILLED_START  # noqa: PTH208 - names, not paths
         if names & {MANIFEST, RESULTS}:
             raise RecordError(
-                f"{self.path} holds another run",
-                next_step=f"Go on with it: {self.resume_command}\nOr choose another --run-dir.",
+                f"{self.path} already contains a run",
+                next_step=f"Resume it: {self.resume_command}\nOr choose another --run-dir.",
             )
         if names:
             raise RecordError(
-                f"{self.path} is not empty and is not a run (it holds {min(names)!r})",
-                next_step="Choose a new or an empty directory for --run-dir.",
+                f"{self.path} is not empty and is not a run (it contains {min(names)!r})",
+                next_step="Choose a new or empty directory for --run-dir.",
             )
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep every other writer out. Nests within one process; free as soon as the holder is gone."""
+        """Lock the run for writing. Can be nested; the lock is released when the process exits."""
         if self._lock is None:
             self._lock = _acquire(self.path / LOCK)
         self._holders += 1
@@ -126,21 +126,23 @@ class RunDirectory:
                 os.close(descriptor)
 
     def read_manifest(self) -> dict[str, Any]:
-        """What `run.json` says."""
+        """The contents of `run.json`."""
         try:
             data = jsonio.load(self.manifest.read_bytes())
         except OSError as error:
             raise failure("read", self.manifest, error) from error
         except ValueError as error:
             raise RecordError(
-                f"{self.manifest} cannot be read: {error}", next_step="Restore it, or start a new run."
+                f"could not read {self.manifest}: {error}", next_step="Restore the file, or start a new run."
             ) from None
         if not isinstance(data, dict):
-            raise RecordError(f"{self.manifest} is not a JSON object", next_step="Restore it, or start a new run.")
+            raise RecordError(
+                f"{self.manifest} must contain a JSON object", next_step="Restore the file, or start a new run."
+            )
         return data
 
     def write_manifest(self, data: Mapping[str, Any], *, redactor: Redactor = NO_SECRETS) -> None:
-        """Replace `run.json`. At any moment, and after any kill, the file is the old one or the new one."""
+        """Replace `run.json` atomically: even after a kill, it is either the old file or the new one."""
         contents = jsonio.dump_pretty(redactor.value(jsonio.storable(data)))
         try:
             with replaced(self.manifest) as descriptor:
@@ -150,9 +152,9 @@ class RunDirectory:
 
 
 def find_run(run: str, root: Path) -> RunDirectory:
-    """A run by its id, by the unique beginning of its id, or by the path of its directory.
+    """Find a run by its id, a unique prefix of its id, or the path of its directory.
 
-    `root` is the working directory: ids are looked up in its `.agentv/runs`, paths start from it.
+    `root` is the working directory: ids are looked up in its `.agentv/runs`, and relative paths start there.
     """
     runs = root / RUNS
     if run and (root / run / MANIFEST).is_file():
@@ -164,24 +166,26 @@ def find_run(run: str, root: Path) -> RunDirectory:
     if len(matches) == 1:
         return RunDirectory.open(runs / matches[0])
     if matches:
-        shown = ", ".join(matches[:_SHOWN_RUNS])
-        raise RecordError(f"'{run}' is the beginning of {len(matches)} runs", next_step=f"Write more of it: {shown}.")
+        examples = ", ".join(matches[:_SHOWN_RUNS])
+        raise RecordError(
+            f"'{run}' is ambiguous: {len(matches)} runs begin with it", next_step=f"Use a longer prefix: {examples}."
+        )
     if not known:
-        hint = f"There are no runs in {runs}; name the path of a run directory instead."
+        hint = f"There are no runs in {runs}; specify the path of a run directory instead."
     else:
-        hint = f"The latest runs in {runs}: {', '.join(known[:_SHOWN_RUNS])}."
-    raise RecordError(f"there is no run '{run}'", next_step=hint)
+        hint = f"Latest runs in {runs}: {', '.join(known[:_SHOWN_RUNS])}."
+    raise RecordError(f"run '{run}' not found", next_step=hint)
 
 
 def refuse_recorded(out: Path, own: Path | None = None) -> None:
-    """RecordError when a file to be written is part of the record of a run: of `own`, or of any that exists."""
+    """RecordError when `out` is one of the files of a run, either `own` or any existing run."""
     home = out.resolve().parent
     if out.resolve().name in _RECORD and ((home / MANIFEST).is_file() or (own is not None and home == own.resolve())):
-        raise RecordError(f"--out {out} belongs to the record of a run, which nothing replaces", next_step=ANOTHER)
+        raise RecordError(f"--out {out} would overwrite a file of a recorded run", next_step=ANOTHER)
 
 
 def make_private(path: Path) -> None:
-    """Make a directory and those above it that are missing, for this user's eyes only."""
+    """Create a directory and its missing parents, readable by this user only."""
     missing = [directory for directory in (path, *path.parents) if not directory.exists()]
     for directory in reversed(missing):
         with suppress(FileExistsError):
@@ -201,7 +205,7 @@ def _write_gitignore(home: Path) -> None:
 
 
 def _acquire(path: Path) -> int:
-    """Open and lock the lock file, and write our process id in it."""
+    """Open and lock the lock file, and write our process id to it."""
     try:
         descriptor = open_private(path, os.O_RDWR)
     except OSError as error:
@@ -214,11 +218,11 @@ def _acquire(path: Path) -> int:
                 break
             except BlockingIOError:
                 holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
-                # A child that a killed run had just forked may hold the lock for an instant longer.
+                # A child forked by a killed run may keep the lock for a moment longer.
                 if time.monotonic() > deadline or not holder.isdigit() or _is_alive(int(holder)):
                     raise _locked(path, holder) from None
                 time.sleep(0.01)
-        # The name of the holder is a courtesy: on a full disk the lock must still be had.
+        # The process id is informational: on a full disk, locking must still succeed.
         with suppress(OSError):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
@@ -235,7 +239,7 @@ def _locked(path: Path, holder: str) -> RunLockedError:
     who = f"process {holder}" if holder.isdigit() else "another process"
     return RunLockedError(
         f"the run in {path.parent} is being written by {who}",
-        next_step="Wait until it has finished, or stop it, then try again.",
+        next_step="Wait until it has finished, or stop it, then retry.",
     )
 
 
@@ -250,31 +254,33 @@ def _is_alive(process: int) -> bool:
 
 
 NEEDED: Mapping[str, tuple[type, str]] = {
-    "run_id": (str, "text"),
-    "cwd": (str, "text"),
+    "run_id": (str, "a string"),
+    "cwd": (str, "a string"),
     "options": (dict, "an object"),
     "scripted": (bool, "true or false"),
 }
 OPTIONAL = ("digests", "configuration", "budget")
-"""Objects that a run of an older version may lack."""
+"""Objects that may be missing in runs of older versions."""
 SPENT = ("spent_usd", "judge_calls")
 
 
 def check_manifest(data: Mapping[str, Any], path: Path) -> None:
-    """RecordError, with the field, when a run cannot go on from this."""
+    """RecordError, naming the field, when a run cannot be resumed from this manifest."""
     for name, (kind, word) in NEEDED.items():
         if type(data.get(name)) is not kind:
-            raise unusable(path, f"`{name}` is missing, or is not {word}")
+            raise unusable(path, f"`{name}` is missing or is not {word}")
     for name in OPTIONAL:
         if not isinstance(data.get(name), dict | None):
-            raise unusable(path, f"`{name}` is not an object")
-    if not all(isinstance(shown, dict) for shown in (data.get("configuration") or {}).values()):
-        raise unusable(path, "`configuration` holds something that is not an object")
+            raise unusable(path, f"`{name}` must be an object")
+    if not all(isinstance(settings, dict) for settings in (data.get("configuration") or {}).values()):
+        raise unusable(path, "all values of `configuration` must be objects")
     for name in SPENT:
         amount = (data.get("budget") or {}).get(name, 0)
         if type(amount) not in (int, float) or not math.isfinite(amount) or amount < 0:
-            raise unusable(path, f"`budget.{name}` is not a number from 0")
+            raise unusable(path, f"`budget.{name}` must be a finite number from 0")
 
 
 def unusable(path: Path, why: str) -> RecordError:
-    return RecordError(f"the run cannot go on from {path}: {why}", next_step="Restore it, or start a new run.")
+    return RecordError(
+        f"the run cannot be resumed from {path}: {why}", next_step="Restore the file, or start a new run."
+    )

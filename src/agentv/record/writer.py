@@ -1,7 +1,7 @@
-"""Appending rows so that none is ever lost: a row is acknowledged when it is on disk, and not before.
+"""Append rows durably: a row is acknowledged only once it is on disk.
 
-One thread writes. Rows that arrive while it syncs are written and synced together as the next group, so many
-cases in flight share the price of one sync.
+One thread writes. Rows that arrive during a sync are written and synced together as the next group, so concurrent
+cases share the cost of one sync.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class _Waiting(NamedTuple):
 
 
 class RowWriter:
-    """Appends rows to `results.jsonl` of a run, and to `out` as well when that is given.
+    """Appends rows to the `results.jsonl` of a run, and copies them to `out` if it is set.
 
-    Holds the run's lock while open. After a failed write it takes no more; what was acknowledged is safe.
+    Holds the run's lock while open. After a failed write it accepts no more rows; acknowledged rows are safe.
     """
 
     def __init__(
@@ -58,14 +58,15 @@ class RowWriter:
         out: Path | None = None,
         before: Callable[[], None] = lambda: None,
     ) -> None:
-        """`before` is called, in the writing thread, each time before rows are written."""
+        """`before` is called in the writer thread before each group of rows is written."""
         self._run = run
         self._before = before
         self._redactor = redactor
         self._out = out
         self._queue: SimpleQueue[list[_Waiting] | None] = SimpleQueue()
         self._handed: list[_Waiting] = []
-        """Rows of this turn of the loop. Waking the thread for each would cost more than encoding it."""
+        """Rows submitted in this iteration of the event loop. Waking the thread for each row would cost more than
+        encoding it."""
         self._opened = ExitStack()
         self._descriptor = -1
         self._safe = 0
@@ -76,7 +77,7 @@ class RowWriter:
 
     @property
     def mirror_error(self) -> RecordError | None:
-        """Why `out` is not complete, though the run's own copy is. Final once the writer is closed."""
+        """Why `out` is incomplete, although `results.jsonl` is complete. Final once the writer is closed."""
         return self._mirror.error if self._mirror else None
 
     async def __aenter__(self) -> Self:
@@ -104,13 +105,13 @@ class RowWriter:
             raise failure("open", path, error) from error
 
     async def append(self, row: CaseResult) -> CaseResult:
-        """Record a row. Returns it as recorded, secrets masked, once it is on disk, or raises."""
+        """Record a row. Returns the row as recorded, with secrets masked, once it is on disk."""
         recorded, written = self.submit(row)
         await written
         return recorded
 
     def submit(self, row: CaseResult) -> tuple[CaseResult, asyncio.Future[None]]:
-        """Hand a row over. The future is done when it is on disk; cancelling that takes nothing back."""
+        """Queue a row. The future is done when the row is on disk; cancelling the future does not remove the row."""
         if self._loop is None or self._thread is None:
             raise RuntimeError("the writer is not open: use it in `async with`")
         if self._failure is not None:
@@ -143,12 +144,12 @@ class RowWriter:
             await closing
             raise
         finally:
-            # Also when cancelled while waiting: the rows come first.
+            # Also when cancelled while waiting: all rows must be written first.
             self._finish(thread)
             self._opened.close()
 
     def hurry(self) -> None:
-        """The run was told to stop: do not wait for somebody who does not read `out`."""
+        """The run is being stopped: do not wait long for a reader of `out` that has stalled."""
         if self._mirror is not None:
             self._mirror.hurry()
 
@@ -171,7 +172,7 @@ class RowWriter:
                 self._acknowledge(group, self._failure)
 
     def _next_group(self) -> tuple[list[_Waiting], bool]:
-        """Every row that waits, at least one; and whether more may come."""
+        """All queued rows (waits for at least one), and whether more may follow."""
         group: list[_Waiting] = []
         size = 0
         with suppress(Empty):
@@ -192,7 +193,7 @@ class RowWriter:
             self._mirror.follow(self._safe)
 
     def _cut_back(self) -> None:
-        """Take back what was not acknowledged. Where even that fails, the next start cuts the torn line."""
+        """Remove unacknowledged bytes. If even that fails, the next start removes the incomplete line."""
         with suppress(OSError):
             os.ftruncate(self._descriptor, self._safe)
             sync_data(self._descriptor)
@@ -207,7 +208,7 @@ class RowWriter:
                 else:
                     item.written.set_exception(self._refusal(problem))
 
-        # A loop that was closed meanwhile has nobody left to tell.
+        # If the event loop has been closed, nothing is waiting for the acknowledgement.
         with suppress(RuntimeError):
             assert self._loop is not None  # noqa: S101 - the thread starts after the loop is known
             self._loop.call_soon_threadsafe(settle)
@@ -223,16 +224,16 @@ class RowWriter:
 
 _COPY_BYTES = 1 << 20
 _STREAM_BYTES = select.PIPE_BUF
-"""What a pipe that reports itself writable takes without blocking."""
+"""Number of bytes that a writable pipe accepts without blocking."""
 _STALLED_SECONDS = 10.0
 _HURRIED_SECONDS = 1.0
-"""The same for a run that was told to stop."""
+"""The same, for a run that is being stopped."""
 _STANDARD_STREAMS = {"-": 1, "/dev/stdout": 1, "/dev/stderr": 2}
 _DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 
 
 class Mirror:
-    """Copies the first bytes of `source`, as many as `follow` said are safe, to `out`."""
+    """Copies `source` to `out` in a background thread, up to the offset that `follow` reported as durable."""
 
     def __init__(self, source: Path, out: Path, safe: int) -> None:
         self.error: RecordError | None = None
@@ -263,7 +264,7 @@ class Mirror:
         self._thread.join()
 
     def hurry(self) -> None:
-        """Wait no longer than a moment for a reader that has stopped reading."""
+        """Wait only briefly for a reader that has stopped reading."""
         self._patience = _HURRIED_SECONDS
 
     def close(self) -> None:
@@ -273,7 +274,7 @@ class Mirror:
                 os.close(descriptor)
 
     def _open(self, source: Path) -> tuple[int, bool]:
-        """The descriptor (-1: a FIFO, opened once somebody reads it), and whether it is a stream."""
+        """The descriptor (-1 for a FIFO, which is opened once it has a reader), and whether it is a stream."""
         name = str(self._out)
         listed = _DESCRIPTOR.fullmatch(name)
         number = int(listed[1]) if listed else _STANDARD_STREAMS.get(name)
@@ -299,8 +300,8 @@ class Mirror:
             if not self._stream:
                 os.fsync(self._descriptor)
         except OSError as error:
-            kept = "The run's own copy is complete: copy results.jsonl of the run directory."
-            self.error = failure("write --out", self._out, error, kept)
+            hint = "The results are complete in the run directory: copy its results.jsonl instead."
+            self.error = failure("write --out", self._out, error, hint)
 
     def _next_goal(self) -> int | None:
         with self._changed:
@@ -318,7 +319,7 @@ class Mirror:
             self._copied += len(data)
 
     def _write_stream(self, data: bytes) -> None:
-        """Write without ever blocking in the write itself, so that closing can give up."""
+        """Write without blocking, so that closing can give up on a stalled reader."""
         left, writable = memoryview(data), select.poll()
         writable.register(self._descriptor, select.POLLOUT)
         progress = time.monotonic()
@@ -336,8 +337,8 @@ class Mirror:
             try:
                 return os.open(self._out, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             except OSError as error:
-                nobody_reads_yet = error.errno == errno.ENXIO
-                if not nobody_reads_yet:
+                has_no_reader_yet = error.errno == errno.ENXIO
+                if not has_no_reader_yet:
                     raise
             self._give_up_if_stalled(started)
             with self._changed:
@@ -346,4 +347,4 @@ class Mirror:
     def _give_up_if_stalled(self, since: float) -> None:
         closing = self._closing_since
         if closing is not None and time.monotonic() - max(closing, since) > self._patience:
-            raise TimeoutError(errno.ETIMEDOUT, "nobody reads it")
+            raise TimeoutError(errno.ETIMEDOUT, "no process is reading it")
