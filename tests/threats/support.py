@@ -1,4 +1,4 @@
-"""Looking for a secret in everything a run leaves, and at the processes of this machine."""
+"""Helpers to search all output of a run for a secret, and to inspect the processes of this machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPELLINGS = [KEY, quote(KEY, safe=""), base64.b64encode(KEY.encode()).decode(), 
 
 
 def assert_no_key(text: str) -> None:
-    """Neither the key nor eight characters in a row of it, nor its base64."""
+    """Assert that the text contains neither the key, nor eight consecutive characters of it, nor its base64."""
     assert not [piece for piece in PIECES if piece in text]
     for skipped in range(3):
         encoded = base64.b64encode(b"x" * skipped + KEY.encode()).decode()
@@ -27,7 +27,7 @@ def assert_no_key(text: str) -> None:
 
 
 def assert_clean(ran: Ran) -> None:
-    """Nothing that a run wrote or printed holds the key."""
+    """Assert that nothing the run wrote or printed contains the key."""
     assert_no_key(ran.files)
     assert_no_key(ran.words)
 
@@ -35,12 +35,12 @@ def assert_clean(ran: Ran) -> None:
 def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "gave up waiting"
+        assert time.monotonic() < deadline, "timed out waiting"
         time.sleep(0.005)
 
 
 def processes() -> dict[int, str]:
-    """Every process and its command line; zombies have none."""
+    """The command line of every process by pid; empty for zombies."""
     found: dict[int, str] = {}
     for entry in os.listdir("/proc"):  # noqa: PTH208 - a hundred times a second
         if entry.isdigit():
@@ -52,12 +52,12 @@ def processes() -> dict[int, str]:
 
 
 def alive_with(marker: str) -> list[int]:
-    """The processes whose command line holds a word that nothing else uses."""
+    """Pids of the processes whose command line contains the marker."""
     return [pid for pid, line in processes().items() if marker in line]
 
 
 class Watch:
-    """Collects the command lines of all processes, every few milliseconds, while it is entered."""
+    """Context manager that records the command lines of all processes every few milliseconds."""
 
     def __init__(self) -> None:
         self.seen: set[str] = set()
@@ -83,7 +83,7 @@ class Watch:
 
 
 def listening_ports(pid: int) -> set[int]:
-    """The TCP ports a process listens on."""
+    """The TCP ports that a process listens on."""
     inodes = set()
     for descriptor in Path(f"/proc/{pid}/fd").iterdir():
         try:

@@ -1,4 +1,4 @@
-"""A script with judge access cannot get at the credential, and nothing that a run leaves holds it."""
+"""A script with judge access cannot obtain the API key, and no output of a run contains it."""
 
 from __future__ import annotations
 
@@ -25,26 +25,25 @@ from tests.spec.support import KEY, fake_model, judged, mock, model, models, run
 from tests.threats.support import Watch, assert_clean, assert_no_key, listening_ports, wait_for
 
 ACCESS: dict[str, Any] = {"use_judge_provider": True}
-TELL_ENVIRONMENT = """
+PRINT_ENVIRONMENT = """
     json.dump(dict(os.environ), open("seen.json", "w"))
     done(environment=dict(os.environ), reply=invoke()[0] if URL else None)
 """
 
 
 def seen(project: Project) -> dict[str, str]:
-    """What the script saw; its row cannot tell, because rows are masked."""
+    """The environment that the script saw, from a file, because rows are masked."""
     found: dict[str, str] = json.loads((project.root / "seen.json").read_text())
     return found
 
 
-async def test_a_script_that_prints_its_environment_prints_no_key(project: Project) -> None:
-    """"""
+async def test_script_environment_contains_no_key(project: Project) -> None:
     variables = {"COPY": f"x{KEY}y", "LANG": "C.UTF-8"}
     async with fake_model() as server:
-        write(project, TELL_ENVIRONMENT, ACCESS, config=models(server))
+        write(project, PRINT_ENVIRONMENT, ACCESS, config=models(server))
         ran = await judged(project, env=variables)
         assert server.calls == 1
-        write(project, TELL_ENVIRONMENT.replace("if URL", "if False"), {}, config=models(server))
+        write(project, PRINT_ENVIRONMENT.replace("if URL", "if False"), {}, config=models(server))
         in_the_open = await judged(project, env=variables)
     saw = ran.details["environment"]
     assert {"PATH", "HOME", "LANG", "AGENTV_JUDGE_PROXY_URL", "AGENTV_JUDGE_PROXY_TOKEN"} <= saw.keys()
@@ -55,35 +54,32 @@ async def test_a_script_that_prints_its_environment_prints_no_key(project: Proje
 
 
 @pytest.mark.parametrize("options", [{}, {"use_judge_provider": False}], ids=["absent", "false"])
-def test_a_script_without_access_is_told_of_no_proxy(project: Project, options: dict[str, Any]) -> None:
-    """"""
-    write(project, TELL_ENVIRONMENT, options)
+def test_script_without_judge_access_has_no_proxy_variables(project: Project, options: dict[str, Any]) -> None:
+    write(project, PRINT_ENVIRONMENT, options)
     ran = run(project, env={"AGENTV_JUDGE_PROXY_URL": "http://127.0.0.1:9", "AGENTV_JUDGE_PROXY_TOKEN": "old"})
     assert not [name for name in seen(project) if name.startswith(("AGENTV_JUDGE_PROXY", "AGENTV_TARGET_PROXY"))]
-    write(project, TELL_ENVIRONMENT, options, config={"targets": {"assistant": mock()}})
+    write(project, PRINT_ENVIRONMENT, options, config={"targets": {"assistant": mock()}})
     alone = run(project)
     assert (alone.result["score"], alone.result["verdict"]) == (ran.result["score"], ran.result["verdict"])
-    write(project, TELL_ENVIRONMENT, ACCESS)
+    write(project, PRINT_ENVIRONMENT, ACCESS)
     run(project)
     assert "AGENTV_JUDGE_PROXY_URL" in seen(project)
 
 
-async def test_a_key_that_stands_only_in_the_env_file_is_not_passed_on(project: Project) -> None:
-    """"""
+async def test_key_from_the_env_file_is_not_passed_to_scripts(project: Project) -> None:
     project.write(".env", f"FILE_KEY={KEY}\n")
     async with fake_model() as server:
         config = {"targets": {"assistant": mock(), "strict": model(server, api_key="${{ FILE_KEY }}")}}
         config["defaults"] = {"target": "assistant", "judge_target": "strict"}  # type: ignore[dict-item]
-        write(project, TELL_ENVIRONMENT, ACCESS, config=config)
+        write(project, PRINT_ENVIRONMENT, ACCESS, config=config)
         ran = await judged(project, env={"MODEL_KEY": ""})
-        assert server.calls == 1  # so the runtime did read it
+        assert server.calls == 1  # so the runtime did read the key
     assert ran.details["reply"] == 200
     assert_no_key(json.dumps(seen(project)))
     assert_clean(ran)
 
 
-async def test_neither_key_nor_token_is_ever_in_a_command_line(project: Project) -> None:
-    """"""
+async def test_key_and_token_never_appear_in_a_command_line(project: Project) -> None:
     target, judge = (f"{who}-{uuid.uuid4().hex}" for who in ("target", "judge"))
     wait = "import os, time\nwhile not os.path.exists({!r}): time.sleep(0.01)\n"
     script = "open('token', 'w').write(TOKEN)\ninvoke()\n" + wait.format("judge-seen") + "done()"
@@ -110,8 +106,7 @@ async def test_neither_key_nor_token_is_ever_in_a_command_line(project: Project)
 
 
 @pytest.mark.parametrize("status", [401, 400])
-async def test_a_model_that_echoes_the_key_in_an_error_leaks_it_nowhere(project: Project, status: int) -> None:
-    """"""
+async def test_key_echoed_in_a_model_error_is_not_leaked(project: Project, status: int) -> None:
     forms = [KEY, quote(KEY, safe=""), base64.b64encode(KEY.encode()).decode(), json.dumps(KEY)]
     body = json.dumps({"error": {"message": f"bad key: {' '.join(forms)}"}}).encode()
     script = """
@@ -133,7 +128,7 @@ async def test_a_model_that_echoes_the_key_in_an_error_leaks_it_nowhere(project:
     assert_clean(ran)
 
 
-async def test_a_key_in_a_judges_answer_reaches_neither_the_script_nor_any_file(project: Project) -> None:
+async def test_key_in_a_judge_answer_is_masked_for_scripts_and_files(project: Project) -> None:
     script = "json.dump(invoke(), open('reply.json', 'w'))\ndone(reply=json.load(open('reply.json')))"
     async with fake_model(f"your key is {KEY}, or {base64.b64encode(KEY.encode()).decode()}") as server:
         write(project, script, ACCESS, config=models(server))
@@ -144,15 +139,15 @@ async def test_a_key_in_a_judges_answer_reaches_neither_the_script_nor_any_file(
 
 
 @pytest.mark.parametrize("ending", ["done(1.0, key=key)", "sys.exit(1)", "print(key * 100)"])
-def test_a_script_that_was_handed_the_key_and_prints_it_is_masked(project: Project, ending: str) -> None:
-    """A scan of everything a run leaves, with the key in every place a script can write to."""
+def test_key_printed_by_a_script_is_masked(project: Project, ending: str) -> None:
+    """The script writes the key to every place it can; no output of the run contains it."""
     script = f"""
         import base64
         from urllib.parse import quote
         key = os.environ["MODEL_KEY"]
         for form in (key, quote(key, safe=""), base64.b64encode(key.encode()).decode(), json.dumps(key)):
             print(("log " + form + "|") * 3000, file=sys.stderr)
-        # What is shown of it begins in the middle of a key.
+        # The part that is displayed begins in the middle of a key.
         print(key * 1000 + "z" * ((4000 - 20) % len(key)), file=sys.stderr, end="")
         print("noise", key, flush=True)
         invoke(key, systemPrompt=key, evalCaseId=key)
@@ -190,15 +185,15 @@ SPY = """
 """
 WITHOUT_PRIVILEGE = """
 import ctypes, os, sys
-for capability in range(64):  # root loses them all when the next program starts
+for capability in range(64):  # root loses all capabilities with the next exec
     ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)
 os.execvp(sys.argv[1], sys.argv[1:])
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc to read")
-def test_a_script_reads_the_environment_of_no_process_above_it(project: Project) -> None:
-    """The runtime, whatever is between it and the script, and a shell above the runtime that has the key as well."""
+@pytest.mark.skipif(sys.platform != "linux", reason="requires /proc")
+def test_script_cannot_read_the_environment_of_parent_processes(project: Project) -> None:
+    """Covers the runtime, the processes between it and the script, and a shell above the runtime that has the key."""
 
     def spied(options: dict[str, Any]) -> list[dict[str, str]]:
         write(project, SPY, options, config=scripted(hosted={**MISSING_KEY, "api_key": "${{ MODEL_KEY }}"}))
@@ -224,9 +219,9 @@ def test_a_script_reads_the_environment_of_no_process_above_it(project: Project)
     assert above.index(runtime) >= 1
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc to read")
+@pytest.mark.skipif(sys.platform != "linux", reason="requires /proc")
 @pytest.mark.parametrize("options", [{}, ACCESS], ids=["without access", "with access"])
-def test_no_other_process_of_the_same_user_reads_the_runtime_while_access_is_on(
+def test_runtime_is_unreadable_for_other_processes_during_judge_access(
     project: Project, options: dict[str, Any]
 ) -> None:
     script = """
@@ -260,7 +255,7 @@ def test_no_other_process_of_the_same_user_reads_the_runtime_while_access_is_on(
 OTHER_USER = """
 import http.client, json, os, sys
 root, ports = sys.argv[1], [int(port) for port in sys.argv[2].split(",")]
-"x".encode("idna"), b"x".decode("latin-1")  # what is loaded later must be loaded while it can be read
+"x".encode("idna"), b"x".decode("latin-1")  # load codecs while their files are still readable
 os.umask(0o077); os.setgroups([]); os.setgid(65534); os.setuid(65534)
 read, refused = {}, []
 for base in (root, "/proc"):
@@ -286,7 +281,7 @@ print(json.dumps({"read": read, "refused": refused, "answers": answers}))
 
 @pytest.fixture
 def open_project() -> Iterator[Project]:
-    """A project that everybody on the machine can enter, unlike those of pytest."""
+    """A project that every user of the machine can access, unlike pytest's temporary directories."""
     with tempfile.TemporaryDirectory(prefix="agentv-open-") as folder:
         root = Path(folder)
         root.chmod(0o755)
@@ -295,8 +290,7 @@ def open_project() -> Iterator[Project]:
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can act as a second user")
-async def test_another_user_of_the_machine_gets_neither_key_nor_token(open_project: Project) -> None:
-    """"""
+async def test_other_user_cannot_read_key_or_token(open_project: Project) -> None:
     script = """
         import time
         os.umask(0o077)

@@ -1,4 +1,4 @@
-"""Whatever a script does, its proxy and its processes end with it, and the run goes on."""
+"""Whatever a script does, its proxy and its processes end with it, and the run continues."""
 
 from __future__ import annotations
 
@@ -58,8 +58,7 @@ def refuses(port: int) -> bool:
     return False
 
 
-def test_the_port_is_closed_when_the_script_has_ended(project: Project) -> None:
-    """"""
+def test_proxy_port_is_closed_when_the_script_ends(project: Project) -> None:
     script = """
         import time
         me = json.load(sys.stdin)["eval_id"]
@@ -93,8 +92,7 @@ def test_the_port_is_closed_when_the_script_has_ended(project: Project) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, ACCESS], ids=["plain", "with judge"])
-def test_a_timeout_ends_the_script_with_all_its_descendants(project: Project, options: dict[str, Any]) -> None:
-    """"""
+def test_timeout_kills_the_script_and_its_descendants(project: Project, options: dict[str, Any]) -> None:
     marker = marked()
     for seconds in DEADLINES:
         script = with_marker(DESCENDANTS + ALL_THREE_RUN, marker) + "    time.sleep(600)\n"
@@ -105,10 +103,10 @@ def test_a_timeout_ends_the_script_with_all_its_descendants(project: Project, op
         assert seconds * 1000 <= ran.result["duration_ms"] < seconds * 1000 + 30_000
         if (project.root / "ready").exists():
             return
-    pytest.fail("its descendants did not run in all that time")
+    pytest.fail("the descendants did not start in time")
 
 
-def test_descendants_end_with_a_script_that_ends_well(project: Project) -> None:
+def test_descendants_are_killed_when_the_script_succeeds(project: Project) -> None:
     marker = marked()
     write(project, with_marker(DESCENDANTS, marker) + "    done()\n", ACCESS)
     started = time.monotonic()
@@ -118,8 +116,7 @@ def test_descendants_end_with_a_script_that_ends_well(project: Project) -> None:
     assert time.monotonic() - started < 60
 
 
-def test_a_script_that_closes_its_pipes_and_lives_on_meets_its_deadline(project: Project) -> None:
-    """"""
+def test_script_that_closes_its_pipes_times_out(project: Project) -> None:
     script = "import time\ndone()\nsys.stdout.flush()\nos.close(1); os.close(2); os.close(0)\ntime.sleep({})"
     write(project, script.format(600), {"timeout_seconds": 1})
     ran = run(project)
@@ -129,7 +126,7 @@ def test_a_script_that_closes_its_pipes_and_lives_on_meets_its_deadline(project:
     assert run(project).result["score"] == 1
 
 
-def test_a_child_that_keeps_the_pipes_does_not_delay_the_end(project: Project) -> None:
+def test_child_that_keeps_the_pipes_open_does_not_delay_the_end(project: Project) -> None:
     script = """
         import subprocess
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
@@ -141,7 +138,7 @@ def test_a_child_that_keeps_the_pipes_does_not_delay_the_end(project: Project) -
     assert ran.result["duration_ms"] < 30_000
 
 
-def test_a_child_left_behind_cannot_call_the_judge(project: Project) -> None:
+def test_orphaned_child_cannot_call_the_judge(project: Project) -> None:
     script = """
         if os.fork() == 0:
             os.setsid()
@@ -163,8 +160,7 @@ def test_a_child_left_behind_cannot_call_the_judge(project: Project) -> None:
     assert (late.read_text() if late.exists() else "") == before
 
 
-def test_a_score_before_a_bad_exit_counts_for_nothing(project: Project) -> None:
-    """"""
+def test_score_is_ignored_when_the_script_fails(project: Project) -> None:
     script = "print('x' * 200_000 + 'the end of it', file=sys.stderr)\ndone(1.0)\nsys.exit({})"
     write(project, script.format(3))
     failure = run(project).failure
@@ -176,10 +172,9 @@ def test_a_score_before_a_bad_exit_counts_for_nothing(project: Project) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_scripts_and_proxies_and_keeps_the_rows(
+def test_signal_ends_scripts_and_proxies_and_keeps_the_rows(
     project: Project, number: signal.Signals, code: int
 ) -> None:
-    """"""
     marker = marked()
     script = f"""
         me = json.load(sys.stdin)["eval_id"]
@@ -213,12 +208,11 @@ def test_a_signal_ends_scripts_and_proxies_and_keeps_the_rows(
     assert "--resume run-0" in out
 
 
-def test_scripts_that_cannot_start_keep_no_other_case_from_its_result(project: Project) -> None:
-    """"""
+def test_start_errors_do_not_affect_other_cases(project: Project) -> None:
     project.write("plain.sh", "#!/bin/sh\n")
     project.write("shebang.sh", "#!/no/such/interpreter\n").chmod(0o755)
     broken: dict[str, tuple[dict[str, Any], str]] = {
-        "missing": ({"script": ["./missing.sh"]}, "there is no file"),
+        "missing": ({"script": ["./missing.sh"]}, "does not exist"),
         "not executable": ({"script": ["./plain.sh"]}, "chmod +x"),
         "bad cwd": ({"script": ["python", "-V"], "cwd": "nowhere"}, "does not exist"),
         "bad shebang": ({"script": ["./shebang.sh"]}, "/no/such/interpreter"),
@@ -237,7 +231,7 @@ def test_scripts_that_cannot_start_keep_no_other_case_from_its_result(project: P
         assert words in rows[name]["error"]["message"]
 
 
-def test_many_executions_with_many_children_leave_nothing(project: Project) -> None:
+def test_executions_with_many_children_leave_no_process(project: Project) -> None:
     """40 executions with 20 children each."""
     marker = marked()
     script = f'for i in 1 2 3 4 5 6 7 8 9 10; do sleep 601 & setsid sh -c "sleep 602; : {marker}" & done; '
@@ -257,12 +251,11 @@ def test_many_executions_with_many_children_leave_nothing(project: Project) -> N
         process.communicate()
     assert json.loads(out)["passed"] == 40, err
     assert alive_with(marker) == []
-    # Up to 40 executions are under way at once, each with a handful of descriptors; forty leaked would be more.
+    # Up to 40 executions run concurrently, each with a few descriptors; leaks from all of them would exceed this.
     assert descriptors[1] - descriptors[0] < 60
 
 
-def test_without_a_judge_the_script_never_runs(project: Project) -> None:
-    """"""
+def test_script_is_not_started_without_a_judge(project: Project) -> None:
     write(project, "open('started', 'w')\ndone()", {"use_judge_provider": True})
     ran = run(project, "--judge-target", "none")
     assert "no judge is available" in ran.failure
@@ -272,7 +265,7 @@ def test_without_a_judge_the_script_never_runs(project: Project) -> None:
     assert (project.root / "started").exists()
 
 
-def test_a_script_that_kills_its_parent_fails_and_the_run_goes_on(project: Project) -> None:
+def test_script_that_kills_its_supervisor_fails_and_the_run_continues(project: Project) -> None:
     script = """
         me = json.load(sys.stdin)["eval_id"]
         if me == "case-0":

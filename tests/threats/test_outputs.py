@@ -1,4 +1,4 @@
-"""Nothing that a script prints, or does not read, hangs, crashes or fools the run."""
+"""Nothing that a script prints, or fails to read, can hang, crash or mislead the run."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.spec.support import run, scripted, write, write_suite
 GOOD = "echo '{\"score\": 1}'"
 
 
-def test_scores_that_are_none_and_scores_out_of_range(project: Project) -> None:
-    """Outputs that are no result, in one run with a good one."""
+def test_invalid_scores_are_errors_and_out_of_range_scores_are_clamped(project: Project) -> None:
+    """Invalid results, in one run with a valid one."""
     refused = {"nothing": "", "white space": " \\n\\t ", **{f"score {v}": f'{{"score": {v}}}' for v in SCORES}}
     refused |= {"missing": '{"hits": []}'}
     clamped = {"1.5": 1.0, "-0.2": 0.0, "1e308": 1.0}
@@ -46,13 +46,12 @@ def test_scores_that_are_none_and_scores_out_of_range(project: Project) -> None:
 SCORES = ['"0.9"', "null", "[1]", "{}", "true", "NaN", "Infinity"]
 
 
-def test_half_a_gigabyte_of_log_is_read_and_mostly_dropped(project: Project) -> None:
-    """"""
+def test_half_a_gigabyte_of_stderr_is_read_in_bounded_memory(project: Project) -> None:
     flood = "head -c 500000000 /dev/zero >&2; "
     write(project, "", {"script": ["sh", "-c", flood + GOOD]})
     process, peak = project.start("eval", "suite.yaml", "--run-dir", "measured"), 0
     while process.poll() is None:
-        # Not `ru_maxrss`: a process inherits that from the one that started it.
+        # Not `ru_maxrss`: a process inherits it from its parent.
         found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
         peak = int(found[1]) if found else peak
         time.sleep(0.01)
@@ -63,10 +62,9 @@ def test_half_a_gigabyte_of_log_is_read_and_mostly_dropped(project: Project) -> 
     assert len(run(project).failure) <= 64 * 1024
 
 
-def test_a_payload_that_nobody_reads_does_no_harm(project: Project) -> None:
-    """"""
+def test_unread_payload_does_not_block(project: Project) -> None:
     write(project, "", {"script": ["sh", "-c", GOOD]})
-    # The payload holds it twice, as the answer and in the messages.
+    # The payload contains it twice, as the answer and in the messages.
     answer = {"eval_id": "case-0", "candidate_answer": "x" * 25_000_000}
     (project.root / "answers.jsonl").write_text(json.dumps(answer) + "\n")
     assert run(project, "--outputs", "answers.jsonl", "--quiet").result["score"] == 1
@@ -74,8 +72,7 @@ def test_a_payload_that_nobody_reads_does_no_harm(project: Project) -> None:
     assert run(project, "--outputs", "answers.jsonl", "--quiet").details["bytes"] > 50_000_000
 
 
-def test_typos_of_the_options_that_give_access_are_flagged(project: Project) -> None:
-    """"""
+def test_typos_in_judge_access_options_are_reported(project: Project) -> None:
     project.write("agentv.config.yaml", json.dumps(scripted()))
     typos: dict[str, dict[str, Any]] = {
         "max_call": {"judge": {"max_call": 3}},
@@ -92,16 +89,16 @@ def test_typos_of_the_options_that_give_access_are_flagged(project: Project) -> 
 
 
 MADE_TO_BE_SLOW = {
-    "objects that are none, with a long line each": (b'{"a" ' + b"x" * 800 + b"\n") * 19_000,
-    "python's way to print a mapping": b"{'a': 1, 'b': 'hello'}\n" * 100_000,
-    "lists that are never closed": (b'{"a":[' + b"1," * 50_000 + b"\n") * 50,
-    "nested without end": b'{"a":[\n' * 300_000,
-    "one key too many": b"{" + b",".join(b'"k%d":1' % n for n in range(200_000)) + b',"k199999":1}',
+    "invalid objects on long lines": (b'{"a" ' + b"x" * 800 + b"\n") * 19_000,
+    "python dict syntax": b"{'a': 1, 'b': 'hello'}\n" * 100_000,
+    "unclosed lists": (b'{"a":[' + b"1," * 50_000 + b"\n") * 50,
+    "endless nesting": b'{"a":[\n' * 300_000,
+    "a duplicate among many keys": b"{" + b",".join(b'"k%d":1' % n for n in range(200_000)) + b',"k199999":1}',
 }
 
 
 @pytest.mark.parametrize("name", MADE_TO_BE_SLOW)
-def test_output_made_to_be_slow_does_not_stop_everybody_else(name: str) -> None:
+def test_hostile_output_is_parsed_in_bounded_time(name: str) -> None:
     started = time.process_time()
     with pytest.raises(OutputError):
         parse_output(MADE_TO_BE_SLOW[name])

@@ -1,4 +1,4 @@
-"""A token opens one proxy, and a limit is never passed, whatever a script does."""
+"""A token is valid for one proxy only, and call limits are never exceeded, whatever a script does."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ SHELL_JUDGE = (
 )
 
 
-def test_200_executions_20_at_a_time_have_200_tokens(project: Project) -> None:
-    """"""
+def test_every_execution_has_a_unique_token(project: Project) -> None:
     evaluator = {"type": "code_judge", "script": ["sh", "-c", SHELL_JUDGE], "judge": True}
     write_suite(project, [{"id": str(n), "input": "?"} for n in range(200)], execution={"evaluators": [evaluator]})
     project.write("agentv.config.yaml", json.dumps(scripted()))
@@ -33,8 +32,8 @@ def test_200_executions_20_at_a_time_have_200_tokens(project: Project) -> None:
     assert all(details["url"].startswith("http://127.0.0.1:") for details in said)
 
 
-async def test_a_live_token_is_worth_nothing_at_another_proxy(project: Project) -> None:
-    """two scripts run at once and use each other's tokens."""
+async def test_token_is_rejected_by_another_proxy(project: Project) -> None:
+    """Two scripts run concurrently and use each other's tokens."""
     script = """
         import time
         me = json.load(sys.stdin)["eval_id"]
@@ -62,10 +61,7 @@ async def test_a_live_token_is_worth_nothing_at_another_proxy(project: Project) 
 
 
 @pytest.mark.parametrize(("judge", "limit"), [({}, 50), ({"max_calls": 10}, 10)], ids=["default", "set to 10"])
-async def test_the_call_after_the_last_is_refused_with_the_way_to_raise_the_limit(
-    project: Project, judge: dict[str, Any], limit: int
-) -> None:
-    """"""
+async def test_call_over_the_limit_is_refused_with_a_hint(project: Project, judge: dict[str, Any], limit: int) -> None:
     script = f"""
         replies = [invoke() for _ in range({limit} + 1)]
         json.dump(replies, open("replies.json", "w"))
@@ -84,7 +80,7 @@ async def test_the_call_after_the_last_is_refused_with_the_way_to_raise_the_limi
     assert len(ran.calls) == limit
 
 
-async def test_concurrent_calls_never_pass_the_limit(project: Project) -> None:
+async def test_concurrent_calls_never_exceed_the_limit(project: Project) -> None:
     script = """
         from concurrent.futures import ThreadPoolExecutor
         with ThreadPoolExecutor(40) as pool:
@@ -101,13 +97,12 @@ async def test_concurrent_calls_never_pass_the_limit(project: Project) -> None:
         asked = server.calls
     singles, batches = json.loads((project.root / "statuses.json").read_text())
     assert asked == singles.count(200) + 3 * batches.count(200) == ran.ledger["call_count"] <= 20
-    assert asked >= 18  # no more than two calls can be left when a batch of three is refused
+    assert asked >= 18  # at most two calls can remain when a batch of three is refused
     assert ran.ledger["refused_calls"] == singles.count(429) + 3 * batches.count(429)
     assert "20" in ran.failure
 
 
-async def test_calls_that_fail_count_until_the_limit(project: Project) -> None:
-    """"""
+async def test_failed_calls_count_towards_the_limit(project: Project) -> None:
     script = """
         replies = []
         while not replies or replies[-1][0] != 429:
@@ -128,14 +123,13 @@ async def test_calls_that_fail_count_until_the_limit(project: Project) -> None:
     assert "6" in ran.failure
 
 
-async def test_requests_that_are_refused_cost_no_call(project: Project) -> None:
-    """"""
+async def test_rejected_requests_do_not_count_as_calls(project: Project) -> None:
     script = """
         large = b'{"question": "' + b"x" * (9 << 20) + b'"}'
         def too_large():
             try:
                 return ask("/invoke", large)[0]
-            except OSError:  # it may hang up before all of it is sent
+            except OSError:  # the proxy may close the connection before the whole body is sent
                 return 413
         refused = []
         for _ in range(20):
@@ -158,8 +152,7 @@ async def test_requests_that_are_refused_cost_no_call(project: Project) -> None:
     assert (ran.ledger["call_count"], ran.ledger["refused_calls"]) == (5, 0)
 
 
-async def test_info_is_exact_free_and_there_even_at_the_limit(project: Project) -> None:
-    """"""
+async def test_info_is_accurate_and_does_not_count_as_a_call(project: Project) -> None:
     script = """
         seen = [ask("/info")]
         for _ in range(4):
@@ -179,10 +172,10 @@ async def test_info_is_exact_free_and_there_even_at_the_limit(project: Project) 
     assert "3" in ran.failure
 
 
-async def test_an_invalid_request_at_the_limit_does_not_fail_the_evaluator(project: Project) -> None:
+async def test_invalid_request_at_the_limit_does_not_fail_the_evaluator(project: Project) -> None:
     script = """
         invoke()
-        done(statuses=[ask("/invoke", {})[0], invoke(target="nobody")[0], ask("/info")[0]])
+        done(statuses=[ask("/invoke", {})[0], invoke(target="unknown")[0], ask("/info")[0]])
     """
     async with fake_model() as server:
         write(project, script, {"judge": {"max_calls": 1}}, config=models(server))

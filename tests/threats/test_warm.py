@@ -1,4 +1,4 @@
-"""A warm script has no more to see than any other, and its zygote has nothing to show."""
+"""A warm script cannot read more than a cold one, and its zygote contains no secrets."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ print('{"score": 1}')
 SHARED = "from pathlib import Path\nFOUND = Path('/proc/self/environ').read_text()\n"
 
 
-async def test_neither_the_key_nor_a_token_is_in_a_zygote_or_in_any_process_above_a_warm_script(
+async def test_key_and_token_are_not_in_a_zygote_or_any_parent_process(
     project: Project,
 ) -> None:
-    """As root the script could read all of them: so they must not have it."""
+    """As root, the script can read all of these processes, so they must not contain secrets."""
     async with fake_model() as server:
         write(project, "", {"judge": True, "warm": True}, config=models(server), cases=6)
         Path(project.root, "judge.py").write_text(TELLING)
@@ -129,7 +129,7 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.mark.skipif(capabilities().landlock is None, reason="this kernel has no Landlock")
-async def test_an_unprivileged_warm_script_looks_into_nobody_and_neither_do_its_imports(folder: Path) -> None:
+async def test_unprivileged_warm_script_cannot_read_other_processes(folder: Path) -> None:
     (folder / "judge.py").write_text(LOOK)
     (folder / "shared.py").write_text(LOOKING)
     command = ["/bin/sh", "-c", '"$@"; exit $?', "sh", interpreter(), "-c", RUNTIME, str(folder)]
