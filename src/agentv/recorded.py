@@ -282,9 +282,9 @@ def _shown_config(config: Any) -> dict[str, Any]:
     }
 
 
-def _without_secrets(shown: Any) -> dict[str, Any]:
+def _without_secrets(written: Any) -> dict[str, Any]:
     """The entry as written, with literal keys masked. References to variables are kept."""
-    masked = dict(shown)
+    masked = dict(written)
     if _is_literal(masked.get("api_key")):
         masked["api_key"] = MASK
     for setting in ("headers", "env"):

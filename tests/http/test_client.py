@@ -248,10 +248,10 @@ async def test_connection_idle_for_too_long_is_not_reused(monkeypatch: pytest.Mo
 
 
 async def test_cancelled_call_closes_its_connection() -> None:
-    asked, gone = asyncio.Event(), asyncio.Event()
+    connected, gone = asyncio.Event(), asyncio.Event()
 
     async def watch(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.set()
+        connected.set()
         while await reader.read(1000):
             pass
         writer.close()
@@ -261,7 +261,7 @@ async def test_cancelled_call_closes_its_connection() -> None:
     async with listening, pool() as client:
         port = listening.sockets[0].getsockname()[1]
         call = asyncio.create_task(client.post(f"http://127.0.0.1:{port}/", HEADERS, b"{}"))
-        await asyncio.wait_for(asked.wait(), 20)
+        await asyncio.wait_for(connected.wait(), 20)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
@@ -317,7 +317,7 @@ class Proxy:
 
     upstream: int = 0
     status: int = 200
-    asked: list[bytes] = field(default_factory=list)
+    requests: list[bytes] = field(default_factory=list)
     url: str = ""
 
     serving: list[asyncio.Task[None] | None] = field(default_factory=list)
@@ -325,7 +325,7 @@ class Proxy:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.serving.append(asyncio.current_task())
         head = await reader.readuntil(b"\r\n\r\n")
-        self.asked.append(head)
+        self.requests.append(head)
         if not head.startswith(b"CONNECT"):
             writer.write(OK)
         elif self.status != 200:
@@ -363,7 +363,7 @@ async def proxy(upstream: str = "http://x:0", status: int = 200) -> AsyncIterato
 async def test_plain_http_through_a_proxy_sends_the_full_url() -> None:
     async with proxy() as between, pool(proxy=between.url) as client:
         assert (await client.post("http://model.invalid:81/v1/x?k=a b", HEADERS, b"")).body == b"ok"
-    first, *lines = between.asked[0].split(b"\r\n")
+    first, *lines = between.requests[0].split(b"\r\n")
     assert first == b"POST http://model.invalid:81/v1/x?k=a%20b HTTP/1.1"
     assert b"Host: model.invalid:81" in lines
     assert b"Proxy-Authorization: Basic dXNAZXI6cGFzcw==" in lines
@@ -381,11 +381,11 @@ async def test_https_through_a_proxy_uses_a_tunnel_that_hides_the_headers(
     ):
         for _ in range(2):
             assert (await client.post(url, HEADERS | {"Authorization": "Bearer k"}, b"{}")).body == b"ok"
-        assert received.connections == len(between.asked) == 1
+        assert received.connections == len(between.requests) == 1
     host = url.split("/")[2].encode()
-    assert between.asked[0].startswith(b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n" % (host, host))
-    assert b"Proxy-Authorization: Basic dXNAZXI6cGFzcw==\r\n" in between.asked[0]
-    assert b"Bearer" not in between.asked[0]
+    assert between.requests[0].startswith(b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n" % (host, host))
+    assert b"Proxy-Authorization: Basic dXNAZXI6cGFzcw==\r\n" in between.requests[0]
+    assert b"Bearer" not in between.requests[0]
     assert b"Proxy-Authorization" not in received.requests[0]
 
 

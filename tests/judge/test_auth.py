@@ -245,8 +245,8 @@ async def test_huge_body_without_token_is_401_immediately_and_uses_no_memory(pro
 )
 async def test_malformed_request_without_token_is_401(proxy: JudgeProxy, judge: Judge, spoil: Any) -> None:
     bare = request(proxy, "GET", "/info", headers={"Authorization": None})
-    for shown in (b"", b"Authorization: Bearer " + proxy.token.encode()[:-1] + b"\r\n"):
-        reply = await send(proxy, spoil(bare.replace(b"Host", shown + b"Host")))
+    for wrong_token in (b"", b"Authorization: Bearer " + proxy.token.encode()[:-1] + b"\r\n"):
+        reply = await send(proxy, spoil(bare.replace(b"Host", wrong_token + b"Host")))
         assert (reply.status, reply.code) == (401, "unauthorized")
         assert reply.headers["www-authenticate"] == "Bearer"
     token = b"Authorization: Bearer " + proxy.token.encode() + b"\r\n"

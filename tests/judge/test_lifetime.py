@@ -228,9 +228,9 @@ async def test_replies_are_not_buffered_for_a_client_that_does_not_read() -> Non
 
 async def test_requests_are_not_read_from_a_client_that_does_not_read_replies() -> None:
     async with JudgeProxy(make_session()) as proxy, await Wire.to(proxy) as wire:
-        asked = request(proxy, "GET", "/info")
-        count = 32 * 2**20 // len(asked)
-        wire.send(asked * count)
+        one_request = request(proxy, "GET", "/info")
+        count = 32 * 2**20 // len(one_request)
+        wire.send(one_request * count)
         held = -1
         while held != wire.writer.transport.get_write_buffer_size():
             held = wire.writer.transport.get_write_buffer_size()
@@ -249,14 +249,14 @@ async def test_connection_limit_closes_idle_connections_but_not_calls_in_flight(
     monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 2)
     judge = Judge(held=True)
     async with JudgeProxy(make_session(judge)) as proxy, AsyncExitStack() as stack:
-        kept, *busy = [await stack.enter_async_context(await Wire.to(proxy)) for _ in range(2)]
-        kept.send(request(proxy, "GET", "/info"))
-        assert (await kept.response()).status == 200
+        idle, *busy = [await stack.enter_async_context(await Wire.to(proxy)) for _ in range(2)]
+        idle.send(request(proxy, "GET", "/info"))
+        assert (await idle.response()).status == 200
         for number in (1, 2, 3):
             busy[-1].send(request(proxy, body={"question": "q"}))
             await judge.has_calls(number)
             busy.append(await stack.enter_async_context(await Wire.to(proxy)))
-        assert await kept.rest() == b""
+        assert await idle.rest() == b""
         busy[-1].send(request(proxy, body={"question": "q"}))
         await judge.has_calls(4)
         judge.let_go()

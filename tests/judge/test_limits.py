@@ -87,8 +87,8 @@ async def test_requests_that_never_reach_the_judge_are_not_counted() -> None:
 async def test_info_is_exact_and_not_counted(proxy: JudgeProxy) -> None:
     for count in range(11):
         for _ in range(2):
-            found = await info(proxy)
-            assert (found["targetName"], found["maxCalls"], found["callCount"]) == ("strict", 10, count)
+            reply = await info(proxy)
+            assert (reply["targetName"], reply["maxCalls"], reply["callCount"]) == ("strict", 10, count)
         assert (await ask(proxy)).status == (200 if count < 10 else 429)
     assert (await info(proxy))["callCount"] == 10
 

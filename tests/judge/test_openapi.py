@@ -48,8 +48,8 @@ def follow(node: Any) -> Any:
 
 def conforms(documented: Any, reply: Response) -> None:
     documented = follow(documented)
-    found = documented["content"]["application/json"]["schema"]
-    jsonschema.validate(reply.json, {**found, "components": DOCUMENT["components"]})
+    body_schema = documented["content"]["application/json"]["schema"]
+    jsonschema.validate(reply.json, {**body_schema, "components": DOCUMENT["components"]})
     for name, header in documented.get("headers", {}).items():
         jsonschema.validate(reply.headers[name.lower()], header["schema"])
     assert reply.headers["content-type"] == "application/json"

@@ -40,8 +40,8 @@ async def test_judge_gets_the_question_with_the_case_of_the_execution() -> None:
     session = make_session(judge, eval_id="case-1", attempt=3)
     await session.invoke(JudgeCall("q", "be strict"))
     await session.invoke(JudgeCall("q", eval_case_id="other", attempt=1))
-    asked = [(r.question, r.system_prompt, r.eval_id, r.attempt) for r in judge.requests]
-    assert asked == [("q", "be strict", "case-1", 3), ("q", None, "other", 1)]
+    received = [(r.question, r.system_prompt, r.eval_id, r.attempt) for r in judge.requests]
+    assert received == [("q", "be strict", "case-1", 3), ("q", None, "other", 1)]
 
 
 async def test_judge_gets_the_conversation_options_and_evaluator() -> None:
@@ -50,8 +50,13 @@ async def test_judge_gets_the_conversation_options_and_evaluator() -> None:
     talk = (Message("system", "s"), Message("user", "q"), Message("assistant", "a"), Message("user", "sure?"))
     options = GenerationOptions(temperature=0.5, stop=("END",))
     await session.invoke(JudgeCall(messages=talk, options=options))
-    (asked,) = judge.requests
-    assert (asked.messages, asked.options, asked.evaluator, asked.eval_id) == (talk, options, "precision", "case-1")
+    (received,) = judge.requests
+    assert (received.messages, received.options, received.evaluator, received.eval_id) == (
+        talk,
+        options,
+        "precision",
+        "case-1",
+    )
 
 
 async def test_unsupported_option_fails_the_call_before_it_is_sent() -> None:
@@ -163,9 +168,9 @@ async def test_failed_batch_item_does_not_fail_the_others() -> None:
 )
 async def test_judge_failure_is_502_and_counted(error: BaseException) -> None:
     session = make_session(Failing(error))
-    found = await refused(session, CALL)
-    assert (found.status, found.code) == (502, "judge_failed")
-    assert "strict" in found.message
+    raised = await refused(session, CALL)
+    assert (raised.status, raised.code) == (502, "judge_failed")
+    assert "strict" in raised.message
     assert (session.ledger.call_count, session.ledger.failed_calls) == (1, 1)
 
 

@@ -50,12 +50,12 @@ async def one(_: EvaluationContext) -> float:
 
 async def test_slow_evaluator_does_not_hold_a_target_slot(tmp_path: Path) -> None:
     """With one worker, the target is called for every case before any evaluator has finished."""
-    asked: list[str] = []
+    called: list[str] = []
     all_asked = asyncio.Event()
 
     async def ask(request: Request) -> Reply:
-        asked.append(request.eval_id)
-        if len(asked) == 20:
+        called.append(request.eval_id)
+        if len(called) == 20:
             all_asked.set()
         return Reply.of_text("x")
 
@@ -91,11 +91,11 @@ async def test_target_calls_in_flight_never_exceed_the_number_of_workers(tmp_pat
 
 
 async def test_number_of_answers_waiting_to_be_judged_is_bounded(tmp_path: Path) -> None:
-    release, asked = asyncio.Event(), 0
+    release, called = asyncio.Event(), 0
 
     async def ask(_: Request) -> Reply:
-        nonlocal asked
-        asked += 1
+        nonlocal called
+        called += 1
         return Reply.of_text("x")
 
     async def waits(_: EvaluationContext) -> float:
@@ -111,21 +111,21 @@ async def test_number_of_answers_waiting_to_be_judged_is_bounded(tmp_path: Path)
     running = asyncio.create_task(
         Execution(plan_of(tmp_path, cases, probe(waits), workers=4), "run", deliver, function=ask).run()
     )
-    while asked < BACKLOG + 4:
+    while called < BACKLOG + 4:
         await asyncio.sleep(0)
     for _ in range(100):
         await asyncio.sleep(0)
-    assert asked == BACKLOG + 4
+    assert called == BACKLOG + 4
     release.set()
     await asyncio.wait_for(running, 30)
     assert len(rows) == cases
 
 
 async def test_recorded_cases_are_skipped(tmp_path: Path) -> None:
-    asked: list[str] = []
+    called: list[str] = []
 
     async def ask(request: Request) -> Reply:
-        asked.append(request.eval_id)
+        called.append(request.eval_id)
         return Reply.of_text("x")
 
     async def deliver(_: CaseResult) -> None: ...
@@ -133,7 +133,7 @@ async def test_recorded_cases_are_skipped(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, 300, probe(one))
     done = {item.key for lane in plan.lanes for item in lane.items() if item.case.id != "c250"}
     await Execution(plan, "run", deliver, done.__contains__, function=ask).run()
-    assert asked == ["c250"]
+    assert called == ["c250"]
 
 
 async def test_crash_affects_only_the_row_of_its_case(tmp_path: Path) -> None:

@@ -65,8 +65,8 @@ class Execution:
     async def run(self) -> None:
         """Run every item of the plan that is not done yet. Cancelling stops the work in flight."""
         options = self.plan.options
-        places = max(32, 4 * (os.cpu_count() or 1), options.workers or 0)
-        self._judging = asyncio.Semaphore(places)
+        slot_count = max(32, 4 * (os.cpu_count() or 1), options.workers or 0)
+        self._judging = asyncio.Semaphore(slot_count)
         pool = TargetPool(
             self.plan.secrets,
             workers=options.workers,
@@ -82,7 +82,7 @@ class Execution:
                 asyncio.TaskGroup() as lanes,
             ):
                 self._check_targets(pool)
-                slots = asyncio.Semaphore(places)
+                slots = asyncio.Semaphore(slot_count)
                 services = Services(self.plan, pool, launcher, self.on_judge_call, cache, slots)
                 for lane in self.plan.lanes:
                     lanes.create_task(self._run_lane(lane, services))
