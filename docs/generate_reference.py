@@ -119,7 +119,7 @@ def options_of(model: type[BaseModel], *, but: Iterable[str] = ()) -> str:
     left_out = set(but)
     fields = {field.alias or name: field for name, field in model.model_fields.items() if name not in left_out}
     if not fields:
-        return "No options of its own."
+        return "No additional options."
     rows = [
         (
             f"`{name}`",
