@@ -36,25 +36,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="exit with code 1 if a goal is missed")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="directory for the JSON files")
     parser.add_argument("--source", type=Path, metavar="DIR", help="measure the `src` directory of another checkout")
-    given = parser.parse_args(arguments)
-    if given.source is not None:
-        _run_with(given.source.resolve(strict=True))
-    unknown = [name for name in given.names if name not in BENCHMARKS]
+    args = parser.parse_args(arguments)
+    if args.source is not None:
+        _run_with(args.source.resolve(strict=True))
+    unknown = [name for name in args.names if name not in BENCHMARKS]
     if unknown:
         parser.error(f"unknown benchmark '{unknown[0]}'; available: {', '.join(BENCHMARKS)}")
-    options = Options(quick=given.quick, peers=given.peers, say=_say)
+    options = Options(quick=args.quick, peers=args.peers, say=_say)
     print(f"python {machine()['python']}, {machine()['cpus']} CPUs, load {machine()['load']:.1f}\n", flush=True)
     missed = 0
     warm_up()
-    for name in given.names or BENCHMARKS:
+    for name in args.names or BENCHMARKS:
         report = BENCHMARKS[name](options)
-        if given.quick:
+        if args.quick:
             report = report.without_goals()
         _say("")
-        report.write(given.results, quick=given.quick)
+        report.write(args.results, quick=args.quick)
         print(f"{report.table()}\n", flush=True)
         missed += sum(figure.met is False for figure in report.figures)
-    return 1 if given.check and missed else 0
+    return 1 if args.check and missed else 0
 
 
 def _say(text: str) -> None:

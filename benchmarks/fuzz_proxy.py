@@ -201,10 +201,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz_proxy")
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
+    args = parser.parse_args()
     short_deadlines()
     started = time.perf_counter()
-    outcome = asyncio.run(fuzz(given.requests, given.seed, lambda text: print(text, file=sys.stderr)))
+    outcome = asyncio.run(fuzz(args.requests, args.seed, lambda text: print(text, file=sys.stderr)))
     print(f"{outcome.requests:,} requests in {time.perf_counter() - started:.0f} s, answers {outcome.answered}")
     print(f"crashes {len(outcome.crashes)}, no-token accepts {len(outcome.let_in)}, extra calls {outcome.extra_calls}")
     for crash in outcome.crashes[:5]:

@@ -172,11 +172,11 @@ def _alive(pid: int) -> bool:
 
 def _descendants(pid: int) -> list[int]:
     parents = {each: int(_stat(each)[1]) for each in _all()}
-    found, level = [], [pid]
+    descendants, level = [], [pid]
     while level:
         level = [each for each, parent in parents.items() if parent in level]
-        found += level
-    return found
+        descendants += level
+    return descendants
 
 
 def main() -> int:

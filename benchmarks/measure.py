@@ -53,10 +53,10 @@ def environment() -> dict[str, str]:
 
     Compiled files are kept, as in a normal installation.
     """
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     source = os.environ.get(SOURCE)
     path = {"PYTHONPATH": source} if source else {}
-    return {**kept, **path, "PYTHONPYCACHEPREFIX": str(RESULTS / "pycache")}
+    return {**inherited, **path, "PYTHONPYCACHEPREFIX": str(RESULTS / "pycache")}
 
 
 def run(command: Sequence[str], *, cwd: Path | None = None) -> Usage:

@@ -224,11 +224,11 @@ async def _all_at_once(count: int) -> int:
     async with _many(count) as proxies:
         for first in range(0, count, 100):
             group = proxies[first : first + 100]
-            asked = [
+            calls = [
                 hammer(port := int(proxy.url.rpartition(":")[2]), request_bytes(port, proxy.token), 1, 1)
                 for proxy in group
             ]
-            answered += sum(not errors for _, _, errors in await asyncio.gather(*asked))
+            answered += sum(not errors for _, _, errors in await asyncio.gather(*calls))
     return answered
 
 

@@ -170,8 +170,8 @@ async def spawn(cases: int, limit: int, script: str) -> None:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, script, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=env
             )
-            said, _ = await process.communicate(b"{}")
-            assert json.loads(said)["score"] == 1.0
+            stdout, _ = await process.communicate(b"{}")
+            assert json.loads(stdout)["score"] == 1.0
 
     await asyncio.gather(*(one() for _ in range(cases)))
     server.close()

@@ -1,4 +1,4 @@
-"""A project in a temporary directory, and the real command line run in it."""
+"""Fixtures: a project in a temporary directory, and the real `agentv` command run in it."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-# The same examples every time: nobody's change fails by chance. `AGENTV_HYPOTHESIS=default` looks for new ones.
+# Use the same examples every time, so that no change fails by chance. `AGENTV_HYPOTHESIS=default` generates new ones.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile(os.environ.get("AGENTV_HYPOTHESIS", "repeatable"))
 
 AGENTV = (sys.executable, "-m", "agentv")
 OF_CI = ("CI", "GITHUB_WORKSPACE", "FORCE_COLOR", "COLUMNS")
-"""Variables that change what is printed, set where the tests run and not by them."""
+"""Variables of the surrounding environment that change the output; they are removed for the tests."""
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Bytes are named by their argument: workers that collect in different seconds must see the same test names."""
+    """Name bytes parameters by their argument, so that all pytest-xdist workers collect the same test names."""
     return argname if isinstance(val, bytes) else None
 
 
 @contextmanager
 def signals_heard() -> Iterator[None]:
-    """Programs started meanwhile ignore no signal, also when the tests themselves run under `nohup` or with `&`."""
+    """Start programs with default signal handlers, even if the tests run under `nohup` or in the background."""
     before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)}
     try:
         yield
@@ -44,7 +44,7 @@ def signals_heard() -> Iterator[None]:
 
 @dataclass
 class Project:
-    """A directory with a suite and a configuration."""
+    """A project directory in which tests write files and run `agentv`."""
 
     root: Path
 
@@ -55,8 +55,8 @@ class Project:
         return path
 
     def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if name not in OF_CI}
-        return {**kept, "NO_COLOR": "1", **(extra or {})}
+        inherited = {name: value for name, value in os.environ.items() if name not in OF_CI}
+        return {**inherited, "NO_COLOR": "1", **(extra or {})}
 
     def run(
         self,
@@ -102,7 +102,7 @@ class Project:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """An empty project, its own repository root."""
+    """An empty project with its own repository root."""
     root = tmp_path / "project"
     (root / ".git").mkdir(parents=True)
     return Project(root)

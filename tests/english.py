@@ -1,4 +1,4 @@
-"""Phrases that are never right here, in docs, comments, docstrings, string literals and test names.
+"""Find phrases to avoid in docs, comments, docstrings, string literals and test names.
 
     python -m tests.english                     counts per directory
     python -m tests.english src/agentv/suite    every finding, with file and line; exits with 1 if there are any
@@ -55,7 +55,7 @@ _PATTERN = re.compile("|".join(f"(?P<p{n}>\\b(?:{phrase})\\b)" for n, phrase in 
 
 
 def prose(path: Path) -> Iterator[tuple[int, str]]:
-    """Line number and text of everything people read: of Python files, strings, comments and names of tests."""
+    """Line number and text of all prose. In Python files these are strings, comments and test names."""
     text = path.read_text(encoding="utf-8").replace("&#160;", " ")
     if path.suffix != ".py":
         yield from enumerate(text.splitlines(), 1)
@@ -71,7 +71,7 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def findings(path: Path, root: Path = ROOT) -> Iterator[tuple[int, str, str]]:
-    """Line number, the phrase, and what to write instead."""
+    """Line number, phrase and suggested replacement of each finding in a file."""
     name = str(path.relative_to(root))
     allowed = [re.compile(line) for prefix, line in ALLOWED.items() if name.startswith(prefix)]
     for number, line in prose(path):

@@ -1,4 +1,4 @@
-"""Deadlines that are to pass after something has happened, on a machine that may be busy."""
+"""Run a test with increasing deadlines, for tests in which something must happen before a deadline expires."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TypeVar
 
 Outcome = TypeVar("Outcome")
 DEADLINES = (2.0, 8.0, 30.0)
-"""Seconds. A longer one is tried when the time before was over too early for what a test is about."""
+"""Deadlines in seconds. On a busy machine a short one may expire too early; then the next one is used."""
 
 
 async def patiently(run: Callable[[float], Awaitable[Outcome]], came_so_far: Callable[[Outcome], bool]) -> Outcome:
-    """What `run` gives with the first of the deadlines that leaves it the time to come as far as it must."""
+    """Call `run` with increasing deadlines until `came_so_far` accepts the outcome; returns that outcome."""
     for seconds in DEADLINES[:-1]:
         outcome = await run(seconds)
         if came_so_far(outcome):

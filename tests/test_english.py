@@ -1,4 +1,4 @@
-"""The list of phrases to avoid finds them where people read, and nowhere else."""
+"""The check for phrases to avoid finds them in prose only."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def phrases(folder: Path, name: str, text: str) -> list[tuple[int, str]]:
     return [(line, phrase.strip()) for line, phrase, _ in findings(path, folder)]
 
 
-def test_python_is_searched_in_strings_comments_and_test_names_only(tmp_path: Path) -> None:
+def test_python_files_are_searched_in_strings_comments_and_test_names_only(tmp_path: Path) -> None:
     expected = [(1, "Nobody"), (2, "mended"), (3, "goes on"), (3, "is no")]
     assert phrases(tmp_path, "module.py", PYTHON) == expected
 
 
 @pytest.mark.parametrize("name", ["page.md", "suite.yaml", "judge.ts"])
-def test_other_files_are_searched_as_a_whole(tmp_path: Path, name: str) -> None:
+def test_other_files_are_searched_completely(tmp_path: Path, name: str) -> None:
     assert phrases(tmp_path, name, "one\n# whoever\n") == [(2, "whoever")]
 
 

@@ -51,15 +51,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="tools whose name contains this; all by default")
     parser.add_argument("--installed", type=Path, metavar="DIR", help="directory to keep and reuse installations")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE", help="file for the JSON results")
-    given = parser.parse_args(arguments)
-    chosen = [tool for tool in TOOLS if not given.names or any(n.lower() in tool.name.lower() for n in given.names)]
+    args = parser.parse_args(arguments)
+    chosen = [tool for tool in TOOLS if not args.names or any(n.lower() in tool.name.lower() for n in args.names)]
     with tempfile.TemporaryDirectory(prefix="agentv-comparison-") as scratch:
-        installed = (given.installed or Path(scratch) / "installed").resolve()
+        installed = (args.installed or Path(scratch) / "installed").resolve()
         rows = [_row(tool, installed, Path(scratch)) for tool in chosen]
     today = dt.datetime.now(dt.UTC).date().isoformat()
     about = {"date": today, "python": platform.python_version(), "node": _output(["node", "--version"])}
     written = json.dumps({**about, "rows": rows}, indent=2, ensure_ascii=False) + "\n"
-    given.results.write_text(written, encoding="utf-8")
+    args.results.write_text(written, encoding="utf-8")
     print(_table(rows))
     page = PAGE.read_text(encoding="utf-8")
     stale = [tool.name for tool in TOOLS if not_shown(tool, page)]
@@ -130,8 +130,8 @@ def _run(tool: Tool, commands: Path, directory: Path, answer: str) -> dict[str, 
         raise NotRunError(f"{calls} judge calls, no score: {error}") from error
     except (OSError, LookupError) as error:
         raise NotRunError(f"{calls} judge calls, no score: {error!r}. It printed: {printed[-600:]}") from error
-    found = {"score": score, "judge_calls": calls, "in_process": int(scorer_pid) == pid}
-    return {**found, "key_in_environment": key.lower() == "true"}
+    outcome = {"score": score, "judge_calls": calls, "in_process": int(scorer_pid) == pid}
+    return {**outcome, "key_in_environment": key.lower() == "true"}
 
 
 def _prepare(tool: Tool, commands: Path, directory: Path) -> None:
@@ -178,11 +178,11 @@ def _start(tool: Tool, commands: Path, directory: Path, url: str) -> tuple[int, 
 
 def _environment(url: str, directory: Path) -> dict[str, str]:
     """The environment, the same for every tool: the server's address, a key, and telemetry disabled."""
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "SSL_CERT_FILE") if name in os.environ}
+    inherited = {name: os.environ[name] for name in ("PATH", "LANG", "SSL_CERT_FILE") if name in os.environ}
     quiet = {"PROMPTFOO_DISABLE_TELEMETRY": "1", "PROMPTFOO_DISABLE_UPDATE": "1", "DEEPEVAL_TELEMETRY_OPT_OUT": "YES"}
     quiet |= {"RAGAS_DO_NOT_TRACK": "true", "PROMPTFOO_CONFIG_DIR": str(directory / "home"), "NO_COLOR": "1"}
     models = {"OPENAI_BASE_URL": url, KEY: "sk-only-for-this-run", "ASSISTANT_MODEL": ASSISTANT, "JUDGE_MODEL": JUDGE}
-    return {**kept, **quiet, **models, "HOME": str(directory)}
+    return {**inherited, **quiet, **models, "HOME": str(directory)}
 
 
 def _limit(tool: Tool, commands: Path, directory: Path) -> str:

@@ -35,21 +35,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--from", type=Path, dest="measured", metavar="FILE", help="read figures from a file instead of measuring"
     )
     parser.add_argument("--write", action="store_true", help="write the table and the picture to docs/")
-    given = parser.parse_args(arguments)
-    if given.write and given.quick:
+    args = parser.parse_args(arguments)
+    if args.write and args.quick:
         parser.error("--write cannot be combined with --quick, whose numbers are meaningless")
-    tools = _chosen(parser, given.tools)
-    if given.measured is not None:
-        data = json.loads(given.measured.read_text(encoding="utf-8"))
+    tools = _chosen(parser, args.tools)
+    if args.measured is not None:
+        data = json.loads(args.measured.read_text(encoding="utf-8"))
     else:
         with tempfile.TemporaryDirectory(prefix="agentv-peers-installed-") as moment:
-            keep = (given.keep or Path(moment)).resolve()
-            workloads = QUICK if given.quick else FULL
-            given.results.parent.mkdir(parents=True, exist_ok=True)
-            for data in contest(tools, workloads, given.turns or (1 if given.quick else 3), keep, _say):
-                given.results.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+            keep = (args.keep or Path(moment)).resolve()
+            workloads = QUICK if args.quick else FULL
+            args.results.parent.mkdir(parents=True, exist_ok=True)
+            for data in contest(tools, workloads, args.turns or (1 if args.quick else 3), keep, _say):
+                args.results.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
     print(report(data))
-    if given.write:
+    if args.write:
         write(data, PAGE, PICTURE)
     return 0
 

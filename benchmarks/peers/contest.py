@@ -38,9 +38,9 @@ def contest(
             for workload in workloads:
                 say(f"turn {turn + 1} of {turns}: {workload.name}")
                 _take_turn(order, workload, runs[workload.name], server, Path(scratch))
-            shown = [{**asdict(workload), "ideal": workload.ideal} for workload in workloads]
-            found = {"tools": list(rows.values()), "workloads": shown, "runs": runs}
-            yield {**about, "turns": turn + 1, "load_after": os.getloadavg()[0], **found}
+            descriptions = [{**asdict(workload), "ideal": workload.ideal} for workload in workloads]
+            results = {"tools": list(rows.values()), "workloads": descriptions, "runs": runs}
+            yield {**about, "turns": turn + 1, "load_after": os.getloadavg()[0], **results}
 
 
 def _install_all(tools: Sequence[Tool], keep: Path, say: Say) -> tuple[list[Installed], dict[str, dict[str, Any]]]:

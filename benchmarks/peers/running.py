@@ -183,7 +183,7 @@ def _passed(tool: Tool, workload: Workload, directory: Path, printed: str, code:
 
 def environment(tool: Tool, workload: Workload, server: Server, home: Path) -> dict[str, str]:
     """The environment, the same for every tool: the server's address, a key, an empty home, telemetry disabled."""
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "SSL_CERT_FILE") if name in os.environ}
+    inherited = {name: os.environ[name] for name in ("PATH", "LANG", "SSL_CERT_FILE") if name in os.environ}
     models = {"ASSISTANT_MODEL": ASSISTANT, "JUDGE_MODEL": tool.judge(workload), "SCRIPT_PYTHON": sys.executable}
     address = {"OPENAI_BASE_URL": server.url, KEY: "sk-only-for-this-run", "HOME": str(home)}
     folders = {"PROMPTFOO_CONFIG_DIR": str(home / "promptfoo"), "PROMPTFOO_PYTHON": sys.executable}
@@ -192,4 +192,4 @@ def environment(tool: Tool, workload: Workload, server: Server, home: Path) -> d
         own["PYTHONPYCACHEPREFIX"] = str(RESULTS / "pycache")
         if SOURCE in os.environ:
             own["PYTHONPATH"] = os.environ[SOURCE]
-    return {**kept, **QUIET, **folders, **models, **address, **own}
+    return {**inherited, **QUIET, **folders, **models, **address, **own}

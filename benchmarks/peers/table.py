@@ -43,12 +43,12 @@ def rows_of(data: dict[str, Any]) -> list[Row]:
     """The rows by workload: agentv first, then the other tools by CPU time."""
     rows: list[Row] = []
     for workload in data["workloads"]:
-        found = [
+        workload_rows = [
             _row(tool, workload, data["runs"][workload["name"]].get(tool["key"]))
             for tool in data["tools"]
             if tool.get("only") is None or workload["name"] in tool["only"]
         ]
-        rows += sorted(found, key=lambda row: (FIRST.get(row.tool, len(FIRST)), row.error is not None, row.cpu))
+        rows += sorted(workload_rows, key=lambda row: (FIRST.get(row.tool, len(FIRST)), row.error is not None, row.cpu))
     return rows
 
 

@@ -52,36 +52,36 @@ def pages() -> list[Path]:
 
 def blocks(page: Path) -> Iterator[Block]:
     """The fenced blocks of a page."""
-    said: dict[str, str] = {}
+    directives: dict[str, str] = {}
     inside: list[str] | None = None
     indent, language, start = "", "", 0
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
         fence = _FENCE.match(line)
         if inside is not None:
             if fence and fence[1] == indent and not fence[2]:
-                yield _block(page, start, language, inside, said)
-                inside, said = None, {}
+                yield _block(page, start, language, inside, directives)
+                inside, directives = None, {}
             else:
                 inside.append(line)
         elif fence:
             inside, indent, language, start = [], fence[1], fence[2], number
         elif directive := _DIRECTIVE.match(line):
-            said[directive[1]] = directive[2]
+            directives[directive[1]] = directive[2]
         elif line.strip():
-            assert not said, f"{page}:{number}: {said} must be directly above a fenced block"
+            assert not directives, f"{page}:{number}: {directives} must be directly above a fenced block"
     assert inside is None, f"{page}:{start}: the fence is not closed"
 
 
-def _block(page: Path, line: int, language: str, lines: list[str], said: dict[str, str]) -> Block:
+def _block(page: Path, line: int, language: str, lines: list[str], directives: dict[str, str]) -> Block:
     return Block(
         page=page,
         line=line,
         language=language,
         text=dedent("\n".join(lines) + "\n"),
-        file=said.get("file"),
-        exit_code=int(said.get("exit", "0")),
-        not_tested=said.get("no-test"),
-        needs=tuple(said.get("needs", "").split()),
+        file=directives.get("file"),
+        exit_code=int(directives.get("exit", "0")),
+        not_tested=directives.get("no-test"),
+        needs=tuple(directives.get("needs", "").split()),
     )
 
 
@@ -95,15 +95,15 @@ class Command:
 
 def commands(block: Block) -> list[Command]:
     """The commands of a console block; `> ` continues one."""
-    found: list[tuple[list[str], list[str]]] = []
+    parsed: list[tuple[list[str], list[str]]] = []
     for line in block.text.splitlines():
         if line.startswith("$ "):
-            found.append(([line[2:]], []))
+            parsed.append(([line[2:]], []))
             continue
-        assert found, f"{block.place}: a console block must start with `$ command`"
-        command, output = found[-1]
+        assert parsed, f"{block.place}: a console block must start with `$ command`"
+        command, output = parsed[-1]
         if line.startswith("> ") and not output:
             command.append(line[2:])
         else:
             output.append(line)
-    return [Command("\n".join(c), "\n".join(o).strip("\n") if any(x.strip() for x in o) else None) for c, o in found]
+    return [Command("\n".join(c), "\n".join(o).strip("\n") if any(x.strip() for x in o) else None) for c, o in parsed]

@@ -71,9 +71,9 @@ class Reader:
     # -- one method per kind of block
 
     def _read_console(self, block: Block) -> None:
-        found = commands(block)
-        for number, command in enumerate(found, 1):
-            expected = block.exit_code if number == len(found) else 0
+        steps = commands(block)
+        for number, command in enumerate(steps, 1):
+            expected = block.exit_code if number == len(steps) else 0
             printed = self._run(command.line, expected, block.place)
             shown = printed.replace(str(self.root), HOME)
             assert command.output is None or matches(command.output, shown), (
@@ -168,10 +168,10 @@ class Reader:
         return done.stdout
 
     def _environment(self) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        inherited = {name: os.environ[name] for name in _KEPT if name in os.environ}
         return {
-            **kept,
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}",
+            **inherited,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{inherited['PATH']}",
             "HOME": str(self.root),
             "PYTHONPATH": f"{self.root / '.site'}{os.pathsep}{self.root / 'src'}",
             "PYTHONUTF8": "1",

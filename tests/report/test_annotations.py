@@ -18,13 +18,13 @@ LINE = re.compile(r"::(error|warning|notice) ([^:]*)::(.*)")
 
 def parsed(line: str) -> tuple[str, dict[str, str], str]:
     """Parse a workflow command as the GitHub runner does."""
-    found = LINE.fullmatch(line)
-    assert found, line
-    properties = dict(pair.split("=", 1) for pair in found[2].split(","))
+    match = LINE.fullmatch(line)
+    assert match, line
+    properties = dict(pair.split("=", 1) for pair in match[2].split(","))
     for code, text in (("%3A", ":"), ("%2C", ","), ("%0D", "\r"), ("%0A", "\n"), ("%25", "%")):
         properties = {name: value.replace(code, text) for name, value in properties.items()}
-    data = found[3].replace("%0D", "\r").replace("%0A", "\n").replace("%25", "%")
-    return found[1], properties, data
+    data = match[3].replace("%0D", "\r").replace("%0A", "\n").replace("%25", "%")
+    return match[1], properties, data
 
 
 def test_failed_is_an_error_borderline_a_warning_and_the_total_a_notice():

@@ -81,9 +81,9 @@ def test_times_and_properties_are_written():
     assert case is not None
     assert (root.get("time"), suite.get("time"), case.get("time")) == ("1.234", "1.234", "1.234")
     assert suite.get("timestamp") == "2026-01-14T10:15:00"
-    told = {each.get("name"): each.get("value") for each in suite.iter("property")}
-    assert told["run_id"] == "r1"
-    assert (told["score"], told["verdict"], told["cost_usd"]) == ("1", "pass", "0.002")
+    properties = {each.get("name"): each.get("value") for each in suite.iter("property")}
+    assert properties["run_id"] == "r1"
+    assert (properties["score"], properties["verdict"], properties["cost_usd"]) == ("1", "pass", "0.002")
 
 
 def test_case_that_did_not_pass_has_its_file_and_line():

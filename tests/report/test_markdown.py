@@ -21,8 +21,8 @@ def rendered(rows: list[CaseResult], *, scripted: bool = False) -> str:
 
 def tables(text: str) -> list[list[list[str]]]:
     """The cells of every table; an unescaped `|` in a cell would change the length of its row."""
-    found = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
-    return [[line.strip("| ").split(" | ") for line in block] for block in found]
+    blocks = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
+    return [[line.strip("| ").split(" | ") for line in block] for block in blocks]
 
 
 def test_run_with_two_targets_has_a_table_of_targets():
@@ -64,10 +64,10 @@ def test_untrusted_text_cannot_break_tables_or_create_markup():
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=80))
 def test_escaped_text_is_preserved_and_contains_no_markup(text: str):
-    shown = as_code(text)
-    inner = shown.removeprefix("<code>").removesuffix("</code>")
+    code = as_code(text)
+    inner = code.removeprefix("<code>").removesuffix("</code>")
     assert not re.search(r"[<>|\\`*_\[\]~@:$]|https?://|www\.", inner, re.IGNORECASE)
-    assert "\n" not in shown
+    assert "\n" not in code
     if text.isprintable() and text:
         assert html.unescape(inner) == text
 

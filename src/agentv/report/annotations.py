@@ -15,7 +15,7 @@ from agentv.results import CaseResult, RowKey, Verdict
 from agentv.text import plural
 
 MOST = 10
-"""GitHub shows at most 10 errors and 10 warnings per step and drops the rest."""
+"""The number of errors, and of warnings, that GitHub shows per step. It drops the rest."""
 _MESSAGE = 1_000
 _TITLE = 200
 

@@ -126,13 +126,13 @@ class Comparison:
         return tuple(case for case in self.unjudged if case.baseline_error is None)
 
     def worst(self, most: int) -> list[Pair]:
-        """The largest losses, largest first. If there are none, the largest drops below the threshold."""
+        """The largest losses, largest first. If there are none, the largest drops smaller than the threshold."""
         drops = [pair for pair in self.pairs if pair.delta < 0]
         losses = [pair for pair in drops if pair.outcome is Outcome.LOSS]
         return sorted(losses or drops, key=lambda pair: (pair.delta, pair.key))[:most]
 
     def best(self, most: int) -> list[Pair]:
-        """The largest wins, largest first. If there are none, the largest gains below the threshold."""
+        """The largest wins, largest first. If there are none, the largest gains smaller than the threshold."""
         gains = [pair for pair in self.pairs if pair.delta > 0]
         wins = [pair for pair in gains if pair.outcome is Outcome.WIN]
         return sorted(wins or gains, key=lambda pair: (-pair.delta, pair.key))[:most]
@@ -203,9 +203,9 @@ class Comparison:
 
     @property
     def meaningful_gain(self) -> float | None:
-        """The normalised gain if it is within -1 and 1, else None.
+        """The normalised gain if it is between -1 and 1, else None.
 
-        With a baseline close to 1, a small loss is many times what could have been gained.
+        If the baseline is close to 1, a small loss is many times what could have been gained.
         """
         return self.gain if self.gain is not None and abs(self.gain) <= 1 else None
 

@@ -106,6 +106,6 @@ def read_compared_run(source: RowSource, target: str | None = None) -> ComparedR
     if not side.rows:
         hint = f"Available targets: {', '.join(targets)}." if targets else f"{source.path} contains no rows."
         what = f"rows for target '{target}'" if target is not None and targets else "rows"
-        raise UsageError(f"{source.name} has no {what}, nothing to compare", next_step=hint)
+        raise UsageError(f"{source.name} cannot be compared: it has no {what}", next_step=hint)
     side.targets = [target] if target is not None else list(targets)
     return side

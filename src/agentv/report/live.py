@@ -53,12 +53,12 @@ class LiveProgress:
     def row(self, row: CaseResult) -> None:
         with self._counting:
             self._pace.add(row)
-        if is_failure(row) and (shown := self._failures.take(row)) is not None:
-            self._waiting.append(shown)
+        if is_failure(row) and (failure := self._failures.take(row)) is not None:
+            self._waiting.append(failure)
 
     def note(self, message: str) -> None:
-        if (shown := self._notes.take(message)) is not None:
-            self._waiting.append(shown)
+        if (line := self._notes.take(message)) is not None:
+            self._waiting.append(line)
 
     def close(self) -> None:
         """Print pending lines and remove the bar. Safe to call twice."""

@@ -24,9 +24,9 @@ def as_code(text: str, most: int = _LONGEST) -> str:
 
     Special characters are written as numeric entities, and no site looks for mentions and links inside `<code>`.
     """
-    shown = clean(text)
-    shown = shown if len(shown) <= most else shown[: most - 1] + "…"
-    return f"<code>{_SPECIAL.sub(lambda match: f'&#{ord(match[0])};', shown) or '-'}</code>"
+    line = clean(text)
+    line = line if len(line) <= most else line[: most - 1] + "…"
+    return f"<code>{_SPECIAL.sub(lambda match: f'&#{ord(match[0])};', line) or '-'}</code>"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -197,7 +197,7 @@ def _unjudged(comparison: Comparison) -> list[str]:
     cases = comparison.unjudged
     if not cases:
         return []
-    lines = [f"### Errors ({len(cases):,})", "", "Errors are not part of the numbers above or counted as losses.", ""]
+    lines = [f"### Errors ({len(cases):,})", "", "Errors are excluded from the numbers above and are not losses.", ""]
     lines += ["| case | baseline | candidate |", "| :--- | :--- | :--- |"]
     for case in cases[:_SHOWN]:
         errors = [

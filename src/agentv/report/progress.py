@@ -178,17 +178,17 @@ class PlainProgress:
         if pace.total <= SMALL_RUN:
             self._print(f"{self._position()} {case_line(row, self._look)}")
             return
-        shown = self._failures.take(row) if is_failure(row) else None
-        if shown is not None:
-            more = isinstance(shown, str)
+        failure = self._failures.take(row) if is_failure(row) else None
+        if failure is not None:
+            more = isinstance(failure, str)
             self._print(FURTHER_FAILURES if more else f"{self._position()} {case_line(row, self._look)}")
         if self._is_time():
             self._report()
 
     def note(self, message: str) -> None:
-        shown = self._notes.take(message)
-        if shown is not None:
-            self._print(self._look.text(shown))
+        line = self._notes.take(message)
+        if line is not None:
+            self._print(self._look.text(line))
 
     def close(self) -> None:
         """Print an empty line to separate the following output. Safe to call twice."""

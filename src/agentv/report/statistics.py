@@ -49,9 +49,9 @@ def paired_bootstrap(
 ) -> Interval:
     """A confidence interval for the mean of paired differences: percentile bootstrap, widened for small samples.
 
-    With few cases, plain percentiles are too narrow and raise false alarms. The quantiles are therefore taken
-    from Student's t distribution, with a correction factor of n/(n-1) for the variance (Hesterberg, 2015). The
-    result does not depend on the order of the differences.
+    With few cases, plain percentiles are too narrow and raise false alarms. The tails are therefore those of
+    Student's t distribution, and the factor n/(n-1), by which resampling underestimates the variance, is restored
+    (Hesterberg, 2015). The result does not depend on the order of the differences.
     """
     if len(deltas) < 2:
         raise ValueError(f"`deltas` must have at least 2 items, got {len(deltas)}")

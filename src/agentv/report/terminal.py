@@ -199,15 +199,15 @@ class StatusLines:
     def draw(self, lines: Sequence[str], above: Sequence[str] = ()) -> None:
         """Print the lines `above`, then the status lines. Each line must be narrower than the terminal."""
         width, height = self.size()
-        shown = list(lines[: max(1, height - 1)])
-        frame = (shown, width, height)
+        visible = list(lines[: max(1, height - 1)])
+        frame = (visible, width, height)
         if not above and frame == self._last:
             return
         resized = self._last is not None and frame[1:] != self._last[1:]
         self._last = frame
         parts = ["" if self.is_open else _HIDE, _NO_WRAP, "\r", _ERASE_BELOW if resized else ""]
-        parts += [f"{line}{_ERASE_LINE}\r\n" for line in (*above, *shown[:-1])]
-        parts += [shown[-1], _ERASE_BELOW, "\r", f"\x1b[{len(shown) - 1}A" if len(shown) > 1 else "", _WRAP]
+        parts += [f"{line}{_ERASE_LINE}\r\n" for line in (*above, *visible[:-1])]
+        parts += [visible[-1], _ERASE_BELOW, "\r", f"\x1b[{len(visible) - 1}A" if len(visible) > 1 else "", _WRAP]
         _open.add(self)
         self.is_open = True
         self._write("".join(parts))
