@@ -89,7 +89,7 @@ test("exceeding the limit throws JudgeLimitError, for a batch as a whole", async
   assert.equal((await judge.invokeBatch(batch.slice(1))).length, 2);
   const error = await failure(() => judge.invoke({ question: "q" }));
   assert.ok(error instanceof JudgeLimitError);
-  assert.match(error.message, /limit of 2 judge calls for evaluator 'precision'/);
+  assert.match(error.message, /judge call limit of 2 for evaluator 'precision'/);
   assert.deepEqual(await end(), { calls: 2, refused: 4, failed: 0 });
 });
 
