@@ -98,7 +98,7 @@ def mockllm(folder: Path) -> Iterator[LiveServer]:
     replies = {QUESTION: ANSWER, "Is it right?": "yes"}
     responses.write_text(json.dumps({"responses": replies, "defaults": {"unknown_response": UNKNOWN}}))
     command = [sys.executable, "-m", "uvicorn", "mockllm.server:app", "--host", "127.0.0.1", "--port", "0"]
-    # It wants to download a tokenizer and counts words when it cannot: a proxy that nobody serves makes that certain.
+    # It downloads a tokenizer and falls back to counting words. A dead proxy ensures that it always counts words.
     nowhere = {"HTTPS_PROXY": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
     env = {"MOCKLLM_RESPONSES_FILE": str(responses), **nowhere}
     with started("mockllm", command, log=folder / "mockllm.log", env=env) as server:

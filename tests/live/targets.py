@@ -31,7 +31,7 @@ ENVIRONMENT = {
 
 # A real name of a Claude is deprecated some day, and the library then warns.
 MODELS = {
-    "anthropic": "claude-of-nobody",
+    "anthropic": "claude-unknown",
     "gemini": "gemini-2.5-flash",
     "bedrock": "anthropic.claude-3-haiku-20240307-v1:0",
     "ollama": "llama3.2",
@@ -50,10 +50,10 @@ AIMOCK = (
     "gemini",
     "bedrock",
 )
-"""Targets that `@copilotkit/aimock` can stand in for."""
+"""Targets that `@copilotkit/aimock` can replace."""
 
 MOCKLLM = ("openai", "openai_compatible", "groq", "mistral", "openrouter", "ollama")
-"""Targets that `mockllm` can stand in for. (Its Claude takes plain text only; Anthropic's library sends parts.)"""
+"""Targets that `mockllm` can replace. (Its Claude accepts only plain text; Anthropic's library sends parts.)"""
 
 LIBRARIES = {"openai-responses": "openai", "anthropic": "anthropic", "gemini": "google.genai", "bedrock": "boto3"}
 """Targets that need a library of an extra -> its module."""

@@ -85,7 +85,7 @@ STAYING: list[tuple[str, Fault, str]] = [
     (
         "429",
         answer(429, b'{"error": {"message": "slow"}}', headers=RETRY_NOW),
-        r"HTTP 429: slow.*tries\)\.?\nLower `max",
+        r"HTTP 429: slow.*attempts\)\.?\nLower `max",
     ),
     ("500", answer(500, b'{"detail": "oops"}'), r"HTTP 500: oops \(after 3 attempts\)\.?\n.*Try again later"),
     ("reset", reset, r"closed the connection .*\(after 3 attempts\)\.?\n.*Try again later"),
@@ -107,7 +107,7 @@ STAYING: list[tuple[str, Fault, str]] = [
 
 
 @pytest.mark.parametrize(("fault", "message"), [row[1:] for row in STAYING], ids=[row[0] for row in STAYING])
-async def test_what_stays_is_an_error_that_says_what_happened_and_what_to_do(
+async def test_the_final_error_has_the_cause_and_a_next_step(
     mockllm: LiveServer, fault: Fault, message: str
 ):
     with FaultProxy(mockllm.url, always=fault) as proxy:

@@ -42,9 +42,7 @@ def failures(project: Project) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("which", ["aimock", "mockllm"])
-def test_every_provider_is_answered_by_a_server_that_nobody_here_wrote(
-    project: Project, request: pytest.FixtureRequest, which: str
-):
+def test_every_provider_works_against_third_party_servers(project: Project, request: pytest.FixtureRequest, which: str):
     server: LiveServer = request.getfixturevalue(which)
     known = targets.AIMOCK if which == "aimock" else targets.MOCKLLM
     names = [name for name in known if find_spec(targets.LIBRARIES.get(name, "json").partition(".")[0])]

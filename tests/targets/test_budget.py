@@ -26,7 +26,7 @@ class Priced(Provider):
         self.closed = True
 
 
-async def test_without_limits_everything_is_admitted_at_once():
+async def test_without_limits_every_case_starts_immediately():
     budget = Budget()
     assert [await budget.admit() for _ in range(1000)] == [True] * 1000
     assert not budget.limited
@@ -91,7 +91,7 @@ async def test_a_call_is_refused_once_the_money_is_spent():
     assert budget.spent_usd == pytest.approx(0.11)
 
 
-async def test_a_call_without_a_price_is_counted_apart():
+async def test_calls_without_a_price_are_counted_separately():
     budget = Budget(max_cost=1)
     provider = Priced(None)
     metered = MeteredProvider(provider, budget)
@@ -157,7 +157,7 @@ async def test_when_every_dollar_is_spent_not_even_a_free_case_begins():
     assert budget.exhausted == "$0.5 of --max-cost 0.5 is spent"
 
 
-async def test_the_first_reason_is_the_one_that_is_told():
+async def test_exhausted_reports_the_first_reason():
     budget = Budget(max_cost=0.5, max_judge_calls=1)
     with pytest.raises(BudgetExhaustedError, match="2 more judge calls would exceed --max-judge-calls 1"):
         budget.take_judge_calls(2)

@@ -221,7 +221,7 @@ async def test_an_output_file_that_was_not_written_is_an_error(tmp_path):
 
 
 @pytest.mark.parametrize("trick", ['ln -s /etc/passwd "$1"', 'mkfifo "$1"', 'mkdir "$1"'])
-async def test_an_output_file_that_is_no_file_is_refused(tmp_path, trick):
+async def test_output_files_that_are_not_regular_files_are_rejected(tmp_path, trick):
     message = str(await failure(cli(tmp_path, ["sh", "-c", trick, "sh", "{OUTPUT_FILE}"], timeout_seconds=20)))
     assert "cannot read {OUTPUT_FILE}" in message
 
@@ -315,7 +315,7 @@ async def test_cancelling_a_call_kills_the_command_and_removes_its_files(tmp_pat
         ({"command": ["a"], "comand": ["b"]}, "Extra inputs"),
     ],
 )
-def test_mistakes_in_the_settings_are_refused(tmp_path, settings, message):
+def test_invalid_settings_are_rejected(tmp_path, settings, message):
     with pytest.raises(ValidationError, match=message.replace("{", r"\{").replace("|", r"\|")):
         make(tmp_path, "cli", **settings)
 

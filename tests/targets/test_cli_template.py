@@ -101,7 +101,7 @@ def test_an_unknown_placeholder_is_refused_with_the_known_ones():
         CommandTemplate.parse(["x"], by_shell=False, files_format="{file}")
 
 
-def test_what_is_no_placeholder_stays():
+def test_text_that_is_not_a_placeholder_is_unchanged():
     template = CommandTemplate.parse(["x", "{}", '{"A": 1}', "{lower}", "${HOME}"], by_shell=False)
     assert template.argv(values("p"), ()) == ["x", "{}", '{"A": 1}', "{lower}", "${HOME}"]
     assert CommandTemplate.parse("echo ${HOME}", by_shell=True).argv(values("p"), ())[2] == "echo ${HOME}"
@@ -118,7 +118,7 @@ def test_an_empty_command_is_refused(command, by_shell):
         CommandTemplate.parse(command, by_shell=by_shell)
 
 
-def test_a_list_with_a_shell_is_refused():
+def test_a_list_with_a_shell_is_rejected():
     with pytest.raises(ValueError, match="must be a string, got a list"):
         CommandTemplate.parse(["a"], by_shell=True)
 

@@ -1,4 +1,4 @@
-"""The target configuration: where it is found, what it may say, and what each mistake is told as."""
+"""The target configuration: where it is found, which settings are valid, and how problems are reported."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def test_a_variable_may_hold_a_number_where_a_number_is_meant(file: Path) -> Non
     assert config.targets["a"].reading.settings.max_retries == 4  # type: ignore[union-attr]
 
 
-def test_a_variable_that_is_no_number_where_one_is_meant_is_told(file: Path) -> None:
+def test_a_variable_that_is_not_a_number_is_reported(file: Path) -> None:
     found = mistakes(file, "targets: {a: {provider: mock, response: x, max_retries: '${{ N }}'}}", N="many")
     assert found == ["1:57: `max_retries`: expected a whole number, got 'many'"]
 
 
-def test_every_mistake_of_a_file_is_told_at_once_with_its_place(file: Path) -> None:
+def test_all_problems_of_a_file_are_reported_together_with_their_positions(file: Path) -> None:
     found = mistakes(
         file,
         """\
@@ -111,7 +111,7 @@ def test_every_mistake_of_a_file_is_told_at_once_with_its_place(file: Path) -> N
     assert "unknown key `extra`" in text
 
 
-def test_a_typo_is_told_even_when_a_variable_is_missing(file: Path) -> None:
+def test_typos_are_reported_even_if_a_variable_is_missing(file: Path) -> None:
     found = mistakes(file, "targets: {a: {provider: mock, response: '${{ NOPE }}', delay: 3}}")
     assert found == ["1:56: unknown key `delay` (did you mean `delay_ms`?)"]
 
@@ -152,7 +152,7 @@ def test_a_file_without_targets_is_an_error_and_not_a_crash(file: Path, text: st
     assert mistakes(file, text)
 
 
-def test_broken_yaml_is_told_with_its_place(file: Path) -> None:
+def test_broken_yaml_is_reported_with_line_and_column(file: Path) -> None:
     (found,) = mistakes(file, "targets:\n  a: {provider: mock\n")
     assert found.startswith("3:1: not valid YAML")
 

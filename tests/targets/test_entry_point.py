@@ -124,7 +124,7 @@ def test_other_spellings_name_the_same_provider():
 
 
 def test_an_unknown_provider_is_none():
-    assert registry.provider_class("nobody") is None
+    assert registry.provider_class("unknown") is None
 
 
 def test_loading_providers_does_not_load_an_http_library():

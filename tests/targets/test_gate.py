@@ -34,7 +34,7 @@ class Scripted(Provider):
 
 
 class Time:
-    """A clock that moves only when somebody sleeps."""
+    """A clock that advances only during sleeps."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -146,7 +146,7 @@ async def test_after_the_last_try_the_error_says_how_many_there_were():
         (down(400, retryable=False), ""),
     ],
 )
-async def test_an_error_that_stays_says_what_to_do(error, advice):
+async def test_the_final_error_has_a_next_step(error, advice):
     with pytest.raises(ProviderError) as caught:
         await gate(Scripted(error), max_retries=0).invoke(ask())
     assert advice in (caught.value.next_step or "")

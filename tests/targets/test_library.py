@@ -228,7 +228,7 @@ async def test_responses_get_the_settings():
     }
 
 
-async def test_openai_calls_chat_completions_unless_told_otherwise():
+async def test_openai_calls_chat_completions_by_default():
     answer = {"choices": [{"message": {"content": "hi"}}]}
     async with VendorServer(answer) as server, RESPONSES.against(server, api="chat") as provider:
         await provider.invoke(ask())
@@ -305,7 +305,7 @@ async def test_an_object_is_asked_for_by_its_schema_where_the_model_has_that(ven
     ("vendor", "model", "setting"),
     [(ANTHROPIC, "claude-3-haiku-20240307", "auto"), (BEDROCK, "amazon.titan-text", "auto"), (GEMINI, "g", "off")],
 )
-async def test_nothing_is_asked_for_where_the_model_has_no_schemas_or_nobody_wants_them(vendor, model, setting):
+async def test_no_schema_is_sent_if_unsupported_or_not_requested(vendor, model, setting):
     async with VendorServer(vendor.reply("ok")) as server:
         async with vendor.against(server, model=model, structured_output=setting) as provider:
             await provider.invoke(ask("q", schema=SCHEMA))
@@ -332,9 +332,7 @@ def test_a_target_without_its_library_is_unavailable_and_says_how_to_install_it(
 
 
 @every_vendor
-async def test_a_library_that_cannot_be_imported_is_to_be_installed_anew(
-    vendor: Vendor, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_library_that_cannot_be_imported_should_be_reinstalled(vendor: Vendor, monkeypatch: pytest.MonkeyPatch):
     def broken(_: object) -> None:
         raise ImportError("cannot import name 'x'")
 
@@ -382,7 +380,7 @@ async def test_key_and_address_come_from_the_variables_of_the_target(
     [
         ({}, {"region": "eu-west-1"}, "no AWS credentials were found"),
         ({**AWS, "AWS_REGION": ""}, {"base_url": None}, "no AWS region is set"),
-        (AWS, {"profile": "nobody"}, "nobody"),
+        (AWS, {"profile": "unknown"}, "unknown"),
     ],
 )
 async def test_what_bedrock_lacks_is_said(environment, settings, message, monkeypatch: pytest.MonkeyPatch):
@@ -404,7 +402,7 @@ async def test_what_bedrock_lacks_is_said(environment, settings, message, monkey
     [("anthropic", {"thinking_budget": 5}), ("bedrock", {"region": "a b"}), ("openai", {"api": "completions"}),
      ("gemini", {"structured_output": "json_object"}), ("gemini", {"prices": {"input": 1}})],
 )  # fmt: skip
-def test_mistakes_in_the_settings_are_refused(provider, settings):
+def test_invalid_settings_are_rejected(provider, settings):
     with pytest.raises(ValidationError):
         make(HERE, provider, model="m", api_key=KEY, **settings)
 
@@ -416,7 +414,7 @@ def test_mistakes_in_the_settings_are_refused(provider, settings):
 @pytest.mark.parametrize(
     ("status", "retryable"), [(400, False), (401, False), (403, False), (404, False), (429, True), (529, True)]
 )
-async def test_a_status_is_an_error_with_the_servers_words(vendor: Vendor, status: int, retryable: bool):
+async def test_a_status_is_an_error_with_the_message_of_the_server(vendor: Vendor, status: int, retryable: bool):
     error = await failure(vendor, Answer(status, {"error": {"message": "the server says no"}}, {"Retry-After": "7"}))
     assert (error.status, error.retryable, error.retry_after) == (status, retryable, 7.0)
     assert "target 't': http://127.0.0.1" in error.message
@@ -469,16 +467,16 @@ async def test_a_plain_text_content_type_is_read_as_the_json_it_holds(vendor: Ve
 
 
 @every_vendor
-async def test_a_connection_that_is_reset_can_be_tried_again(vendor: Vendor):
+async def test_a_reset_connection_is_retryable(vendor: Vendor):
     error = await failure(vendor, Answer(reset=True))
     assert error.retryable
     assert "closed the connection before" in error.message
 
 
 @every_vendor
-async def test_a_server_that_is_not_there_is_named(vendor: Vendor):
+async def test_connection_errors_name_the_server(vendor: Vendor):
     server = VendorServer({})
-    with socket.socket() as taken:  # nobody else can have the port, and nobody listens
+    with socket.socket() as taken:  # the port is reserved, and no process listens
         taken.bind(("127.0.0.1", 0))
         server._port = taken.getsockname()[1]
         async with vendor.against(server) as provider:
@@ -489,7 +487,7 @@ async def test_a_server_that_is_not_there_is_named(vendor: Vendor):
 
 
 @every_vendor
-async def test_a_redirect_is_not_followed_and_takes_no_key_along(vendor: Vendor):
+async def test_redirects_are_not_followed_and_do_not_get_the_key(vendor: Vendor):
     async with VendorServer(vendor.reply("stolen")) as thief:
         error = await failure(vendor, Answer(307, {}, {"Location": f"{thief.url}/x?token=hidden"}))
         assert thief.calls == []
@@ -498,7 +496,7 @@ async def test_a_redirect_is_not_followed_and_takes_no_key_along(vendor: Vendor)
 
 
 @every_vendor
-async def test_a_server_that_echoes_the_key_does_not_get_it_into_the_error(vendor: Vendor):
+async def test_a_key_echoed_by_the_server_is_masked_in_the_error(vendor: Vendor):
     secret = vendor.settings.get("api_key") or AWS["AWS_SECRET_ACCESS_KEY"]
     echoed = {"error": {"message": f"wrong key {secret}, and {'x' * 1990} other-secret-value"}}
     error = await failure(vendor, Answer(401, echoed), scope={"redactor": Redactor(["other-secret-value"])})
@@ -512,7 +510,7 @@ async def test_a_server_that_echoes_the_key_does_not_get_it_into_the_error(vendo
 
 
 @every_vendor
-async def test_a_hanging_server_is_left_at_the_deadline_and_nothing_goes_on_behind_it(vendor: Vendor):
+async def test_a_hanging_call_ends_at_the_deadline_and_leaves_nothing_running(vendor: Vendor):
     async with VendorServer(vendor.reply("ok"), Answer(hang=True)) as server, vendor.against(server) as provider:
         await provider.invoke(ask())  # opened beforehand: importing takes its time
         busy = threading.active_count()
@@ -533,7 +531,7 @@ async def until(happened: Callable[[], bool]) -> None:
 
 
 @every_vendor
-async def test_calls_run_side_by_side_on_one_pool_that_is_closed(vendor: Vendor):
+async def test_calls_run_in_parallel_on_one_pool_that_is_closed(vendor: Vendor):
     async with VendorServer(vendor.reply("ok")) as server:
         server.gate = asyncio.Event()
         async with vendor.against(server) as provider:
@@ -548,7 +546,7 @@ async def test_calls_run_side_by_side_on_one_pool_that_is_closed(vendor: Vendor)
 
 
 @every_vendor
-async def test_proxies_of_the_environment_are_not_asked_for_loopback(vendor: Vendor, monkeypatch: pytest.MonkeyPatch):
+async def test_proxies_of_the_environment_are_not_used_for_loopback(vendor: Vendor, monkeypatch: pytest.MonkeyPatch):
     async with VendorServer(vendor.reply("from the proxy")) as proxy, VendorServer(vendor.reply("direct")) as server:
         variables = dict.fromkeys(("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"), proxy.url)
         for name, value in variables.items():

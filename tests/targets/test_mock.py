@@ -53,7 +53,7 @@ async def test_no_rule_and_no_response_says_what_to_add():
 
 
 @pytest.mark.parametrize(("status", "retryable"), [(429, True), (503, True), (408, True), (400, False), (401, False)])
-async def test_a_status_fails_like_that_status_of_a_real_provider(status, retryable):
+async def test_a_status_fails_as_with_a_real_provider(status, retryable):
     with pytest.raises(ProviderError, match=f"target 't' returned HTTP {status}: ") as caught:
         await make(HERE, "mock", response="never", status=status).invoke(ask())
     assert (caught.value.status, caught.value.retryable) == (status, retryable)
@@ -138,6 +138,6 @@ async def test_messages_come_first_and_the_response_last():
         ({"token_usage": {"input": -1}}, "greater than or equal to 0"),
     ],
 )
-def test_mistakes_are_refused_when_it_is_built(settings, message):
+def test_invalid_settings_are_rejected(settings, message):
     with pytest.raises(ValidationError, match=message):
         make(HERE, "mock", **settings)

@@ -51,15 +51,15 @@ async def test_an_error_inside_a_choice_is_an_error_and_not_an_answer(content):
 
 
 @pytest.mark.parametrize(
-    ("told", "status"),
+    ("fields", "status"),
     [
         ({"code": "429"}, 429),
         ({"code": "rate_limit_exceeded"}, 429),
         ({"code": None, "type": "overloaded_error"}, 529),
     ],
 )
-async def test_the_status_of_an_error_inside_a_good_one_may_be_text_or_a_word(told, status):
-    async with FakeModelServer({"error": {"message": "slow down", **told}}) as server:
+async def test_the_status_of_an_error_inside_a_good_one_may_be_text_or_a_word(fields, status):
+    async with FakeModelServer({"error": {"message": "slow down", **fields}}) as server:
         error = await failure(server)
     assert (error.status, error.retryable) == (status, True)
 
@@ -93,7 +93,7 @@ async def test_tool_calls_of_other_shapes_are_understood(message, call):
 
 
 @pytest.mark.parametrize("calls", [5, {"name": "f"}])
-async def test_tool_calls_that_are_no_list_are_an_error_of_the_server(calls):
+async def test_tool_calls_that_are_not_a_list_are_an_error(calls):
     async with FakeModelServer(said("x", tool_calls=calls)) as server:
         assert "`tool_calls` of the reply must be a list" in (await failure(server)).message
 
@@ -119,7 +119,7 @@ async def test_a_reply_with_another_good_status_and_a_byte_order_mark_is_read(st
     assert (await reply_to(Failure(status, body=body))).text == "ok"
 
 
-async def test_a_server_that_streams_unasked_is_told_apart_from_a_web_page():
+async def test_unrequested_streams_are_distinguished_from_web_pages():
     body = b'data: {"choices": [{"delta": {"content": "Par"}}]}\n\ndata: [DONE]\n\n'
     async with FakeModelServer(Failure(200, body=body, headers={"Content-Type": "text/event-stream"})) as server:
         error = await failure(server)
@@ -145,7 +145,7 @@ async def test_a_reply_without_counts_is_an_answer_with_unknown_usage(vendor: Ve
 
 
 @every_vendor
-async def test_an_error_inside_a_good_status_is_an_error_for_libraries(vendor: Vendor):
+async def test_an_error_body_with_http_200_is_an_error_for_libraries(vendor: Vendor):
     error = await library_failure(vendor, {"error": {"code": 503, "message": "overloaded"}})
     assert (error.status, error.retryable) == (503, True)
 
@@ -185,7 +185,7 @@ async def test_a_header_of_the_target_replaces_ours_however_it_is_spelled(name):
 
 
 @every_vendor
-async def test_headers_of_the_target_win_over_those_of_a_library(vendor: Vendor):
+async def test_headers_of_the_target_override_those_of_a_library(vendor: Vendor):
     headers = {"user-agent": "me", "X-Team": "équipe"}
     async with VendorServer(vendor.reply("ok")) as server, vendor.against(server, headers=headers) as provider:
         assert (await provider.invoke(ask())).text == "ok"
@@ -210,7 +210,7 @@ class Slow(Provider):
         return Reply.of_text(f"{request.question} {self.prepared}")
 
 
-async def test_what_a_provider_loads_is_no_part_of_the_time_of_a_call():
+async def test_loading_a_provider_does_not_count_towards_the_deadline():
     limits = TargetSettings(provider="x", timeout_seconds=0.05, total_timeout_seconds=0.05)
     assert (await TargetGate(Slow(), limits, name="t").invoke(ask())).text == "q 1"
 
@@ -229,7 +229,7 @@ SCHEMA = {"type": "object", "properties": {}, "required": [], "additionalPropert
 NOT_SUPPORTED = Failure(400, body=b'{"error": {"message": "response_format is not supported"}}')
 
 
-async def test_a_judge_that_is_asked_again_in_words_keeps_to_the_rate():
+async def test_the_fallback_request_without_a_schema_respects_the_rate_limit():
     time = VirtualTime()
     asked: list[tuple[float, bool]] = []
 
@@ -279,7 +279,7 @@ async def unreachable(url: str, **environment: str) -> ProviderError:
     return caught.value
 
 
-async def test_a_proxy_without_a_scheme_is_spoken_to_in_http_and_told_who_calls():
+async def test_a_proxy_without_a_scheme_is_http_and_gets_credentials():
     async with FakeModelServer("through") as proxy:
         environment = {"HTTP_PROXY": proxy.url.removeprefix("http://").removesuffix("/v1")}
         scope = {"environment": environment}
@@ -297,7 +297,7 @@ async def test_a_proxy_without_a_scheme_is_spoken_to_in_http_and_told_who_calls(
         ("socks5://127.0.0.1:9", "through the proxy socks5://127.0.0.1:9: its URL must look like", False),
     ],
 )
-async def test_a_proxy_that_cannot_be_used_is_named_without_its_password(proxy, words, retryable):
+async def test_proxy_errors_name_the_proxy_without_its_password(proxy, words, retryable):
     error = await unreachable("https://model.invalid/v1", HTTPS_PROXY=proxy)
     assert words in error.message
     assert "password-of-mine" not in str(error)
@@ -317,7 +317,7 @@ async def test_a_connection_that_is_refused_says_so_in_the_words_of_the_system()
     assert "/v1/chat/completions: Connection refused" in (await unreachable("http://127.0.0.1:9/v1")).message
 
 
-async def test_a_server_without_tls_is_named_with_what_to_do():
+async def test_a_server_without_tls_is_an_error_with_a_next_step():
     async with FakeModelServer() as server:
         url = server.url.replace("http:", "https:")
         error = await unreachable(url)

@@ -133,7 +133,7 @@ async def test_a_conversation_is_sent_with_its_roles_tools_and_files(tmp_path):
         ),
         Message("tool", "result b", name="b"),
         Message("user", [{"type": "text", "value": "look"}, image]),
-        Message("tool", "nobody asked", name="z"),
+        Message("tool", "unrequested", name="z"),
         Message("user", {"structured": True}),
     )
     async with FakeModelServer() as server:
@@ -153,13 +153,13 @@ async def test_a_conversation_is_sent_with_its_roles_tools_and_files(tmp_path):
     answered = {message["tool_call_id"]: message["content"] for message in sent[2:5]}
     assert answered == {"A": "", ids[1]: "result b", ids[2]: '{"y": 2}'}
     assert sent[5] == {"role": "user", "content": [{"type": "text", "text": "look"}, image]}
-    assert sent[6] == {"role": "user", "content": "Tool result of z:\nnobody asked"}
+    assert sent[6] == {"role": "user", "content": "Tool result of z:\nunrequested"}
     assert sent[7] == {"role": "user", "content": '{"structured": true}'}
 
 
 async def test_two_hundred_calls_share_one_session():
     class Together(FakeModelServer):
-        """Answers nobody before more than a hundred have asked."""
+        """Holds back all answers until more than a hundred requests have arrived."""
 
         many = asyncio.Event()
 
@@ -229,7 +229,7 @@ def test_azure_takes_an_endpoint_or_a_resource(base_url, url):
         ("openai_compatible", {"base_url": "localhost:80"}, "must be a URL like"),
     ],
 )
-def test_a_target_without_key_or_address_is_unavailable(provider, settings, message):
+def test_a_target_without_key_or_url_is_unavailable(provider, settings, message):
     with pytest.raises(TargetUnavailableError, match=message):
         make(HERE, provider, model="m", scope={"environment": {}}, **settings)
 
@@ -243,7 +243,7 @@ def test_ollama_needs_no_key():
     [{}, {"model": ""}, {"model": "m", "base_url": "ftp://x"}, {"model": "m", "headers": {"a b": "x"}},
      {"model": "m", "headers": {"a": "x\r\ny: z"}}, {"model": "m", "max_output_tokens": 0}],
 )  # fmt: skip
-def test_mistakes_in_the_settings_are_refused(settings):
+def test_invalid_settings_are_rejected(settings):
     with pytest.raises(ValidationError):
         make(HERE, "openai_compatible", **settings)
 
@@ -269,7 +269,7 @@ def test_the_key_is_not_in_the_representation():
         (503, True),
     ],
 )
-async def test_a_status_is_an_error_with_the_servers_words(status, retryable):
+async def test_a_status_is_an_error_with_the_message_of_the_server(status, retryable):
     body = json.dumps({"error": {"message": "the server says no"}}).encode()
     async with FakeModelServer(Failure(status, body=body)) as server:
         error = await failure(server)
@@ -332,21 +332,21 @@ async def test_the_gate_waits_as_long_as_the_server_asked():
     assert slept == [3.0, 0.0]
 
 
-async def test_a_connection_reset_before_the_reply_can_be_tried_again():
+async def test_a_connection_reset_before_the_reply_is_retryable():
     async with FakeModelServer(Failure(reset=True)) as server:
         error = await failure(server)
     assert error.retryable
     assert "closed the connection before" in error.message
 
 
-async def test_a_connection_reset_in_the_middle_of_the_reply_can_be_tried_again():
+async def test_a_connection_reset_during_the_reply_is_retryable():
     async with FakeModelServer(Failure(reset=True, body=b'{"choices": [')) as server:
         error = await failure(server)
     assert error.retryable
     assert "before its reply was complete" in error.message
 
 
-async def test_a_server_that_is_not_there_is_named():
+async def test_connection_errors_name_the_server():
     async with FakeModelServer() as server:
         pass
     error = await failure(server)
@@ -384,7 +384,7 @@ async def test_a_reply_that_is_not_json_is_shown(body):
         ({"choices": [{"message": {"tool_calls": [{}]}}]}, "tool call of the reply has no name"),
     ],
 )  # fmt: skip
-async def test_a_reply_that_says_nothing_is_an_error(body, message):
+async def test_a_reply_without_content_is_an_error(body, message):
     async with FakeModelServer(Failure(200, body=json.dumps(body).encode())) as server:
         assert message in (await failure(server)).message
 
@@ -403,7 +403,7 @@ async def test_half_a_character_in_a_reply_is_refused():
         assert (await provider.invoke(ask())).text == "\N{PARTY POPPER}"
 
 
-async def test_a_redirect_is_not_followed_and_takes_no_key_along():
+async def test_redirects_are_not_followed_and_do_not_get_the_key():
     async with FakeModelServer("stolen") as thief:
         there = Failure(307, headers={"Location": f"{thief.url}/chat/completions?token=hidden"})
         async with FakeModelServer(there) as server:
@@ -420,7 +420,7 @@ async def test_a_reply_over_the_cap_is_refused(monkeypatch):
         assert "larger than" in (await failure(server)).message
 
 
-async def test_a_server_that_echoes_the_key_does_not_get_it_into_the_error():
+async def test_a_key_echoed_by_the_server_is_masked_in_the_error():
     echoed = json.dumps({"error": {"message": f"Incorrect API key provided: {KEY}"}}).encode()
     async with FakeModelServer(Failure(401, body=echoed, headers={"X-Echo": KEY})) as server:
         message = str(await failure(server, api_key=KEY))
@@ -563,7 +563,7 @@ async def test_other_refusals_are_not_hidden():
         assert server.calls == 1
 
 
-async def test_what_was_asked_for_in_so_many_words_is_not_given_up():
+async def test_an_explicit_structured_output_mode_has_no_fallback():
     async with FakeModelServer(Failure(400, body=NOT_SUPPORTED)) as server:
         async with client(server, structured_output="json_schema") as target:
             with pytest.raises(ProviderError, match="Set `structured_output`"):

@@ -337,7 +337,7 @@ async def test_libraries_send_every_number_and_stop_string(provider: str):
 
 
 @pytest.mark.parametrize("provider", VENDORS)
-async def test_settings_of_the_target_win_over_options_in_libraries(provider: str):
+async def test_settings_of_the_target_override_options_in_libraries(provider: str):
     options = GenerationOptions(temperature=0.25, max_output_tokens=99)
     body = await vendor_body(VENDORS[provider], ask("q", options=options), temperature=1.0, max_output_tokens=33)
     sent = json.dumps(body)
@@ -365,7 +365,7 @@ async def test_settings_of_the_target_win_over_options_in_libraries(provider: st
     ],
     ids=str,
 )
-async def test_libraries_send_tools_and_the_choice_of_them(provider: str, choice: Any, sent: dict[str, Any]):
+async def test_libraries_send_tools_and_tool_choice(provider: str, choice: Any, sent: dict[str, Any]):
     options = GenerationOptions(tools=(LOOK, WAIT), tool_choice=choice)
     body = await vendor_body(VENDORS[provider], ask("q", options=options))
     for path, expected in sent.items():

@@ -1,4 +1,4 @@
-"""One gate per target, whoever asks for it."""
+"""One gate per target, shared by all callers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def config(project: Project) -> Path:
         """\
         targets:
           plain: {provider: mock, response: x}
-          keyed: {provider: mock, response: "${{ WHO:-nobody }}"}
+          keyed: {provider: mock, response: "${{ WHO:-unset }}"}
           limited: {provider: mock, response: x, max_concurrency: 3}
         """,
     )
@@ -49,7 +49,7 @@ async def test_a_target_that_reads_other_values_is_another_target(config: Path):
         assert pool.gate(other.targets["keyed"], other.environment) is not ann
 
 
-async def test_a_target_that_cannot_be_made_says_so_once(project: Project, monkeypatch: pytest.MonkeyPatch):
+async def test_a_target_that_cannot_be_created_is_unavailable(project: Project, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("agentv.targets.providers.library.find_spec", lambda _: None)
     path = project.write(
         "agentv.config.yaml", "targets: {claude: {provider: anthropic, model: m, api_key: key-key-key}}\n"

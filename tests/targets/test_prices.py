@@ -53,7 +53,7 @@ def test_a_price_by_hand():
 
 @pytest.mark.parametrize(
     ("provider", "model"),
-    [("openai", "a-model-nobody-knows"), ("ollama", "llama3"), ("nobody", "gpt-4o"), ("openai", "")],
+    [("openai", "an-unknown-model"), ("ollama", "llama3"), ("unknown", "gpt-4o"), ("openai", "")],
 )
 def test_what_the_table_does_not_know_has_no_price(provider, model):
     assert price_of(provider, model, USAGE) is None

@@ -69,7 +69,7 @@ async def test_rows_of_a_run_are_answers(tmp_path):
         await make(tmp_path, "replay", file="results.jsonl").invoke(ask(eval_id="x"))
 
 
-async def test_a_miss_is_loud_and_says_what_to_do(tmp_path):
+async def test_a_missing_answer_is_an_error_with_a_next_step(tmp_path):
     path = lines(tmp_path / "a.jsonl", {"eval_id": "x", "candidate_answer": "a", "attempt": 1})
     replay = make(tmp_path, "replay", file="a.jsonl")
     with pytest.raises(ProviderError, match=f"target 't': {path} contains no answer to 'nope', attempt 1.\n"):
@@ -78,7 +78,7 @@ async def test_a_miss_is_loud_and_says_what_to_do(tmp_path):
         await replay.invoke(ask(eval_id="x", attempt=2))
 
 
-async def test_a_recorded_failure_is_no_answer_and_the_miss_says_so(tmp_path):
+async def test_a_recorded_failure_is_not_an_answer_and_is_quoted_in_the_error(tmp_path):
     lines(
         tmp_path / "results.jsonl",
         row("x", error=CaseError("target", "HTTP 500"), verdict=Verdict.FAIL, score=0.0),
@@ -120,7 +120,7 @@ def test_every_bad_line_is_reported_with_its_number(tmp_path):
     assert f"{path}:12:1" in str(caught.value)
 
 
-def test_the_same_id_in_two_suites_targets_or_attempts_is_no_duplicate(tmp_path):
+def test_the_same_id_in_two_suites_targets_or_attempts_is_not_a_duplicate(tmp_path):
     path = lines(
         tmp_path / "a.jsonl",
         *(
@@ -168,7 +168,7 @@ def test_a_missing_file_makes_the_target_unavailable(tmp_path):
         load_answers(tmp_path / "gone.jsonl")
 
 
-def test_a_target_nobody_recorded_makes_the_target_unavailable(tmp_path):
+def test_an_unrecorded_from_target_makes_the_target_unavailable(tmp_path):
     lines(tmp_path / "a.jsonl", row("x", candidate_answer="x"))
     with pytest.raises(TargetUnavailableError, match=r"no answers of target 'z'.*only of a"):
         make(tmp_path, "replay", file="a.jsonl", from_target="z")

@@ -1,4 +1,4 @@
-"""A target that says "too many requests" is left alone by everyone, and then asked less at once."""
+"""When a target is rate limiting, all calls pause and then fewer run in parallel."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def only_first(error: ProviderError) -> Callable[[int], ProviderError | None]:
     return lambda number: error if number == 0 else None
 
 
-async def test_nobody_starts_before_the_time_that_one_was_asked_to_wait_is_over():
+async def test_no_call_starts_before_the_retry_after_of_another_has_passed():
     crowd = Crowd(only_first(throttled(30.0)), max_concurrency=1)
     crowd.call("a", "b", "c")
     replies = await crowd.outcome()
@@ -172,7 +172,7 @@ async def test_cancelling_everyone_who_waits_leaves_nothing_behind():
     await asyncio.gather(*crowd.calls, return_exceptions=True)
     await crowd.time.settle()
     assert len(before) > 1
-    assert asyncio.all_tasks() == {asyncio.current_task()}  # no timer waits for nobody
+    assert asyncio.all_tasks() == {asyncio.current_task()}  # no timer is left behind
     await crowd.time.pass_until(1100.0)
     crowd.calls.clear()
     crowd.call("d")
@@ -182,7 +182,7 @@ async def test_cancelling_everyone_who_waits_leaves_nothing_behind():
 # -- the whole call
 
 
-async def test_a_retry_that_could_not_start_in_time_is_not_waited_for():
+async def test_a_retry_that_cannot_start_in_time_fails_immediately():
     crowd = Crowd(only_first(throttled(30.0)), total_timeout_seconds=20.0)
     crowd.call("a")
     (error,) = await crowd.outcome()
@@ -193,7 +193,7 @@ async def test_a_retry_that_could_not_start_in_time_is_not_waited_for():
     assert crowd.time.now == 1001.0
 
 
-async def test_a_pause_that_somebody_else_caused_counts_too():
+async def test_pauses_caused_by_other_calls_count_towards_the_total_timeout():
     crowd = Crowd(
         lambda number: throttled(30.0) if number == 1 else throttled(None, 500),
         jitter=1.0,
@@ -208,7 +208,7 @@ async def test_a_pause_that_somebody_else_caused_counts_too():
     assert crowd.time.now == 1005.0
 
 
-async def test_the_whole_call_has_the_time_of_all_its_tries_but_not_of_the_wait_for_the_first():
+async def test_the_total_timeout_covers_all_attempts_but_not_the_wait_for_the_first():
     crowd = Crowd(lambda number: throttled(2.0, 500), max_concurrency=1, max_retries=100, total_timeout_seconds=8.0)
     crowd.call("a", "b", "c")
     errors = await crowd.outcome()
@@ -217,7 +217,7 @@ async def test_the_whole_call_has_the_time_of_all_its_tries_but_not_of_the_wait_
     assert min(tries.values()) >= 2
 
 
-async def test_a_try_in_flight_is_ended_when_the_time_of_the_whole_call_is_over():
+async def test_an_attempt_in_flight_is_cancelled_at_the_total_timeout():
     class Silent(Provider):
         async def invoke(self, request: Request) -> Reply:
             await asyncio.Event().wait()
@@ -230,7 +230,7 @@ async def test_a_try_in_flight_is_ended_when_the_time_of_the_whole_call_is_over(
         await gate.invoke(ask())
 
 
-async def test_a_retry_that_gets_no_place_in_time_ends_with_the_error_of_the_last_try():
+async def test_a_retry_without_a_slot_in_time_raises_the_last_error():
     class Busy(Provider):
         async def invoke(self, request: Request) -> Reply:
             if request.question == "first":

@@ -1,4 +1,4 @@
-"""Whatever comes, whatever fails, whoever is cancelled: the promises of a gate hold."""
+"""Properties of a gate that hold for any mix of arrivals, failures and cancellations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.targets.virtual import VirtualTime
 
 @dataclass(frozen=True)
 class Call:
-    """One call: when it comes, how its tries go (seconds, status, Retry-After), and when it is cancelled."""
+    """One call: its arrival, its attempts (seconds, status, Retry-After), and when it is cancelled."""
 
     comes: float
     tries: tuple[tuple[float, int, float | None], ...]

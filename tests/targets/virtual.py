@@ -8,7 +8,7 @@ import itertools
 
 
 class VirtualTime:
-    """`clock` and `sleep` for what is tested; `run_out` lets time pass until nobody sleeps any more."""
+    """`clock` and `sleep` for the code under test; `run_out` advances time until no sleeper is left."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -24,12 +24,12 @@ class VirtualTime:
         await woken
 
     async def settle(self) -> None:
-        """Until everybody who can go on without time passing has done so."""
+        """Run all tasks that can continue without time passing."""
         for _ in range(12):
             await asyncio.sleep(0)
 
     async def pass_until(self, when: float) -> None:
-        """Let time pass up to a moment, and everyone go on who is due by then."""
+        """Advance time to a moment and run all tasks that are due by then."""
         await self.settle()
         while self._sleepers and self._sleepers[0][0] <= when:
             self.now = max(self.now, self._sleepers[0][0])
