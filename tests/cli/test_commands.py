@@ -111,7 +111,7 @@ def test_validate_tells_every_mistake_of_every_file_and_exits_2(capitals: Projec
 
 def test_validate_of_good_files_says_so(capitals: Project) -> None:
     done = capitals.run("validate", "capitals.yaml", "agentv.config.yaml")
-    assert (done.returncode, done.stdout.strip()) == (0, "ok: 1 suite, 3 cases, 1 configuration, no mistakes")
+    assert (done.returncode, done.stdout.strip()) == (0, "ok: 1 suite, 3 cases, 1 configuration, no problems")
 
 
 def test_validate_checks_the_configuration_too(capitals: Project) -> None:

@@ -334,7 +334,7 @@ def test_nothing_is_overwritten_without_force(project: Project) -> None:
     project.write("agentv.config.yaml", "targets: {mine: {provider: mock, response: x}}\n")
     done = project.run("import", "promptfoo", "promptfooconfig.yaml")
     assert done.returncode == 2
-    assert "agentv.config.yaml exists already" in done.stderr
+    assert "agentv.config.yaml already exists" in done.stderr
     assert not (project.root / "suite.yaml").exists()
     assert project.run("import", "promptfoo", "promptfooconfig.yaml", "--force").returncode == 0
     assert "echo" in document(project, "agentv.config.yaml")["targets"]

@@ -53,11 +53,11 @@ def test_what_it_writes_judges_at_once_with_and_without_a_judge(judges: Project,
     assert (code, shown["result"]["score"], shown["result"]["hits"]) == (0, 1.0, ["at most 50 words"])
     code, shown = judged(judges, str(script), *CASE, "--max-calls", "1")
     assert (code, shown["result"]["score"]) == (0, 1.0)
-    assert shown["result"]["hits"] == ["at most 50 words", "does what is asked for"]
-    assert "Asked: What is the capital of France?" in shown["calls"][0]["question"]
+    assert shown["result"]["hits"] == ["at most 50 words", "does what the question asks"]
+    assert "Question: What is the capital of France?" in shown["calls"][0]["question"]
     assert "Answer: The capital of France is Paris." in shown["calls"][0]["question"]
     code, shown = judged(judges, str(script), *CASE, "--answer", "Lyon.")
-    assert (code, shown["result"]["score"], shown["result"]["misses"]) == (0, 0.5, ["does what is asked for"])
+    assert (code, shown["result"]["score"], shown["result"]["misses"]) == (0, 0.5, ["does what the question asks"])
     assert "not that I know" in shown["result"]["reasoning"]
 
 
@@ -130,7 +130,7 @@ def test_the_typescript_files_are_right_for_the_compiler_and_judge(judges: Proje
     assert built.returncode == 0, built.stdout
     compiled = str(script.with_suffix(".js"))
     code, shown = judged(judges, compiled, *CASE, "--max-calls", "1")
-    assert (code, shown["result"]["hits"]) == (0, ["at most 50 words", "does what is asked for"]), shown
+    assert (code, shown["result"]["hits"]) == (0, ["at most 50 words", "does what the question asks"]), shown
     code, shown = judged(judges, compiled, *CASE, "--no-judge", "--answer", "word " * 60)
     assert (code, shown["result"]["misses"]) == (0, ["at most 50 words"])
     test_js = test.with_suffix(".js")

@@ -166,7 +166,7 @@ def test_a_command_that_gets_the_files_starts_however_long_they_are(project: Pro
 def test_all_kinds_of_files_of_a_project_can_be_validated_by_name(project: Project) -> None:
     unpack("attachments", project)
     done = project.run("validate", ".agentv/config.yaml", ".agentv/targets.yaml", "evals/link.yaml")
-    assert (done.returncode, done.stdout) == (0, "ok: 1 suite, 1 case, 2 configurations, no mistakes\n")
+    assert (done.returncode, done.stdout) == (0, "ok: 1 suite, 1 case, 2 configurations, no problems\n")
     project.write(".agentv/config.yaml", "$schema: agentv-config-v2\nguideline_patterns: docs/**\n")
     done = project.run("validate", ".agentv/config.yaml")
     assert done.returncode == 2

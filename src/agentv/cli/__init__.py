@@ -1,4 +1,4 @@
-"""The command line: a table of commands, each imported when it is used."""
+"""The `agentv` command line. Each command is imported only when it is used."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from contextlib import suppress
 from typing import NoReturn
 
 INTERRUPTED, TERMINATED = 130, 143
-"""Exit codes, as a shell has them for SIGINT and SIGTERM."""
+"""Exit codes for SIGINT and SIGTERM, as used by shells."""
 
 
 def main() -> None:
-    """The `agentv` program. `--version` answers without loading anything else."""
+    """Run the `agentv` program. `--version` is answered without importing anything else."""
     if sys.argv[1:] in (["--version"], ["-V"]):
         from agentv import __version__  # noqa: PLC0415 - nothing else is needed
 
         print(f"agentv {__version__}")
         return
     _fill_standard_streams()
-    # Until a command listens itself: nothing has been run yet that would have to end in order.
+    # Until a command installs its own handler, nothing is running that needs a clean shutdown.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(TERMINATED))
     from agentv.cli import quick_start  # noqa: PLC0415 - not needed for the version
 
@@ -36,8 +36,8 @@ def main() -> None:
 
 
 def _fill_standard_streams() -> None:
-    """A standard stream that was closed goes nowhere. Else the first file opened would take its number, and output
-    meant for nobody would end up in it."""
+    """Connect closed standard streams to the null device. Otherwise the first file opened would get the descriptor
+    of a closed stream, and output would be written into that file."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -49,12 +49,12 @@ def _fill_standard_streams() -> None:
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process. Python would take every module apart first, which costs as much as loading asyncio."""
-    atexit._run_exitfuncs()  # noqa: SLF001 - what else would be skipped
+    """End the process without the interpreter's teardown, which takes as long as importing asyncio."""
+    atexit._run_exitfuncs()  # noqa: SLF001 - os._exit would skip them
     try:
         sys.stdout.flush()
-    except (OSError, ValueError):  # nobody reads any more, or the disk is full: Python's own code for it
+    except (OSError, ValueError):  # closed pipe or full disk: the exit code Python uses
         code = code or 120
-    with suppress(OSError, ValueError):  # progress that nobody reads changes no result
+    with suppress(OSError, ValueError):  # lost progress output does not change the result
         sys.stderr.flush()
     os._exit(code)

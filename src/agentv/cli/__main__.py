@@ -1,4 +1,4 @@
-"""`python -m agentv.cli`."""
+"""Entry point of `python -m agentv.cli`."""
 
 from agentv.cli import main
 

@@ -1,4 +1,4 @@
-"""The lines of suites that the cases of a recorded run are on."""
+"""Find the lines of suite files on which the cases of a recorded run are defined."""
 
 from __future__ import annotations
 
@@ -18,37 +18,39 @@ from agentv.text import short_path
 
 
 class CaseLines:
-    """Finds the line of a case, as the suite is now. A suite that is gone or cannot be read has no lines."""
+    """Map a case to its current file and line; None if the suite is missing or unreadable."""
 
     def __init__(self, manifest: Mapping[str, Any], cwd: Path, root: Path | None = None) -> None:
         self._suites = dict(_suites(manifest, cwd))
         self._root = (root or cwd).resolve()
-        self._found: dict[str, dict[str, Place]] = {}
+        self._places: dict[str, dict[str, Place]] = {}
 
     def __call__(self, key: RowKey) -> Place | None:
         if key.suite not in self._suites:
             return None
-        if key.suite not in self._found:
-            self._found[key.suite] = {}
+        if key.suite not in self._places:
+            self._places[key.suite] = {}
             with suppress(OSError, FileUnusableError, YamlProblem):
                 for eval_id, path, line in _cases(self._suites[key.suite]):
-                    self._found[key.suite].setdefault(eval_id, Place(str(short_path(path.resolve(), self._root)), line))
-        return self._found[key.suite].get(key.eval_id)
+                    self._places[key.suite].setdefault(
+                        eval_id, Place(str(short_path(path.resolve(), self._root)), line)
+                    )
+        return self._places[key.suite].get(key.eval_id)
 
 
 def repository_root() -> Path | None:
-    """What GitHub's annotations take paths from; None elsewhere."""
+    """The directory that paths in GitHub annotations are relative to; None outside GitHub Actions."""
     workspace = os.environ.get("GITHUB_WORKSPACE")
     return Path(workspace) if workspace else None
 
 
 def _suites(manifest: Mapping[str, Any], cwd: Path) -> Iterator[tuple[str, Path]]:
-    """The suites of a run by name; one that was run elsewhere is looked for at the same place below here."""
-    there = manifest.get("cwd")
+    """Name and path of each suite of a run. Paths recorded in another directory are mapped to `cwd`."""
+    recorded_cwd = manifest.get("cwd")
     for suite in manifest.get("suites") or ():
         path = Path(suite["path"])
-        if not path.is_file() and isinstance(there, str) and path.is_relative_to(there):
-            path = cwd / path.relative_to(there)
+        if not path.is_file() and isinstance(recorded_cwd, str) and path.is_relative_to(recorded_cwd):
+            path = cwd / path.relative_to(recorded_cwd)
         yield suite["name"], path
 
 

@@ -1,4 +1,4 @@
-"""`agentv compare`: two runs, case by case."""
+"""`agentv compare`: compare two runs case by case."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from agentv.report.terminal import Look, can_print_unicode, terminal_width, want
 @click.command()
 @click.argument("baseline", metavar="A")
 @click.argument("candidate", metavar="B")
-@click.option("--target-a", metavar="NAME", help="Only this target of A.")
-@click.option("--target-b", metavar="NAME", help="Only this target of B.")
+@click.option("--target-a", metavar="NAME", help="Use only this target of A.")
+@click.option("--target-b", metavar="NAME", help="Use only this target of B.")
 @click.option(
     "--threshold",
     "-t",
     type=FiniteRange(0, 1),
     default=0.1,
     metavar="S",
-    help="A case that changed by less is tied.  [0.1]",
+    help="Smallest score change that is not a tie.  [0.1]",
 )
 @click.option(
     "--confidence",
     type=FiniteRange(0.5, 0.999),
     default=0.95,
     metavar="C",
-    help="How sure intervals are, and with them a regression.  [0.95]",
+    help="Confidence level of the intervals.  [0.95]",
 )
-@click.option("--max-drop", type=FiniteRange(0, 1), metavar="S", help="Exit with 1 when the mean score fell by more.")
-@click.option("--allow-errors", is_flag=True, help="Cases that only B could not judge do not make it exit with 3.")
+@click.option("--max-drop", type=FiniteRange(0, 1), metavar="S", help="Exit with 1 if the mean score drops by more.")
+@click.option("--allow-errors", is_flag=True, help="Do not exit with 3 if cases errored only in B.")
 @click.option(
     "--format",
     "-f",
     "shape",
     type=click.Choice(["table", "json", "markdown"]),
     default="table",
-    help="How to print it.  [table]",
+    help="Output format.  [table]",
 )
-@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
 def command(
     *,
     baseline: str,
@@ -60,16 +60,17 @@ def command(
     shape: str,
     as_json: bool,
 ) -> int:
-    """Compare run B, the candidate, with run A, the baseline.
+    """Compare run B (the candidate) with run A (the baseline).
 
-    Each is a run id, a run directory or a results file. Cases are paired by suite, id and, where a run has several
-    targets, by target.
+    A and B are run ids, run directories or results files. Cases are paired by suite and id, and also by target if a
+    run has several targets.
 
     \b
-    Exit code: 0 no regression
-               1 a regression beyond chance, or a drop over --max-drop
-               2 nothing was compared
-               3 B could not judge cases that A judged
+    Exit codes: 0 no regression
+                1 statistically significant regression, or a drop of more
+                  than --max-drop
+                2 invalid options or files, nothing was compared
+                3 cases that were scored in A errored in B
     """
     cwd = Path.cwd()
     sides = (
@@ -78,7 +79,7 @@ def command(
     )
     comparison = compare(*sides, threshold=threshold, confidence=confidence)
     decision = decide(comparison, max_drop=max_drop, allow_errors=allow_errors)
-    # Whether there is colour was decided already; click would take it out of what is piped.
+    # Color was decided above; without this, click would strip it from piped output.
     click.echo(_rendered(comparison, decision, "json" if as_json else shape), color=True)
     return decision.exit_code
 
@@ -86,7 +87,7 @@ def command(
 def _rendered(comparison: Comparison, decision: Decision, shape: str) -> str:
     if shape == "json":
         data = {**comparison.to_dict(), **decision.to_dict()}
-        # The log of a CI system obeys `##[command]` wherever it stands; the same text escaped it does not.
+        # CI systems run `##[command]` anywhere in a log. Escaping the first `#` prevents that and keeps the JSON equal.
         return json.dumps(data, indent=2).replace("##", "\\u0023#")
     if shape == "markdown":
         from agentv.report.markdown import render_comparison_markdown  # noqa: PLC0415 - only for this format

@@ -1,4 +1,4 @@
-"""`agentv convert`: a results file as YAML or CSV."""
+"""`agentv convert`: write a results file as YAML or CSV."""
 
 from __future__ import annotations
 
@@ -17,23 +17,21 @@ _SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".csv": "csv"}
 
 @click.command()
 @click.argument("results", metavar="IN")
-@click.option("--out", "-o", metavar="FILE", help="Where to write; `-` for stdout.  [beside IN]")
-@click.option(
-    "--to", type=click.Choice(["yaml", "csv"]), help="The format.  [from the suffix of --out: .yaml, .yml, .csv]"
-)
-@click.option("--force", is_flag=True, help="Overwrite a file that exists.")
+@click.option("--out", "-o", metavar="FILE", help="Output file; `-` for stdout.  [next to IN]")
+@click.option("--to", type=click.Choice(["yaml", "csv"]), help="Output format.  [from the suffix of --out, else yaml]")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def command(results: str, out: str | None, to: str | None, force: bool) -> int:
-    """Write the rows of a results file, or of a run, as one YAML document each, or as a CSV table."""
+    """Write the rows of a results file or run as YAML (one document per row) or CSV."""
     source = find_rows(results, Path.cwd())
     if source.path.suffix != ".jsonl":
-        raise UsageError(f"{results} is not a .jsonl file", next_step="Give a results file, or a run.")
+        raise UsageError(f"{results} is not a .jsonl file", next_step="Pass a results file or a run.")
     refuse_directory(out)
     to = to or _format_of(out)
     out = out or str(source.path.with_suffix(f".{to}"))
     if out != "-" and not force and Path(out).is_file():
-        raise UsageError(f"{out} exists already", next_step="Overwrite it with --force, or choose another --out.")
+        raise UsageError(f"{out} already exists", next_step="Overwrite it with --force, or choose another --out.")
     if Path(out).exists() and Path(out).samefile(source.path):
-        raise UsageError(f"{out} is the file to convert", next_step="Choose another --out.")
+        raise UsageError(f"--out {out} is the file to convert", next_step="Choose another --out.")
     refuse_recorded(Path(out))
     write_out(out, yaml_rows(source) if to == "yaml" else csv_rows(source))
     if out != "-":
@@ -44,10 +42,10 @@ def command(results: str, out: str | None, to: str | None, force: bool) -> int:
 def _format_of(out: str | None) -> str:
     if out is None or out == "-":
         return "yaml"
-    found = _SUFFIXES.get(Path(out).suffix.lower())
-    if found is None:
+    format_name = _SUFFIXES.get(Path(out).suffix.lower())
+    if format_name is None:
         raise UsageError(
-            f"--out {out}: its name does not say the format.",
-            next_step=f"Use one of the suffixes {', '.join(_SUFFIXES)}, or say the format with --to yaml or --to csv.",
+            f"--out {out}: cannot infer the format from the file name.",
+            next_step=f"Use one of the suffixes {', '.join(_SUFFIXES)}, or set the format with --to yaml or --to csv.",
         )
-    return found
+    return format_name

@@ -35,20 +35,22 @@ _SIGNALS = (*TO_STOP, signal.SIGHUP)
 
 @click.command(name="eval")
 @run_options
-@click.option("--run-dir", metavar="DIR", help="Directory of this run.  [.agentv/runs/<run-id>]")
-@click.option("--resume", metavar="RUN", help="Resume a run: its id or its directory.")
-@click.option("--allow-changed", is_flag=True, help="With --resume: continue although suites have changed.")
-@click.option("--quiet", "-q", is_flag=True, help="No progress, no summary.")
+@click.option("--run-dir", metavar="DIR", help="Directory for this run.  [.agentv/runs/<run-id>]")
+@click.option("--resume", metavar="RUN", help="Resume a run (run id or run directory).")
+@click.option("--allow-changed", is_flag=True, help="With --resume: accept changed suites.")
+@click.option("--quiet", "-q", is_flag=True, help="Do not print progress or the summary.")
 @click.option("--verbose", "-v", is_flag=True, help="Print which files and targets were loaded.")
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as a JSON object on stdout.")
 def command(**arguments: Any) -> int:
-    """Run eval suites: files, directories or globs.
+    """Run eval suites and record the results.
+
+    PATHS are suite files, directories or globs.
 
     \b
-    Exit code: 0 every case passed    1 some case is borderline or failed
-               2 nothing was run      3 some case could not be judged,
-               130 interrupted          or the budget is gone
-               143 terminated
+    Exit codes: 0 all cases passed    1 some cases failed or are borderline
+                2 invalid options or files, nothing was run
+                3 some cases errored, or the budget was used up
+                130 interrupted       143 terminated
     """
     quiet, as_json, verbose = arguments.pop("quiet"), arguments.pop("as_json"), arguments.pop("verbose")
     refuse_empty(arguments)
@@ -62,7 +64,7 @@ def command(**arguments: Any) -> int:
         work = run.run(RunHooks(progress, own_process=True))
         outcome, received = asyncio.run(until_stopped(work, _SIGNALS, even_if_ignored=TO_STOP))
     stopped = EXIT_CODES[received] if received is not None else None
-    if outcome is None:  # before anything was run
+    if outcome is None:  # stopped before the run started
         click.echo("Stopped.", err=True)
         return stopped or 0
     code = stopped if stopped is not None and outcome.interrupted else outcome.summary.exit_code
@@ -80,7 +82,7 @@ def command(**arguments: Any) -> int:
 
 def _new(arguments: dict[str, Any]) -> RecordedRun:
     if arguments["allow_changed"]:
-        raise UsageError("--allow-changed goes with --resume.")
+        raise UsageError("--allow-changed can only be used with --resume.")
     cwd = Path.cwd()
     options = RunOptions.from_dict(arguments)
     plan = build_plan(options, cwd)
@@ -100,7 +102,7 @@ def _resumed(arguments: dict[str, Any]) -> RecordedRun:
     if extra:
         word = (OPTIONS[extra[0]].keyword if extra[0] in OPTIONS else extra[0]).replace("_", "-") or extra[0]
         raise UsageError(
-            f"--resume takes suites, targets and options from the run itself; leave out {word}.",
+            f"--resume takes suites, targets and options from the recorded run; remove {word}.",
             next_step=f"agentv eval --resume {arguments['resume']}",
         )
     directory = find_run(arguments["resume"], Path.cwd())
@@ -115,17 +117,17 @@ def _resumed(arguments: dict[str, Any]) -> RecordedRun:
 
 @contextmanager
 def _target_log(progress: Progress) -> Iterator[None]:
-    """What targets log because their settings ask for it (`verbose`, `keep_temp_files`) is told with the progress."""
+    """Print what targets log (`verbose`, `keep_temp_files`) together with the progress."""
     log, handler = logging.getLogger("agentv"), logging.Handler(logging.INFO)
     handler.emit = lambda record: progress.note(record.getMessage())  # type: ignore[method-assign]
-    before = log.level
+    previous_level = log.level
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     try:
         yield
     finally:
         log.removeHandler(handler)
-        log.setLevel(before)
+        log.setLevel(previous_level)
 
 
 def _details(run: RecordedRun) -> list[str]:

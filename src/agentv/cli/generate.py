@@ -1,4 +1,4 @@
-"""`agentv generate`: parts of a suite that a model can write."""
+"""`agentv generate`: let a model write parts of a suite."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import click
 from agentv.cli.lazy_group import LazyGroup
 
 COMMANDS = {
-    "rubrics": ("agentv.cli.generate_rubrics:command", "Write rubrics for the cases of a suite, into its file."),
+    "rubrics": ("agentv.cli.generate_rubrics:command", "Add generated rubrics to the cases of a suite."),
 }
 
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def command(**_: Any) -> None:
-    """Let a model write parts of a suite, to be read and corrected by you.
+    """Generate parts of a suite with a model. Review the result before you rely on it.
 
     \b
     Start with:

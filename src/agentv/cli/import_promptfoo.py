@@ -1,4 +1,4 @@
-"""`agentv import promptfoo`: the common part of a promptfoo configuration as suites and targets."""
+"""`agentv import promptfoo`: convert a promptfoo configuration to suites and targets."""
 
 from __future__ import annotations
 
@@ -24,78 +24,79 @@ CONFIG = "agentv.config.yaml"
 
 @click.command()
 @click.argument("file", metavar="FILE")
-@click.option("--out", default="suite.yaml", metavar="FILE", help="The suite to write.  [suite.yaml]")
-@click.option("--force", is_flag=True, help="Overwrite files that exist.")
+@click.option("--out", default="suite.yaml", metavar="FILE", help="Suite file to write.  [suite.yaml]")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
 def command(file: str, out: str, force: bool) -> int:
-    """Write a suite from a promptfoo configuration, and agentv.config.yaml beside it.
+    """Convert a promptfoo configuration to a suite, with agentv.config.yaml next to it.
 
-    Several prompts give a suite each. What is not carried over is listed with its place, and in the suite too.
+    Each prompt becomes a suite. Anything that cannot be converted is listed with its line, and in a comment in the
+    suite.
 
     \b
-    Exit code: 0 all was carried over    1 something was left out
-               2 FILE cannot be read, nothing was written
+    Exit codes: 0 everything was converted    1 some parts were left out
+                2 FILE is invalid, nothing was written
     """
     source, target = Path(file), Path(out)
     if target.suffix not in (".yaml", ".yml") or target.name == CONFIG:
-        raise UsageError(f"--out {out}: a suite is a .yaml file, and not {CONFIG}.")
-    found = import_promptfoo(source, target.parent)
-    texts = _texts(found, source, target)
-    existing = [path for path in texts if path.exists()]
+        raise UsageError(f"--out must be a .yaml file other than {CONFIG}, got {out}.")
+    imported = import_promptfoo(source, target.parent)
+    contents = _files(imported, source, target)
+    existing = [path for path in contents if path.exists()]
     if existing and not force:
         raise UsageError(
-            f"{existing[0]} exists already.", next_step="Nothing was written. Use --force to overwrite it."
+            f"{existing[0]} already exists.", next_step="Nothing was written. Use --force to overwrite it."
         )
-    _validate(texts)
-    for path, text in texts.items():
+    _validate(contents)
+    for path, text in contents.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         except OSError as error:
             raise UsageError(f"{path} cannot be written: {error.strerror or error}.") from None
         click.echo(f"wrote {path}")
-    return _tell(found, [path for path in texts if path.name != CONFIG])
+    return _print_report(imported, [path for path in contents if path.name != CONFIG])
 
 
-def _texts(found: Imported, source: Path, out: Path) -> dict[Path, str]:
-    """What goes into which file."""
-    left_out = [note for note in found.notes if note.left_out]
-    texts = {}
-    for suffix, suite in found.suites.items():
+def _files(imported: Imported, source: Path, out: Path) -> dict[Path, str]:
+    """The content of each file to write."""
+    left_out = [note for note in imported.notes if note.left_out]
+    contents = {}
+    for suffix, suite in imported.suites.items():
         path = out.with_name(f"{out.stem}-{suffix}{out.suffix}") if suffix else out
-        texts[path] = _text(f"Made from {source} by `agentv import promptfoo`.", suite, left_out)
-    texts[out.with_name(CONFIG)] = _text(f"Made from the providers of {source}.", found.config, [])
-    return texts
+        contents[path] = _render(f"Created from {source} by `agentv import promptfoo`.", suite, left_out)
+    contents[out.with_name(CONFIG)] = _render(f"Created from the providers in {source}.", imported.config, [])
+    return contents
 
 
-def _text(first: str, data: Mapping[str, object], left_out: Sequence[Note]) -> str:
-    comments = [first, *(["", "Left out:"] if left_out else []), *(f"- {note}" for note in left_out)]
+def _render(title: str, data: Mapping[str, object], left_out: Sequence[Note]) -> str:
+    comments = [title, *(["", "Left out:"] if left_out else []), *(f"- {note}" for note in left_out)]
     lines = [f"# {clean(line)}".rstrip() for line in comments]
     return "\n".join([*lines, "", *yaml_lines(data)]) + "\n"
 
 
-def _validate(texts: Mapping[Path, str]) -> None:
-    """Everything that will be written is checked as `agentv validate` would, before any of it is."""
+def _validate(contents: Mapping[Path, str]) -> None:
+    """Check all files as `agentv validate` does, before any of them is written."""
     with tempfile.TemporaryDirectory(prefix="agentv-import-") as name:
         folder = Path(name).resolve()
-        for path, text in texts.items():
+        for path, text in contents.items():
             (folder / path.name).write_text(text, encoding="utf-8")
-        suites = tuple(str(folder / path.name) for path in texts if path.name != CONFIG)
+        suites = tuple(str(folder / path.name) for path in contents if path.name != CONFIG)
         try:
             build_plan(RunOptions(paths=suites, config=str(folder / CONFIG)), folder, only_check=True)
         except InvalidFilesError as error:
             raise InvalidFilesError(
                 [Problem(Path(p.path.name), p.line, p.column, p.message, p.source) for p in error.problems],
-                next_step="What was made of the file has these mistakes, so nothing was written.",
+                next_step="The converted files have these problems, so nothing was written.",
             ) from None
 
 
-def _tell(found: Imported, suites: Sequence[Path]) -> int:
-    left_out = [note for note in found.notes if note.left_out]
-    for note in found.notes:
+def _print_report(imported: Imported, suites: Sequence[Path]) -> int:
+    left_out = [note for note in imported.notes if note.left_out]
+    for note in imported.notes:
         click.echo(clean_lines(f"{note}" if note.left_out else f"{note} (note)"), err=True)
-    cases = sum(len(suite["evalcases"]) for suite in found.suites.values())
-    click.echo(f"\n{plural(cases, 'case')}, {plural(len(found.targets), 'target')}; {len(left_out)} left out")
-    several = found.targets if len(found.targets) > 1 else ()
-    words = ["agentv", "eval", *map(str, suites), *(word for name in several for word in ("--target", name))]
+    cases = sum(len(suite["evalcases"]) for suite in imported.suites.values())
+    click.echo(f"\n{plural(cases, 'case')}, {plural(len(imported.targets), 'target')}; {len(left_out)} left out")
+    shown_targets = imported.targets if len(imported.targets) > 1 else ()
+    words = ["agentv", "eval", *map(str, suites), *(word for name in shown_targets for word in ("--target", name))]
     click.echo(f"Run it:  {shlex.join(words)}")
     return 1 if left_out else 0

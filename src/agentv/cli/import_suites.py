@@ -1,4 +1,4 @@
-"""`agentv import`: suites from the files of other tools."""
+"""`agentv import`: convert files of other tools to suites."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import click
 from agentv.cli.lazy_group import LazyGroup
 
 COMMANDS = {
-    "promptfoo": ("agentv.cli.import_promptfoo:command", "Write suites and targets from a promptfoo configuration."),
+    "promptfoo": ("agentv.cli.import_promptfoo:command", "Convert a promptfoo configuration to suites and targets."),
 }
 
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def command(**_: Any) -> None:
-    """Make suites from the files of another tool, and say what could not be carried over.
+    """Convert the files of another tool to suites, and list what could not be converted.
 
     \b
     Start with:

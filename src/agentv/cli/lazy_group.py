@@ -1,4 +1,4 @@
-"""A group of commands that imports only the one that is called."""
+"""A click group that imports only the command that is called."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentv.cli import quick_start
 
 
 class LazyGroup(click.Group):
-    """Commands from a table: name -> (module and attribute, one line of help)."""
+    """A group whose commands come from a table: name -> (`module:attribute`, one line of help)."""
 
     def __init__(self, *args: Any, table: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -41,5 +41,5 @@ class LazyGroup(click.Group):
             from agentv.text import did_you_mean  # noqa: PLC0415 - only for a command that does not exist
 
             near = did_you_mean(args[0], self._table).replace("`", "'")
-            ctx.fail(f"there is no command '{args[0]}'{near}. Commands: {', '.join(self._table)}.")
+            ctx.fail(f"unknown command '{args[0]}'{near}. Available: {', '.join(self._table)}.")
         return super().resolve_command(ctx, args)

@@ -1,4 +1,4 @@
-"""Where a report goes: a file, replaced as a whole, or stdout."""
+"""Write the output of a command to stdout or to a file, which is replaced atomically."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from agentv.record.files import failure, replaced, write_all
 
 
 def refuse_directory(out: str | None) -> None:
-    """UsageError for an `--out` that no file can be written to."""
+    """Raise UsageError if `--out` is a directory."""
     if out is not None and Path(out).is_dir():
-        raise UsageError(f"--out {out} is a directory.", next_step="Name a file in it.")
+        raise UsageError(f"--out must be a file, got the directory {out}.", next_step="Pass the path of a file in it.")
 
 
 def write_out(out: str | None, pieces: Iterable[str]) -> None:
-    """Write text as UTF-8. A file has its old contents until the new ones are complete."""
+    """Write text as UTF-8. An existing file keeps its old content until the new content is complete."""
     if out is None or out == "-":
         for piece in pieces:
             _print(piece.encode("utf-8", "backslashreplace"))
@@ -40,7 +40,7 @@ def write_out(out: str | None, pieces: Iterable[str]) -> None:
 
 
 def _print(data: bytes) -> None:
-    """To stdout; nothing flushes what is there."""
+    """Write to stdout; empty data flushes it."""
     try:
         if data:
             sys.stdout.buffer.write(data)
@@ -53,7 +53,7 @@ def _print(data: bytes) -> None:
 
 
 def _is_stream(path: Path) -> bool:
-    """A pipe or a device: it is written to, never replaced."""
+    """Whether this is a pipe or a device, which is written to and never replaced."""
     with suppress(OSError):
         mode = path.stat().st_mode
         return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)

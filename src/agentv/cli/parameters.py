@@ -1,4 +1,4 @@
-"""Parameters of commands: finite numbers, and the options of a run made from their table."""
+"""Parameter types of commands, and the run options built from their table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
 class FiniteRange(click.FloatRange):
-    """A number in a range. `nan` is refused: it would pass every comparison."""
+    """A finite number in a range. `nan` is rejected, because click's range check lets it pass."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
@@ -24,7 +24,7 @@ class FiniteRange(click.FloatRange):
 
 
 def run_options(function: Decorated) -> Decorated:
-    """Give a command every option of a run."""
+    """Add every run option to a command."""
     for name, option in reversed(list(OPTIONS.items())):
         function = _parameter(name, option)(function)
     return function

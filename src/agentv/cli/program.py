@@ -1,4 +1,4 @@
-"""The command table, and the one place where errors become exit codes."""
+"""The table of commands, and the only place where errors become exit codes."""
 
 from __future__ import annotations
 
@@ -17,38 +17,29 @@ from agentv.report.problems import render_problems
 from agentv.report.terminal import clean, wants_color
 
 COMMANDS = {
-    "compare": ("agentv.cli.compare:command", "Compare two runs case by case: better, worse, or too few to tell."),
-    "convert": ("agentv.cli.convert:command", "Write the rows of a run as YAML or CSV."),
+    "compare": ("agentv.cli.compare:command", "Compare two runs case by case."),
+    "convert": ("agentv.cli.convert:command", "Convert results to YAML or CSV."),
     "eval": ("agentv.cli.evaluate:command", "Run suites and record the results."),
-    "generate": ("agentv.cli.generate:command", "Let a model write parts of a suite: rubrics."),
-    "import": ("agentv.cli.import_suites:command", "Make a suite from the files of another tool: promptfoo."),
-    "init": ("agentv.cli.init:command", "Write a small suite and configuration that pass at once, offline."),
-    "judge": (
-        "agentv.cli.judge.command:command",
-        "Write judge scripts: start one, run it on a case, ask the judge by hand.",
-    ),
-    "report": ("agentv.cli.report:command", "Report on a run: Markdown, JUnit XML, GitHub annotations."),
-    "schema": ("agentv.cli.schema:command", "Print the JSON Schema of both files, for editors."),
-    "targets": (
-        "agentv.cli.targets:command",
-        "Show each target: provider, model, ready or not, and who judges it.",
-    ),
-    "validate": (
-        "agentv.cli.validate:command",
-        "Check suites and their configuration without running anything.",
-    ),
+    "generate": ("agentv.cli.generate:command", "Generate rubrics with a model."),
+    "import": ("agentv.cli.import_suites:command", "Convert a promptfoo configuration to suites."),
+    "init": ("agentv.cli.init:command", "Create example suites that run offline."),
+    "judge": ("agentv.cli.judge.command:command", "Create, run and debug judge scripts."),
+    "report": ("agentv.cli.report:command", "Report a run as Markdown, JUnit XML or annotations."),
+    "schema": ("agentv.cli.schema:command", "Print the JSON Schemas of suites and configuration."),
+    "targets": ("agentv.cli.targets:command", "List targets and check that they respond."),
+    "validate": ("agentv.cli.validate:command", "Check suites and configuration without running them."),
 }
-"""name -> (where the command is, one line of help). A new command is one file and one line here."""
+"""name -> (`module:attribute`, one line of help). A new command needs one file and one line here."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-"""What a stream says that cannot be written; a file has its own words for that."""
+"""Errors of writing to stdout or stderr. Errors of writing files are reported where they occur."""
 BUG = "This is a bug in agentv, not in your suite. Please report it with the lines above."
 
 
 @click.group(cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", message="agentv %(version)s")
 def program() -> None:
-    """Evaluate agents and LLM applications, and prove the result.
+    """Evaluate agents and LLM applications.
 
     \b
     Start with:
@@ -58,7 +49,7 @@ def program() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the program; the exit code."""
+    """Run the program and return its exit code."""
     try:
         result = program.main(list(arguments), prog_name="agentv", standalone_mode=False)
     except click.exceptions.Abort:
@@ -71,13 +62,13 @@ def run(arguments: Sequence[str]) -> int:
         show_error(error)
         return error.exit_code
     except BrokenPipeError:
-        # Whoever read our output has left; writing more to them would only fail again.
+        # The reader of stdout has exited. Flushing at exit must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
         if error.errno not in FULL or error.filename is not None:
             return _bug()
-        click.echo(f"agentv: the output cannot be written: {error.strerror}", err=True)
+        click.echo(f"agentv: cannot write output: {error.strerror}", err=True)
         return 3
     except Exception:
         return _bug()
@@ -91,7 +82,7 @@ def _bug() -> int:
 
 
 def show_error(error: AgentVError) -> None:
-    """An error as a person wants to read it, on stderr."""
+    """Print an error and its next step to stderr."""
     color = wants_color(sys.stderr, os.environ)
     if isinstance(error, InvalidFilesError):
         click.echo(render_problems(error.problems, color=color), err=True)
@@ -104,5 +95,5 @@ def show_error(error: AgentVError) -> None:
 
 
 def clean_lines(text: str) -> str:
-    """Text without anything a terminal would obey."""
+    """Replace control characters and escape sequences in every line."""
     return "\n".join(clean(line) for line in text.split("\n"))

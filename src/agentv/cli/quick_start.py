@@ -1,12 +1,12 @@
-"""Imports without the work that most runs never need: a third of the time until a command runs.
+"""Faster start-up: skip import-time work that most runs never need, a third of the time until a command runs.
 
-Python and its libraries compile code while they are imported: six methods of every dataclass, every regular expression
-that is a constant, every annotation of a `TypedDict`. Between `begin` and `end` nothing is compiled before it is used,
-and the methods of dataclasses only when they are used often. The garbage collector is off, because nothing that is
-imported is garbage. And pydantic, which would read the metadata of all installed packages to find plugins, finds none.
+Python and its libraries compile code during import: six methods of every dataclass, every constant regular expression,
+every annotation of a `TypedDict`. Between `begin` and `end`, such code is compiled on first use, and dataclass methods
+only once they are called often. The garbage collector is disabled, because imported modules are never garbage. pydantic
+is given an empty list of plugins, so that it does not read the metadata of all installed packages.
 
-Only the `agentv` command does this, while it imports itself: a program that imports agentv is not affected, nor is any
-module that is imported later.
+Only the `agentv` command does this, while it imports its own modules. Programs that import agentv are not affected, and
+neither are modules that are imported later.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import Any
 
 _PLUGIN_LOADER = "pydantic.plugin._loader"
 _METHODS_ONE_BY_ONE = hasattr(dataclasses, "_create_fn")
-"""Up to Python 3.12. Later versions compile the methods of a class together, which is quick enough."""
+"""True up to Python 3.12. Later versions compile all methods of a class together, which is fast enough."""
 _compile_method: Callable[..., FunctionType] = vars(dataclasses).get("_create_fn", FunctionType)
 _parse_type: Callable[..., bool] = vars(dataclasses).get("_is_type", bool)
 _compile_pattern = re.compile
 
 
 def begin() -> None:
-    """Compile nothing while modules are imported."""
+    """Defer compilation while modules are imported."""
     gc.disable()
     if _METHODS_ONE_BY_ONE:
         dataclasses._create_fn = _late_method  # type: ignore[attr-defined]  # noqa: SLF001
@@ -42,25 +42,25 @@ def begin() -> None:
 
 
 def end() -> None:
-    """From now on Python works as usual; nothing happens if it already does."""
+    """Restore Python's normal behavior. Calling it again has no effect."""
     if _METHODS_ONE_BY_ONE:
         dataclasses._create_fn = _compile_method  # type: ignore[attr-defined]  # noqa: SLF001
         dataclasses._is_type = _parse_type  # type: ignore[attr-defined]  # noqa: SLF001
     re.compile = _compile_pattern
     vars(typing).pop("compile", None)
-    gc.freeze()  # what was imported stays; the collector need not look at it again
+    gc.freeze()  # imported modules stay alive, so the collector can skip them
     gc.enable()
 
 
 def _late_method(name: str, *arguments: Any, **options: Any) -> Callable[..., Any]:
-    """A method of a dataclass. It is compiled when it has been called often; the compiled method replaces it."""
+    """A dataclass method that is compiled, and replaced by the compiled one, once it has been called often."""
     compiled: FunctionType | None = None
     calls = 0
 
     def method(self: Any, /, *values: Any, **named: Any) -> Any:
         nonlocal compiled, calls
         calls += 1
-        owner = next((each for each in type(self).__mro__ if each.__dict__.get(name) is method), None)
+        owner = next((item for item in type(self).__mro__ if item.__dict__.get(name) is method), None)
         if name in _UNCOMPILED and owner is not None and calls < CALLS_WORTH_COMPILING:
             result = _UNCOMPILED[name](self, owner, values, named)
             if result is not _SPECIAL:
@@ -77,33 +77,35 @@ def _late_method(name: str, *arguments: Any, **options: Any) -> Callable[..., An
 
 
 def _is_type(annotation: str, *others: Any) -> bool:
-    """Whether an annotation is `ClassVar`, `InitVar` or `KW_ONLY`: parsed only if it might be."""
+    """Whether an annotation is `ClassVar`, `InitVar` or `KW_ONLY`. Others are recognized without parsing."""
     return ("Var" in annotation or "KW_ONLY" in annotation) and _parse_type(annotation, *others)
 
 
 def _initialize(self: Any, owner: Any, values: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """`__init__` of a dataclass, unless the call or the class is special."""
+    """`__init__` of a dataclass; returns `_SPECIAL` if the call or the class needs the compiled one."""
     fields = _fields(owner)
-    positional = [each.name for each in fields if each.init and not each.kw_only]
-    given = dict(zip(positional, values, strict=False))
+    positional = [item.name for item in fields if item.init and not item.kw_only]
+    field_values = dict(zip(positional, values, strict=False))
     kind: Any = type(self)
     missing = dataclasses.MISSING
-    required = {each.name for each in fields if each.init and each.default is missing is each.default_factory}
+    required = {item.name for item in fields if item.init and item.default is missing is item.default_factory}
     if (
         len(values) > len(positional)
-        or given.keys() & named.keys()
-        or not required <= (given := {**given, **named}).keys() <= {each.name for each in fields if each.init}
-        or any(each._field_type is _INIT_VARIABLE for each in fields)  # noqa: SLF001
+        or field_values.keys() & named.keys()
+        or not required
+        <= (field_values := {**field_values, **named}).keys()
+        <= {item.name for item in fields if item.init}
+        or any(item._field_type is _INIT_VARIABLE for item in fields)  # noqa: SLF001
         or not (owner.__dataclass_params__.frozen or kind.__setattr__ is object.__setattr__)
     ):
         return _SPECIAL
-    for each in fields:
-        if each.name in given:
-            object.__setattr__(self, each.name, given[each.name])
-        elif each.default_factory is not missing:
-            object.__setattr__(self, each.name, each.default_factory())
-        elif each.default is not missing:
-            object.__setattr__(self, each.name, each.default)
+    for item in fields:
+        if item.name in field_values:
+            object.__setattr__(self, item.name, field_values[item.name])
+        elif item.default_factory is not missing:
+            object.__setattr__(self, item.name, item.default_factory())
+        elif item.default is not missing:
+            object.__setattr__(self, item.name, item.default)
     if hasattr(owner, "__post_init__"):
         self.__post_init__()
     return None
@@ -111,33 +113,33 @@ def _initialize(self: Any, owner: Any, values: tuple[Any, ...], named: dict[str,
 
 def _hash(self: Any, owner: Any, *_: Any) -> Any:
     """`__hash__` of a dataclass."""
-    hashed = (each for each in _fields(owner) if (each.compare if each.hash is None else each.hash))
-    return hash(tuple(getattr(self, each.name) for each in hashed))
+    hashed = (item for item in _fields(owner) if (item.compare if item.hash is None else item.hash))
+    return hash(tuple(getattr(self, item.name) for item in hashed))
 
 
 def _fields(owner: Any) -> list[Any]:
-    return [each for each in owner.__dataclass_fields__.values() if each._field_type is not _CLASS_VARIABLE]  # noqa: SLF001
+    return [item for item in owner.__dataclass_fields__.values() if item._field_type is not _CLASS_VARIABLE]  # noqa: SLF001
 
 
 _UNCOMPILED: dict[str, Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], Any]] = {
     "__init__": _initialize,
     "__hash__": _hash,
 }
-"""Methods that a run calls a few times for most classes: reading the fields is cheaper than compiling."""
+"""Methods that a run calls only a few times for most classes, where reading the fields is cheaper than compiling."""
 _SPECIAL = object()
 _CLASS_VARIABLE, _INIT_VARIABLE = vars(dataclasses)["_FIELD_CLASSVAR"], vars(dataclasses)["_FIELD_INITVAR"]
 CALLS_WORTH_COMPILING = 30
 
 
 class LatePattern:
-    """A regular expression, compiled when something of it is first used."""
+    """A regular expression that is compiled on first use."""
 
     def __init__(self, pattern: Any, flags: int = 0) -> None:
         self._source = pattern, flags
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(_compile_pattern(*self._source), name)
-        setattr(self, name, value)  # found without this method next time
+        setattr(self, name, value)  # next time, `__getattr__` is not called
         return value
 
     @property  # type: ignore[misc]
@@ -146,5 +148,5 @@ class LatePattern:
 
 
 def _source(source: str, *_: Any) -> str:
-    """What `typing.ForwardRef` keeps of an annotation: `eval` takes the source as well as compiled code."""
+    """Replaces `compile` in `typing.ForwardRef`: `eval` accepts source as well as compiled code."""
     return source

@@ -1,4 +1,4 @@
-"""`agentv report`: a recorded run, for people and for CI systems."""
+"""`agentv report`: report a recorded run as Markdown, JUnit XML or GitHub annotations."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from agentv.report.row_source import RowSource, find_rows
     "shape",
     type=click.Choice(["markdown", "junit", "github"]),
     default="markdown",
-    help="Markdown, JUnit XML, or annotations for GitHub Actions.  [markdown]",
+    help="Markdown, JUnit XML or GitHub Actions annotations.  [markdown]",
 )
-@click.option("--out", "-o", metavar="FILE", help="Write it to this file; an older one is replaced.  [stdout]")
+@click.option("--out", "-o", metavar="FILE", help="Output file; replaced if it exists.  [stdout]")
 def command(run: str, shape: str, out: str | None) -> int:
-    """Report on a run: its id, its directory, or a results file.
+    """Report a run as Markdown, JUnit XML or GitHub annotations.
 
-    The exit code is 0 when the report was written, whatever is in it, else 2.
+    RUN is a run id, a run directory or a results file. The exit code is 0 if the report was written, even if cases
+    failed, and 2 otherwise.
     """
     source = find_rows(run, Path.cwd())
     if out is not None:

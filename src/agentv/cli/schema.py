@@ -1,4 +1,4 @@
-"""`agentv schema`: the JSON Schema of both files."""
+"""`agentv schema`: print the JSON Schemas of suites and of the configuration."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from agentv.plan.schema import config_schema, suite_schema
 
 
 @click.command()
-@click.option("--only", type=click.Choice(["suite", "config"]), help="Print this schema alone, as an editor wants it.")
+@click.option("--only", type=click.Choice(["suite", "config"]), help="Print only this schema (for editors).")
 def command(only: str | None) -> int:
-    """Print one JSON object with `suite` and `config`: the JSON Schema of suite files and of the configuration.
+    """Print the JSON Schemas of suites and of the configuration.
 
-    For VS Code's YAML extension, write each to a file with --only and name it under `yaml.schemas`.
+    The output is a JSON object with the keys `suite` and `config`. For VS Code's YAML extension, write each schema to
+    a file with --only, and add the files to `yaml.schemas`.
     """
     schemas = {"suite": suite_schema, "config": config_schema}
-    shown = schemas[only]() if only else {name: make() for name, make in schemas.items()}
-    click.echo(json.dumps(shown, indent=2))
+    output = schemas[only]() if only else {name: make() for name, make in schemas.items()}
+    click.echo(json.dumps(output, indent=2))
     return 0

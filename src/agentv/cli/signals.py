@@ -1,4 +1,4 @@
-"""Work that a signal ends in order."""
+"""Cancel asynchronous work cleanly on a signal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentv.report.terminal import abandon_status_lines
 
 T = TypeVar("T")
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
-"""As a shell has them."""
+"""As used by shells."""
 TO_STOP = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -22,10 +22,10 @@ async def until_stopped(
     *,
     even_if_ignored: Collection[signal.Signals] = (),
 ) -> tuple[T | None, signal.Signals | None]:
-    """What the work returns, and the signal that cancelled it. A second signal ends the process immediately.
+    """The result of the work, and the signal that cancelled it. A second signal ends the process immediately.
 
-    A signal that the caller of agentv ignores stays ignored (`nohup`, a job in the background of a shell), except
-    those in `even_if_ignored`.
+    Signals that were ignored when agentv was started (by `nohup`, or for a background job) stay ignored, except those
+    in `even_if_ignored`.
     """
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(work)

@@ -1,4 +1,4 @@
-"""`agentv targets`: what is configured, what is missing, and what answers."""
+"""`agentv targets`: list the configured targets, and check that they respond."""
 
 from __future__ import annotations
 
@@ -21,49 +21,54 @@ from agentv.text import plural
 
 @click.command()
 @click.argument("near", default=".", metavar="[PATH]")
-@click.option("--config", metavar="FILE", help="The target configuration, instead of the one found near PATH.")
-@click.option("--target", "names", multiple=True, metavar="NAME", help="Only this target; repeatable.")
-@click.option("--ping", is_flag=True, help="Ask each target one small question, and say what answered.")
-@click.option("--timeout", type=FiniteRange(0, min_open=True), metavar="S", help="With --ping: how long to wait.  [30]")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
-def command(near: str, config: str | None, names: tuple[str, ...], as_json: bool, **asked: Any) -> int:
-    """Show each target: provider, model, ready or which variable is missing, and who judges it.
+@click.option("--config", metavar="FILE", help="Target configuration.  [found near PATH]")
+@click.option("--target", "names", multiple=True, metavar="NAME", help="Select a target; repeatable.")
+@click.option("--ping", is_flag=True, help="Send a short test prompt to each target.")
+@click.option(
+    "--timeout", type=FiniteRange(0, min_open=True), metavar="S", help="With --ping: seconds to wait for a reply.  [30]"
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the targets as a JSON list.")
+def command(near: str, config: str | None, names: tuple[str, ...], as_json: bool, **ping_options: Any) -> int:
+    """List targets with provider, model, judge target, and missing variables.
 
-    PATH is a suite or a directory; the configuration is found from there as for `agentv eval`.
+    PATH is a suite or a directory. The configuration is found from there, as in `agentv eval`.
 
     \b
-    Exit code of --ping: 0 every target answered    2 none could be asked
-                         3 some did not answer
+    Exit codes of --ping: 0 all targets responded
+                          2 no target is ready to be called
+                          3 some targets failed or are not ready
     """
     cwd = Path.cwd()
     start = (cwd / near).resolve()
     if not start.exists():
-        raise UsageError(f"{near}: there is no such file or directory.", next_step="Name a suite or a directory.")
+        raise UsageError(f"{near} does not exist.", next_step="Pass a suite or a directory.")
     start = start if start.is_dir() else start.parent
-    found = Loaded(cwd, config).config(start)
-    if found is None:
+    targets_config = Loaded(cwd, config).config(start)
+    if targets_config is None:
         raise no_config_error("`agentv targets` needs a configuration", start)
-    chosen = [found.find(name, asked_by="--target") for name in dict.fromkeys(names)] or list(found.targets.values())
-    rows = [_row(spec, found) for spec in chosen]
-    code = _ping(rows, chosen, found, start, asked["timeout"]) if asked["ping"] else 0
+    specs = [targets_config.find(name, asked_by="--target") for name in dict.fromkeys(names)] or list(
+        targets_config.targets.values()
+    )
+    rows = [_row(spec, targets_config) for spec in specs]
+    code = _ping(rows, specs, targets_config, start, ping_options["timeout"]) if ping_options["ping"] else 0
     if as_json:
         click.echo(json.dumps([{k: v for k, v in row.items() if k != "state"} for row in rows], indent=2))
     else:
-        click.echo(_table(rows, found, Look(color=wants_color(sys.stdout, os.environ))))
+        click.echo(_table(rows, targets_config, Look(color=wants_color(sys.stdout, os.environ))))
     return code
 
 
 def _ping(
     rows: list[dict[str, Any]], specs: list[TargetSpec], config: TargetsConfig, near: Path, seconds: float | None
 ) -> int:
-    """Ask every target, put what came of it into the rows; the exit code."""
-    import asyncio  # noqa: PLC0415 - for the listing alone, a third of its time
+    """Call every target, add the results to the rows, and return the exit code."""
+    import asyncio  # noqa: PLC0415 - a third of the start-up time, not needed to list targets
 
     from agentv.cli.targets_ping import DEFAULT_TIMEOUT, ping_all  # noqa: PLC0415
 
     status = StatusLines(sys.stderr)
     if is_terminal(sys.stderr):
-        status.draw([f"asking {plural(len(specs), 'target')} ..."])
+        status.draw([f"calling {plural(len(specs), 'target')} ..."])
     try:
         pings = asyncio.run(ping_all(specs, config, near, timeout=seconds or DEFAULT_TIMEOUT))
     finally:
@@ -104,7 +109,7 @@ def _good(row: dict[str, Any]) -> bool:
 
 
 def _problem(row: dict[str, Any]) -> str | None:
-    """What is wrong with a target, and what to do."""
+    """Why a target is not ready or failed, with the next step; None if it is fine."""
     if row["missing"] or "ping" not in row or row["ping"]["ok"]:
         return str(row["missing"]) if row["missing"] else None
     error, hint = row["ping"]["error"], row["ping"]["next_step"]
@@ -119,5 +124,5 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 def _judge(row: dict[str, Any]) -> str:
     if row["judge"] is None:
-        return "nobody"
+        return "none"
     return "itself" if row["judge"] == row["name"] else str(row["judge"])

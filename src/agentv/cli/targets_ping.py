@@ -1,4 +1,4 @@
-"""One small call to each target: does it answer, how fast, and if not, what is wrong."""
+"""Call each target once with a short prompt and report its latency or its error."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ PROMPT = "Reply with the word: pong"
 DEFAULT_TIMEOUT = 30.0
 LONGEST_ERROR = 500
 NOT_ASKED = "replay"
-"""Answers by case: opening it is all that can be tried."""
+"""This provider answers by case id, so a ping only checks that its file can be opened."""
 
 _HINTS: Mapping[int, str] = {
     400: "Check `model` and the other settings of the target.",
     401: "Check `api_key` of the target.",
-    403: "Check `api_key` of the target, and what it is allowed to use.",
+    403: "Check `api_key` of the target and the permissions of the key.",
     404: "Check `model` and `base_url` of the target.",
-    429: "The key is good, but its rate limit or quota is used up: wait, or look at the account.",
+    429: "The API key works, but its rate limit or quota is used up. Wait, or check the account.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """How one target took it."""
+    """The result of pinging one target."""
 
     ok: bool
     tried: bool = True
-    """Whether it could be called at all."""
+    """Whether the target was ready to be called."""
     latency_ms: float | None = None
     token_usage: TokenUsage | None = None
     cost_usd: float | None = None
@@ -48,17 +48,17 @@ class Ping:
 
     @property
     def state(self) -> str:
-        """In a few words."""
+        """A short description for the table."""
         if not self.tried:
             return "not ready"
         if not self.ok:
             return "failed"
-        words = [f"ok, {_duration(self.latency_ms)}" if self.latency_ms is not None else "ok, its file can be read"]
+        parts = [f"ok, {_duration(self.latency_ms)}" if self.latency_ms is not None else "ok, file is readable"]
         if self.token_usage is not None:
-            words.append(f"{self.token_usage.total} tokens")
+            parts.append(f"{self.token_usage.total} tokens")
         if self.retries:
-            words.append("1 retry" if self.retries == 1 else f"{self.retries} retries")
-        return ", ".join(words)
+            parts.append("1 retry" if self.retries == 1 else f"{self.retries} retries")
+        return ", ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -75,7 +75,7 @@ class Ping:
 async def ping_all(
     specs: Sequence[TargetSpec], config: TargetsConfig, directory: Path, *, timeout: float = DEFAULT_TIMEOUT
 ) -> list[Ping]:
-    """Every target once, all at the same time. Commands run in `directory` unless their target names another."""
+    """Ping all targets concurrently. Commands run in `directory` unless their target sets another one."""
     secrets = Secrets.of([config], [config.environment])
     async with TargetPool(secrets, timeout=timeout) as pool:
         pinger = _Pinger(pool, config, Request(PROMPT, directory=directory), timeout, Redactor(secrets.values))
@@ -103,49 +103,49 @@ class _Pinger:
         except TargetUnavailableError as error:
             return Ping(ok=False, tried=False, error=self.redactor.head(error.reason, LONGEST_ERROR))
         except (TimeoutError, ProviderTimeoutError):
-            return self._late(spec, len(retries))
+            return self._timed_out(spec, len(retries))
         except AgentVError as error:
             return _failed(spec, error, len(retries), self.redactor)
         return _answered(reply, (time.perf_counter() - started) * 1000, len(retries))
 
-    def _late(self, spec: TargetSpec, retries: int) -> Ping:
-        after = f", in {retries + 1} tries" if retries else ""
+    def _timed_out(self, spec: TargetSpec, retries: int) -> Ping:
+        attempts = f", in {retries + 1} attempts" if retries else ""
         total = getattr(spec.reading.settings, "total_timeout_seconds", None) or self.timeout
-        longer = "--timeout" if self.timeout <= total else "`total_timeout_seconds`"
+        option = "--timeout" if self.timeout <= total else "`total_timeout_seconds`"
         return Ping(
             ok=False,
-            error=f"no answer within {min(self.timeout, total):g} s{after}",
-            next_step=f"Check the settings of the target, or give it longer with {longer}.",
+            error=f"no reply within {min(self.timeout, total):g} s{attempts}",
+            next_step=f"Check the settings of the target, or increase {option}.",
             retries=retries,
         )
 
 
-def _answered(reply: Reply, latency_ms: float, tries: int) -> Ping:
+def _answered(reply: Reply, latency_ms: float, retries: int) -> Ping:
     return Ping(
         ok=True,
         latency_ms=round(latency_ms, 1),
         token_usage=reply.token_usage,
         cost_usd=reply.cost_usd,
-        retries=tries,
+        retries=retries,
     )
 
 
-def _failed(spec: TargetSpec, error: AgentVError, tries: int, redactor: Redactor) -> Ping:
+def _failed(spec: TargetSpec, error: AgentVError, retries: int, redactor: Redactor) -> Ping:
     status = error.status if isinstance(error, ProviderError) else None
-    # One small call is never too many: what providers advise against throttling would not help.
+    # Providers advise fewer concurrent calls on 429. That does not help here: a ping is a single call.
     hint = _HINTS[429] if status == 429 else error.next_step or _HINTS.get(status or 0)
     if hint is None and status is not None and status >= 500:
-        hint = "The server has trouble of its own: try again later."
+        hint = "The server reported an internal error. Try again later."
     return Ping(
         ok=False,
         error=redactor.head(_without_name(error.message, spec.name), LONGEST_ERROR),
         next_step=redactor.head(hint, LONGEST_ERROR) if hint else None,
-        retries=tries,
+        retries=retries,
     )
 
 
 def _without_name(message: str, name: str) -> str:
-    """Providers say whom they speak of; here the line begins with it."""
+    """Remove the target's name from an error message: the printed line already starts with it."""
     for prefix in (f"target '{name}': ", f"target '{name}' "):
         if message.startswith(prefix):
             return message.removeprefix(prefix)

@@ -1,4 +1,4 @@
-"""`agentv validate`: the checks of `agentv eval`, and nothing else."""
+"""`agentv validate`: check suites and configuration as `agentv eval` does, without running them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ _PROJECTS = {Path(name).name for name in guidelines.FILE_NAMES}
 
 @click.command()
 @click.argument("paths", nargs=-1)
-@click.option("--config", metavar="FILE", help="The target configuration, instead of the one found near each suite.")
-@click.option("--quiet", "-q", is_flag=True, help="Only mistakes, no closing line.")
+@click.option("--config", metavar="FILE", help="Target configuration.  [found near each suite]")
+@click.option("--quiet", "-q", is_flag=True, help="Print only errors.")
 def command(paths: tuple[str, ...], config: str | None, quiet: bool) -> int:
-    """Check suites and the configuration found for them; also configuration files by name.
+    """Check suites and their configuration without running them.
 
-    Prints every mistake as file:line:column on stderr. Exit code 0 when there is none, else 2.
+    PATHS are suite files, directories, globs or configuration files. Every error is printed to stderr with file, line
+    and column. The exit code is 0 if everything is valid, and 2 otherwise.
     """
     cwd = Path.cwd()
     configs = [path for path in paths if Path(path).name in _CONFIGS or _is_project(cwd / path)]
@@ -34,7 +35,7 @@ def command(paths: tuple[str, ...], config: str | None, quiet: bool) -> int:
     loaded = Loaded(cwd)
     for path in configs:
         if Path(path).name in _PROJECTS:
-            problems.extend(_mistakes_in_project(cwd / path))
+            problems.extend(_project_problems(cwd / path))
             continue
         try:
             load_config(cwd / path, loaded.environment((cwd / path).resolve().parent))
@@ -54,21 +55,21 @@ def command(paths: tuple[str, ...], config: str | None, quiet: bool) -> int:
     if problems:
         raise SuiteError(list(dict.fromkeys(problems)))
     if not quiet:
-        click.echo(_all_well(len(files), cases, len(configs)))
+        click.echo(_summary(len(files), cases, len(configs)))
     return 0
 
 
 def _is_project(path: Path) -> bool:
-    """Whether it is the file that lists guidelines: a suite may have the same name, elsewhere."""
+    """Whether this is the file that lists guidelines. In other directories, a suite may have the same name."""
     return path.name in _PROJECTS and path.resolve().parent.name == ".agentv"
 
 
-def _mistakes_in_project(path: Path) -> list[Problem]:
-    found = guidelines.read_guidelines(path)
-    return [] if found.problem is None else [Problem(path, *found.problem)]
+def _project_problems(path: Path) -> list[Problem]:
+    read = guidelines.read_guidelines(path)
+    return [] if read.problem is None else [Problem(path, *read.problem)]
 
 
-def _all_well(suites: int, cases: int, configs: int) -> str:
+def _summary(suites: int, cases: int, configs: int) -> str:
     parts = [plural(count, noun) for count, noun in ((suites, "suite"), (cases, "case")) if suites]
     parts += [plural(configs, "configuration")] if configs else []
-    return f"ok: {', '.join(parts)}, no mistakes"
+    return f"ok: {', '.join(parts)}, no problems"

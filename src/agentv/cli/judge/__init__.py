@@ -1,1 +1,1 @@
-"""`agentv judge`: write, run and serve judge scripts."""
+"""`agentv judge`: create, run and debug judge scripts."""

@@ -1,4 +1,4 @@
-"""`agentv judge`: for those who write judge scripts."""
+"""`agentv judge`: create, run and debug judge scripts."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import click
 from agentv.cli.lazy_group import LazyGroup
 
 COMMANDS = {
-    "run": ("agentv.cli.judge.run:command", "Run a script on one case and show everything it does."),
-    "serve": ("agentv.cli.judge.serve:command", "Open a judge proxy for interactive work."),
-    "new": ("agentv.cli.judge.new:command", "Write a judge script to start from, with a test."),
+    "run": ("agentv.cli.judge.run:command", "Run a judge script on one case and show what it does."),
+    "serve": ("agentv.cli.judge.serve:command", "Start a judge proxy for interactive use."),
+    "new": ("agentv.cli.judge.new:command", "Create a judge script and its test."),
 }
-"""name -> (where the command is, one line of help)."""
+"""name -> (`module:attribute`, one line of help)."""
 
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def command(**_: Any) -> None:
-    """Write judge scripts: start one, run it on a case, ask the judge by hand.
+    """Create, run and debug judge scripts.
 
     \b
     Start with:

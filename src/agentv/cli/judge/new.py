@@ -1,4 +1,4 @@
-"""`agentv judge new`: a judge script to start from, with a test."""
+"""`agentv judge new`: create a judge script and its test."""
 
 from __future__ import annotations
 
@@ -17,32 +17,34 @@ FILES = {
     "typescript": {"NAME.ts": "judge.ts", "NAME.test.ts": "judge.test.ts"},
     "bash": {"NAME.sh": "judge.sh", "test_NAME.sh": "judge_test.sh"},
 }
-"""Language -> what is written -> which template it is."""
+"""Language -> name of each file to write -> its template."""
 TESTS = {"python": "python -m pytest", "typescript": "node --test", "bash": "bash"}
 NEEDS = {
-    "python": "pytest, for the test",
-    "typescript": "@agentv/eval, and Node 22.18 or newer",
-    "bash": "jq, and curl to ask the judge",
+    "python": "pytest (for the test)",
+    "typescript": "@agentv/eval and Node 22.18 or newer",
+    "bash": "jq, and curl to call the judge",
 }
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @click.command()
 @click.argument("name")
-@click.option("--lang", type=click.Choice(list(FILES)), default="python", help="The language of the script.  [python]")
-@click.option("--path", "folder", default=".", metavar="DIR", help="Where to write.  [the working directory]")
-@click.option("--force", is_flag=True, help="Overwrite without asking.")
+@click.option("--lang", type=click.Choice(list(FILES)), default="python", help="Language of the script.  [python]")
+@click.option("--path", "folder", default=".", metavar="DIR", help="Directory to write to.  [.]")
+@click.option("--force", is_flag=True, help="Overwrite existing files without asking.")
 def command(name: str, lang: str, folder: str, force: bool) -> int:
-    """Write a judge script that works, and a test of it."""
+    """Create a working judge script and a test for it."""
     name = name.replace("-", "_")
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise UsageError(
-            f"'{name}' cannot be the name of a judge.", next_step="Use letters, digits and `_`, like cites_sources."
+            f"NAME must be an identifier, got '{name}'.", next_step="Use letters, digits and `_`: cites_sources."
         )
     root = Path(folder)
-    texts = {file.replace("NAME", name): template(source).replace("NAME", name) for file, source in FILES[lang].items()}
-    write_files(root, texts, force=force)
-    script, test = (shlex.quote(str(root / file)) for file in texts)
+    contents = {
+        file.replace("NAME", name): template(source).replace("NAME", name) for file, source in FILES[lang].items()
+    }
+    write_files(root, contents, force=force)
+    script, test = (shlex.quote(str(root / file)) for file in contents)
     click.echo(f"\nNeeds:    {NEEDS[lang]}")
     click.echo(f"Test it:  {TESTS[lang]} {test}")
     case = '{"question": "What is the capital of France?", "candidate_answer": "Paris."}'

@@ -1,4 +1,4 @@
-"""`agentv judge run`: one script on one case, with everything it does in view."""
+"""`agentv judge run`: run a judge script on one case and show what it does."""
 
 from __future__ import annotations
 
@@ -31,35 +31,36 @@ from agentv.wire.payload import encode_payload
 COULD_NOT_JUDGE = 3
 POLL_SECONDS = 0.15
 Stamp = tuple[int, int, int] | None
-"""What changes when a file is saved, also by an editor that replaces it; None for a file that does not exist."""
+"""Changes when a file is saved, even if the editor replaces it; None if the file does not exist."""
 
 
 @click.command()
 @click.argument("script", nargs=-1)
-@click.option("--suite", metavar="FILE", help="The suite of the case.")
-@click.option("--case", metavar="ID", help="The case; not needed when the suite has one.")
-@click.option("--payload", metavar="FILE", help="Judge what is in this file instead of a case; `-` for stdin.")
-@click.option("--evaluator", metavar="NAME", help="Run this code_judge of the case, with its options.")
-@click.option("--target", metavar="NAME", help="The target that answers the case.")
-@click.option("--answer", metavar="TEXT", help="The answer to judge, instead of calling the target.")
-@click.option("--outputs", metavar="FILE", help="Take the answer from here (JSON Lines) instead of calling.")
+@click.option("--suite", metavar="FILE", help="Suite that contains the case.")
+@click.option("--case", metavar="ID", help="Case id; optional if the suite has only one case.")
+@click.option("--payload", metavar="FILE", help="JSON payload to judge instead of a case; `-` for stdin.")
+@click.option("--evaluator", metavar="NAME", help="Run this code_judge of the case, with its settings.")
+@click.option("--target", metavar="NAME", help="Target that answers the case.")
+@click.option("--answer", metavar="TEXT", help="Answer to judge, instead of calling the target.")
+@click.option("--outputs", metavar="FILE", help="Recorded answers (JSON Lines), instead of calling the target.")
 @click.option("--judge-target", metavar="NAME", help="Judge target (overrides all other settings).")
-@click.option("--max-calls", type=click.IntRange(0), metavar="N", help="Judge calls the script may make.  [50]")
+@click.option("--max-calls", type=click.IntRange(0), metavar="N", help="Maximum number of judge calls.  [50]")
 @click.option("--no-judge", is_flag=True, help="Run the script without judge access.")
-@click.option("--config", metavar="FILE", help="The target configuration, instead of the one found near the suite.")
-@click.option("--save-payload", metavar="FILE", help="Write what the script got on stdin to this file.")
-@click.option("--full", is_flag=True, help="Show payload, log, questions and replies without shortening them.")
-@click.option("--watch", is_flag=True, help="Run again whenever a file that it reads is saved.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else, on stdout.")
+@click.option("--config", metavar="FILE", help="Target configuration.  [found near the suite]")
+@click.option("--save-payload", metavar="FILE", help="Save the payload that the script receives on stdin.")
+@click.option("--full", is_flag=True, help="Do not shorten the payload, log, questions and replies.")
+@click.option("--watch", is_flag=True, help="Run again whenever a file it depends on is saved.")
+@click.option("--json", "as_json", is_flag=True, help="Print only a JSON object on stdout.")
 def command(*, save_payload: str | None, full: bool, watch: bool, as_json: bool, **selected: Any) -> int:
     """Run a judge script on one case, with a live judge proxy, and show everything it does.
 
-    SCRIPT is a command (`python judges/x.py`) or a file (`judges/x.py`); put `--` in front of one with options of its
-    own. Without it the case's code_judge is run; with --evaluator it takes the place of that evaluator's command.
+    SCRIPT is a file (`judges/x.py`) or a command (`python judges/x.py`). If the command has options, put `--` before
+    it. Without SCRIPT, the code_judge of the case is run. With --evaluator, SCRIPT replaces that evaluator's command.
 
     \b
-    Exit code: 0 it judged, whatever the score      2 nothing was run
-               3 it could not judge                 130 interrupted
+    Exit codes: 0 the script returned a score, even a low one
+                2 invalid options or files, nothing was run
+                3 the script or the target failed    130 interrupted
     """
     selection = Selection(**selected)
     selection.check()
@@ -75,7 +76,7 @@ def command(*, save_payload: str | None, full: bool, watch: bool, as_json: bool,
 
 @dataclass(slots=True)
 class _Session:
-    """One call of the command: a run, or with --watch many."""
+    """One invocation of the command: a single run, or many runs with --watch."""
 
     selection: Selection
     full: bool
@@ -84,57 +85,57 @@ class _Session:
     cwd: Path = field(default_factory=Path.cwd)
     stdin: bytes | None = None
     _answered: tuple[dict[Path, Stamp], Answer] | None = None
-    """The target's answer, and the files it depends on: a script is run on the same answer until those change."""
+    """The target's answer and the files it depends on. The answer is reused until one of them changes."""
     _files: frozenset[Path] = frozenset()
     _shown: Mapping[str, Any] | None = None
-    _told: set[str] = field(default_factory=set)
+    _printed_notes: set[str] = field(default_factory=set)
 
     async def once(self) -> int:
         return await self._run()
 
     async def watch(self) -> int:
-        number, because = 0, ""
+        number, reason = 0, ""
         while True:
             number += 1
-            before = stamps(self._files or self._given_files())
-            self._separate(number, because)
+            before = stamps(self._files or self._selected_files())
+            self._separate(number, reason)
             running = asyncio.ensure_future(self._run_or_show_error())
-            saving = asyncio.ensure_future(self._saved(before, running))
+            saving = asyncio.ensure_future(self._wait_for_save(before, running))
             try:
-                because = await saving
+                reason = await saving
             finally:
                 saving.cancel()
                 running.cancel()
                 await asyncio.wait({running, saving})
 
-    async def _saved(self, before: dict[Path, Stamp], running: asyncio.Future[Any]) -> str:
-        """Wait until something is saved; why the next run starts. A run that is still going is then given up."""
-        known = asyncio.ensure_future(changed_since(before))
-        await asyncio.wait({known, running}, return_when=asyncio.FIRST_COMPLETED)
-        known.cancel()
+    async def _wait_for_save(self, before: dict[Path, Stamp], running: asyncio.Future[Any]) -> str:
+        """Wait until a file is saved; returns the reason for the next run. A run in progress is then cancelled."""
+        change = asyncio.ensure_future(changed_since(before))
+        await asyncio.wait({change, running}, return_when=asyncio.FIRST_COMPLETED)
+        change.cancel()
         if running.done():
             # The run may have discovered more files to watch.
-            before = {**stamps(self._files | self._given_files()), **before}
-            self._note(f"waiting for a change of {self._named(list(before))}; Ctrl-C ends")
+            before = {**stamps(self._files | self._selected_files()), **before}
+            self._note(f"watching {self._file_names(list(before))}; press Ctrl-C to stop")
         changed = await changed_since(before)
-        given_up = "" if running.done() else ", the run before it was given up"
-        return f"{self._named(changed)} saved{given_up}"
+        cancelled = "" if running.done() else ", the previous run was cancelled"
+        return f"{self._file_names(changed)} saved{cancelled}"
 
-    def _given_files(self) -> frozenset[Path]:
-        chosen = self.selection
-        named = (chosen.suite, chosen.payload, chosen.outputs, chosen.config, *chosen.script)
-        paths = (self.cwd / name for name in named if name and name != "-" and "\0" not in name)
+    def _selected_files(self) -> frozenset[Path]:
+        selection = self.selection
+        names = (selection.suite, selection.payload, selection.outputs, selection.config, *selection.script)
+        paths = (self.cwd / name for name in names if name and name != "-" and "\0" not in name)
         return frozenset(path.resolve() for path in paths if path.is_file())
 
-    def _named(self, files: list[Path]) -> str:
-        shown = [str(path.relative_to(self.cwd)) if path.is_relative_to(self.cwd) else str(path) for path in files]
-        return ", ".join(sorted(shown)[:4]) + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")
+    def _file_names(self, files: list[Path]) -> str:
+        names = [str(path.relative_to(self.cwd)) if path.is_relative_to(self.cwd) else str(path) for path in files]
+        return ", ".join(sorted(names)[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
-    def _separate(self, number: int, because: str) -> None:
+    def _separate(self, number: int, reason: str) -> None:
         if self.as_json:
             return
         look = look_at(sys.stdout)
-        head = f"run {number}, {datetime.now().astimezone():%H:%M:%S}" + (f", {because}" if because else "")
+        head = f"run {number}, {datetime.now().astimezone():%H:%M:%S}" + (f", {reason}" if reason else "")
         head = look.cut(look.text(head), look.width - 8)
         bar = look.mark("─", "-")
         line = f"{bar * 3} {head} {bar * (look.width - len(head) - 5)}"
@@ -158,16 +159,16 @@ class _Session:
         view = Collected() if self.as_json else TerminalView(look, full=self.full, known=self._shown)
         observer = Observer(view)
         selected = select(self.selection, observer, self.cwd, self._payload())
-        self._files = frozenset({*selected.answer_files, *selected.script_files, *self._given_files()})
+        self._files = frozenset({*selected.answer_files, *selected.script_files, *self._selected_files()})
         answer_files = stamps(selected.answer_files)
         reused = False
         if self._answered is not None and selected.plan.answers is None and self._answered[0] == answer_files:
             selected, reused = replace(selected, plan=answered(selected.plan, self._answered[1])), True
         for note in (*selected.plan.notes, *protection_gaps(selected.plan.needs)):
-            self._tell_once(note)
+            self._note_once(note)
         if isinstance(view, TerminalView):
-            _head(view, selected, self.cwd, reused=reused)
-        row = await _executed(selected.plan, observer)
+            _print_head(view, selected, self.cwd, reused=reused)
+        row = await _execute(selected.plan, observer)
         if row.error is None or row.error.stage != "target":
             self._answered = (answer_files, _answer_of(row))
         outcome = _outcome(selected, row, observer.redactor)
@@ -181,9 +182,9 @@ class _Session:
         self._write_payload(observer.payload)
         return int(outcome["exit_code"])
 
-    def _tell_once(self, note: str) -> None:
-        if note not in self._told:
-            self._told.add(note)
+    def _note_once(self, note: str) -> None:
+        if note not in self._printed_notes:
+            self._printed_notes.add(note)
             click.echo(f"note: {note}", err=True)
 
     def _payload(self) -> bytes | None:
@@ -197,18 +198,18 @@ class _Session:
         path = self.save_payload
         if path is not None and payload is not None:
             content = encode_payload(payload) + b"\n"
-            _file(lambda: path.write_bytes(content), f"--save-payload {path}", "written")
+            _file(lambda: path.write_bytes(content), f"--save-payload {path}", "write")
 
 
-def _file(act: Callable[[], Any], named: str, done: str) -> Any:
+def _file(operation: Callable[[], Any], option: str, verb: str) -> Any:
     try:
-        return act()
+        return operation()
     except OSError as error:
-        raise UsageError(f"{named}: it cannot be {done}: {error.strerror or error}.") from None
+        raise UsageError(f"{option}: cannot {verb} the file: {error.strerror or error}.") from None
 
 
-async def _executed(plan: RunPlan, observer: Observer) -> CaseResult:
-    """The row that a run would write."""
+async def _execute(plan: RunPlan, observer: Observer) -> CaseResult:
+    """Execute the plan and return its only row."""
     rows: list[CaseResult] = []
 
     async def deliver(row: CaseResult) -> None:
@@ -234,13 +235,13 @@ def _answer_of(row: CaseResult) -> Answer:
     )
 
 
-def _head(view: TerminalView, selected: Selected, cwd: Path, *, reused: bool) -> None:
+def _print_head(view: TerminalView, selected: Selected, cwd: Path, *, reused: bool) -> None:
     look, item, spec = view.look, selected.item, selected.spec
-    called = selected.plan.lanes[0].spec if selected.plan.answers is None else None
-    asking = f", asking {item.target}" if called is not None else ""
-    asking = f", {item.target}'s answer of an earlier run" if reused else asking
-    names = dict.fromkeys((item.planned.suite.name, item.case.id))  # a payload may name neither
-    title = f"{': '.join(names)}{asking}"
+    live_target = selected.plan.lanes[0].spec if selected.plan.answers is None else None
+    answer_source = f", calling {item.target}" if live_target is not None else ""
+    answer_source = f", reusing the answer of {item.target}" if reused else answer_source
+    names = dict.fromkeys((item.planned.suite.name, item.case.id))  # a payload may contain neither
+    title = f"{': '.join(names)}{answer_source}"
     view.say(look.style(look.cut(look.text(title), look.width), "bold"))
     words = " ".join(_shown(word, spec.cwd) for word in spec.argv)
     where = "" if spec.cwd == cwd else f"  (in {spec.cwd})"
@@ -258,7 +259,7 @@ def _outcome(selected: Selected, row: CaseResult, redactor: Redactor) -> dict[st
     result = row.evaluator_results[0] if row.evaluator_results else None
     error = None
     if result is None:
-        error = {"stage": "target", "message": row.error.message if row.error else "nothing was judged"}
+        error = {"stage": "target", "message": row.error.message if row.error else "no evaluator was run"}
     elif result.error is not None:
         error = {"stage": "evaluator", "message": result.error}
     judged, spec = error is None, selected.spec
@@ -277,7 +278,7 @@ def _outcome(selected: Selected, row: CaseResult, redactor: Redactor) -> dict[st
 
 
 def _reason(outcome: Mapping[str, Any], observer: Observer) -> str | None:
-    """Why there is no score, without the stderr that was shown already; None when there is a score."""
+    """Why no score was computed, without the stderr that was already printed; None if there is a score."""
     if isinstance(observer.failure, ScriptError):
         return observer.redactor.text(observer.failure.message)
     return None if outcome["judged"] else str(outcome["error"]["message"])
@@ -299,7 +300,7 @@ def _stamp(path: Path) -> Stamp:
 
 
 async def changed_since(before: Mapping[Path, Stamp]) -> list[Path]:
-    """Wait until files are saved; returns them once they no longer change."""
+    """Wait until files are saved, and return them once they no longer change."""
     while (now := stamps(before)) == before:  # noqa: ASYNC110 - there is no event for a saved file
         await asyncio.sleep(POLL_SECONDS)
     while True:

@@ -1,4 +1,4 @@
-"""`agentv judge serve`: a judge proxy to work with by hand."""
+"""`agentv judge serve`: start a judge proxy for interactive use."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ EVALUATOR = "judge serve"
 
 
 @click.command()
-@click.option("--suite", metavar="FILE", help="Take configuration and judge target as for this suite.")
-@click.option("--config", metavar="FILE", help="The target configuration, instead of the one found near here.")
+@click.option("--suite", metavar="FILE", help="Use the configuration and judge target of this suite.")
+@click.option("--config", metavar="FILE", help="Target configuration.  [found near the working directory]")
 @click.option("--judge-target", metavar="NAME", help="Judge target (overrides all other settings).")
 @click.option(
-    "--max-calls", type=click.IntRange(0), default=DEFAULT_MAX_CALLS, metavar="N", help="Calls it allows.  [50]"
+    "--max-calls", type=click.IntRange(0), default=DEFAULT_MAX_CALLS, metavar="N", help="Maximum number of calls.  [50]"
 )
 @click.option(
     "--for",
@@ -46,34 +46,34 @@ EVALUATOR = "judge serve"
     type=FiniteRange(0, 24 * 60, min_open=True),
     default=60.0,
     metavar="MINUTES",
-    help="Close after this long.  [60]",
+    help="Minutes until the proxy closes.  [60]",
 )
-@click.option("--full", is_flag=True, help="Show questions and replies without shortening them.")
+@click.option("--full", is_flag=True, help="Do not shorten questions and replies.")
 def command(
     *, suite: str | None, config: str | None, judge_target: str | None, max_calls: int, minutes: float, full: bool
 ) -> int:
-    """Open a judge proxy for interactive work, and show each call as it happens.
+    """Start a judge proxy for interactive use and show each call.
 
-    Prints two `export` lines on stdout and everything else on stderr, so that a shell can take them in:
+    Two `export` lines are printed to stdout and everything else to stderr, so that a shell can evaluate the output:
 
     \b
       eval "$(agentv judge serve &)"
 
-    Ctrl-C closes it, and so does the time limit.
+    The proxy closes on Ctrl-C or when its time is up.
     """
     cwd = Path.cwd()
     loaded = Loaded(cwd, config)
-    chosen = _suite(loaded, suite)
-    directory = chosen.directory if chosen is not None else cwd
-    found = loaded.config(directory)
-    if found is None:
+    eval_suite = _suite(loaded, suite)
+    directory = eval_suite.directory if eval_suite is not None else cwd
+    targets_config = loaded.config(directory)
+    if targets_config is None:
         raise no_config_error("`agentv judge serve` needs a judge", directory)
     if judge_target not in (None, NO_JUDGE):
-        found.find(judge_target, asked_by="--judge-target")
-    choice = JudgeChoice.without_answers(found, suite=chosen, option=judge_target)
-    secrets = Secrets.of([found], [loaded.environment(directory)])
+        targets_config.find(judge_target, asked_by="--judge-target")
+    choice = JudgeChoice.without_answers(targets_config, suite=eval_suite, option=judge_target)
+    secrets = Secrets.of([targets_config], [loaded.environment(directory)])
     view = TerminalView(look_at(sys.stderr), sys.stderr, full=full, headings=False)
-    serving = _serve(found, choice, secrets, directory, view, max_calls=max_calls, minutes=minutes)
+    serving = _serve(targets_config, choice, secrets, directory, view, max_calls=max_calls, minutes=minutes)
     asyncio.run(until_stopped(serving))
     return 0
 
@@ -83,7 +83,7 @@ def _suite(loaded: Loaded, path: str | None) -> EvalSuite | None:
         return None
     suites = loaded.suites([path])
     if len(suites) > 1:
-        raise UsageError(f"--suite {path}: these are {len(suites)} suites; name one.")
+        raise UsageError(f"--suite must be a single suite, got {len(suites)} ({path}).")
     return suites[0]
 
 
@@ -103,35 +103,35 @@ async def _serve(
             lender = Lender(choice, config, pool, redactor=redactor, on_call=observer.call, record_io=True)
             access = JudgeAccess(max_calls=max_calls)
             if (why := lender.refusal(access)) is not None:
-                raise UsageError(f"There is no judge to ask: {why}.", next_step=HOW)
+                raise UsageError(f"No judge is available: {why}.", next_step=HOW)
             session = lender.lend(access, Asker(EVALUATOR, "serve", directory=directory))
             session.on_refused = observer.refused
             session.limit_setting = "`--max-calls` of `agentv judge serve`"
-            why = "it was stopped"
+            why = "stopped"
             async with JudgeProxy(session) as proxy:
                 _announce(view, proxy, minutes)
                 try:
                     await asyncio.sleep(minutes * 60)
-                    why = f"its time is over ({minutes:g} min)"
+                    why = f"time limit of {minutes:g} min reached"
                 finally:
                     session.close()
-                    view.say(f"The judge proxy is closed: {why}. {ledger_line(session.ledger.to_dict())}")
+                    view.say(f"Judge proxy closed ({why}). {ledger_line(session.ledger.to_dict())}")
 
 
 def _announce(view: TerminalView, proxy: JudgeProxy, minutes: float) -> None:
     end = datetime.now().astimezone() + timedelta(minutes=minutes)
     session = proxy.session
     in_background = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    how = "Close it with: kill" if in_background else "Ctrl-C closes it, or: kill"
+    how = "Stop it with: kill" if in_background else "Stop it with Ctrl-C or: kill"
     view.say(
-        f"The judge proxy is open until {end:%H:%M}: {view.look.text(session.targets.default)} judges, "
-        f"{plural(session.ledger.max_calls, 'call')} at most. {how} {os.getpid()}"
+        f"Judge proxy open until {end:%H:%M}: judge target {view.look.text(session.targets.default)}, "
+        f"at most {plural(session.ledger.max_calls, 'call')}. {how} {os.getpid()}"
     )
     for name, value in (("AGENTV_JUDGE_PROXY_URL", proxy.url), ("AGENTV_JUDGE_PROXY_TOKEN", proxy.token)):
         click.echo(f"export {name}={shlex.quote(value)}")
     sys.stdout.flush()
     # Close stdout, so that `eval "$(...)"` returns while the proxy stays open.
     if not sys.stdout.isatty():
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        null_device = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null_device, sys.stdout.fileno())
+        os.close(null_device)

@@ -1,4 +1,4 @@
-"""What `agentv judge` shows: the payload, the script's log and its judge calls as they come, and the result."""
+"""Output of `agentv judge`: the payload, the script's log and judge calls as they happen, and the result."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from agentv.text import plural
 INDENT = "  "
 STYLES = {"pass": "green", "borderline": "yellow", "fail": "red"}
 LONGEST_LINE = 16 * 1024
-"""A line of a log is shown in pieces of this length: a script may write without ever ending a line."""
+"""Longer lines of a log are shown in pieces of this length, because a script may never end a line."""
 LINES_SHOWN = 1000
-"""Of a log that is not shown in full."""
+"""Limit for a log that is not shown in full."""
 
 
 def look_at(stream: TextIO) -> Look:
-    """How to write to this stream."""
+    """Color, width and character set for this stream."""
     width = terminal_width()
     return Look(color=wants_color(stream, os.environ), width=max(40, width), unicode=can_print_unicode(stream))
 
 
 class Show(Protocol):
-    """Shows what a script does; secrets are masked already."""
+    """Displays what a script does. Secrets are already masked."""
 
     def payload(self, payload: dict[str, Any]) -> None: ...
     def stderr(self, line: str) -> None: ...
@@ -48,15 +48,15 @@ class Show(Protocol):
 
 
 class Observer:
-    """Follows a script, masks what it does, and shows it as it happens."""
+    """Observes a script, masks secrets, and passes everything to a `Show` as it happens."""
 
     def __init__(self, show: Show) -> None:
         self.redactor: Redactor = NO_SECRETS
         self._show = show
         self.payload: dict[str, Any] | None = None
-        """What the script was sent, masked."""
+        """The payload sent to the script, with secrets masked."""
         self.failure: EvaluatorError | None = None
-        """Why there is no score."""
+        """Why no score was computed."""
         self._line = bytearray()
         self._cut = False
 
@@ -65,7 +65,7 @@ class Observer:
         self._show.payload(self.payload)
 
     def stderr(self, chunk: bytes) -> None:
-        """Lines are shown when they are whole, so that a secret in one is found."""
+        """Show complete lines only, so that secrets in them are recognized."""
         *lines, rest = chunk.split(b"\n")
         for line in lines:
             self._line += line
@@ -74,22 +74,22 @@ class Observer:
         while len(self._line) > LONGEST_LINE:
             more = self._line[LONGEST_LINE:]
             del self._line[LONGEST_LINE:]
-            self._flush(goes_on=True)
+            self._flush(continues=True)
             self._line += more
 
     def finish(self) -> None:
-        """Show what is left of a last line that was not ended."""
+        """Show the last line if it does not end with a newline."""
         if self._line:
             self._flush()
 
-    def _flush(self, *, goes_on: bool = False) -> None:
+    def _flush(self, *, continues: bool = False) -> None:
         text = self._line.decode("utf-8", "backslashreplace")
         self._line.clear()
-        self._show.stderr(self.redactor.text(text, cut_start=self._cut, cut_end=goes_on))
-        self._cut = goes_on
+        self._show.stderr(self.redactor.text(text, cut_start=self._cut, cut_end=continues))
+        self._cut = continues
 
     def call(self, record: dict[str, Any]) -> None:
-        """A judge call has ended. The session has masked its record."""
+        """Show a finished judge call. Its record is already masked by the session."""
         self._show.call(record)
 
     def refused(self, error: JudgeCallError) -> None:
@@ -97,7 +97,7 @@ class Observer:
 
 
 class ObservedJudge(Evaluator):
-    """A `code_judge` that an observer follows."""
+    """A `code_judge` that reports to an observer."""
 
     judge: CodeJudge
     observer: Any = Field(exclude=True)
@@ -127,14 +127,14 @@ class ObservedJudge(Evaluator):
 
 @dataclass(slots=True)
 class TerminalView:
-    """Writes for people, line by line as things happen. `full` shortens nothing."""
+    """Prints everything as readable text while it happens. With `full`, nothing is shortened."""
 
     look: Look
     stream: TextIO = field(default_factory=lambda: sys.stdout)
     full: bool = False
     headings: bool = True
     known: Mapping[str, Any] | None = None
-    """A payload that was shown already."""
+    """The payload shown by the previous run."""
     gone: bool = False
     """The output is a closed pipe."""
     _lines: int = 0
@@ -152,7 +152,7 @@ class TerminalView:
 
     def payload(self, payload: dict[str, Any]) -> None:
         if payload == self.known:
-            self.say(self.look.style("Payload", "bold") + "  the same as before\n")
+            self.say(self.look.style("Payload", "bold") + "  unchanged\n")
             return
         self.known = payload
         self.say(self.look.style("Payload", "bold"))
@@ -164,12 +164,12 @@ class TerminalView:
         self.say()
 
     def _short_payload(self, payload: dict[str, Any]) -> None:
-        given = {key: value for key, value in payload.items() if value not in (None, "", [], {})}
-        width = max((columns(self.look.text(key)) for key in given), default=0)
-        for key, value in given.items():
+        filled = {key: value for key, value in payload.items() if value not in (None, "", [], {})}
+        width = max((columns(self.look.text(key)) for key in filled), default=0)
+        for key, value in filled.items():
             label = self.look.style(pad(self.look.text(key), width), "dim")
             self.say(f"{INDENT}{label}  {self._one_line(value, self.look.width - width - 4)}")
-        absent = [self.look.text(key) for key in payload if key not in given]
+        absent = [self.look.text(key) for key in payload if key not in filled]
         if absent:
             for line in self.look.wrap(f"empty: {', '.join(absent)}", self.look.width - len(INDENT), most=4):
                 self.say(INDENT + self.look.style(line, "dim"))
@@ -206,7 +206,7 @@ class TerminalView:
     # -- the end
 
     def result(self, outcome: Mapping[str, Any], reason: str | None) -> None:
-        """Show the object that `--json` prints, and the reason why there is no score."""
+        """Show the result, or the reason why there is no score. `outcome` is the object that `--json` prints."""
         if self._ran:
             self.say()
         result = outcome["result"]
@@ -260,10 +260,10 @@ class TerminalView:
         for line in wrapped[1:]:
             self.say(INDENT + " " * taken + line)
 
-    # -- text that came from outside
+    # -- untrusted text
 
     def _safe(self, line: str) -> str:
-        """One line as it was written, indented as it was, without anything a terminal would obey."""
+        """A line with its indentation, without control characters and escape sequences."""
         line = line.rstrip("\r").expandtabs()
         rest = line.lstrip(" ")
         return " " * (len(line) - len(rest)) + self.look.text(rest)
@@ -284,7 +284,7 @@ class TerminalView:
 
 @dataclass(slots=True)
 class Collected:
-    """Keeps what happens, for `--json`."""
+    """Collects everything for `--json`."""
 
     full: bool = True
     sent: dict[str, Any] | None = None
@@ -310,28 +310,28 @@ class Collected:
 
 
 def call_facts(record: Mapping[str, Any], look: Look) -> str:
-    """Who was asked, and what it took."""
+    """Target, status, duration and tokens of a judge call."""
     usage = record.get("token_usage")
     facts = [
         look.text(str(record["target"])),
         "" if record["status"] == "ok" else look.style(f"{record['status']} ({record['code']})", "red"),
         f"{record['duration_ms']:,.0f} ms",
         format_tokens(TokenUsage.from_dict(usage)) if usage else "",
-        plural(record["retries"], "extra try").replace("trys", "tries") if record["retries"] else "",
+        plural(record["retries"], "retry").replace("retrys", "retries") if record["retries"] else "",
         "in a batch" if record["batch"] else "",
     ]
     return ", ".join(fact for fact in facts if fact)
 
 
 def ledger_line(ledger: Mapping[str, Any]) -> str:
-    """`judge_proxy` of a result in one line."""
+    """The `judge_proxy` object of a result in one line."""
     counts = [f"{ledger['call_count']} of {plural(ledger['max_calls'], 'call')}"]
     counts += [
         f"{ledger[key]} {word}"
         for key, word in (("refused_calls", "refused"), ("failed_calls", "failed"))
         if ledger[key]
     ]
-    counts += [plural(ledger["retries"], "extra try").replace("trys", "tries")] if ledger["retries"] else []
+    counts += [plural(ledger["retries"], "retry").replace("retrys", "retries")] if ledger["retries"] else []
     others = {name: calls for name, calls in ledger["targets"].items() if name != ledger["target"]}
     counts += [f"{calls} of them to {clean(name)}" for name, calls in others.items()]
     if ledger["token_usage"]:

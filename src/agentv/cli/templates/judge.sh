@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# NAME: a judge script for agentv. Needs jq, and curl where it asks the judge.
+# NAME: a judge script for agentv. Needs jq, and curl to call the judge.
 #
 # In a suite:
 #
@@ -7,17 +7,17 @@
 #       - name: NAME
 #         type: code_judge
 #         script: [bash, judges/NAME.sh]   # relative to the suite
-#         judge: {max_calls: 5}            # may ask the judge target; leave it out for a script that asks nobody
-#         config: {max_words: 50}          # passed on as .config
+#         judge: {max_calls: 5}            # lets the script call the judge target; optional
+#         config: {max_words: 50}          # available as .config
 #
-# While you write it:  agentv judge run NAME.sh --suite SUITE --case ID --watch
+# Develop it with:  agentv judge run NAME.sh --suite SUITE --case ID --watch
 
-# A command that fails ends the script with its code: a failure of the judge, and never a low score.
+# If a command fails, the script exits with its code. That is reported as an error, not as a low score.
 set -euo pipefail
 input=$(cat)
 
-# Prints the judge's reply to the question on stdin. The token goes to curl through a descriptor: on its command line
-# every user of the machine could read it.
+# Print the judge's reply to the question on stdin. The token is passed to curl through a file descriptor, because
+# other users of the machine can read command lines.
 ask() {
   jq --raw-input --slurp '{question: .}' |
     curl --silent --show-error --fail-with-body --noproxy '*' --data-binary @- \
@@ -26,25 +26,25 @@ ask() {
     jq --raw-output '.rawText'
 }
 
-# What needs reading is asked. Without judge access there is nobody to ask.
+# Ask the judge model what code cannot decide. Without judge access, the variable is not set.
 reply=
 if [ -n "${AGENTV_JUDGE_PROXY_URL:-}" ]; then
   reply=$(jq --raw-output '
-    "Does the answer do what is asked for? Begin with yes or no, then say why.\n
-Asked: \(.question)
+    "Does the answer do what the question asks? Begin with yes or no, then explain why.\n
+Question: \(.question)
 Expected: \(.expected_outcome // .reference_answer // "a correct answer")
 Answer: \(.candidate_answer)"' <<<"$input" | ask)
 fi
-echo "the judge said: ${reply:-nothing, it was not asked}" >&2 # stderr is the script's log
+echo "judge reply: ${reply:-none, the judge was not called}" >&2 # stderr is the script's log
 
-# What code can decide, code decides: exact, free, the same every time. The result is one JSON object on stdout.
+# Check in code whatever code can decide: it is exact, free and reproducible. The result is a JSON object on stdout.
 jq --arg reply "$reply" '
   (.config.max_words // 50) as $limit
-  | [{good: ((.candidate_answer | [splits("\\s+") | select(. != "")] | length) <= $limit), what: "at most \($limit) words"}]
-  + (if $reply == "" then [] else [{good: ($reply | test("^\\s*yes"; "i")), what: "does what is asked for"}] end)
+  | [{passed: ((.candidate_answer | [splits("\\s+") | select(. != "")] | length) <= $limit), label: "at most \($limit) words"}]
+  + (if $reply == "" then [] else [{passed: ($reply | test("^\\s*yes"; "i")), label: "does what the question asks"}] end)
   | {
-      score: ((map(select(.good)) | length) / length),
-      hits: map(select(.good) | .what),
-      misses: map(select(.good | not) | .what),
-      reasoning: (if $reply == "" then "no judge was asked" else $reply end)
+      score: ((map(select(.passed)) | length) / length),
+      hits: map(select(.passed) | .label),
+      misses: map(select(.passed | not) | .label),
+      reasoning: (if $reply == "" then "no judge was called" else $reply end)
     }' <<<"$input"

@@ -2,9 +2,9 @@
 # Run it with:  bash test_NAME.sh
 set -euo pipefail
 cd "$(dirname "$0")"
-unset AGENTV_JUDGE_PROXY_URL AGENTV_JUDGE_PROXY_TOKEN # nobody is asked here
+unset AGENTV_JUDGE_PROXY_URL AGENTV_JUDGE_PROXY_TOKEN # no judge access
 
-# A sentence about what should happen, the payload, and a jq condition on the result.
+# Usage: check DESCRIPTION PAYLOAD JQ_CONDITION (of the result)
 check() {
   if result=$(bash NAME.sh <<<"$2" 2>/dev/null) && jq --exit-status "$3" <<<"$result" >/dev/null; then
     echo "ok      $1"
@@ -15,10 +15,10 @@ check() {
 }
 
 failed=0
-check "a short answer passes" \
+check "short answer passes" \
   '{"candidate_answer": "Paris."}' \
   '.score == 1 and .misses == []'
-check "a long answer is a miss" \
+check "long answer is a miss" \
   '{"candidate_answer": "one two three four", "config": {"max_words": 3}}' \
   '.score == 0 and .misses == ["at most 3 words"]'
 exit "$failed"
