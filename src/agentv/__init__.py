@@ -1,7 +1,7 @@
 """agentv: evaluate agents and LLM applications.
 
-`agentv.evaluate(...)` and `agentv.evaluate_async(...)` are the Python door; the command line is `agentv`.
-Names are loaded on first use, so `import agentv` costs next to nothing.
+The Python API is `agentv.evaluate(...)` and `agentv.evaluate_async(...)`; the command line is `agentv`.
+Modules are imported on first use, so `import agentv` is fast.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HOMES = {
     "Verdict": "agentv.results",
 }
 
-__all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - the names of the table
+__all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - all keys are strings
 
 
 def __getattr__(name: str) -> Any:

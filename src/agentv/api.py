@@ -1,4 +1,4 @@
-"""The Python door: `evaluate(...)` runs suites, or cases given in Python, and returns typed results.
+"""The Python API: `evaluate(...)` runs suites, or cases defined in Python, and returns typed results.
 
 import agentv
 
@@ -41,7 +41,7 @@ INLINE = Path(HOME) / "inline"
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRun:
-    """What happened: a result for every case, target and attempt, and the summary."""
+    """The outcome of `evaluate`: a result for every case, target and attempt, and the summary."""
 
     run_id: str
     run_dir: Path
@@ -50,12 +50,12 @@ class EvaluationRun:
 
     @property
     def passed(self) -> bool:
-        """Whether every case has verdict pass."""
+        """Whether every case passed."""
         return self.summary.exit_code == 0
 
     @property
     def exit_code(self) -> int:
-        """What `agentv eval` would have exited with."""
+        """The exit code that `agentv eval` would return."""
         return self.summary.exit_code
 
     def __iter__(self) -> Iterator[CaseResult]:
@@ -66,20 +66,20 @@ class EvaluationRun:
 
 
 class Options(TypedDict, total=False):
-    """The keywords of `evaluate`. From `judge_target` on, they are the options of `agentv eval` (`RunOptions`)."""
+    """Keyword arguments of `evaluate`. From `judge_target` on, they are the options of `agentv eval` (`RunOptions`)."""
 
     cases: Sequence[Mapping[str, Any]]
-    """Cases as in a suite, instead of suites."""
+    """Cases, written as in a suite, to run instead of suites."""
     evaluators: Sequence[AnyEvaluator]
-    """They join those of the suites: mappings as in YAML (with `cases`), `Evaluator` objects, or functions."""
+    """Additional evaluators: functions, `Evaluator` objects or, with `cases`, mappings as in YAML."""
     target: str | Answerer | Sequence[str]
-    """A function (question in, answer out), or the name of a configured target, or several names."""
+    """A function that takes a question and returns an answer, or the names of one or more configured targets."""
     name: str
-    """What rows call a suite made of `cases`."""
+    """Suite name in the results when `cases` is used."""
     run_dir: FilePath
-    """The directory of the run, instead of `.agentv/runs/<run-id>`."""
+    """Directory for the run, instead of `.agentv/runs/<run-id>`."""
     on_result: Callable[[CaseResult], None]
-    """Called with every result as soon as it is recorded."""
+    """Called with each result as soon as it is recorded."""
     judge_target: str | None
     config: FilePath | None
     case: str | Sequence[str]
@@ -96,50 +96,54 @@ class Options(TypedDict, total=False):
 
 
 def evaluate(suites: FilePath | Sequence[FilePath] | None = None, **options: Unpack[Options]) -> EvaluationRun:
-    """Run suites, or `cases` given here, and wait for the results. In a running event loop, await `evaluate_async`."""
+    """Run suites or `cases` and return the results. Inside a running event loop, use `evaluate_async`."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(evaluate_async(suites, **options))
     raise UsageError(
-        "evaluate() was called where an event loop is running already.",
-        next_step="Use `await agentv.evaluate_async(...)` there: it takes the same arguments.",
+        "evaluate() cannot be called from a running event loop.",
+        next_step="Use `await agentv.evaluate_async(...)`, which takes the same arguments.",
     )
 
 
 async def evaluate_async(
     suites: FilePath | Sequence[FilePath] | None = None, **options: Unpack[Options]
 ) -> EvaluationRun:
-    """Run suites, or `cases` given here. The run is recorded like one of `agentv eval`."""
+    """Run suites or `cases`. The run is recorded as `agentv eval` does."""
     cwd, run_id = Path.cwd(), new_run_id()
-    asked = _Asked.of(suites, options, cwd / INLINE / run_id)
-    label = asked.function_name
+    arguments = _Arguments.of(suites, options, cwd / INLINE / run_id)
+    label = arguments.function_name
     plan = build_plan(
-        asked.run_options, cwd, function_target=label, added_evaluators=asked.added, home=cwd if asked.inline else None
+        arguments.run_options,
+        cwd,
+        function_target=label,
+        added_evaluators=arguments.added,
+        home=cwd if arguments.inline else None,
     )
     run = start_run(plan, run_id, cwd / options.get("run_dir", RUNS / run_id), cwd)
     results: list[CaseResult] = []
     on_result = options.get("on_result")
 
-    def keep(row: CaseResult) -> None:
+    def collect(row: CaseResult) -> None:
         results.append(row)
         if on_result is not None:
             on_result(row)
 
-    ask = _gate(asked.function, label, asked.run_options).invoke if asked.function and label else None
-    outcome = await run.run(RunHooks(function=ask, on_row=keep))
+    ask = _gate(arguments.function, label, arguments.run_options).invoke if arguments.function and label else None
+    outcome = await run.run(RunHooks(function=ask, on_row=collect))
     if outcome.interrupted:
         raise asyncio.CancelledError
-    places = enumerate((p.suite.name, case_id) for p in plan.suites for case_id in p.suite.ids)
-    order = {named: place for place, named in places}
-    # A name that holds a secret is masked in its row, and has no place.
+    keys = enumerate((p.suite.name, case_id) for p in plan.suites for case_id in p.suite.ids)
+    order = {key: position for position, key in keys}
+    # A name that contains a secret is masked in its row, so it is not in `order`.
     results.sort(key=lambda row: (order.get((row.suite, row.eval_id), -1), row.target, row.attempt))
     return EvaluationRun(run_id, outcome.directory.path, tuple(results), outcome.summary)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """The arguments, sorted out."""
+class _Arguments:
+    """The validated arguments of `evaluate`."""
 
     run_options: RunOptions
     function: Answerer | None
@@ -151,26 +155,26 @@ class _Asked:
         return getattr(self.function, "__name__", type(self.function).__name__) if self.function else None
 
     @classmethod
-    def of(cls, suites: FilePath | Sequence[FilePath] | None, options: Options, folder: Path) -> _Asked:
+    def of(cls, suites: FilePath | Sequence[FilePath] | None, options: Options, folder: Path) -> _Arguments:
         if unknown := set(options) - set(Options.__annotations__):
             raise UsageError(
-                f"evaluate() takes no {min(unknown)!r}{did_you_mean(min(unknown), Options.__annotations__)}."
+                f"evaluate() has no argument {min(unknown)!r}{did_you_mean(min(unknown), Options.__annotations__)}."
             )
         cases, evaluators = options.get("cases"), options.get("evaluators", ())
-        written = [dict(item) for item in evaluators if isinstance(item, Mapping)]
-        if suites is not None and written:
+        mappings = [dict(item) for item in evaluators if isinstance(item, Mapping)]
+        if suites is not None and mappings:
             raise UsageError(
-                "evaluators given as mappings go with `cases`.",
-                next_step="Write them into the suite, or pass functions or Evaluator objects.",
+                "Evaluators can only be mappings when `cases` is used.",
+                next_step="Add them to the suite, or pass functions or Evaluator objects.",
             )
         target = options.get("target")
         function = target if callable(target) else None
         if function is not None and options.get("outputs") is not None:
             raise UsageError(
-                "`outputs` are answers that exist already: `target` cannot be a function beside them.",
-                next_step="Leave one of the two out.",
+                "`outputs` and a function as `target` cannot be used together: both provide the answers.",
+                next_step="Remove one of them.",
             )
-        paths = _paths(suites, cases, written, options.get("name", "evaluate"), folder)
+        paths = _paths(suites, cases, mappings, options.get("name", "evaluate"), folder)
         keywords = {**options, "target": None} if function else options
         run_options = RunOptions.from_keywords(paths, keywords)
         added = [_evaluator(item) for item in evaluators if not isinstance(item, Mapping)]
@@ -188,7 +192,7 @@ def _evaluator(item: Evaluator | Callable[..., Any]) -> Evaluator:
     if isinstance(item, Evaluator):
         return item
     if not callable(item):
-        raise UsageError(f"{item!r} is no evaluator: give a mapping, an Evaluator, or a function of the answer.")
+        raise UsageError(f"Evaluators must be mappings, Evaluator objects or functions, got {item!r}.")
     return FunctionEvaluator.of(item)
 
 
@@ -201,27 +205,27 @@ def _paths(
 ) -> tuple[str, ...]:
     if (suites is None) == (cases is None):
         raise UsageError(
-            "evaluate() takes either suites or cases.",
+            "evaluate() needs either suites or `cases`.",
             next_step="evaluate('suite.yaml') or evaluate(cases=[...])",
         )
     if cases is not None:
         return (str(_write_inline(cases, evaluators, name, folder)),)
-    many = [suites] if isinstance(suites, str | PathLike) else list(suites or ())
-    return tuple(str(path) for path in many)
+    paths = [suites] if isinstance(suites, str | PathLike) else list(suites or ())
+    return tuple(str(path) for path in paths)
 
 
 def _write_inline(
     cases: Sequence[Mapping[str, Any]], evaluators: list[dict[str, Any]], name: str, folder: Path
 ) -> Path:
-    """Cases given in Python become files too: what was run stays on record, and mistakes have a place."""
+    """Write cases defined in Python to files, so that the run can be reproduced and errors have a file and line."""
     if isinstance(cases, Mapping) or not all(isinstance(case, Mapping) for case in cases):
-        raise UsageError("`cases` is a list of mappings, each a case as in a suite.")
+        raise UsageError("`cases` must be a list of mappings, each a case as in a suite.")
     try:
         lines = [json.dumps(dict(case), allow_nan=False) for case in cases]
         cases_file = str(folder / "cases.jsonl")
         head = json.dumps({"dataset": name, "execution": {"evaluators": evaluators}, "evalcases": cases_file})
     except (TypeError, ValueError) as error:
-        raise UsageError(f"cases and evaluators must be JSON values: {error}") from None
+        raise UsageError(f"`cases` and `evaluators` must be JSON-serializable: {error}") from None
     make_private(folder)
     (folder / "cases.jsonl").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     path = folder / "suite.yaml"

@@ -1,4 +1,4 @@
-"""Commands as people write them: a string split as a POSIX shell would, without ever running a shell."""
+"""Split command strings as a POSIX shell does, without running a shell."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ INTERPRETERS: Mapping[str, str] = {
     ".cjs": "node",
     ".ts": "node",
 }
-"""The program that runs a script file, by the suffix of its name."""
+"""The program that runs a script, by file suffix."""
 
 _PIECE = re.compile(
     r"""
-      (?P<joined>\\\n)                              # a line continued
+      (?P<joined>\\\n)                              # line continuation
     | \\(?P<escaped>.)
     | '(?P<single>[^']*)'
     | "(?P<double>(?:[^"\\]|\\.)*)"
@@ -34,10 +34,10 @@ _SUBSTITUTION = re.compile(r"(?:[^\\$`]|\\.|\$(?!\())*(`|\$\()", re.DOTALL)
 
 
 def split_command(text: str) -> list[str]:
-    """The words of a command. Quotes and backslashes mean what they mean in a shell; `$NAME` stays as it is.
+    """The words of a command. Quotes and backslashes work as in a shell; `$NAME` is not expanded.
 
-    Raises `ValueError` for a quote that is not closed, and for whatever only a shell could do: pipes,
-    redirections, several commands, command substitution.
+    Raises `ValueError` for an unclosed quote and for anything that needs a shell: pipes, redirections, several
+    commands, command substitution.
     """
     words: list[str] = []
     word: str | None = None
@@ -45,7 +45,7 @@ def split_command(text: str) -> list[str]:
         kind = piece.lastgroup or ""
         value = piece[kind]
         if kind in ("operator", "broken"):
-            raise ValueError(_refusal(kind, value))
+            raise ValueError(_error_message(kind, value))
         if kind == "space":
             if word is not None:
                 words.append(word)
@@ -56,20 +56,20 @@ def split_command(text: str) -> list[str]:
 
 
 def _unescaped(inner: str) -> str:
-    found = _SUBSTITUTION.match(inner)
-    if found:
-        raise ValueError(_refusal("operator", found[1]))
+    substitution = _SUBSTITUTION.match(inner)
+    if substitution:
+        raise ValueError(_error_message("operator", substitution[1]))
     return _DOUBLE_ESCAPE.sub(lambda escape: "" if escape[1] == "\n" else escape[1], inner)
 
 
-def _refusal(kind: str, value: str) -> str:
+def _error_message(kind: str, value: str) -> str:
     if kind == "broken":
-        named = {"'": "a single quote", '"': "a double quote"}.get(value, "a backslash at the end")
-        return f"{named} is not closed" if value in "'\"" else f"{named} escapes nothing"
-    named = {"\n": "a line break", "`": "a backtick"}.get(value, f"`{value}`")
-    return f"{named} needs a shell, and no shell runs this command; quote it if it is meant as text"
+        description = {"'": "a single quote", '"': "a double quote"}.get(value, "a backslash at the end")
+        return f"{description} is not closed" if value in "'\"" else f"{description} escapes nothing"
+    description = {"\n": "a line break", "`": "a backtick"}.get(value, f"`{value}`")
+    return f"{description} needs a shell, but commands run without one; quote it to use it as plain text"
 
 
 def with_own_python(argv: Sequence[str]) -> list[str]:
-    """`python` or `python3` as the first word is the interpreter that runs agentv: the SDK is there."""
+    """Replace `python` or `python3` as the first word by the interpreter that runs agentv, which has the SDK."""
     return [sys.executable, *argv[1:]] if argv and argv[0] in ("python", "python3") else list(argv)

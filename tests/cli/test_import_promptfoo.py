@@ -345,8 +345,8 @@ def test_nothing_is_overwritten_without_force(project: Project) -> None:
     [
         ("promptfooconfig.yaml", "prompts: [x\n", "promptfooconfig.yaml:1"),
         ("promptfooconfig.yaml", "- a\n", "expected a mapping"),
-        ("promptfooconfig.yaml", "providers: [echo]\n", "no prompt that can be carried over"),
-        ("promptfooconfig.yaml", "prompts: [x]\nproviders: [nobody:x]\n", "no provider that can be carried over"),
+        ("promptfooconfig.yaml", "providers: [echo]\n", "no prompt can be imported"),
+        ("promptfooconfig.yaml", "prompts: [x]\nproviders: [nobody:x]\n", "no provider can be imported"),
         (
             "promptfooconfig.yaml",
             "prompts: [x]\nproviders: [echo]\ntests: file://none.csv\n",
@@ -434,7 +434,7 @@ def test_when_nothing_is_left_every_reason_is_told(project: Project):
     done = project.run("import", "promptfoo", "promptfooconfig.yaml")
     assert done.returncode == 2
     assert "promptfooconfig.yaml:1:1: the prompt uses {{x | upper}}" in done.stderr
-    assert "there is no test that can be carried over" in done.stderr
+    assert "no test can be imported" in done.stderr
 
 
 def test_a_variable_inside_of_a_choice_is_told(project: Project):

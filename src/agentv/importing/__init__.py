@@ -1,1 +1,1 @@
-"""Files of other tools -> suites and configurations of agentv. What cannot be carried over is told with its place."""
+"""Convert files of other tools to suites and configurations. Unsupported parts are reported with their line."""

@@ -1,4 +1,4 @@
-"""Assertions of promptfoo -> evaluators. Every one here says yes or no, as there."""
+"""Convert promptfoo assertions to evaluators. Each evaluator passes or fails, as in promptfoo."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from agentv.importing.source import FILE, Node, Notes, UnreadableError, entries, named_files, read_document, read_text
 from agentv.importing.templates import TemplateError, as_text, render_all
 
-SCRIPT = "write it as a script and use `code_judge` (`agentv judge new NAME` starts one)"
-JUDGED = "say in words what a good answer does and use `llm_judge` or `rubric`"
-MEASURED = "`similarity` compares texts by letters and words, not by embeddings: choose its `threshold` anew"
+SCRIPT = "rewrite it as a judge script and use `code_judge` (create one with `agentv judge new NAME`)"
+JUDGED = "describe a good answer in words and use `llm_judge` or `rubric`"
+MEASURED = "`similarity` compares characters and words instead of embeddings, so choose a new `threshold`"
 HINTS = {
     "javascript": SCRIPT,
     "python": SCRIPT,
@@ -22,23 +22,23 @@ HINTS = {
     "levenshtein": MEASURED,
     "rouge-n": MEASURED,
     "bleu": MEASURED,
-    "assert-set": "write its parts as a `composite`",
-    "contains-json": "use `is_json` or `json_schema` when the whole answer must be JSON, else `regex`",
+    "assert-set": "use `composite`",
+    "contains-json": "use `is_json` or `json_schema` if the whole answer must be JSON, otherwise `regex`",
 }
 KNOWN = {"type", "value", "threshold", "weight", "metric", "provider"}
 
 
 class LeftOutError(ValueError):
-    """An assertion that is not carried over; the message says why and what to do."""
+    """An assertion that cannot be imported; the message has the reason and the next step."""
 
 
 class NothingLeftError(ValueError):
-    """None of the assertions of a test could be carried over."""
+    """None of the assertions of a test could be imported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assertions:
-    """The evaluators of one test, and the pass line that makes them decide as promptfoo does."""
+    """The evaluators of one test, and the threshold that gives the same verdict as promptfoo."""
 
     evaluators: list[dict[str, Any]]
     threshold: float
@@ -51,116 +51,116 @@ class AssertReader:
     notes: Notes
     directory: Any
     judge_for: Callable[[Node], str | None]
-    """The target that grades for an assertion, made from its `provider`."""
+    """Returns the judge target for the `provider` of an assertion."""
 
     def read(self, nodes: list[Node], values: Mapping[str, Any], threshold: float | None) -> Assertions:
-        found: list[dict[str, Any]] = []
+        evaluators: list[dict[str, Any]] = []
         for node in nodes:
             try:
                 evaluator = self._evaluator(node, values, exact=threshold is not None)
             except (LeftOutError, TemplateError, UnreadableError) as error:
                 kind = node.raw("type", "?") if node.is_mapping else "?"
-                what = f"the template {error} is not filled in" if isinstance(error, TemplateError) else str(error)
-                self.notes.left_out(node, f"assertion `{kind}`: {what}")
+                reason = f"the template {error} is not supported" if isinstance(error, TemplateError) else str(error)
+                self.notes.left_out(node, f"assertion `{kind}`: {reason}")
             else:
-                found.append({"name": _unique(node.raw("metric") or evaluator["type"], found), **evaluator})
-        if nodes and not found:
+                evaluators.append({"name": _unique(node.raw("metric") or evaluator["type"], evaluators), **evaluator})
+        if nodes and not evaluators:
             raise NothingLeftError
-        if not found:
-            found.append({"name": "answered", "type": "regex", "pattern": "^"})
-        return _decided(found, threshold)
+        if not evaluators:
+            evaluators.append({"name": "answered", "type": "regex", "pattern": "^"})
+        return _with_threshold(evaluators, threshold)
 
     def _evaluator(self, node: Node, values: Mapping[str, Any], *, exact: bool) -> dict[str, Any]:
         kind = node.raw("type")
         if not isinstance(kind, str):
-            raise LeftOutError("it has no `type`")
+            raise LeftOutError("`type` is missing")
         negate, base = kind.startswith("not-"), kind.removeprefix("not-")
         for key, entry in entries(node):
             if key not in KNOWN:
-                self.notes.left_out(entry, f"`{key}` of an assertion is not carried over")
+                self.notes.left_out(entry, f"`{key}` of an assertion is not imported")
         value = self._value(node, values, base)
         evaluator = _convert(base, value, node, exact=exact or negate)
         if evaluator["type"] == "rubric":
-            self._graded(evaluator, node)
+            self._set_judge(evaluator, node)
         if negate:
             evaluator["negate"] = True
         weight = node.raw("weight")
         if weight is not None:
             if isinstance(weight, bool) or not isinstance(weight, int | float) or weight < 0:
-                raise LeftOutError(f"its weight is {weight!r}, not a number of 0 or more")
+                raise LeftOutError(f"`weight` must be a number of 0 or more, got {weight!r}")
             evaluator["weight"] = weight
         return evaluator
 
-    def _graded(self, evaluator: dict[str, Any], node: Node) -> None:
+    def _set_judge(self, evaluator: dict[str, Any], node: Node) -> None:
         if judge := self.judge_for(node):
             evaluator["judge_target"] = judge
         if node.get("threshold"):
-            told = "the judge says yes or no here, so the threshold of this assertion is not needed"
-            self.notes.look_at(node["threshold"], told)
+            message = "the judge answers yes or no, so the threshold of this assertion is not needed"
+            self.notes.look_at(node["threshold"], message)
 
     def _value(self, node: Node, values: Mapping[str, Any], kind: str) -> Any:
         value = node.raw("value")
         if isinstance(value, str) and value.startswith(FILE) and kind not in HINTS:
             path = named_files(value, self.directory)[0]
             if path.suffix in (".js", ".ts", ".mjs", ".cjs", ".py", ".rb"):
-                raise LeftOutError(f"its value comes from the program {path.name}: {SCRIPT}")
+                raise LeftOutError(f"`value` comes from the program {path.name}; {SCRIPT}")
             is_data = kind == "is-json" or path.suffix in (".json", ".yaml", ".yml")
             value = read_document(path).value if is_data else read_text(path).strip()
         return value if kind in HINTS else render_all(value, values)
 
 
 def _convert(kind: str, value: Any, node: Node, *, exact: bool) -> dict[str, Any]:
-    if kind in _TEXTS:
-        return {"type": _TEXTS[kind], "value": _one_text(value)}
+    if kind in _STRING_CHECKS:
+        return {"type": _STRING_CHECKS[kind], "value": _string(value)}
     if kind in ("contains-any", "icontains-any", "contains-all", "icontains-all"):
-        return _several(kind, _texts(value), exact=exact)
+        return _any_or_all(kind, _strings(value), exact=exact)
     if kind == "equals":
         if isinstance(value, dict | list):
             return {"type": "json_schema", "schema": {"const": value}}
         return {"type": "equals", "value": as_text(value)}
     if kind == "regex":
-        return {"type": "regex", "pattern": _pattern(_one_text(value))}
+        return {"type": "regex", "pattern": _pattern(_string(value))}
     if kind == "is-json":
         schema = _schema(value)
         return {"type": "is_json"} if schema is None else {"type": "json_schema", "schema": schema}
     if kind in ("llm-rubric", "model-graded-closedqa"):
-        return {"type": "rubric", "rubrics": [_one_text(value)]}
+        return {"type": "rubric", "rubrics": [_string(value)]}
     if kind in ("latency", "cost"):
         option = {"latency": "threshold_ms", "cost": "budget_usd"}[kind]
         limit = node.raw("threshold")
         if isinstance(limit, bool) or not isinstance(limit, int | float):
-            raise LeftOutError("it has no `threshold`")
+            raise LeftOutError("`threshold` is missing")
         return {"type": kind, option: limit}
-    raise LeftOutError(f"there is no such check here; {HINTS.get(kind, JUDGED)}")
+    raise LeftOutError(f"not supported; {HINTS.get(kind, JUDGED)}")
 
 
-_TEXTS = {"contains": "contains", "icontains": "icontains", "starts-with": "starts_with"}
+_STRING_CHECKS = {"contains": "contains", "icontains": "icontains", "starts-with": "starts_with"}
 
 
-def _one_text(value: Any) -> str:
+def _string(value: Any) -> str:
     if value is None or isinstance(value, dict | list) or value == "":
-        raise LeftOutError("its `value` is not a text")
+        raise LeftOutError("`value` must be a non-empty string")
     return as_text(value)
 
 
-def _texts(value: Any) -> list[str]:
-    """A list, or a text with commas."""
+def _strings(value: Any) -> list[str]:
+    """The strings of a list, or of a comma-separated string."""
     items = [item.strip() for item in value.split(",")] if isinstance(value, str) else value
     if not isinstance(items, list) or not items or any(isinstance(item, dict | list) for item in items):
-        raise LeftOutError("its `value` is not a list of texts")
-    texts = [as_text(item) for item in items]
-    if "" in texts:
-        raise LeftOutError("one of its texts is empty, which every answer contains")
-    return texts
+        raise LeftOutError("`value` must be a list of strings")
+    strings = [as_text(item) for item in items]
+    if "" in strings:
+        raise LeftOutError("`value` contains an empty string, which matches every answer")
+    return strings
 
 
-def _several(kind: str, texts: list[str], *, exact: bool) -> dict[str, Any]:
+def _any_or_all(kind: str, strings: list[str], *, exact: bool) -> dict[str, Any]:
     name, _, how = kind.partition("-")
-    if how == "any" or len(texts) == 1 or not exact:
-        several = {"type": name, "value": texts, "match": how}
-        return {**several, "threshold": 1.0} if how == "all" and len(texts) > 1 else several
-    # A list that must match whole scores the share that does; where that would count, one pattern says yes or no.
-    pattern = "".join(rf"(?=.*{re.escape(text)})" for text in texts)
+    if how == "any" or len(strings) == 1 or not exact:
+        settings = {"type": name, "value": strings, "match": how}
+        return {**settings, "threshold": 1.0} if how == "all" and len(strings) > 1 else settings
+    # With `match: all`, the score is the fraction of strings found. Where only pass or fail is wanted, use one pattern.
+    pattern = "".join(rf"(?=.*{re.escape(text)})" for text in strings)
     return {"type": "regex", "pattern": rf"\A{pattern}", "flags": "is" if name == "icontains" else "s"}
 
 
@@ -170,7 +170,7 @@ def _pattern(pattern: str) -> str:
     try:
         regex.compile(pattern)
     except regex.error as error:
-        raise LeftOutError(f"its pattern is not one in Python's syntax ({error}): write it anew for `regex`") from None
+        raise LeftOutError(f"its pattern is not valid in Python ({error}); rewrite it for `regex`") from None
     return pattern
 
 
@@ -183,17 +183,17 @@ def _schema(value: Any) -> dict[str, Any] | None:
         except YamlProblem:
             value = ""
     if value is not None and not isinstance(value, dict):
-        raise LeftOutError("its `value` is not a JSON Schema")
+        raise LeftOutError("`value` must be a JSON Schema")
     return value
 
 
-def _decided(found: list[dict[str, Any]], threshold: float | None) -> Assertions:
-    """Without a threshold every assertion must hold, also those whose weight is 0."""
+def _with_threshold(evaluators: list[dict[str, Any]], threshold: float | None) -> Assertions:
+    """Without a threshold, every assertion must pass, including those with weight 0."""
     if threshold is not None:
-        return Assertions(found, threshold)
-    if all(evaluator.get("weight", 1) > 0 for evaluator in found):
-        return Assertions(found, 1.0)
-    return Assertions([{**evaluator, "required": True} for evaluator in found], 0.0)
+        return Assertions(evaluators, threshold)
+    if all(evaluator.get("weight", 1) > 0 for evaluator in evaluators):
+        return Assertions(evaluators, 1.0)
+    return Assertions([{**evaluator, "required": True} for evaluator in evaluators], 0.0)
 
 
 def _unique(name: Any, others: list[dict[str, Any]]) -> str:

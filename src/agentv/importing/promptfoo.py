@@ -1,4 +1,4 @@
-"""A promptfoo configuration -> suites, one for each prompt, and a configuration with a target for each provider."""
+"""Convert a promptfoo configuration to one suite per prompt, and a configuration with one target per provider."""
 
 from __future__ import annotations
 
@@ -28,35 +28,33 @@ from agentv.importing.source import (
 from agentv.importing.templates import TemplateError, combinations
 
 WITHOUT_EFFECT = {"$schema", "sharing", "outputPath", "writeLatestResults", "tags", "metadata"}
-"""Keys of a configuration that change no result."""
+"""Keys of a configuration that do not affect results."""
 READ = {"description", "prompts", "providers", "targets", "tests", "defaultTest"}
 HINTS = {
     "evaluateOptions": "use --workers, --repeat and --cache of `agentv eval`",
-    "commandLineOptions": "give them to `agentv eval`",
-    "scenarios": "write their combinations out as tests",
+    "commandLineOptions": "pass them to `agentv eval`",
+    "scenarios": "write the combinations as tests",
     "env": "set the variables in the environment or in a .env file",
-    "redteam": "there is nothing like it here",
+    "redteam": "not supported",
 }
 _TEST_KEYS = {"description", "vars", "assert", "threshold", "options", "metadata"}
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What came of a configuration: suites by their suffix (empty when there is one), targets, and what to know."""
+    """An imported configuration: suites by file name suffix (empty for a single suite), targets and notes."""
 
     suites: dict[str, dict[str, Any]]
     config: dict[str, Any]
     notes: tuple[Note, ...]
     targets: tuple[str, ...]
-    """Targets that stand for its providers, without those that only grade."""
+    """Targets for the providers, without those used only as judges."""
 
 
 def import_promptfoo(path: Path, out: Path) -> Imported:
-    """Read a configuration for suites that go into the directory `out`. InvalidFilesError when it cannot be read."""
+    """Read a configuration for suites in the directory `out`. Raises InvalidFilesError if it cannot be imported."""
     if path.suffix not in (".yaml", ".yml", ".json"):
-        raise unreadable(
-            path, "only YAML and JSON configurations can be imported; write a program's result out as YAML"
-        )
+        raise unreadable(path, "the configuration must be YAML or JSON; save the result of a program as YAML first")
     try:
         root = read_document(path)
         return _Importer(root, out).run()
@@ -76,45 +74,45 @@ class _Importer:
     def run(self) -> Imported:
         for key, entry in entries(self.root):
             if key not in READ | WITHOUT_EFFECT:
-                self.notes.left_out(entry, f"`{key}`: {HINTS.get(key, 'it is not carried over')}")
+                self.notes.left_out(entry, f"`{key}`: {HINTS.get(key, 'not imported')}")
         if not self.root.is_mapping:
-            raise UnreadableError("expected a mapping with `prompts`, `providers` and `tests`")
+            raise UnreadableError("the configuration must be a mapping with `prompts`, `providers` and `tests`")
         prompts = read_prompts(self.root.get("prompts"), self.directory, self.notes)
         if not prompts:
-            raise UnreadableError("there is no prompt that can be carried over")
-        given = self.root.get("providers") or self.root.get("targets")
-        names = [self.providers.read(node) for node in (given.items() if given else ())]
+            raise UnreadableError("no prompt can be imported")
+        providers = self.root.get("providers") or self.root.get("targets")
+        names = [self.providers.read(node) for node in (providers.items() if providers else ())]
         targets = tuple(dict.fromkeys(name for name in names if name is not None))
         if not targets:
-            raise UnreadableError("there is no provider that can be carried over")
+            raise UnreadableError("no provider can be imported")
         self._grader()
         tests = list(self._tests())
-        made = {
+        all_suites = {
             suffix: self._suite(prompt, tests, several=len(prompts) > 1)
             for suffix, prompt in zip(_suffixes(prompts), prompts, strict=True)
         }
-        suites = {suffix: suite for suffix, suite in made.items() if suite["evalcases"]}
+        suites = {suffix: suite for suffix, suite in all_suites.items() if suite["evalcases"]}
         if not suites:
             raise self._nothing_left()
         defaults = {"target": targets[0]} | ({"judge_target": self.judge} if self.judge else {})
         return Imported(
-            suites, {"targets": self.providers.targets, "defaults": defaults}, tuple(self.notes.found), targets
+            suites, {"targets": self.providers.targets, "defaults": defaults}, tuple(self.notes.all), targets
         )
 
     def _nothing_left(self) -> InvalidFilesError:
-        """Why no test could be carried over: everything that was left out."""
-        told = [Problem(note.path, note.line, 1, note.message) for note in self.notes.found if note.left_out]
+        """Why no test could be imported: everything that was left out."""
+        problems = [Problem(note.path, note.line, 1, note.message) for note in self.notes.all if note.left_out]
         return InvalidFilesError(
-            [*told, Problem(self.root.path, 1, 1, "there is no test that can be carried over")],
+            [*problems, Problem(self.root.path, 1, 1, "no test can be imported")],
             next_step="Nothing was written.",
         )
 
-    # -- who grades
+    # -- judge targets
 
     def _grader(self) -> None:
         options = self.default.get("options") if self.default else None
-        if options is not None and (given := options.get("provider")):
-            self.judge = self._judge(given)
+        if options is not None and (provider := options.get("provider")):
+            self.judge = self._judge(provider)
 
     def _judge(self, node: Node) -> str | None:
         if node.is_mapping and node.get("text"):
@@ -125,8 +123,10 @@ class _Importer:
         if own := node.get("provider"):
             return self._judge(own)
         if self.judge is None:
-            said = "promptfoo grades with its own default model; here the target's judge_target does, else itself"
-            self.notes.look_at(node, said)
+            message = (
+                "promptfoo's default grader is not used; the `judge_target` of the target judges, or the target itself"
+            )
+            self.notes.look_at(node, message)
         return None
 
     # -- tests
@@ -138,24 +138,22 @@ class _Importer:
         return node
 
     def _tests(self) -> Iterator[Node]:
-        given = self.root.get("tests")
-        if given is None:
+        tests = self.root.get("tests")
+        if tests is None:
             yield self.root.with_value({})
             return
-        for node in given.items():
+        for node in tests.items():
             if isinstance(node.value, str):
                 yield from self._from_files(node)
             elif node.is_mapping and isinstance(node.raw("path"), str):
-                self.notes.left_out(node, "tests made by a generator with `path` and `config` are not carried over")
+                self.notes.left_out(node, "tests generated with `path` and `config` are not imported")
             else:
                 yield node
 
     def _from_files(self, node: Node) -> Iterator[Node]:
         for path in named_files(node.value, self.directory):
             if path.suffix not in (".yaml", ".yml", ".json", ".jsonl", ".csv"):
-                self.notes.left_out(
-                    node, f"tests of {path.name} are not carried over; write them as YAML, JSONL or CSV"
-                )
+                self.notes.left_out(node, f"tests in {path.name} are not imported; save them as YAML, JSONL or CSV")
                 continue
             try:
                 for test in read_tests(path):
@@ -172,46 +170,48 @@ class _Importer:
                 cases += self._cases(prompt, test, number, {case["id"] for case in cases})
             else:
                 self.notes.left_out(test, "a test must be a mapping with `vars` and `assert`")
-        said = self.root.raw("description")
-        about = f"{said} ({prompt.label})" if said and several and prompt.label else said
-        return ({"description": str(about)} if about else {}) | {"evalcases": cases}
+        description = self.root.raw("description")
+        text = f"{description} ({prompt.label})" if description and several and prompt.label else description
+        return ({"description": str(text)} if text else {}) | {"evalcases": cases}
 
     def _cases(self, prompt: Prompt, test: Node, number: int, taken: set[str]) -> Iterator[dict[str, Any]]:
         for key, entry in entries(test):
             if key not in _TEST_KEYS:
-                self.notes.left_out(entry, f"`{key}` of a test is not carried over")
+                self.notes.left_out(entry, f"`{key}` of a test is not imported")
         for key, entry in entries(test.get("options")):
             if key != "disableVarExpansion":
-                self.notes.left_out(entry, f"the option `{key}` of a test is not carried over")
+                self.notes.left_out(entry, f"the option `{key}` of a test is not imported")
         description = test.raw("description")
         for values in self._values(test):
             try:
-                asked = prompt.input(values)
+                case_input = prompt.input(values)
             except TemplateError as error:
-                self.notes.left_out(prompt.node, f"the prompt uses {error}; only {{{{ variables }}}} are filled in")
+                self.notes.left_out(prompt.node, f"the prompt uses {error}; only {{{{ variables }}}} are supported")
                 return
             if names := prompt.without_value(values):
-                self.notes.look_at(test, f"no value for {', '.join(names)}: empty in the prompt, as in promptfoo")
+                self.notes.look_at(
+                    test, f"no value for {', '.join(names)}: the prompt uses an empty string, as in promptfoo"
+                )
             try:
-                found = self.asserts.read(self._assertions(test), values, self._threshold(test))
+                assertions = self.asserts.read(self._assertions(test), values, self._threshold(test))
             except NothingLeftError:
-                self.notes.left_out(test, "the test is not carried over: nothing would check its answer")
+                self.notes.left_out(test, "the test is not imported, because none of its assertions is")
                 return
             case_id = _free(slug(str(description)) if description else f"test-{number}", taken)
             taken.add(case_id)
             case: dict[str, Any] = {"id": case_id}
             if description:
                 case["description"] = str(description)
-            case |= {"input": asked, "threshold": found.threshold}
+            case |= {"input": case_input, "threshold": assertions.threshold}
             if test.get("metadata") and test["metadata"].is_mapping:
                 case["metadata"] = test.value["metadata"]
-            yield case | {"evaluators": found.evaluators}
+            yield case | {"evaluators": assertions.evaluators}
 
     def _assertions(self, test: Node) -> list[Node]:
         nodes: list[Node] = []
         for owner in (self.default, test):
-            given = owner.get("assert") if owner is not None else None
-            nodes += given.items() if given is not None else ()
+            asserts = owner.get("assert") if owner is not None else None
+            nodes += asserts.items() if asserts is not None else ()
         return nodes
 
     def _threshold(self, test: Node) -> float | None:
@@ -221,18 +221,18 @@ class _Importer:
                 continue
             if isinstance(node.value, int | float) and not isinstance(node.value, bool) and 0 <= node.value <= 1:
                 return float(node.value)
-            self.notes.left_out(node, f"the threshold {node.value!r} is not a number from 0 to 1")
+            self.notes.left_out(node, f"`threshold` must be a number from 0 to 1, got {node.value!r}")
         return None
 
     def _values(self, test: Node) -> Iterator[dict[str, Any]]:
-        """The variables of a test over those of the default test; lists give one case for each choice."""
+        """The variables of a test, which override those of the default test; one mapping per combination of lists."""
         values: dict[str, Any] = {}
         for owner in (self.default, test):
-            given = owner.get("vars") if owner is not None else None
-            if given is not None and not given.is_mapping:
-                self.notes.left_out(given, "`vars` is not a mapping")
+            variables = owner.get("vars") if owner is not None else None
+            if variables is not None and not variables.is_mapping:
+                self.notes.left_out(variables, "`vars` must be a mapping")
                 continue
-            for key, entry in entries(given):
+            for key, entry in entries(variables):
                 values[key] = self._value(entry)
         expands = not (test.get("options") and test["options"].raw("disableVarExpansion"))
         yield from combinations(values) if expands else (values,)
@@ -242,7 +242,7 @@ class _Importer:
         if isinstance(value, str) and value.startswith(FILE):
             path = named_files(value, self.directory)[0]
             if path.suffix in (".js", ".ts", ".mjs", ".cjs", ".py", ".pdf"):
-                self.notes.left_out(node, f"variable: {path.name} is no text; write out what it gives")
+                self.notes.left_out(node, f"variable: {path.name} is not a text file; save its result as text")
                 return ""
             try:
                 is_data = path.suffix in (".yaml", ".yml", ".json")
@@ -252,12 +252,12 @@ class _Importer:
                 return ""
         choices = value if isinstance(value, list) else [value]
         if any(isinstance(choice, str) and "{{" in choice for choice in choices):
-            self.notes.left_out(node, "variables inside of a variable are not filled in")
+            self.notes.left_out(node, "variables inside variables are not supported")
         return value
 
 
 def _suffixes(prompts: list[Prompt]) -> list[str]:
-    """What tells the suites of several prompts apart."""
+    """File name suffixes for the suites of several prompts."""
     if len(prompts) == 1:
         return [""]
     names: dict[str, None] = {}

@@ -1,4 +1,4 @@
-"""Providers of promptfoo -> targets. Keys are never copied: a target names the variable that holds one."""
+"""Convert promptfoo providers to targets. API keys are never copied: targets refer to environment variables."""
 
 from __future__ import annotations
 
@@ -54,22 +54,22 @@ _SETTINGS = {
 
 
 class NotCarriedError(ValueError):
-    """A provider that no target can stand for; the message says what to do."""
+    """A provider that cannot be imported; the message has the reason and the next step."""
 
 
 @dataclass(slots=True)
 class ProviderReader:
-    """Reads providers, giving each target a name of its own."""
+    """Reads providers and gives each target a unique name."""
 
     notes: Notes
     directory: Path
-    """Where relative paths of the configuration start."""
+    """The directory that paths in the configuration are relative to."""
     out: Path
-    """Where the suite will be: commands run there."""
+    """The directory of the suite, in which commands run."""
     targets: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def read(self, node: Node) -> str | None:
-        """The name of the target made from a provider, or None with a note."""
+        """The name of the target for a provider; None, with a note, if the provider cannot be imported."""
         identity, options = _parts(node)
         try:
             settings = self._settings(identity, options, node)
@@ -77,8 +77,8 @@ class ProviderReader:
             self.notes.left_out(node, f"provider `{str(identity)[:80]}`: {error}")
             return None
         name = self._name(options.raw("label") if options else None, settings, str(identity))
-        for existing, known in self.targets.items():
-            if known == settings and (name == existing or name.startswith(f"{existing}-")):
+        for existing, existing_settings in self.targets.items():
+            if existing_settings == settings and (name == existing or name.startswith(f"{existing}-")):
                 return existing
         self.targets[name] = settings
         return name
@@ -92,10 +92,10 @@ class ProviderReader:
     def _settings(self, identity: str | None, options: Node | None, node: Node) -> dict[str, Any]:
         config = options.get("config") if options else None
         if identity is None:
-            raise NotCarriedError("it has no `id`")
+            raise NotCarriedError("`id` is missing")
         for key, entry in entries(options):
             if key not in ("id", "label", "config"):
-                self.notes.left_out(entry, f"`{key}` of a provider is not carried over")
+                self.notes.left_out(entry, f"`{key}` of a provider is not imported")
         vendor, _, rest = identity.partition(":")
         if identity == "echo":
             return {"provider": "cli", "command": ["cat"]}
@@ -105,19 +105,19 @@ class ProviderReader:
             return self._python(rest if vendor == "python" else identity.removeprefix(FILE), config)
         if vendor not in _VENDORS or not rest:
             raise NotCarriedError(
-                "no target stands for it; describe it as a `cli` target that runs a command, or as `openai_compatible` "
-                "with a `base_url`"
+                "not supported; use a `cli` target that runs a command, or an `openai_compatible` target with a "
+                "`base_url`"
             )
         return self._model(_VENDORS[vendor], rest, config)
 
     def _model(self, provider: str, rest: str, config: Node | None) -> dict[str, Any]:
         mode, _, model = rest.partition(":")
         if mode in _UNSUPPORTED_MODES:
-            raise NotCarriedError(f"`{mode}` is not offered here; use a chat model")
+            raise NotCarriedError(f"`{mode}` is not supported; use a chat model")
         if mode not in _MODES.get(provider, ()):
             mode, model = "", rest
         if not model:
-            raise NotCarriedError("it names no model; write one")
+            raise NotCarriedError("the model is missing")
         settings: dict[str, Any] = {"provider": provider, "model": model}
         if mode == "responses":
             settings["api"] = "responses"
@@ -131,38 +131,42 @@ class ProviderReader:
             elif item == "apiKey":
                 key = self._key(entry, key or "API_KEY")
             elif item in _SETTINGS and entry.value is not None:
-                settings[_SETTINGS[item]] = _spelled(entry.value)
+                settings[_SETTINGS[item]] = _convert_variables(entry.value)
             elif item != "apiHost":
-                self.notes.left_out(entry, f"`{item}` of the provider's config is not carried over")
+                self.notes.left_out(entry, f"`{item}` in the provider's config is not imported")
         if key:
             settings["api_key"] = f"${{{{ {key} }}}}"
         return settings
 
-    def _key(self, node: Node, usual: str) -> str:
-        found = re.fullmatch(r"\$\{\{ (\w+) \}\}", environment_variables(str(node.value)))
-        if found:
-            return found[1]
-        self.notes.left_out(node, f"the key written here is not copied: put it into the variable {usual}")
-        return usual
+    def _key(self, node: Node, default_variable: str) -> str:
+        match = re.fullmatch(r"\$\{\{ (\w+) \}\}", environment_variables(str(node.value)))
+        if match:
+            return match[1]
+        self.notes.left_out(node, f"the API key is not copied; set the environment variable {default_variable}")
+        return default_variable
 
     def _command(self, command: str, node: Node) -> dict[str, Any]:
         try:
             words = shlex.split(command)
         except ValueError as error:
-            raise NotCarriedError(f"its command cannot be read: {error}") from None
+            raise NotCarriedError(f"invalid command: {error}") from None
         if not words:
-            raise NotCarriedError("it names no command")
+            raise NotCarriedError("the command is missing")
         if re.search(r"(?<!\$)\{[A-Z]", command):
-            raise NotCarriedError("a word of its command looks like a placeholder; write the `cli` target by hand")
-        self.notes.look_at(node, "the command gets the prompt as its last argument, without promptfoo's two after it")
+            raise NotCarriedError(
+                "the command contains text that looks like a placeholder; write the `cli` target by hand"
+            )
+        self.notes.look_at(
+            node, "the prompt is the last argument of the command; promptfoo's two further arguments are not passed"
+        )
         return {"provider": "cli", "command": [*words, "{PROMPT}"], **self._cwd()}
 
     def _python(self, rest: str, config: Node | None) -> dict[str, Any]:
-        found = re.fullmatch(r"(.+?\.py)(?::(\w+))?", rest)
-        if found is None:
-            raise NotCarriedError("it names no Python file")
+        match = re.fullmatch(r"(.+?\.py)(?::(\w+))?", rest)
+        if match is None:
+            raise NotCarriedError("the Python file is missing")
         options = {"config": config.value if config else {}}
-        arguments = [found[1], found[2] or "call_api", json.dumps(options)]
+        arguments = [match[1], match[2] or "call_api", json.dumps(options)]
         return {
             "provider": "cli",
             "command": ["python", "-c", CALL_PYTHON, *arguments],
@@ -170,12 +174,12 @@ class ProviderReader:
         }
 
     def _cwd(self) -> dict[str, str]:
-        here = os.path.relpath(self.directory.resolve(), self.out.resolve())
-        return {} if here == "." else {"cwd": here}
+        relative = os.path.relpath(self.directory.resolve(), self.out.resolve())
+        return {} if relative == "." else {"cwd": relative}
 
 
 def _parts(node: Node) -> tuple[str | None, Node | None]:
-    """The id, and the node with the options."""
+    """The provider id, and the node with its options."""
     if isinstance(node.value, str):
         return node.value, None
     if not node.is_mapping:
@@ -188,12 +192,12 @@ def _parts(node: Node) -> tuple[str | None, Node | None]:
     return None, node
 
 
-def _spelled(value: Any) -> Any:
+def _convert_variables(value: Any) -> Any:
     if isinstance(value, str):
         return environment_variables(value)
-    return {key: _spelled(item) for key, item in value.items()} if isinstance(value, Mapping) else value
+    return {key: _convert_variables(item) for key, item in value.items()} if isinstance(value, Mapping) else value
 
 
 def slug(text: str) -> str:
-    """A text as a short name."""
+    """Convert text to a short name."""
     return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-.")[:60].strip("-.")

@@ -1,4 +1,4 @@
-"""Tests of promptfoo that are rows of a CSV file."""
+"""Read promptfoo tests from the rows of a CSV file."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _TYPES = {
     *("starts-with", "is-json", "contains-json", "llm-rubric", "model-graded-closedqa", "factuality", "similar"),
     *("latency", "cost", "javascript", "python", "levenshtein", "rouge-n"),
 }
-_MORE_NAMES = {"fn": "javascript", "eval": "javascript", "grade": "llm-rubric"}
+_ALIASES = {"fn": "javascript", "eval": "javascript", "grade": "llm-rubric"}
 
 
 def row_as_test(row: Node, notes: Notes) -> Node:
-    """A row as a test: columns are variables, but for those whose name starts with two underscores."""
+    """Convert a row to a test. Columns are variables, except those whose name starts with two underscores."""
     test: dict[str, Any] = {"vars": {}, "assert": []}
     for name, cell in row.value.items():
         if re.fullmatch(r"__expected\d*", name):
@@ -31,25 +31,25 @@ def row_as_test(row: Node, notes: Notes) -> Node:
         elif name == "__threshold" and cell:
             test["threshold"] = _number(cell)
         elif name != "__metric" and cell:
-            notes.left_out(row, f"the column `{name}` is not carried over")
+            notes.left_out(row, f"the column `{name}` is not imported")
     if metric := row.value.get("__metric"):
         test["assert"] = [{**item, "metric": metric} for item in test["assert"]]
     return row.with_value(test)
 
 
 def short_assertion(text: str) -> dict[str, Any]:
-    """`contains: x`, `similar(0.8): x` and the like, as cells spell them; anything else must be equal."""
+    """Parse the short form of assertions: `contains: x`, `similar(0.8): x`. Any other text becomes `equals`."""
     if text.strip().startswith(FILE):
         return {"type": "python" if ".py" in text else "javascript", "value": text.strip()}
-    found = _SHORT.fullmatch(text.strip())
-    kind = _MORE_NAMES.get(found["type"], found["type"]) if found else ""
-    if found is None or kind.removeprefix("not-") not in _TYPES:
+    match = _SHORT.fullmatch(text.strip())
+    kind = _ALIASES.get(match["type"], match["type"]) if match else ""
+    if match is None or kind.removeprefix("not-") not in _TYPES:
         return {"type": "equals", "value": text}
     assertion: dict[str, Any] = {"type": kind}
-    if found["value"] is not None:
-        assertion["value"] = found["value"].strip()
-    if found["threshold"]:
-        assertion["threshold"] = float(found["threshold"])
+    if match["value"] is not None:
+        assertion["value"] = match["value"].strip()
+    if match["threshold"]:
+        assertion["threshold"] = float(match["threshold"])
     return assertion
 
 

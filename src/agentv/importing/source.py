@@ -1,4 +1,4 @@
-"""Files of another tool, read with the place of every node, and what there is to say about them."""
+"""Read the files of another tool with the line of every value, and collect notes about them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ FILE = "file://"
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something about the import that a person should know."""
+    """A note about one value, for the user."""
 
     path: Path
     line: int
     message: str
     left_out: bool = True
-    """Whether something was not carried over, or only needs a look."""
+    """True if something was not imported; False if it only needs a review."""
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.message}"
@@ -34,19 +34,19 @@ class Note:
 
 @dataclass(slots=True)
 class Notes:
-    """Everything there is to say, each thing once."""
+    """All notes, without duplicates."""
 
-    found: dict[Note, None] = field(default_factory=dict)
+    all: dict[Note, None] = field(default_factory=dict)
 
     def left_out(self, node: Node, message: str) -> None:
-        self.found[Note(node.path, node.line, message)] = None
+        self.all[Note(node.path, node.line, message)] = None
 
     def look_at(self, node: Node, message: str) -> None:
-        self.found[Note(node.path, node.line, message, left_out=False)] = None
+        self.all[Note(node.path, node.line, message, left_out=False)] = None
 
 
 class UnreadableError(ValueError):
-    """A file that another file names and that cannot be used; the message is complete. `line` names the file."""
+    """A file that cannot be used, with a complete message. `line` is where the file is referenced."""
 
     def __init__(self, message: str, line: int = 1) -> None:
         super().__init__(message)
@@ -55,7 +55,7 @@ class UnreadableError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value and where it stands."""
+    """A value with its file and line."""
 
     value: Any
     path: Path
@@ -78,15 +78,15 @@ class Node:
         return Node(self.value[key], self.path, self.place, (*self.at, key))
 
     def get(self, key: str) -> Node | None:
-        """The node under a key, or None when there is none, or nothing in it."""
+        """The node of a key; None if the key is missing or its value is null."""
         return self[key] if self.is_mapping and self.value.get(key) is not None else None
 
     def raw(self, key: str, default: Any = None) -> Any:
-        found = self.get(key)
-        return default if found is None else found.value
+        node = self.get(key)
+        return default if node is None else node.value
 
     def items(self) -> Iterator[Node]:
-        """The nodes of a list; a single value counts as a list of one."""
+        """The nodes of a list. A single value is treated as a list of one."""
         if not self.is_list:
             yield self
             return
@@ -94,13 +94,13 @@ class Node:
             yield self[index]
 
     def with_value(self, value: Any) -> Node:
-        """Another value at the same place."""
+        """A node with another value and the same line."""
         line = self.line
         return Node(value, self.path, lambda _: line)
 
 
 def entries(node: Node | None) -> Iterator[tuple[str, Node]]:
-    """The keys and nodes of a mapping; of anything else, none."""
+    """The keys and nodes of a mapping; nothing for other values."""
     if node is not None and node.is_mapping:
         for key in node.value:
             yield key, node[key]
@@ -125,7 +125,7 @@ def read_text(path: Path) -> str:
 
 
 def read_document(path: Path) -> Node:
-    """A YAML or JSON file. UnreadableError says what is wrong with it."""
+    """Read a YAML or JSON file. Raises UnreadableError."""
     walk = YamlWalk(read_bytes(path), record=True)
     try:
         value = walk.document()
@@ -133,12 +133,12 @@ def read_document(path: Path) -> Node:
         raise UnreadableError(f"{path}:{problem.line}:{problem.column}: {problem.message}") from None
     if walk.duplicates:
         key, line, column, first = walk.duplicates[0]
-        raise UnreadableError(f"{path}:{line}:{column}: the key `{key[:60]}` is here twice; first at line {first}")
+        raise UnreadableError(f"{path}:{line}:{column}: duplicate key `{key[:60]}`, first defined on line {first}")
     return Node(value, path, lambda node: walk.place(node)[0].key_line)
 
 
 def read_tests(path: Path) -> Iterator[Node]:
-    """The tests of a YAML, JSON, JSONL or CSV file; rows of a CSV come as mappings of its columns."""
+    """The tests of a YAML, JSON, JSONL or CSV file. CSV rows are mappings from column to cell."""
     if path.suffix == ".jsonl":
         for line in read_lines(io.BytesIO(read_bytes(path))):
             if line.mistakes:
@@ -154,13 +154,13 @@ def read_tests(path: Path) -> Iterator[Node]:
 
 
 def named_files(reference: str, directory: Path) -> list[Path]:
-    """The files that `file://...` means; patterns are expanded."""
+    """The files that a `file://...` reference matches. Globs are expanded."""
     name = reference.removeprefix(FILE)
     if glob.has_magic(name) and not (directory / name).exists():
-        return [directory / found for found in sorted(glob.glob(name, root_dir=directory, recursive=True))]  # noqa: PTH207
+        return [directory / match for match in sorted(glob.glob(name, root_dir=directory, recursive=True))]  # noqa: PTH207
     return [directory / name]
 
 
 def unreadable(path: Path, message: str, line: int = 1) -> InvalidFilesError:
-    """The file to be imported cannot be read at all."""
+    """An error for a file that cannot be imported at all."""
     return InvalidFilesError([Problem(path, line, 1, message)])

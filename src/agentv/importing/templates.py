@@ -1,4 +1,4 @@
-"""`{{ variable }}` filled in once. What a value holds is never looked at again."""
+"""Fill in `{{ variable }}` once. Variables inside values are not expanded."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _STEP = re.compile(r"[^.\[\]]+")
 
 
 class TemplateError(ValueError):
-    """A template that uses more than variables; the message is what it uses."""
+    """A template that uses unsupported syntax, which is the message."""
 
 
 def render(template: str, values: Mapping[str, Any]) -> str:
-    """The text with its variables filled in; one without a value is empty."""
+    """Fill in the variables of a template. Variables without a value become empty."""
     for other in _OTHER.finditer(template):
         if not _VARIABLE.fullmatch(other[0]) or other[0].replace(" ", "").startswith("{{env."):
             raise TemplateError(other[0][:60])
-    return _VARIABLE.sub(lambda found: as_text(_look_up(found[1], values)), template)
+    return _VARIABLE.sub(lambda match: as_text(_look_up(match[1], values)), template)
 
 
 def render_all(value: Any, values: Mapping[str, Any]) -> Any:
-    """The same for every text in a value."""
+    """Render every string in a value."""
     if isinstance(value, str):
         return render(value, values)
     if isinstance(value, list):
@@ -40,36 +40,36 @@ def render_all(value: Any, values: Mapping[str, Any]) -> Any:
 
 def missing(template: str, values: Mapping[str, Any]) -> list[str]:
     """Variables of a template that have no value."""
-    names = dict.fromkeys(_STEP.findall(found)[0] for found in _VARIABLE.findall(template))
+    names = dict.fromkeys(_STEP.findall(name)[0] for name in _VARIABLE.findall(template))
     return [name for name in names if name not in values]
 
 
 def environment_variables(text: str) -> str:
-    """`{{ env.NAME }}` as a configuration of agentv spells it."""
+    """Convert `{{ env.NAME }}` to `${{ NAME }}`."""
     return _ENVIRONMENT.sub(r"${{ \1 }}", text)
 
 
 def as_text(value: Any) -> str:
-    """A value as it reads inside a text."""
+    """A value as text, for insertion into a template."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _look_up(name: str, values: Mapping[str, Any]) -> Any:
-    found: Any = values
+    value: Any = values
     for step in _STEP.findall(name):
-        if isinstance(found, Mapping):
-            found = found.get(step)
-        elif isinstance(found, list) and step.isdigit() and int(step) < len(found):
-            found = found[int(step)]
+        if isinstance(value, Mapping):
+            value = value.get(step)
+        elif isinstance(value, list) and step.isdigit() and int(step) < len(value):
+            value = value[int(step)]
         else:
             return None
-    return found
+    return value
 
 
 def combinations(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """One mapping for every choice among the variables that are lists."""
+    """One mapping for every combination of the values of list variables."""
     choices = [value if isinstance(value, list) and value else [value] for value in values.values()]
     for chosen in product(*choices):
         yield dict(zip(values, chosen, strict=True))

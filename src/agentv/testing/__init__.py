@@ -29,7 +29,7 @@ _HOMES = {
     "FakeModelServer": "agentv.testing.model_server",
 }
 
-__all__ = [*_HOMES]  # noqa: PLE0604 - the names of the table
+__all__ = [*_HOMES]  # noqa: PLE0604 - all keys are strings
 
 
 def __getattr__(name: str) -> Any:
