@@ -175,7 +175,7 @@ def test_a_suite_edited_under_a_run_is_told_and_what_ran_is_kept(tmp_path: Path)
 
 @pytest.mark.parametrize("cases", [["text"], {"id": "a", "input": "Q"}])
 def test_cases_that_are_no_mappings_are_told(cases: Any) -> None:
-    with pytest.raises(UsageError, match="`cases` is a list of mappings"):
+    with pytest.raises(UsageError, match="`cases` must be a list of mappings"):
         agentv.evaluate(cases=cases, target=paris)
 
 

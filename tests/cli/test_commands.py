@@ -54,7 +54,7 @@ def test_init_says_where_to_run_it_and_refuses_a_file(project: Project) -> None:
     assert "cd 'my evals' && agentv eval evals/" in done.stdout
     refused = project.run("init", "--path", "my evals/agentv.config.yaml")
     assert refused.returncode == 2
-    assert "--path my evals/agentv.config.yaml is a file" in refused.stderr
+    assert "--path must be a directory, got the file my evals/agentv.config.yaml" in refused.stderr
 
 
 def test_init_does_not_overwrite_without_being_asked(project: Project) -> None:

@@ -52,7 +52,7 @@ def test_a_name_that_says_no_format_is_refused_unless_the_format_is_said(project
     write_rows(project.root / "rows.jsonl", ROWS)
     done = project.run("convert", "rows.jsonl", "-o", name)
     assert done.returncode == 2
-    assert f"--out {name}: its name does not say the format" in done.stderr
+    assert f"--out {name}: cannot infer the format" in done.stderr
     assert ".yaml, .yml, .csv" in done.stderr
     assert not (project.root / name).exists()
     assert project.run("convert", "rows.jsonl", "-o", name, "--to", "csv").returncode == 0

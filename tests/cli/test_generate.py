@@ -84,8 +84,8 @@ def test_rubrics_go_below_the_outcome_and_every_other_character_stays(written: P
     line = "    expected_outcome: Says Paris.   # nothing more\n"
     assert text_of(written) == SUITE.replace(line, line + ADDED)
     assert "france: 3 rubrics: names-paris, one-sentence, nothing-else" in done.stdout
-    assert "judged: skipped: it has rubrics" in done.stdout
-    assert "open: skipped: it has no expected_outcome" in done.stdout
+    assert "judged: skipped: already has rubrics" in done.stdout
+    assert "open: skipped: has no expected_outcome" in done.stdout
     assert written.run("validate", "suite.yaml").returncode == 0
 
 
@@ -108,7 +108,7 @@ def test_one_case_that_fails_does_not_lose_the_others(written: Project) -> None:
     assert summary["exit_code"] == 3
     (failed,) = [case for case in summary["cases"] if case["status"] == "failed"]
     assert failed["id"] == "spain"
-    assert "asked 3 times, and the last reply could not be used: there is no JSON object in it" in failed["reason"]
+    assert "no usable reply in 3 attempts; the last one was rejected: there is no JSON object in it" in failed["reason"]
     assert ADDED in text_of(written)
 
 
@@ -142,7 +142,7 @@ def test_without_a_judge_nothing_is_done(written: Project) -> None:
     written.write("agentv.config.yaml", CONFIG.replace("judge_target: writer", "judge_target: none"))
     done = written.run("generate", "rubrics", "suite.yaml")
     assert done.returncode == 2
-    assert "nothing names a judge target" in done.stderr
+    assert "No judge target is configured" in done.stderr
 
 
 def test_a_case_of_a_json_lines_file_keeps_its_line(written: Project) -> None:
@@ -203,7 +203,7 @@ async def test_a_reply_that_cannot_be_used_is_asked_for_again_with_the_reason(pr
         asked = [request.body["messages"][-1]["content"] for request in server.requests]
     assert done.returncode == 0, done.stderr
     assert "there is no JSON object in it" in asked[1]
-    assert "it has 2 criteria; 3 to 6 are wanted" in asked[2]
+    assert "it must have 3 to 6 criteria, got 2" in asked[2]
 
 
 async def run(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -261,7 +261,7 @@ def test_what_cannot_be_written_into_is_said_and_skipped(written: Project) -> No
     assert "a: skipped: other cases are made from it (&first)" in done.stdout
     assert "b: 3 rubrics" in done.stdout
     assert "c: skipped: it has a `rubrics:` with nothing in it" in done.stdout
-    assert "d: skipped: it has an evaluator named `rubric`" in done.stdout
+    assert "d: skipped: already has an evaluator named `rubric`" in done.stdout
     assert written.run("validate", "suite.yaml").returncode == 0
 
 
@@ -274,7 +274,7 @@ def test_what_cannot_be_written_into_is_said_and_skipped(written: Project) -> No
         ({"weight": -1}, "`rubrics[0].weight`"),
         ({"weight": True}, "`rubrics[0].weight`"),
         ({"required": "yes"}, "`rubrics[0].required`"),
-        ({"score": 1}, "`rubrics[0]` has a key `score`"),
+        ({"score": 1}, "`rubrics[0]` has an unknown key `score`"),
     ],
 )
 def test_a_reply_is_read_strictly(change: dict[str, Any], problem: str) -> None:
@@ -293,7 +293,7 @@ def test_a_reply_may_leave_out_weight_and_required() -> None:
 def test_a_directory_is_no_suite(written: Project) -> None:
     done = written.run("generate", "rubrics", ".")
     assert done.returncode == 2
-    assert "is not one suite file" in done.stderr
+    assert "is not a single suite file" in done.stderr
 
 
 def test_a_case_with_keys_on_lines_of_their_own_is_skipped_and_the_others_get_theirs(written: Project):

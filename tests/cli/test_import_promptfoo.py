@@ -164,7 +164,7 @@ def test_what_is_left_out_is_listed_with_its_line_also_in_the_suite(project: Pro
     text = (project.root / "suite.yaml").read_text()
     assert all(f"# - {line}" in text for line in lines)
     assert "code_judge" in text
-    assert "nothing would check its answer" in text
+    assert "none of its assertions is" in text
     assert [evaluator["value"] for evaluator in cases(project)["test-1"]["evaluators"]] == ["Hello"]
     assert list(cases(project)) == ["test-1"]
 
@@ -344,7 +344,7 @@ def test_nothing_is_overwritten_without_force(project: Project) -> None:
     ("name", "text", "problem"),
     [
         ("promptfooconfig.yaml", "prompts: [x\n", "promptfooconfig.yaml:1"),
-        ("promptfooconfig.yaml", "- a\n", "expected a mapping"),
+        ("promptfooconfig.yaml", "- a\n", "must be a mapping"),
         ("promptfooconfig.yaml", "providers: [echo]\n", "no prompt can be imported"),
         ("promptfooconfig.yaml", "prompts: [x]\nproviders: [nobody:x]\n", "no provider can be imported"),
         (
@@ -352,7 +352,7 @@ def test_nothing_is_overwritten_without_force(project: Project) -> None:
             "prompts: [x]\nproviders: [echo]\ntests: file://none.csv\n",
             "promptfooconfig.yaml:3:1: none.csv does not exist",
         ),
-        ("promptfooconfig.js", "module.exports = {}\n", "only YAML and JSON"),
+        ("promptfooconfig.js", "module.exports = {}\n", "must be YAML or JSON"),
     ],
 )
 def test_what_cannot_be_read_is_told_and_nothing_is_written(
@@ -450,5 +450,5 @@ def test_a_variable_inside_of_a_choice_is_told(project: Project):
     )
     done = project.run("import", "promptfoo", "promptfooconfig.yaml")
     assert done.returncode == 1
-    assert "promptfooconfig.yaml:4: variables inside of a variable are not filled in" in done.stderr
+    assert "promptfooconfig.yaml:4: variables inside variables are not supported" in done.stderr
     assert "1 left out" in done.stdout

@@ -154,7 +154,7 @@ def test_it_does_not_overwrite_without_being_asked(judges: Project) -> None:
 def test_a_name_that_cannot_be_one_is_refused(project: Project, name: str) -> None:
     done = project.run("judge", "new", name)
     assert done.returncode == 2
-    assert "cannot be the name of a judge" in done.stderr
+    assert "NAME must be an identifier" in done.stderr
     assert [path.name for path in project.root.iterdir()] == [".git"]
 
 

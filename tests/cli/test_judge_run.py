@@ -285,22 +285,22 @@ def test_what_a_terminal_would_obey_is_not_printed(judges: Project) -> None:
 
 
 MISTAKES = {
-    "nothing to judge": (("x.py",), "Say what to judge"),
-    "both": (("--suite", "evals/suite.yaml", "--payload", "-"), "Say what to judge"),
-    "a payload and a case": (("--payload", "-", "--case", "france"), "--case goes with --suite"),
-    "a payload alone": (("--payload", "-"), "does not say which script"),
+    "nothing to judge": (("x.py",), "Specify what to judge"),
+    "both": (("--suite", "evals/suite.yaml", "--payload", "-"), "Specify what to judge"),
+    "a payload and a case": (("--payload", "-", "--case", "france"), "--case can only be used with --suite"),
+    "a payload alone": (("--payload", "-"), "needs a script to run"),
     "several cases": (("--suite", "evals/suite.yaml"), "name it with --case"),
     "no such case": (("--suite", "evals/suite.yaml", "--case", "frence"), "did you mean `france`"),
-    "no such script": (("gone.py", *CASE), "gone.py: there is no such file"),
-    "several scripts": (CASE, "the case 'france' has 2 code_judge evaluators"),
+    "no such script": (("gone.py", *CASE), "gone.py does not exist"),
+    "several scripts": (CASE, "case 'france' has 2 code_judge evaluators"),
     "no script": (("--suite", "evals/suite.yaml", "--case", "italy"), "has no code_judge evaluators"),
-    "no such evaluator": ((*CASE, "--evaluator", "ask"), "no evaluator of this name (did you mean `asks`?)"),
+    "no such evaluator": ((*CASE, "--evaluator", "ask"), "no evaluator with this name (did you mean `asks`?)"),
     "no code_judge": ((*CASE, "--evaluator", "contains"), "is a `contains`, not a code_judge"),
     "no access": ((*CASE, "--evaluator", "plain", "--max-calls", "2"), "has no judge access"),
-    "two minds": ((*CASE, "--evaluator", "asks", "--no-judge", "--max-calls", "2"), "contradict each other"),
-    "two answers": ((*CASE, "--answer", "x", "--outputs", "y"), "keep one"),
+    "two minds": ((*CASE, "--evaluator", "asks", "--no-judge", "--max-calls", "2"), "cannot be used together"),
+    "two answers": ((*CASE, "--answer", "x", "--outputs", "y"), "cannot be used together"),
     "unknown judge": ((*CASE, "--evaluator", "asks", "--judge-target", "strikt"), "strict"),
-    "no payload file": (("evals/judges/plain.py", "--payload", "gone.json"), "it cannot be read"),
+    "no payload file": (("evals/judges/plain.py", "--payload", "gone.json"), "cannot read the file"),
     "bad payload": (("evals/judges/plain.py", "--payload", "evals/suite.yaml"), "is not JSON"),
     "a shell": (("python x.py | tee", *CASE), "needs a shell"),
 }
@@ -344,18 +344,18 @@ def test_watching_runs_again_when_the_script_is_saved_and_asks_the_target_once(j
     judges.write("agentv.config.yaml", "targets: {app: {provider: cli, command: [sh, count.sh]}}\n")
     script = judges.write("evals/judges/plain.py", "print('{\"score\": 0.25}')\n")
     with started(judges, "run", *CASE, "--evaluator", "plain", "--watch") as process:
-        first = read_until(process.stdout, "waiting for a change of")
+        first = read_until(process.stdout, "press Ctrl-C to stop")
         assert first.startswith("─── run 1, ")
         assert "judged: 0.25" in first
         saved(script, "print('{\"score\": 1}')\n")
-        second = read_until(process.stdout, "waiting for a change of")
+        second = read_until(process.stdout, "press Ctrl-C to stop")
         assert "─── run 2, " in second
         assert "evals/judges/plain.py saved" in second
         assert "judged: 1.00 pass" in second
-        assert "Payload  the same as before" in second
+        assert "Payload  unchanged" in second
         suite = judges.root / "evals/suite.yaml"
         saved(suite, suite.read_text() + "# changed\n")
-        assert "run 3, " in read_until(process.stdout, "waiting for a change of")
+        assert "run 3, " in read_until(process.stdout, "press Ctrl-C to stop")
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
     assert (judges.root / "evals/calls").read_text() == "x\nx\n"
@@ -364,24 +364,24 @@ def test_watching_runs_again_when_the_script_is_saved_and_asks_the_target_once(j
 def test_watching_outlives_a_broken_suite(judges: Project) -> None:
     good = (judges.root / "evals/suite.yaml").read_text()
     with started(judges, "run", *CASE, "--evaluator", "plain", "--watch") as process:
-        read_until(process.stdout, "waiting for a change of")
+        read_until(process.stdout, "press Ctrl-C to stop")
         saved(judges.root / "evals/suite.yaml", "evalcases: [\n")
-        assert "judged" not in read_until(process.stdout, "waiting for a change of")
+        assert "judged" not in read_until(process.stdout, "press Ctrl-C to stop")
         assert "not valid YAML" in read_until(process.stderr, "not valid YAML")
         saved(judges.root / "evals/suite.yaml", good)
-        assert "judged: 1.00 pass" in read_until(process.stdout, "waiting for a change of")
+        assert "judged: 1.00 pass" in read_until(process.stdout, "press Ctrl-C to stop")
 
 
 def test_saving_while_a_script_hangs_gives_that_run_up(judges: Project) -> None:
     hangs = "import sys, time\nprint('hanging', file=sys.stderr, flush=True)\ntime.sleep(60)\n"
     script = judges.write("slow.py", hangs)
     with started(judges, "run", "slow.py", "--payload", "p.json", "--watch") as process:
-        read_until(process.stdout, "waiting for a change of")  # there is no payload yet
+        read_until(process.stdout, "press Ctrl-C to stop")  # there is no payload yet
     judges.write("p.json", "{}")
     with started(judges, "run", "slow.py", "--payload", "p.json", "--watch") as process:
         read_until(process.stdout, "stderr   hanging")
         saved(script, "print('{\"score\": 1}')\n")
         second = read_until(process.stdout, "judged:")
-        assert "the run before it was given up" in second
+        assert "the previous run was cancelled" in second
         saved(judges.root / "p.json", '{"candidate_answer": "x"}')
         assert "p.json saved" in read_until(process.stdout, "judged:")

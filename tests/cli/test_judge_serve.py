@@ -46,8 +46,8 @@ def test_it_prints_two_exports_answers_calls_and_stops_when_told_to(
         assert process.stdout is not None
         exports = process.stdout.read()  # stdout ends with the two lines: a shell can go on
         assert len(exports.splitlines()) == 2
-        opening = read_until(process.stderr, "The judge proxy is open")
-        assert "strict judges, 1 call at most. Ctrl-C closes it" in opening
+        opening = read_until(process.stderr, "Judge proxy open")
+        assert "judge target strict, at most 1 call. Stop it with Ctrl-C" in opening
         status, reply = ask(exports, "Is it Paris?\nWell?")
         assert (status, reply["rawText"]) == (200, "yes")
         shown = read_until(process.stderr, "replied")
@@ -59,7 +59,7 @@ def test_it_prints_two_exports_answers_calls_and_stops_when_told_to(
         read_until(process.stderr, "refused")
         process.send_signal(number)
         assert process.wait(30) == code
-        closing = read_until(process.stderr, "The judge proxy is closed: it was stopped.")
+        closing = read_until(process.stderr, "Judge proxy closed (stopped).")
         assert "strict: 1 of 1 call, 1 refused" in closing
     with pytest.raises(urllib.error.URLError):
         ask(exports, "Anybody?")
@@ -68,7 +68,7 @@ def test_it_prints_two_exports_answers_calls_and_stops_when_told_to(
 def test_it_closes_when_its_time_is_over(judges: Project) -> None:
     done = judges.run("judge", "serve", "--for", "0.001", "--judge-target", "assistant")
     assert done.returncode == 0
-    assert "its time is over (0.001 min). assistant: 0 of 50 calls" in done.stderr
+    assert "(time limit of 0.001 min reached). assistant: 0 of 50 calls" in done.stderr
 
 
 def test_a_shell_takes_the_exports_in_while_it_runs_in_the_background(judges: Project, tmp_path: Path) -> None:
@@ -94,13 +94,13 @@ def test_the_judge_is_the_one_of_the_suite(judges: Project) -> None:
     judges.write(
         "evals/other.yaml", "execution: {judge_target: broken}\n" + (judges.root / "evals/suite.yaml").read_text()
     )
-    assert "broken judges" in judges.run("judge", "serve", "--for", "0.001", "--suite", "evals/other.yaml").stderr
+    assert "judge target broken" in judges.run("judge", "serve", "--for", "0.001", "--suite", "evals/other.yaml").stderr
 
 
 def test_without_a_judge_it_says_why_and_what_to_do(judges: Project, tmp_path: Path) -> None:
     done = judges.run("judge", "serve", "--judge-target", "keyed", env={"JUDGE_KEY": ""})
     assert (done.returncode, done.stdout) == (2, "")
-    assert "There is no judge to ask: the judge target 'keyed' is not available: " in done.stderr
+    assert "Cannot start the judge proxy: the judge target 'keyed' is not available: " in done.stderr
     assert "JUDGE_KEY" in done.stderr
     assert "--judge-target" in done.stderr
     nowhere = judges.run("judge", "serve", cwd=tmp_path)

@@ -50,7 +50,7 @@ def test_an_empty_value_runs_nothing_and_nothing_else_is_taken_for_it(
         ({"threshold": 1.5}, "`threshold` must be a finite number from 0 to 1, got 1.5."),
         ({"threshold": float("nan")}, "`threshold` must be a finite number from 0 to 1, got nan."),
         ({"config": ""}, "`config` is empty."),
-        ({"outputs": "answers.jsonl"}, "`target` cannot be a function"),
+        ({"outputs": "answers.jsonl"}, "a function as `target` cannot be used together"),
     ],
 )
 def test_the_python_door_takes_what_the_command_line_takes(

@@ -95,7 +95,7 @@ async def test_a_target_that_takes_too_long_is_given_up(project: Project) -> Non
         code, rows = await pinged(project, "--timeout", "0.5")
     assert code == 3
     for name in ("real", "command"):
-        assert rows[name]["ping"]["error"] == "no answer within 0.5 s"
+        assert rows[name]["ping"]["error"] == "no reply within 0.5 s"
         assert "--timeout" in rows[name]["ping"]["next_step"]
 
 
@@ -173,7 +173,7 @@ async def test_recorded_answers_are_opened_and_not_asked(project: Project) -> No
     project.write("agentv.config.yaml", "targets: {old: {provider: replay, file: answers.jsonl}}\n")
     done = await ping(project)
     assert done.returncode == 0
-    assert "ok, its file can be read" in done.stdout
+    assert "ok, file is readable" in done.stdout
 
 
 def test_without_ping_nothing_is_asked(project: Project) -> None:
@@ -190,5 +190,5 @@ async def test_the_deadline_that_ended_a_ping_is_the_one_that_is_told(project: P
         project.write("agentv.config.yaml", "targets:\n" + settings)
         _, rows = await pinged(project, "--timeout", "60")
     result = rows["slow"]["ping"]
-    assert result["error"] == "no answer within 0.5 s"
+    assert result["error"] == "no reply within 0.5 s"
     assert "`total_timeout_seconds`" in result["next_step"]

@@ -103,7 +103,7 @@ async def _serve(
             lender = Lender(choice, config, pool, redactor=redactor, on_call=observer.call, record_io=True)
             access = JudgeAccess(max_calls=max_calls)
             if (why := lender.refusal(access)) is not None:
-                raise UsageError(f"No judge is available: {why}.", next_step=HOW)
+                raise UsageError(f"Cannot start the judge proxy: {why}.", next_step=HOW)
             session = lender.lend(access, Asker(EVALUATOR, "serve", directory=directory))
             session.on_refused = observer.refused
             session.limit_setting = "`--max-calls` of `agentv judge serve`"
