@@ -21,7 +21,7 @@ def test_payload_log_calls_and_result_are_shown(judges: Project) -> None:
     done = judges.run("judge", "run", *CASE, "--evaluator", "asks")
     assert done.returncode == 0
     lines = [line.strip() for line in done.stdout.splitlines()]
-    assert lines[0] == "suite: france, asking assistant"
+    assert lines[0] == "suite: france, calling assistant"
     assert "candidate_answer  The capital of France is Paris." in lines
     assert any(line.startswith("empty: input_files, expected_outcome") for line in lines)
     assert "stderr   colour blue" in lines

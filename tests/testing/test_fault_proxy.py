@@ -136,5 +136,5 @@ async def _until(holds) -> None:
 
 
 def test_an_address_that_is_none_is_refused():
-    with pytest.raises(ValueError, match=r"expected one like http://127\.0\.0\.1:8000"):
+    with pytest.raises(ValueError, match=r"such as http://127\.0\.0\.1:8000, got"):
         FaultProxy("127.0.0.1:8000")

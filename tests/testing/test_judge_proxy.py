@@ -44,7 +44,7 @@ def test_a_list_answers_call_by_call_and_then_fails_loudly():
             "yes",
             "no",
         ]
-        with pytest.raises(JudgeFailedError, match="no reply left: 2 were given"):
+        with pytest.raises(JudgeFailedError, match="no reply left after 2 calls"):
             asking.invoke(question="3")
 
 

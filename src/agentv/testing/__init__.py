@@ -1,8 +1,8 @@
-"""Public fakes for tests of suites, scripts and providers. Names are loaded on first use.
+"""Fakes for testing suites, judge scripts and providers. Modules are imported on first use.
 
-`with_judge_proxy` lends a scripted judge through a real judge proxy, `run_judge` runs a judge script as agentv does;
-`plugin.py` has both as pytest fixtures. `FakeModelServer` is a model behind an OpenAI-compatible API;
-`FaultProxy` spoils the replies of a server that is real.
+`with_judge_proxy` starts a real judge proxy with a scripted judge, and `run_judge` runs a judge script as agentv does;
+`plugin.py` provides both as pytest fixtures. `FakeModelServer` is a fake model with an OpenAI-compatible API.
+`FaultProxy` injects faults into the replies of a real server.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""A proxy in front of a real server that spoils some of its replies, for tests of what clients make of that.
+"""A proxy that injects faults into the replies of a real server, for testing how clients handle them.
 
     with FaultProxy("http://127.0.0.1:8000", faults=[answer(429, headers={"Retry-After": "1"}), None]) as proxy:
-        ...  # talk to proxy.url; the first call is refused, the others reach the server
+        ...  # call proxy.url; the first call is rejected, the others reach the server
 
-A fault is a coroutine function of an `Exchange`: one call, what the server says to it, and the way back. The proxy
-runs in a thread of its own, so that any test can use it while a program or a loop of its own runs.
+A fault is a coroutine function that takes an `Exchange`: one call, with methods to get the server's reply and to send
+data back. The proxy runs in its own thread, so that tests can use it with any program or event loop.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Exchange:
     method: str
     path: str
     headers: Mapping[str, str]
-    """Names in lower case."""
+    """Names are lowercase."""
     body: bytes = field(repr=False)
     _head: bytes = field(repr=False)
     _upstream: tuple[str, int] = field(repr=False)
     _writer: asyncio.StreamWriter = field(repr=False)
 
     async def ask(self) -> tuple[bytes, bytes]:
-        """What the server answers to this call: its head, with the empty line, and its body as sent."""
+        """Send the call to the server; returns the head of the reply, including the empty line, and its raw body."""
         reader, writer = await asyncio.open_connection(*self._upstream)
         try:
             writer.write(self._head + self.body)
@@ -51,12 +51,12 @@ class Exchange:
         return head + b"\r\n\r\n", body
 
     async def send(self, data: bytes) -> None:
-        """Bytes back to the client."""
+        """Send bytes to the client."""
         self._writer.write(data)
         await self._writer.drain()
 
     def reset(self) -> None:
-        """Break the connection off with a TCP reset, as a dying server or a firewall does."""
+        """Close the connection with a TCP reset, as a crashing server or a firewall does."""
         raw = self._writer.get_extra_info("socket")
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._writer.transport.abort()
@@ -66,36 +66,36 @@ Fault = Callable[[Exchange], Awaitable[None]]
 
 
 async def pass_on(exchange: Exchange) -> None:
-    """No fault: the reply of the server, as it is."""
+    """No fault: send the server's reply unchanged."""
     head, body = await exchange.ask()
     await exchange.send(head + body)
 
 
 def answer(status: int, body: bytes = b"", *, headers: Mapping[str, str] | None = None) -> Fault:
-    """This reply, without asking the server."""
+    """Send this reply without calling the server."""
 
     async def fault(exchange: Exchange) -> None:
-        told = {"Content-Type": "application/json", **(headers or {}), "Content-Length": str(len(body))}
-        await exchange.send(_head(status, told) + body)
+        reply_headers = {"Content-Type": "application/json", **(headers or {}), "Content-Length": str(len(body))}
+        await exchange.send(_head(status, reply_headers) + body)
 
     return fault
 
 
 def cut(after: int, *, reset: bool = False) -> Fault:
-    """The connection ends, in order or with a reset, after so many bytes of the body of the server's reply."""
+    """Close the connection, normally or with a reset, after `after` bytes of the body of the server's reply."""
 
     async def fault(exchange: Exchange) -> None:
         head, body = await exchange.ask()
         await exchange.send(head + body[:after])
         if reset:
-            await asyncio.sleep(0.05)  # let it leave before the reset overtakes it
+            await asyncio.sleep(0.05)  # send the data before the reset discards it
             exchange.reset()
 
     return fault
 
 
 def spoil(change: Callable[[bytes], bytes]) -> Fault:
-    """A whole HTTP reply with the server's head and this change of its body."""
+    """Send the server's reply with a changed body."""
 
     async def fault(exchange: Exchange) -> None:
         head, body = await exchange.ask()
@@ -110,59 +110,59 @@ def spoil(change: Callable[[bytes], bytes]) -> Fault:
 
 
 def drip(seconds: float) -> Fault:
-    """The head of the server's reply, then its body byte by byte with a pause after each."""
+    """Send the head of the server's reply, then its body byte by byte with a pause after each byte."""
 
     async def fault(exchange: Exchange) -> None:
         head, body = await exchange.ask()
         await exchange.send(head)
-        for place in range(len(body)):
-            await exchange.send(body[place : place + 1])
+        for position in range(len(body)):
+            await exchange.send(body[position : position + 1])
             await asyncio.sleep(seconds)
 
     return fault
 
 
 async def reset(exchange: Exchange) -> None:
-    """A TCP reset before the first byte of a reply."""
+    """Close the connection with a TCP reset before sending anything."""
     exchange.reset()
 
 
 async def hang_up(exchange: Exchange) -> None:
-    """The connection is closed before the first byte of a reply."""
+    """Close the connection before sending anything."""
 
 
 async def silence(_: Exchange) -> None:
-    """Nothing, for ever."""
+    """Never reply."""
     await asyncio.Event().wait()
 
 
 async def silence_after_head(exchange: Exchange) -> None:
-    """The head of the server's reply, and then nothing, for ever."""
+    """Send the head of the server's reply, but never its body."""
     head, _ = await exchange.ask()
     await exchange.send(head)
     await asyncio.Event().wait()
 
 
 async def flood(exchange: Exchange) -> None:
-    """A body without end."""
+    """Send an endless body."""
     await exchange.send(_head(200, {"Content-Type": "application/json"}))
     while True:
         await exchange.send(b" " * 65536)
 
 
 class FaultProxy:
-    """Passes calls on to `upstream`, a server's origin, while it is entered. Every call takes the next of `faults`,
-    where None stands for none; when they are used up, `always`."""
+    """A context manager that forwards calls to `upstream`, the origin of a server. Each call gets the next item of
+    `faults` (None for no fault), and `always` when they are used up."""
 
     def __init__(self, upstream: str, faults: Iterable[Fault | None] = (), *, always: Fault = pass_on) -> None:
         parts = urlsplit(upstream)
         if parts.scheme != "http" or not parts.hostname:
-            raise ValueError(f"{upstream!r} is not the address of a server; expected one like http://127.0.0.1:8000")
+            raise ValueError(f"upstream must be an http:// origin such as http://127.0.0.1:8000, got {upstream!r}")
         self._upstream = (parts.hostname, parts.port or 80)
         self.faults: deque[Fault | None] = deque(faults)
         self.always = always
         self.exchanges: list[Exchange] = []
-        """Every call that came, in order."""
+        """All calls received, in order."""
         self._port = 0
         self._stack = ExitStack()
         self._handlers: set[asyncio.Task[None]] = set()
@@ -207,11 +207,11 @@ class FaultProxy:
             if exchange is not None:
                 self.exchanges.append(exchange)
                 fault = (self.faults.popleft() if self.faults else self.always) or pass_on
-                await _unless_gone(fault(exchange), reader)
+                await _until_disconnect(fault(exchange), reader)
         except (OSError, ValueError):
-            pass  # the client or the server went away: the other end sees it
+            pass  # one side closed the connection, and the other side notices
         except asyncio.CancelledError:
-            pass  # the proxy is closed; a stream's task that ends cancelled would be reported as an error
+            pass  # the proxy is closing; asyncio would report a cancelled stream task as an error
         finally:
             writer.close()
 
@@ -229,28 +229,30 @@ class FaultProxy:
             body = await _read_chunks(reader)
         else:
             body = await reader.readexactly(int(headers.get("content-length", "0")))
-        # One call per connection: then the end of the connection is the end of the reply.
-        kept = [line for line in lines if not line.lower().encode().startswith((*_FRAMING, b"expect:"))]
-        asked = [first, *kept, f"Content-Length: {len(body)}", "Connection: close", "", ""]
-        return Exchange(method, path, headers, body, "\r\n".join(asked).encode("latin-1"), self._upstream, writer)
+        # One call per connection, so that the end of the connection is the end of the reply.
+        forwarded = [line for line in lines if not line.lower().encode().startswith((*_FRAMING, b"expect:"))]
+        request_lines = [first, *forwarded, f"Content-Length: {len(body)}", "Connection: close", "", ""]
+        return Exchange(
+            method, path, headers, body, "\r\n".join(request_lines).encode("latin-1"), self._upstream, writer
+        )
 
 
 _FRAMING = (b"content-length:", b"transfer-encoding:", b"connection:", b"keep-alive:")
 
 
-async def _unless_gone(fault: Awaitable[None], reader: asyncio.StreamReader) -> None:
-    """Let a fault run, but not longer than the client stays."""
-    acting = asyncio.ensure_future(fault)
-    leaving = asyncio.ensure_future(reader.read(1))
+async def _until_disconnect(fault: Awaitable[None], reader: asyncio.StreamReader) -> None:
+    """Run a fault until it ends or the client disconnects."""
+    running = asyncio.ensure_future(fault)
+    disconnect = asyncio.ensure_future(reader.read(1))
     try:
-        await asyncio.wait({acting, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if acting.done():
-            acting.result()
+        await asyncio.wait({running, disconnect}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
     finally:
-        for task in (acting, leaving):
+        for task in (running, disconnect):
             task.cancel()
         with contextlib.suppress(OSError):
-            await asyncio.gather(acting, leaving, return_exceptions=True)
+            await asyncio.gather(running, disconnect, return_exceptions=True)
 
 
 async def _read_chunks(reader: asyncio.StreamReader) -> bytes:

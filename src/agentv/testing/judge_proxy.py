@@ -1,10 +1,10 @@
-"""A judge for tests: a real judge proxy in front of scripted replies.
+"""A fake judge for tests: a real judge proxy with scripted replies.
 
     with with_judge_proxy(["yes", "no"]) as judge:
-        ...  # whatever makes a client here finds the proxy; judge.calls says what was asked
+        ...  # clients created here use the proxy; judge.calls lists their calls
 
-A reply is text, a mapping with `text` or `output_messages`, an agentv `Reply`, or an exception for a judge that
-fails. Scripted is one reply for every call, a list with one for each, or a function of the call.
+A reply is a string, a mapping with `text` or `output_messages`, an agentv `Reply`, or an exception to raise. Pass one
+reply for all calls, a list with one reply per call, or a function of the call.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from agentv.judge.session import JudgeSession, JudgeTargets
 from agentv.targets.provider import Provider, Reply, Request
 from agentv.targets.providers.function import as_reply
 from agentv.testing.loop_thread import loop_thread
+from agentv.text import plural
 from agentv.wire.judge import JudgeCall
 
 Answer = str | Mapping[str, Any] | Reply | Exception
@@ -34,10 +35,10 @@ TOKEN_VARIABLE = "AGENTV_JUDGE_PROXY_TOKEN"  # noqa: S105 - the name of a variab
 
 
 class ScriptedJudge:
-    """A judge with scripted replies. While it is entered, a judge proxy lends it at `url` for `token`.
+    """A context manager for a judge with scripted replies, available through a judge proxy at `url` with `token`.
 
-    `reply` is the script of the target `judge`; `targets` are more of them by name. Without `reply` the first of
-    `targets` is the default. `max_calls` is the limit of each execution.
+    `reply` is the script of the target `judge`; `targets` adds more targets by name. Without `reply`, the first of
+    `targets` is the default. `max_calls` limits each execution.
     """
 
     def __init__(
@@ -50,17 +51,17 @@ class ScriptedJudge:
         scripts = {**({} if reply is None else {DEFAULT_TARGET: reply}), **(targets or {})}
         if not scripts:
             raise UsageError(
-                "a scripted judge needs something to say",
-                next_step='Give a reply, a list of replies or a function: judge_proxy("yes").',
+                "a scripted judge needs a reply",
+                next_step='Pass a reply, a list of replies or a function: judge_proxy("yes").',
             )
         self.calls: list[JudgeCall] = []
-        """Every call that was let through, in order; `target` is the name of the target that was asked."""
+        """All accepted calls, in order; `target` is the name of the called target."""
         live = {name: _ScriptedTarget(name, script, self.calls) for name, script in scripts.items()}
         self._targets = JudgeTargets(next(iter(scripts)), live)
         self._max_calls = max_calls
         self._session = self.lend("test")
         self._proxy = JudgeProxy(self._session)
-        self._entered = ExitStack()
+        self._stack = ExitStack()
 
     @property
     def url(self) -> str:
@@ -74,7 +75,7 @@ class ScriptedJudge:
 
     @property
     def environ(self) -> dict[str, str]:
-        """The two variables that a client reads."""
+        """The two environment variables that clients read."""
         return {URL_VARIABLE: self.url, TOKEN_VARIABLE: self.token}
 
     @property
@@ -83,11 +84,11 @@ class ScriptedJudge:
 
     @property
     def ledger(self) -> JudgeLedger:
-        """The count of the latest execution: of the script that `run_judge` ran last, else of this process."""
+        """The calls of the latest execution: the last script run by `run_judge`, or else this process."""
         return self._session.ledger
 
     def lend(self, evaluator: str, *, eval_id: str = "", attempt: int = 1) -> JudgeSession:
-        """The permission of one more execution: its own token and limit, the same scripted replies."""
+        """Grant access to another execution, with its own token and limit and the same replies."""
         self._session = JudgeSession(
             self._targets, evaluator=evaluator, max_calls=self._max_calls, eval_id=eval_id, attempt=attempt
         )
@@ -99,11 +100,11 @@ class ScriptedJudge:
             run = stack.enter_context(loop_thread())
             run(self._proxy.__aenter__())
             stack.callback(lambda: run(self._proxy.__aexit__(None, None, None)))
-            self._entered = stack.pop_all()
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._entered.close()
+        self._stack.close()
 
     def __repr__(self) -> str:
         return f"ScriptedJudge({', '.join(self._targets.live)}; {len(self.calls)} calls)"
@@ -115,21 +116,21 @@ class _ScriptedTarget(Provider):
     def __init__(self, name: str, script: Replies, calls: list[JudgeCall]) -> None:
         self._name = name
         self._calls = calls
-        self._listed: deque[Answer] | None = None
-        self._given = 0
+        self._replies: deque[Answer] | None = None
+        self._count = 0
         self._script: Callable[[JudgeCall], Any]
         if callable(script):
             self._script = script
         elif isinstance(script, str | Mapping | Reply | Exception):
             self._script = lambda _: script
         elif isinstance(script, Sequence):
-            self._listed = deque(script)
-            self._given = len(self._listed)
+            self._replies = deque(script)
+            self._count = len(self._replies)
             self._script = self._next
         else:
             raise UsageError(
-                f"the scripted judge '{name}' cannot say {type(script).__name__}",
-                next_step="Give a string, a list of strings, or a function of the call.",
+                f"the reply of the scripted judge '{name}' has an unsupported type: {type(script).__name__}",
+                next_step="Pass a string, a list of strings or a function of the call.",
             )
 
     async def invoke(self, request: Request) -> Reply:
@@ -151,11 +152,11 @@ class _ScriptedTarget(Provider):
         return as_reply(answer)
 
     def _next(self, _: JudgeCall) -> Answer:
-        if self._listed:
-            return self._listed.popleft()
+        if self._replies:
+            return self._replies.popleft()
         raise ProviderError(
-            f"the scripted judge '{self._name}' has no reply left: {self._given} were given, and this is one call more",
-            next_step="List a reply for every call, or give one text for all of them, or a function.",
+            f"the scripted judge '{self._name}' has no reply left after {plural(self._count, 'call')}",
+            next_step="Add a reply for every call, or pass a single string or a function.",
         )
 
 
@@ -166,14 +167,14 @@ def with_judge_proxy(
     max_calls: int = DEFAULT_MAX_CALLS,
     targets: Mapping[str, Replies] | None = None,
 ) -> Iterator[ScriptedJudge]:
-    """A scripted judge behind a real judge proxy, and its two variables in the environment of this process."""
+    """Start a judge proxy with a scripted judge, and set its two environment variables in this process."""
     with ScriptedJudge(reply, max_calls=max_calls, targets=targets) as judge:
-        before = {name: os.environ.get(name) for name in judge.environ}
+        previous = {name: os.environ.get(name) for name in judge.environ}
         os.environ.update(judge.environ)
         try:
             yield judge
         finally:
-            for name, value in before.items():
+            for name, value in previous.items():
                 if value is None:
                     os.environ.pop(name, None)
                 else:

@@ -1,4 +1,4 @@
-"""Run a judge script as agentv runs it: a real process, a payload on stdin, its result read and checked."""
+"""Run a judge script as agentv does: in its own process, with a payload on stdin, and with its result validated."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 Program = str | os.PathLike[str] | Sequence[str]
 
 DEFAULTS: Mapping[str, Any] = {"eval_id": "test", "attempt": 1}
-"""Keys that every case has a value for."""
+"""Keys that always have a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeRun:
-    """What became of a judge script: a score with its reasons, or `error`.
+    """The outcome of a judge script: a score with its reasons, or `error`.
 
-    A script that failed has no score. Reading one raises `EvaluatorError` with the message, so that a test cannot
-    take a crash for a score of 0.
+    If the script failed, there is no score: reading `score` and the other properties raises `EvaluatorError`, so that
+    a test cannot confuse a crash with a score of 0.
     """
 
     result: EvaluatorResult
-    """What agentv would record."""
+    """The result that agentv would record."""
 
     @property
     def error(self) -> str | None:
-        """Why there is no score; None when there is one."""
+        """Why no score was computed; None if there is a score."""
         return self.result.error
 
     @property
@@ -93,9 +93,9 @@ def run_judge(
 ) -> JudgeRun:
     """Run a judge script on a payload and read its result.
 
-    `script` is a file, a command line or a list of words. `payload` is a mapping with the keys that the script
-    reads, or an `agentv_eval.CodeJudgeInput`; absent keys are what they are for a case without them. With `judge`
-    the script has judge access, through a proxy of its own.
+    `script` is a file, a command line or a list of words. `payload` is a mapping with the keys that the script reads,
+    or an `agentv_eval.CodeJudgeInput`; missing keys get the value of a case without them. With `judge`, the script has
+    judge access through its own proxy.
     """
     values = _values(payload)
     spec = ScriptSpec(
@@ -108,19 +108,19 @@ def run_judge(
     case = EvalCase(id=str(values["eval_id"]), question="", input_messages=())
     attempt = values["attempt"] if isinstance(values["attempt"], int) else 1
 
-    async def run_it(context: EvaluationContext) -> Score:
-        assert context.runtime is not None  # noqa: S101 - it is made below
+    async def evaluate_script(context: EvaluationContext) -> Score:
+        assert context.runtime is not None  # noqa: S101 - set below
         session = None if judge is None else judge.lend(spec.name, eval_id=case.id, attempt=attempt)
         return await run_script(spec, values, context.runtime, session=session)
 
     async def run() -> EvaluatorResult:
         async with Launcher() as launcher:
             runtime = Runtime(launcher, environment=Environment(dict(os.environ)))
-            evaluator = FunctionEvaluator(name=spec.name, type="code_judge", function=run_it)
+            evaluator = FunctionEvaluator(name=spec.name, type="code_judge", function=evaluate_script)
             return await evaluate(evaluator, EvaluationContext(case, Candidate(""), attempt=attempt, runtime=runtime))
 
-    with loop_thread() as there:
-        return JudgeRun(there(run()))
+    with loop_thread() as run_in_thread:
+        return JudgeRun(run_in_thread(run()))
 
 
 def _words(script: Program) -> list[str]:
@@ -128,31 +128,33 @@ def _words(script: Program) -> list[str]:
         try:
             words = split_command(script)
         except ValueError as error:
-            raise UsageError(f"the command {script!r} cannot be run: {error}") from None
+            raise UsageError(f"invalid command {script!r}: {error}") from None
     elif isinstance(script, os.PathLike):
         words = [os.fspath(script)]
     else:
         words = [str(word) for word in script]
     if not words:
-        raise UsageError("there is no script to run", next_step='Name one: run_judge("judges/precision.py", ...).')
+        raise UsageError(
+            "the script is empty", next_step='Pass a file or a command: run_judge("judges/precision.py", ...).'
+        )
     runner = INTERPRETERS.get(Path(words[0]).suffix) if len(words) == 1 else None
     return words if runner is None else [runner, *words]
 
 
 def _values(payload: Any) -> dict[str, Any]:
-    given = {} if payload is None else getattr(payload, "raw", payload)
-    if not isinstance(given, Mapping):
+    mapping = {} if payload is None else getattr(payload, "raw", payload)
+    if not isinstance(mapping, Mapping):
         raise UsageError(
-            f"the payload is {type(payload).__name__}",
-            next_step='Give a mapping with the keys that a script reads, like {"candidate_answer": "Paris"}.',
+            f"the payload must be a mapping, got {type(payload).__name__}",
+            next_step='Pass the keys that the script reads, for example {"candidate_answer": "Paris"}.',
         )
-    for key in given:
+    for key in mapping:
         if key not in KEYS:
             hint = did_you_mean(str(key), KEYS)
-            raise UsageError(f"a payload has no key `{key}`{hint}", next_step=f"Its keys are {', '.join(KEYS)}.")
-    values = with_empty_values({**DEFAULTS, **given})
+            raise UsageError(f"unknown payload key `{key}`{hint}", next_step=f"Available: {', '.join(KEYS)}.")
+    values = with_empty_values({**DEFAULTS, **mapping})
     try:
         encode_payload(values)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"the payload cannot be written as JSON: {error}") from None
+        raise UsageError(f"the payload must be JSON-serializable: {error}") from None
     return values

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, so that a test of any kind, also one inside a loop, can use what needs one."""
+"""An event loop in its own thread, so that synchronous and asynchronous tests can both use asynchronous helpers."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ T = TypeVar("T")
 
 
 class RunThere(Protocol):
-    """Runs a coroutine in the thread and waits for what it returns."""
+    """Runs a coroutine in the thread and returns its result."""
 
     def __call__(self, coroutine: Coroutine[Any, Any, T], /) -> T: ...
 
 
 @contextmanager
 def loop_thread() -> Iterator[RunThere]:
-    """A loop that runs as long as this is entered; what is left in it then is cancelled."""
+    """Run an event loop in a thread. On exit, remaining tasks are cancelled."""
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def main() -> None:
-        over = asyncio.Event()
-        started.set_result((asyncio.get_running_loop(), over))
-        await over.wait()
+        finished = asyncio.Event()
+        started.set_result((asyncio.get_running_loop(), finished))
+        await finished.wait()
 
     thread = threading.Thread(target=asyncio.run, args=(main(),), name="agentv-testing", daemon=True)
     thread.start()
-    loop, over = started.result()
+    loop, finished = started.result()
 
     def run(coroutine: Coroutine[Any, Any, T]) -> T:
-        there = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
         try:
-            return there.result()
-        except BaseException:  # Ctrl-C comes here and not there
-            there.cancel()
+            return future.result()
+        except BaseException:  # Ctrl-C is raised in this thread only
+            future.cancel()
             raise
 
     try:
         yield run
     finally:
-        loop.call_soon_threadsafe(over.set)
+        loop.call_soon_threadsafe(finished.set)
         thread.join()

@@ -1,11 +1,10 @@
 """A fake model: an OpenAI-compatible chat completions server on 127.0.0.1.
 
     async with FakeModelServer("Paris") as server:
-        ...  # base_url is server.url; server.calls and server.requests say what was asked
+        ...  # use server.url as base_url; see server.calls and server.requests
 
-Replies are a text, a whole reply body, or a function of the request body that gives one; failures are
-scripted with `Failure`. `python -m agentv.testing.model_server --port 0` serves until stopped and prints
-its address.
+The reply is a string, a complete reply body, or a function of the request body that returns one of them. `Failure`
+scripts a failing call. `python -m agentv.testing.model_server --port 0` prints its address and serves until stopped.
 """
 
 from __future__ import annotations
@@ -31,20 +30,20 @@ MAX_CONNECTIONS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A call that goes wrong. Without `body` it is the kind of error OpenAI sends."""
+    """A failing call. Without `body`, it returns an error in OpenAI's format."""
 
     status: int = 500
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
     reset: bool = False
-    """Break the connection off; with `body`, after sending that much of a longer reply."""
+    """Close the connection; with `body`, after sending it as part of a longer reply."""
     hang: bool = False
-    """Never answer."""
+    """Never reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedRequest:
-    """One call as it arrived."""
+    """One received call."""
 
     path: str
     headers: Mapping[str, str]
@@ -56,7 +55,7 @@ Script = Scripted | Callable[[Any], Scripted]
 
 
 class FakeModelServer:
-    """Answers chat completions on a free port while it is entered."""
+    """A context manager that serves chat completions on a free port."""
 
     def __init__(
         self,
@@ -72,7 +71,7 @@ class FakeModelServer:
         self.api_key = api_key
         self.delay = delay
         self.failures: deque[Failure | None] = deque(failures)
-        """Taken one per call before `reply` is asked; None stands for a call that goes well."""
+        """Used up one per call, before `reply`; None is a successful call."""
         self.calls = 0
         self.in_flight = 0
         self.most_in_flight = 0
@@ -82,7 +81,7 @@ class FakeModelServer:
 
     @property
     def url(self) -> str:
-        """What a target sets as `base_url`."""
+        """The `base_url` for a target."""
         return f"{self._server.url}/v1"
 
     async def __aenter__(self) -> Self:
@@ -113,9 +112,9 @@ class FakeModelServer:
         try:
             body = json.loads(request.body) if needs_body else None
         except ValueError:
-            return _json(400, _error("the body is not JSON"))
+            return _json(400, _error("the request body is not valid JSON"))
         if self._keep_requests:
-            address = urlsplit(request.target.decode())  # clients of a proxy send all of it
+            address = urlsplit(request.target.decode())  # clients that use a proxy send the full URL
             path = f"{address.path}{'?' if address.query else ''}{address.query}"
             self.requests.append(ReceivedRequest(path, Headers(request.headers), body))
         failure = self.failures.popleft() if self.failures else None
@@ -178,20 +177,20 @@ async def _fail(failure: Failure) -> Response | Stream:
         await asyncio.Event().wait()
     if failure.reset and failure.body is None:
         raise HangUp
-    named = {"Content-Type": "application/json", **failure.headers}
-    kind = named.pop("Content-Type")
-    headers = tuple(named.items())
+    headers_by_name = {"Content-Type": "application/json", **failure.headers}
+    content_type = headers_by_name.pop("Content-Type")
+    headers = tuple(headers_by_name.items())
     if failure.reset and failure.body is not None:
-        return Stream(_then_break_off(failure.body), 200, kind, headers, length=len(failure.body) + 1000)
+        return Stream(_send_then_close(failure.body), 200, content_type, headers, length=len(failure.body) + 1000)
     body = failure.body
     if body is None:
         body = json.dumps(_error(f"scripted failure {failure.status}")).encode()
-    return Response(failure.status, body, kind, headers)
+    return Response(failure.status, body, content_type, headers)
 
 
-async def _then_break_off(body: bytes) -> AsyncGenerator[bytes, None]:
+async def _send_then_close(body: bytes) -> AsyncGenerator[bytes, None]:
     yield body
-    await asyncio.sleep(0.01)  # let it leave before the reset overtakes it
+    await asyncio.sleep(0.01)  # send the data before the reset discards it
     raise HangUp
 
 
@@ -216,10 +215,10 @@ async def _serve(options: argparse.Namespace) -> None:
 def main() -> None:
     """Serve until SIGINT or SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m agentv.testing.model_server", description=main.__doc__)
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one (default)")
-    parser.add_argument("--reply", default="ok", help="the text of every answer")
-    parser.add_argument("--delay-ms", type=float, default=0.0, help="how long every answer takes")
-    parser.add_argument("--api-key", help="refuse calls without this key")
+    parser.add_argument("--port", type=int, default=0, help="port; 0 selects a free port (default: 0)")
+    parser.add_argument("--reply", default="ok", help="text of every reply (default: ok)")
+    parser.add_argument("--delay-ms", type=float, default=0.0, help="delay of every reply in milliseconds (default: 0)")
+    parser.add_argument("--api-key", help="reject calls without this key")
     asyncio.run(_serve(parser.parse_args()))
 
 

@@ -1,6 +1,7 @@
-"""The pytest plugin: `judge_proxy` lends a scripted judge, `run_judge` runs a judge script.
+"""The pytest plugin: `judge_proxy` starts a scripted judge, and `run_judge` runs a judge script.
 
-Pytest loads this for every test run of an environment that has agentv, so it imports nothing until a fixture is used.
+pytest loads this module for every test run in an environment with agentv, so agentv is imported only when a fixture is
+used.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _LATEST: Any = object()
 
 
 class LendJudge:
-    """`judge_proxy(reply, max_calls=..., targets=...)`: a scripted judge behind a real proxy, until the test ends."""
+    """`judge_proxy(reply, max_calls=..., targets=...)`: start a scripted judge that runs until the test ends."""
 
     def __init__(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
         self._stack = stack
@@ -27,7 +28,7 @@ class LendJudge:
         self.latest: ScriptedJudge | None = None
 
     def __call__(self, reply: Any = None, **options: Any) -> ScriptedJudge:
-        from agentv.testing.judge_proxy import ScriptedJudge  # noqa: PLC0415 - only tests that use it pay for it
+        from agentv.testing.judge_proxy import ScriptedJudge  # noqa: PLC0415 - imported only by tests that use it
 
         judge = self._stack.enter_context(ScriptedJudge(reply, **options))
         for name, value in judge.environ.items():
@@ -37,7 +38,7 @@ class LendJudge:
 
 
 class RunJudge:
-    """`run_judge(script, payload)`: with the judge that `judge_proxy` lent last in this test, if it lent one."""
+    """`run_judge(script, payload)`: run a script with the latest judge of `judge_proxy` in this test, if any."""
 
     def __init__(self, lent: LendJudge) -> None:
         self._lent = lent
@@ -50,7 +51,7 @@ class RunJudge:
 
 @pytest.fixture
 def judge_proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[LendJudge]:
-    """Lend a scripted judge: `judge_proxy("yes")`, `judge_proxy(["yes", "no"])`, `judge_proxy(lambda call: ...)`."""
+    """Start a scripted judge: `judge_proxy("yes")`, `judge_proxy(["yes", "no"])`, `judge_proxy(lambda call: ...)`."""
     with ExitStack() as stack:
         yield LendJudge(stack, monkeypatch)
 
