@@ -29,7 +29,7 @@ def paris(question: str) -> str:
     return "Paris" if "France" in question else "I do not know"
 
 
-def test_a_plain_function_is_a_target_and_results_are_typed() -> None:
+def test_function_target_returns_typed_results() -> None:
     run = agentv.evaluate(cases=CASES, evaluators=[{"type": "contains", "value": "Paris"}], target=paris)
     assert [result.eval_id for result in run] == ["france", "spain"]
     assert [result.verdict for result in run] == [agentv.Verdict.PASS, agentv.Verdict.FAIL]
@@ -39,7 +39,7 @@ def test_a_plain_function_is_a_target_and_results_are_typed() -> None:
     assert (run.run_dir / "results.jsonl").read_text().count("\n") == 2
 
 
-def test_a_coroutine_function_a_request_and_a_structured_answer_work_too() -> None:
+def test_coroutine_target_with_request_and_structured_answer() -> None:
     async def answer(request: Request) -> dict[str, object]:
         return {"text": f"{request.eval_id}: {request.question}", "cost_usd": 0.25}
 
@@ -49,7 +49,7 @@ def test_a_coroutine_function_a_request_and_a_structured_answer_work_too() -> No
     assert run.passed
 
 
-def test_plain_functions_run_side_by_side() -> None:
+def test_function_targets_run_concurrently() -> None:
     both = threading.Barrier(2, timeout=20)
 
     def meets(_: str) -> str:
@@ -59,7 +59,7 @@ def test_plain_functions_run_side_by_side() -> None:
     assert agentv.evaluate(cases=CASES, evaluators=[{"type": "equals", "value": "x"}], target=meets).passed
 
 
-def test_functions_are_evaluators() -> None:
+def test_functions_can_be_evaluators() -> None:
     def short(answer: str) -> bool:
         return len(answer) < 20
 
@@ -70,13 +70,13 @@ def test_functions_are_evaluators() -> None:
     assert [[r.score for r in result.evaluator_results] for result in run] == [[1.0, 1.0], [1.0, 0.0]]
 
 
-def test_an_evaluator_that_returns_nonsense_is_an_error() -> None:
+def test_invalid_evaluator_result_is_an_error() -> None:
     run = agentv.evaluate(cases=CASES[:1], evaluators=[lambda answer: "good"], target=paris)
     assert run.exit_code == 3
     assert "Return a number" in (run.results[0].evaluator_results[0].error or "")
 
 
-def test_a_target_that_raises_is_an_error_row() -> None:
+def test_raising_target_is_an_error_row() -> None:
     def broken(_: str) -> str:
         raise ValueError("no model today")
 
@@ -85,7 +85,7 @@ def test_a_target_that_raises_is_an_error_row() -> None:
     assert all(result.error and "no model today" in result.error.message for result in run)
 
 
-def test_a_suite_file_runs_against_a_function(tmp_path: Path) -> None:
+def test_suite_file_runs_against_a_function(tmp_path: Path) -> None:
     (tmp_path / "suite.yaml").write_text(
         "evalcases: [{id: a, input: France?, evaluators: [{type: equals, value: Paris}]}]\n"
     )
@@ -94,7 +94,7 @@ def test_a_suite_file_runs_against_a_function(tmp_path: Path) -> None:
     assert run.passed
 
 
-def test_a_configured_target_is_chosen_by_name(tmp_path: Path) -> None:
+def test_configured_target_is_selected_by_name(tmp_path: Path) -> None:
     (tmp_path / "agentv.config.yaml").write_text(
         "targets: {a: {provider: mock, response: A}, b: {provider: mock, response: B}}\n"
     )
@@ -102,28 +102,28 @@ def test_a_configured_target_is_chosen_by_name(tmp_path: Path) -> None:
     assert {(r.target, r.verdict.value) for r in run} == {("a", "fail"), ("b", "pass")}
 
 
-def test_a_mistake_in_a_case_has_a_place() -> None:
+def test_problem_in_a_case_has_file_and_line() -> None:
     with pytest.raises(SuiteError) as caught:
         agentv.evaluate(cases=[{"id": "a", "inptu": "x"}], evaluators=[lambda answer: 1], target=paris)
     assert "cases.jsonl:1:" in str(caught.value)
     assert "did you mean `input`?" in str(caught.value)
 
 
-def test_suites_and_cases_together_are_refused() -> None:
+def test_suites_and_cases_cannot_be_combined() -> None:
     with pytest.raises(UsageError):
         agentv.evaluate("suite.yaml", cases=CASES, target=paris)
     with pytest.raises(UsageError):
         agentv.evaluate(target=paris)
 
 
-async def test_inside_an_event_loop_the_async_door_is_named() -> None:
+async def test_evaluate_inside_an_event_loop_suggests_evaluate_async() -> None:
     with pytest.raises(UsageError, match="evaluate_async"):
         agentv.evaluate(cases=CASES, target=paris)
     run = await agentv.evaluate_async(cases=CASES, evaluators=[{"type": "contains", "value": "a"}], target=paris)
     assert len(run) == 2
 
 
-async def test_cancelling_keeps_what_finished(tmp_path: Path) -> None:
+async def test_cancelling_keeps_finished_rows(tmp_path: Path) -> None:
     one_done = asyncio.Event()
 
     async def answer(question: str) -> str:
@@ -147,7 +147,7 @@ async def test_cancelling_keeps_what_finished(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "results.jsonl").read_text().count("\n") == 1
 
 
-def test_a_result_hook_sees_rows_as_they_are_recorded() -> None:
+def test_on_result_receives_rows_as_they_are_recorded() -> None:
     seen: list[str] = []
     agentv.evaluate(
         cases=CASES,
@@ -158,7 +158,7 @@ def test_a_result_hook_sees_rows_as_they_are_recorded() -> None:
     assert sorted(seen) == ["france", "spain"]
 
 
-def test_a_suite_edited_under_a_run_is_told_and_what_ran_is_kept(tmp_path: Path) -> None:
+def test_suite_edited_during_a_run_is_reported_and_rows_are_kept(tmp_path: Path) -> None:
     suite = tmp_path / "suite.yaml"
     cases = "".join(f"  - {{id: c{n}, input: q, evaluators: [{{type: equals, value: x}}]}}\n" for n in range(300))
     suite.write_text("evalcases:\n" + cases)
@@ -174,12 +174,12 @@ def test_a_suite_edited_under_a_run_is_told_and_what_ran_is_kept(tmp_path: Path)
 
 
 @pytest.mark.parametrize("cases", [["text"], {"id": "a", "input": "Q"}])
-def test_cases_that_are_no_mappings_are_told(cases: Any) -> None:
+def test_cases_must_be_mappings(cases: Any) -> None:
     with pytest.raises(UsageError, match="`cases` must be a list of mappings"):
         agentv.evaluate(cases=cases, target=paris)
 
 
-def test_results_come_suite_by_suite_also_when_suites_share_ids(tmp_path: Path) -> None:
+def test_results_are_ordered_by_suite(tmp_path: Path) -> None:
     for name in ("first", "second"):
         cases = "".join(f"- {{id: {case_id}, input: Q}}\n" for case_id in ("b", "a"))
         (tmp_path / f"{name}.yaml").write_text(
@@ -192,7 +192,7 @@ def test_results_come_suite_by_suite_also_when_suites_share_ids(tmp_path: Path) 
     ]
 
 
-def test_what_a_function_says_it_cost_is_paid_from_the_budget() -> None:
+def test_cost_of_a_function_target_counts_against_max_cost() -> None:
     asked: list[str] = []
 
     def dear(question: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ FINE = [
 
 
 @pytest.mark.parametrize("text", FINE)
-def test_words_are_those_a_shell_would_see(text):
+def test_words_are_split_as_by_a_shell(text):
     printed = subprocess.run(["/bin/sh", "-c", f"printf '%s\\0' {text}"], capture_output=True, check=True, text=True)
     assert split_command(text) == printed.stdout.split("\0")[:-1]
 
@@ -44,7 +44,7 @@ def test_words_are_those_a_shell_would_see(text):
         "a\nb",
     ],
 )
-def test_what_needs_a_shell_is_refused(text):
+def test_shell_syntax_is_rejected(text):
     with pytest.raises(ValueError, match="needs a shell"):
         split_command(text)
 
@@ -52,21 +52,21 @@ def test_what_needs_a_shell_is_refused(text):
 @pytest.mark.parametrize(
     ("text", "message"), [("a 'b", "single quote"), ('a "b', "double quote"), ("a \\", "backslash")]
 )
-def test_what_is_not_closed_is_refused(text, message):
+def test_unclosed_quotes_are_rejected(text, message):
     with pytest.raises(ValueError, match=message):
         split_command(text)
 
 
-def test_variables_are_left_as_they_are():
+def test_variables_are_not_expanded():
     assert split_command('echo $HOME "${HOME}"') == ["echo", "$HOME", "${HOME}"]
 
 
-def test_quoting_by_the_standard_library_is_understood():
+def test_shlex_quoting_is_understood():
     words = ["a b", "it's", 'say "x"', "$(rm)", "new\nline", "", "back\\slash", "{PROMPT}"]
     assert split_command(shlex.join(words)) == words
 
 
-def test_python_as_the_first_word_is_our_own():
+def test_python_is_replaced_by_the_current_interpreter():
     assert with_own_python(["python", "x.py"]) == [sys.executable, "x.py"]
     assert with_own_python(["python3", "python"]) == [sys.executable, "python"]
     assert with_own_python(["/usr/bin/python3"]) == ["/usr/bin/python3"]

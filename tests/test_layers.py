@@ -102,12 +102,12 @@ def cycles(root: Path) -> list[str]:
     return sorted(left)
 
 
-def test_imports_point_one_way() -> None:
+def test_imports_follow_the_layers() -> None:
     assert wrong_imports(SOURCE) == []
 
 
 @pytest.mark.parametrize("root", [SOURCE, SDK], ids=lambda root: root.name)
-def test_no_module_imports_itself_in_a_circle(root: Path) -> None:
+def test_modules_have_no_circular_imports(root: Path) -> None:
     assert cycles(root) == []
 
 
@@ -135,7 +135,7 @@ def package(root: Path, files: Mapping[str, str]) -> Path:
         ("testing/a.py", "report/b.py"),
     ],
 )
-def test_a_wrong_import_is_reported(tmp_path: Path, importing: str, imported: str) -> None:
+def test_import_against_the_layers_is_reported(tmp_path: Path, importing: str, imported: str) -> None:
     name = "agentv." + imported.removesuffix(".py").replace("/", ".")
     root = package(tmp_path, {imported: "", importing: f"def f():\n    from {name} import x\n"})
     assert wrong_imports(root) == [f"agentv.{importing.removesuffix('.py').replace('/', '.')} imports {name}"]
@@ -151,13 +151,13 @@ def test_a_wrong_import_is_reported(tmp_path: Path, importing: str, imported: st
         "from . import a",
     ],
 )
-def test_a_circle_inside_a_folder_is_reported(tmp_path: Path, back: str) -> None:
+def test_circular_import_inside_a_folder_is_reported(tmp_path: Path, back: str) -> None:
     files = {"report/a.py": "from agentv.report.b import x", "report/b.py": back}
     above = {"report/c.py": "from agentv.report.a import x", "report/d.py": ""}
     assert cycles(package(tmp_path, files | above)) == ["agentv.report.a", "agentv.report.b"]
 
 
-def test_an_import_for_type_checkers_makes_no_circle(tmp_path: Path) -> None:
+def test_type_checking_imports_are_not_circular(tmp_path: Path) -> None:
     typed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from agentv.report.a import x\n"
     files = {"report/a.py": "from agentv.report.b import x", "report/b.py": typed}
     assert cycles(package(tmp_path, files)) == []
@@ -218,14 +218,14 @@ cli.main()
 """
 
 
-def test_the_version_loads_neither_click_nor_pydantic(tmp_path: Path) -> None:
+def test_version_imports_neither_click_nor_pydantic(tmp_path: Path) -> None:
     code = "import sys; sys.argv = ['agentv', '--version']\nfrom agentv.cli import main\nmain()"
     loaded = modules_after(code, tmp_path)
     assert not loaded & {"click", "pydantic", "yaml", "asyncio", *HEAVY}
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["init"]])
-def test_commands_that_read_no_suite_load_neither_pydantic_nor_asyncio(tmp_path: Path, arguments: list[str]) -> None:
+def test_commands_without_suites_import_neither_pydantic_nor_asyncio(tmp_path: Path, arguments: list[str]) -> None:
     loaded = modules_after(RUN.format(arguments=arguments), tmp_path)
     assert not loaded & {"pydantic", "yaml", "asyncio", *HEAVY}
 
@@ -233,7 +233,7 @@ def test_commands_that_read_no_suite_load_neither_pydantic_nor_asyncio(tmp_path:
 @pytest.mark.parametrize(
     ("arguments", "most_modules"), [(["validate", "suite.yaml"], 335), (["eval", "suite.yaml", "--quiet"], 370)]
 )
-def test_validating_and_a_mock_run_load_only_what_the_suite_uses(
+def test_validate_and_mock_run_import_only_what_the_suite_uses(
     tmp_path: Path, arguments: list[str], most_modules: int
 ) -> None:
     (tmp_path / "agentv.config.yaml").write_text("targets: {a: {provider: mock, response: Paris}}\n")
@@ -256,7 +256,7 @@ def homes(table: Mapping[str, str]) -> set[str]:
 @pytest.mark.parametrize(
     ("target", "evaluator"), [("b", "{type: contains, value: It fits}"), ("a", "{type: llm_judge}")]
 )
-def test_a_run_against_a_server_loads_no_client_library(tmp_path: Path, target: str, evaluator: str) -> None:
+def test_http_run_imports_no_client_library(tmp_path: Path, target: str, evaluator: str) -> None:
     command = [sys.executable, "-m", "agentv.testing.model_server", "--reply", '{"score": 1, "reasoning": "It fits."}']
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:

@@ -38,7 +38,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-def test_the_wheel_carries_the_command_the_templates_and_the_script_sdk(wheel: Path) -> None:
+def test_wheel_contains_command_templates_and_python_sdk(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {
         "agentv/cli/program.py",
@@ -52,7 +52,7 @@ def test_the_wheel_carries_the_command_the_templates_and_the_script_sdk(wheel: P
     assert not any(name.startswith(("tests/", "benchmarks/", "docs/")) for name in names)
 
 
-def test_the_install_command_of_a_vendor_library_matches_its_extra() -> None:
+def test_install_command_of_a_vendor_library_matches_its_extra() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     classes = (AnthropicProvider, BedrockProvider, GeminiProvider, ResponsesProvider)
     for extra, provider in zip(("anthropic", "bedrock", "gemini", "responses"), classes, strict=True):
@@ -84,7 +84,7 @@ def test_runtime_is_at_most_24_packages() -> None:
     assert 1 + len(installed) <= MAX_PACKAGES, "agentv and its dependencies; see docs/adr/0021-a-small-runtime.md"
 
 
-def test_what_it_installs_runs_a_suite_with_a_judge_script(wheel: Path, tmp_path: Path) -> None:
+def test_installed_wheel_runs_a_suite_with_a_judge_script(wheel: Path, tmp_path: Path) -> None:
     place, project = tmp_path / "site", tmp_path / "project"
     project.mkdir()
     pip = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(place))

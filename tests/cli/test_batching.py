@@ -39,19 +39,19 @@ def scores(project: Project) -> dict[str, float]:
     return {row["eval_id"]: row["score"] for row in project.rows()}
 
 
-def test_all_cases_of_a_suite_go_to_one_command(batched: Project) -> None:
+def test_batch_target_gets_all_cases_of_a_suite(batched: Project) -> None:
     assert batched.run("eval", "suite.yaml").returncode == 1
     assert scores(batched) == {"one": 1.0, "two": 1.0, "three": 0.0}
     assert (batched.root / "calls.log").read_text() == "batch\n"
 
 
-def test_the_time_is_shared_among_the_cases(batched: Project) -> None:
+def test_batch_duration_is_split_among_cases(batched: Project) -> None:
     batched.run("eval", "suite.yaml")
     (shared,) = {row["duration_ms"] for row in batched.rows()}
     assert shared > 0
 
 
-def test_a_case_without_a_line_is_an_error_row_and_the_others_are_graded(batched: Project) -> None:
+def test_missing_batch_line_is_an_error_row_for_that_case_only(batched: Project) -> None:
     batched.write("suite.yaml", CASES + "- {id: left-out, input: hello}\n")
     assert batched.run("eval", "suite.yaml").returncode == 3
     errors = {row["eval_id"]: row["error"] for row in batched.rows()}
@@ -70,7 +70,7 @@ def test_a_case_without_a_line_is_an_error_row_and_the_others_are_graded(batched
         ("raise SystemExit(4)", "exited with code 4"),
     ],
 )
-def test_a_batch_that_cannot_be_read_is_an_error_of_every_case(batched: Project, output: str, said: str) -> None:
+def test_unreadable_batch_output_is_an_error_for_every_case(batched: Project, output: str, said: str) -> None:
     batched.write("answer.py", output)
     assert batched.run("eval", "suite.yaml").returncode == 3
     messages = [row["error"]["message"] for row in batched.rows()]
@@ -78,13 +78,13 @@ def test_a_batch_that_cannot_be_read_is_an_error_of_every_case(batched: Project,
     assert all(said in message for message in messages), messages
 
 
-def test_every_attempt_is_a_batch_of_its_own(batched: Project) -> None:
+def test_each_attempt_runs_its_own_batch(batched: Project) -> None:
     batched.run("eval", "suite.yaml", "--repeat", "2")
     assert (batched.root / "calls.log").read_text() == "batch\nbatch\n"
     assert len(batched.rows()) == 6
 
 
-def test_a_resumed_run_asks_for_what_is_missing_only(batched: Project) -> None:
+def test_resumed_batch_contains_only_missing_cases(batched: Project) -> None:
     batched.run("eval", "suite.yaml", "--run-dir", "run")
     results = batched.root / "run" / "results.jsonl"
     results.write_text("".join(line for line in results.read_text().splitlines(True) if '"two"' not in line))
@@ -93,7 +93,7 @@ def test_a_resumed_run_asks_for_what_is_missing_only(batched: Project) -> None:
     assert (done.returncode, json.loads(done.stdout)["total"]) == (1, 3), done.stderr
 
 
-def test_cases_and_answers_can_be_files(batched: Project) -> None:
+def test_batch_cases_and_answers_can_be_files(batched: Project) -> None:
     batched.write(
         "files.py",
         "import json, sys\n"
@@ -106,7 +106,7 @@ def test_cases_and_answers_can_be_files(batched: Project) -> None:
     assert batched.run("eval", "suite.yaml").returncode == 0
 
 
-def test_the_prompt_of_a_batch_is_empty_and_each_case_names_its_files(batched: Project) -> None:
+def test_batch_prompt_is_empty_and_each_case_lists_its_files(batched: Project) -> None:
     batched.write("notes.txt", "long notes")
     batched.write(
         "answer.py",

@@ -46,7 +46,7 @@ def paid(project: Project) -> Project:
     return project
 
 
-def test_the_run_stops_before_it_spends_more_and_goes_on_with_a_larger_limit(paid: Project) -> None:
+def test_run_stops_at_max_cost_and_resumes_with_a_larger_limit(paid: Project) -> None:
     done = paid.run("eval", "suite.yaml", "--run-dir", "run", "--max-cost", "0.05", "--json")
     summary = json.loads(done.stdout)
     assert (done.returncode, summary["total"], summary["not_run"], summary["cost_usd"]) == (3, 5, 3, 0.05)
@@ -60,14 +60,14 @@ def test_the_run_stops_before_it_spends_more_and_goes_on_with_a_larger_limit(pai
     assert sorted(ids) == [f"case-{n}" for n in range(8)]
 
 
-def test_the_summary_says_what_was_not_run_why_and_how_to_go_on(paid: Project) -> None:
+def test_summary_reports_skipped_cases_reason_and_resume_command(paid: Project) -> None:
     done = paid.run("eval", "suite.yaml", "--run-dir", "run", "--max-cost", "0.05")
     assert "3 cases not run" in done.stdout
     assert "budget: $0.05 of --max-cost 0.05 is spent" in done.stdout
     assert "agentv eval --resume run --max-cost MORE" in done.stdout
 
 
-def test_judge_calls_of_scripts_never_pass_the_limit_and_no_case_is_half_judged(paid: Project) -> None:
+def test_max_judge_calls_is_never_exceeded_and_no_case_is_partly_judged(paid: Project) -> None:
     done = paid.run("eval", "judged.yaml", "--run-dir", "run", "--max-judge-calls", "7", "--json")
     summary = json.loads(done.stdout)
     assert (done.returncode, summary["total"], summary["passed"], summary["not_run"]) == (3, 3, 3, 5)
@@ -77,27 +77,27 @@ def test_judge_calls_of_scripts_never_pass_the_limit_and_no_case_is_half_judged(
     assert (more.returncode, json.loads(more.stdout)["judge_calls"]) == (0, 16)
 
 
-def test_a_case_that_meets_the_end_of_the_budget_in_the_middle_is_not_recorded(paid: Project) -> None:
+def test_case_that_exhausts_the_budget_is_not_recorded(paid: Project) -> None:
     done = paid.run("eval", "judged.yaml", "--run-dir", "run", "--max-judge-calls", "1", "--json")
     summary = json.loads(done.stdout)
     assert (done.returncode, summary["total"], summary["not_run"]) == (3, 0, 8)
     assert paid.manifest(paid.root / "run")["budget"]["judge_calls"] == 1
 
 
-def test_money_of_judges_counts_with_that_of_targets(paid: Project) -> None:
+def test_judge_cost_counts_against_max_cost(paid: Project) -> None:
     done = paid.run("eval", "judged.yaml", "--run-dir", "run", "--max-cost", "0.15", "--json")
     summary = json.loads(done.stdout)
     assert (summary["total"], summary["not_run"]) == (3, 5)
     assert summary["cost_usd"] + summary["judge_cost_usd"] == pytest.approx(0.15)
 
 
-def test_a_limit_of_nothing_runs_nothing(paid: Project) -> None:
+def test_zero_judge_calls_runs_no_judged_case(paid: Project) -> None:
     done = paid.run("eval", "judged.yaml", "--max-judge-calls", "0", "--json")
     assert (done.returncode, json.loads(done.stdout)["not_run"]) == (3, 8)
     assert paid.run("eval", "suite.yaml", "--max-cost", "0").returncode == 2
 
 
-def test_recorded_answers_were_paid_for_earlier(paid: Project) -> None:
+def test_recorded_answers_do_not_count_against_max_cost(paid: Project) -> None:
     answers = [{"eval_id": f"case-{n}", "candidate_answer": "Paris", "cost_usd": 5.0} for n in range(8)]
     paid.write("answers.jsonl", "".join(json.dumps(line) + "\n" for line in answers))
     graded = ("eval", "judged.yaml", "--outputs", "answers.jsonl", "--judge-target", "strict", "--json")
@@ -108,7 +108,7 @@ def test_recorded_answers_were_paid_for_earlier(paid: Project) -> None:
     assert (more.returncode, json.loads(more.stdout)["total"]) == (0, 8)
 
 
-def test_replayed_answers_cost_nothing(paid: Project) -> None:
+def test_replayed_answers_do_not_count_against_max_cost(paid: Project) -> None:
     answers = [{"eval_id": f"case-{n}", "candidate_answer": "Paris", "cost_usd": 5.0} for n in range(8)]
     paid.write("answers.jsonl", "".join(json.dumps(line) + "\n" for line in answers))
     paid.write("agentv.config.yaml", f"{CONFIG}  old: {{provider: replay, file: answers.jsonl}}\n")
@@ -135,9 +135,7 @@ define_code_judge(judge)
 
 
 @pytest.mark.parametrize(("suite", "made"), [("asked.yaml", 3), ("batch.yaml", 2)])
-def test_calls_that_still_wait_for_the_judge_when_the_run_is_stopped_were_never_made(
-    project: Project, suite: str, made: int
-) -> None:
+def test_queued_judge_calls_are_not_counted_when_the_run_stops(project: Project, suite: str, made: int) -> None:
     project.write(
         "agentv.config.yaml",
         "targets:\n"

@@ -66,7 +66,7 @@ def call_record(project: Project, name: str) -> dict[str, Any]:
     return record
 
 
-def test_the_second_run_asks_the_target_and_not_the_judge(judged: Project) -> None:
+def test_second_run_calls_the_target_but_not_the_cached_judge(judged: Project) -> None:
     first, second = evaluate(judged, "one", "--cache"), evaluate(judged, "two", "--cache")
     assert calls(judged) == ["app", "strict", "app"]
     assert (first["call_count"], first["cache_hits"], first["cost_usd"]) == (1, 0, 0.5)
@@ -76,7 +76,7 @@ def test_the_second_run_asks_the_target_and_not_the_judge(judged: Project) -> No
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_without_the_option_nothing_is_kept_and_nothing_kept_is_used(judged: Project) -> None:
+def test_cache_is_neither_written_nor_read_without_the_option(judged: Project) -> None:
     evaluate(judged, "one")
     assert not (judged.root / ".agentv" / "cache").exists()
     evaluate(judged, "two", "--cache")
@@ -84,7 +84,7 @@ def test_without_the_option_nothing_is_kept_and_nothing_kept_is_used(judged: Pro
     assert calls(judged).count("strict") == 3
 
 
-def test_the_cache_is_cleared_by_deleting_its_directory(judged: Project) -> None:
+def test_deleting_the_directory_clears_the_cache(judged: Project) -> None:
     evaluate(judged, "one", "--cache")
     directory = judged.root / ".agentv" / "cache"
     for path in directory.iterdir():
@@ -93,7 +93,7 @@ def test_the_cache_is_cleared_by_deleting_its_directory(judged: Project) -> None
     assert evaluate(judged, "two", "--cache")["cache_hits"] == 0
 
 
-def test_another_attempt_is_another_question(judged: Project) -> None:
+def test_cache_distinguishes_attempts(judged: Project) -> None:
     for name in ("one", "two"):
         done = judged.run("eval", "suite.yaml", "--run-dir", name, "--cache", "--repeat", "2")
         assert done.returncode == 0
@@ -104,13 +104,13 @@ def test_another_attempt_is_another_question(judged: Project) -> None:
     ]
 
 
-def test_a_changed_judge_is_asked_again(judged: Project) -> None:
+def test_changed_judge_settings_miss_the_cache(judged: Project) -> None:
     evaluate(judged, "one", "--cache")
     judged.write("agentv.config.yaml", CONFIG.replace("echo strict", "echo changed"))
     assert evaluate(judged, "two", "--cache")["cache_hits"] == 0
 
 
-def test_a_hit_counts_against_the_limit_of_calls(judged: Project) -> None:
+def test_cache_hit_counts_against_max_calls(judged: Project) -> None:
     judged.write("judge.py", JUDGE.replace("    return", "    judge.invoke(question='one more')\n    return"))
     judged.write("suite.yaml", SUITE.replace("max_calls: 1", "max_calls: 2"))
     evaluate(judged, "one", "--cache")
@@ -120,7 +120,7 @@ def test_a_hit_counts_against_the_limit_of_calls(judged: Project) -> None:
     assert calls(judged).count("strict") == 2
 
 
-def test_a_file_that_cannot_be_used_costs_a_note_and_nothing_else(judged: Project) -> None:
+def test_unusable_cache_file_only_prints_a_note(judged: Project) -> None:
     judged.write(".agentv/cache", "a file where the directory should be")
     done = judged.run("eval", "suite.yaml", "--cache")
     assert done.returncode == 0
@@ -128,7 +128,7 @@ def test_a_file_that_cannot_be_used_costs_a_note_and_nothing_else(judged: Projec
     assert "is not used" in done.stderr
 
 
-def test_a_resumed_run_still_uses_the_cache_of_its_own_directory(judged: Project, tmp_path: Path) -> None:
+def test_resumed_run_uses_the_cache_of_its_directory(judged: Project, tmp_path: Path) -> None:
     hang = "'if grep -q Spain && [ -e hang ]; then exec sleep 600; fi; echo Paris'"
     judged.write("agentv.config.yaml", CONFIG.replace("'cat > /dev/null; echo app >> calls; echo Paris'", hang))
     judged.write(
@@ -155,7 +155,7 @@ def test_a_resumed_run_still_uses_the_cache_of_its_own_directory(judged: Project
     assert not (elsewhere / ".agentv").exists()
 
 
-def test_what_a_model_says_is_asked_once_and_a_reply_that_is_no_verdict_is_asked_again(project: Project) -> None:
+def test_valid_verdict_is_cached_and_invalid_reply_is_retried(project: Project) -> None:
     project.write(
         "agentv.config.yaml",
         "targets:\n"

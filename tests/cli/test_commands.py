@@ -20,20 +20,20 @@ from tests.report.rows import row
 from tests.report.sources import write_rows
 
 
-def test_the_version_and_help_are_there(project: Project) -> None:
+def test_version_and_help_are_printed(project: Project) -> None:
     assert project.run("--version").stdout.startswith("agentv ")
     text = project.run("--help").stdout
     assert all(name in text for name in COMMANDS)
 
 
 @pytest.mark.parametrize("name", list(COMMANDS))
-def test_every_command_explains_itself(project: Project, name: str) -> None:
+def test_every_command_has_help(project: Project, name: str) -> None:
     done = project.run(name, "--help")
     assert done.returncode == 0
     assert "Usage: agentv" in done.stdout
 
 
-def test_an_unknown_command_is_told_with_what_is_near(project: Project) -> None:
+def test_unknown_command_suggests_a_similar_one(project: Project) -> None:
     done = project.run("evl")
     assert done.returncode == 2
     assert "did you mean 'eval'?" in done.stderr
@@ -42,14 +42,14 @@ def test_an_unknown_command_is_told_with_what_is_near(project: Project) -> None:
 # -- init
 
 
-def test_what_init_writes_passes_at_once_offline(project: Project) -> None:
+def test_init_creates_suites_that_pass_offline(project: Project) -> None:
     assert project.run("init").returncode == 0
     assert project.run("validate", "evals").returncode == 0
     done = project.run("eval", "evals/hello.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_init_says_where_to_run_it_and_refuses_a_file(project: Project) -> None:
+def test_init_prints_how_to_run_and_rejects_a_file_as_path(project: Project) -> None:
     done = project.run("init", "--path", "my evals")
     assert "cd 'my evals' && agentv eval evals/" in done.stdout
     refused = project.run("init", "--path", "my evals/agentv.config.yaml")
@@ -57,7 +57,7 @@ def test_init_says_where_to_run_it_and_refuses_a_file(project: Project) -> None:
     assert "--path must be a directory, got the file my evals/agentv.config.yaml" in refused.stderr
 
 
-def test_init_does_not_overwrite_without_being_asked(project: Project) -> None:
+def test_init_does_not_overwrite_without_force(project: Project) -> None:
     project.write("agentv.config.yaml", "mine\n")
     done = project.run("init")
     assert done.returncode == 2
@@ -68,7 +68,7 @@ def test_init_does_not_overwrite_without_being_asked(project: Project) -> None:
     assert (project.root / "agentv.config.yaml").read_text() != "mine\n"
 
 
-def test_init_asks_on_a_terminal_and_takes_no_for_an_answer(project: Project) -> None:
+def test_init_asks_before_overwriting_on_a_terminal(project: Project) -> None:
     project.write("agentv.config.yaml", "mine\n")
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
@@ -95,7 +95,7 @@ def test_init_asks_on_a_terminal_and_takes_no_for_an_answer(project: Project) ->
 # -- validate
 
 
-def test_validate_tells_every_mistake_of_every_file_and_exits_2(capitals: Project) -> None:
+def test_validate_reports_every_problem_of_every_file(capitals: Project) -> None:
     judged = "evaluators: [{type: contains, value: x}]"
     capitals.write("one.yaml", f"evalcases:\n  - {{id: a, inptu: x, {judged}}}\n  - {{input: y, {judged}}}\n")
     capitals.write("two.yaml", "evalcases: [{id: a, input: x, evaluators: [{type: contain}]}]\n")
@@ -109,12 +109,12 @@ def test_validate_tells_every_mistake_of_every_file_and_exits_2(capitals: Projec
     assert done.stdout == ""
 
 
-def test_validate_of_good_files_says_so(capitals: Project) -> None:
+def test_validate_reports_counts_for_valid_files(capitals: Project) -> None:
     done = capitals.run("validate", "capitals.yaml", "agentv.config.yaml")
     assert (done.returncode, done.stdout.strip()) == (0, "ok: 1 suite, 3 cases, 1 configuration, no problems")
 
 
-def test_validate_checks_the_configuration_too(capitals: Project) -> None:
+def test_validate_checks_the_configuration(capitals: Project) -> None:
     capitals.write("agentv.config.yaml", "targets: {scripted: {provider: mock, respons: x}}\n")
     for arguments in (["capitals.yaml"], ["agentv.config.yaml"], ["capitals.yaml", "agentv.config.yaml"]):
         done = capitals.run("validate", *arguments)
@@ -122,7 +122,7 @@ def test_validate_checks_the_configuration_too(capitals: Project) -> None:
         assert done.stderr.count("agentv.config.yaml:1:38: unknown key `respons`") == 1
 
 
-def test_a_missing_variable_is_no_mistake_of_the_files(capitals: Project) -> None:
+def test_validate_accepts_missing_environment_variables(capitals: Project) -> None:
     capitals.write("agentv.config.yaml", "targets: {a: {provider: openai, model: m, api_key: '${{ NO_SUCH }}'}}\n")
     assert capitals.run("validate", "capitals.yaml").returncode == 0
 
@@ -142,7 +142,7 @@ MISTAKEN = {
 
 
 @pytest.mark.parametrize("text", MISTAKEN.values(), ids=MISTAKEN.keys())
-def test_validate_refuses_exactly_what_eval_refuses(capitals: Project, text: str) -> None:
+def test_validate_rejects_exactly_what_eval_rejects(capitals: Project, text: str) -> None:
     capitals.write("wrong.yaml", text + "\n")
     validated, evaluated = capitals.run("validate", "wrong.yaml"), capitals.run("eval", "wrong.yaml")
     assert (validated.returncode, evaluated.returncode) == (2, 2)
@@ -154,7 +154,7 @@ def test_validate_refuses_exactly_what_eval_refuses(capitals: Project, text: str
 # -- schema
 
 
-def test_a_judge_that_there_is_not_is_told_where_an_evaluator_names_it(capitals: Project) -> None:
+def test_unknown_judge_target_is_reported_at_the_evaluator(capitals: Project) -> None:
     capitals.write(
         "suite.yaml",
         "execution:\n  evaluators:\n    - {type: is_json}\n    - {name: tone, type: llm_judge, judge_target: nobody}\n"
@@ -168,7 +168,7 @@ def test_a_judge_that_there_is_not_is_told_where_an_evaluator_names_it(capitals:
     assert capitals.run("eval", "suite.yaml").stderr == told
 
 
-def test_the_schemas_accept_good_files_and_refuse_bad_ones(capitals: Project) -> None:
+def test_schemas_accept_valid_files_and_reject_invalid_ones(capitals: Project) -> None:
     schemas = json.loads(capitals.run("schema").stdout)
     assert set(schemas) == {"suite", "config"}
     for name, file in (("suite", "capitals.yaml"), ("config", "agentv.config.yaml")):
@@ -187,14 +187,14 @@ def test_the_schemas_accept_good_files_and_refuse_bad_ones(capitals: Project) ->
     assert not list(config.iter_errors({"targets": {"a": {"provider": "mock", "delay_ms": "${{ MS }}"}}}))
 
 
-def test_one_schema_alone_is_what_an_editor_wants(project: Project) -> None:
+def test_schema_only_prints_a_single_schema(project: Project) -> None:
     assert json.loads(project.run("schema", "--only", "suite").stdout)["title"] == "agentv eval suite"
 
 
 # -- targets
 
 
-def test_targets_shows_what_is_ready_and_which_variable_is_missing(project: Project) -> None:
+def test_targets_lists_ready_targets_and_missing_variables(project: Project) -> None:
     project.write(
         "agentv.config.yaml",
         """\
@@ -213,7 +213,7 @@ def test_targets_shows_what_is_ready_and_which_variable_is_missing(project: Proj
     ]
 
 
-def test_targets_without_a_configuration_says_how_to_make_one(project: Project) -> None:
+def test_targets_without_configuration_suggests_init(project: Project) -> None:
     done = project.run("targets")
     assert done.returncode == 2
     assert "agentv init" in done.stderr
@@ -222,7 +222,7 @@ def test_targets_without_a_configuration_says_how_to_make_one(project: Project) 
 # -- a live bar on a real terminal
 
 
-def test_on_a_terminal_there_is_a_live_bar_and_a_summary_in_colour(capitals: Project) -> None:
+def test_terminal_shows_live_progress_and_colored_summary(capitals: Project) -> None:
     ours, theirs = pty.openpty()
     environment = {k: v for k, v in capitals.environment().items() if k != "NO_COLOR"} | {"TERM": "xterm-256color"}
     process = subprocess.Popen(
@@ -250,7 +250,7 @@ def test_on_a_terminal_there_is_a_live_bar_and_a_summary_in_colour(capitals: Pro
     assert b"\x1b[" in shown
 
 
-def test_output_into_a_closed_pipe_is_no_crash(capitals: Project, tmp_path: Path) -> None:
+def test_closed_output_pipe_does_not_crash(capitals: Project, tmp_path: Path) -> None:
     command = f"{' '.join(AGENTV)} schema | head -1 > /dev/null"
     done = subprocess.run(
         ["bash", "-c", command],
@@ -265,7 +265,7 @@ def test_output_into_a_closed_pipe_is_no_crash(capitals: Project, tmp_path: Path
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
 @pytest.mark.parametrize("arguments", ["schema", "report rows.jsonl", "compare rows.jsonl rows.jsonl", "--help"])
-def test_output_onto_a_full_disk_is_told_in_a_line_and_is_no_bug(project: Project, arguments: str) -> None:
+def test_full_disk_is_reported_in_one_line(project: Project, arguments: str) -> None:
     write_rows(project.root / "rows.jsonl", [row("a")])
     with open("/dev/full", "w", encoding="utf-8") as full:  # noqa: PTH123 - a device
         done = subprocess.run(
@@ -285,7 +285,7 @@ def test_output_onto_a_full_disk_is_told_in_a_line_and_is_no_bug(project: Projec
 
 
 @pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
-def test_a_run_with_standard_streams_closed_is_like_any_other(capitals: Project, closed: str) -> None:
+def test_run_works_with_closed_standard_streams(capitals: Project, closed: str) -> None:
     command = f"{' '.join(AGENTV)} eval capitals.yaml --out rows.jsonl {closed}"
     done = subprocess.run(
         ["bash", "-c", command],
@@ -303,7 +303,7 @@ def test_a_run_with_standard_streams_closed_is_like_any_other(capitals: Project,
 
 
 @pytest.mark.parametrize("option", ["--max-cost", "--timeout", "--threshold"])
-def test_a_limit_of_a_run_must_be_a_finite_number(capitals: Project, option: str) -> None:
+def test_run_limits_must_be_finite_numbers(capitals: Project, option: str) -> None:
     done = capitals.run("eval", "capitals.yaml", option, "nan")
     assert done.returncode == 2
     assert "nan is not a finite number." in done.stderr

@@ -22,7 +22,7 @@ def files(project: Project, one: list[CaseResult], two: list[CaseResult]) -> tup
     return "a.jsonl", "b.jsonl"
 
 
-def test_a_regression_exits_1_and_says_why(project: Project):
+def test_regression_exits_with_1_and_prints_the_reason(project: Project):
     done = project.run("compare", *files(project, GOOD, WORSE))
     assert done.returncode == 1
     assert done.stdout.startswith("✗ the candidate is worse over 8 cases: mean score -0.665\n")
@@ -31,21 +31,21 @@ def test_a_regression_exits_1_and_says_why(project: Project):
     assert "\x1b" not in done.stdout
 
 
-def test_no_regression_exits_0(project: Project):
+def test_no_regression_exits_with_0(project: Project):
     done = project.run("compare", *files(project, WORSE, GOOD))
     assert done.returncode == 0
     assert "exit code 0: no regression" in done.stdout
 
 
 @pytest.mark.parametrize(("limit", "code"), [("0.1", 0), ("0.09", 1)])
-def test_max_drop_is_a_line_of_its_own(project: Project, limit: str, code: int):
+def test_max_drop_is_checked_separately(project: Project, limit: str, code: int):
     names = files(project, [row("a", 0.3), row("b", 0.9)], [row("a", 0.2), row("b", 0.8)])
     done = project.run("compare", *names, "--max-drop", limit)
     assert done.returncode == code
     assert done.stdout.startswith("? too few cases: 2 compared, at least 6 needed")
 
 
-def test_cases_that_only_the_candidate_could_not_judge_exit_3_unless_allowed(project: Project):
+def test_errors_only_in_candidate_exit_with_3_unless_allowed(project: Project):
     names = files(project, GOOD, [*GOOD[:7], error_row("case-7", "the judge is down", stage="evaluator")])
     done = project.run("compare", *names)
     assert done.returncode == 3
@@ -53,7 +53,7 @@ def test_cases_that_only_the_candidate_could_not_judge_exit_3_unless_allowed(pro
     assert project.run("compare", *names, "--allow-errors").returncode == 0
 
 
-def test_json_has_everything_and_nothing_else_is_on_stdout(project: Project):
+def test_json_output_is_complete_and_alone_on_stdout(project: Project):
     names = files(project, GOOD, [row(f"case-{n}", 0.2, misses=(HOSTILE,)) for n in range(8)])
     done = project.run("compare", *names, "--json")
     data = json.loads(done.stdout)
@@ -64,7 +64,7 @@ def test_json_has_everything_and_nothing_else_is_on_stdout(project: Project):
     assert project.run("compare", *names, "--format", "json").stdout == done.stdout
 
 
-def test_markdown_is_for_pull_requests(project: Project):
+def test_markdown_output_fits_pull_requests(project: Project):
     done = project.run("compare", *files(project, GOOD, WORSE), "-f", "markdown")
     assert done.returncode == 1
     assert "| mean score | 0.900 | 0.235 | -0.665 |" in done.stdout
@@ -82,7 +82,7 @@ def test_markdown_is_for_pull_requests(project: Project):
         (("a.jsonl", "empty.jsonl"), "has no rows"),
     ],
 )
-def test_what_cannot_be_compared_exits_2(project: Project, names: tuple[str, str], message: str):
+def test_incomparable_runs_exit_with_2(project: Project, names: tuple[str, str], message: str):
     files(project, GOOD, WORSE)
     write_rows(project.root / "other.jsonl", [row("another")])
     write_rows(project.root / "twice.jsonl", [row("case-0"), row("case-0", 0.1)])
@@ -95,7 +95,7 @@ def test_what_cannot_be_compared_exits_2(project: Project, names: tuple[str, str
     assert "Traceback" not in done.stderr
 
 
-def test_two_targets_of_one_run_are_compared_by_its_id(capitals: Project):
+def test_two_targets_of_one_run_can_be_compared_by_run_id(capitals: Project):
     capitals.write(
         "agentv.config.yaml",
         """\
@@ -114,12 +114,12 @@ def test_two_targets_of_one_run_are_compared_by_its_id(capitals: Project):
     assert any("scripted model" in note for note in data["notes"])
 
 
-def test_colour_is_for_terminals_and_wishes(project: Project):
+def test_color_is_used_on_terminals_or_on_request(project: Project):
     names = files(project, GOOD, WORSE)
     assert "\x1b[" in project.run("compare", *names, env={"NO_COLOR": "", "FORCE_COLOR": "1"}).stdout
 
 
-def test_a_large_comparison_is_resampled_in_groups(project: Project):
+def test_large_comparison_is_resampled_in_groups(project: Project):
     one = [row(f"case-{n}", (n % 97) / 100, evaluator_results=()) for n in range(3_000)]
     two = [row(f"case-{n}", (n % 97) / 100 + (n % 31) / 1000, evaluator_results=()) for n in range(3_000)]
     done = project.run("compare", *files(project, one, two), "--json")
@@ -129,7 +129,7 @@ def test_a_large_comparison_is_resampled_in_groups(project: Project):
     assert low < summary["mean_delta"] < high < low + 0.01
 
 
-def test_paths_are_found_from_the_working_directory(project: Project, tmp_path: Path):
+def test_paths_are_relative_to_the_working_directory(project: Project, tmp_path: Path):
     write_rows(project.root / "sub" / "a.jsonl", GOOD)
     done = project.run("compare", "a.jsonl", "a.jsonl", cwd=project.root / "sub")
     assert done.returncode == 0
@@ -137,19 +137,19 @@ def test_paths_are_found_from_the_working_directory(project: Project, tmp_path: 
 
 
 @pytest.mark.parametrize("option", ["--max-drop", "--threshold", "--confidence"])
-def test_a_limit_that_is_no_number_is_refused_instead_of_letting_everything_pass(project: Project, option: str):
+def test_nan_limits_are_rejected(project: Project, option: str):
     done = project.run("compare", *files(project, GOOD, WORSE), option, "nan")
     assert done.returncode == 2
     assert "nan is not a finite number." in done.stderr
 
 
-def test_a_drop_just_over_the_limit_is_shown_with_the_digits_that_tell_them_apart(project: Project):
+def test_drop_just_over_the_limit_is_printed_with_enough_digits(project: Project):
     done = project.run("compare", *files(project, [row("a", 0.9)], [row("a", 0.79999)]), "--max-drop", "0.1")
     assert done.returncode == 1
     assert "the mean score fell by 0.10001, more than the allowed 0.1" in done.stdout
 
 
-def test_a_candidate_that_was_not_run_to_its_end_proves_nothing(project: Project) -> None:
+def test_incomplete_candidate_run_is_not_a_pass(project: Project) -> None:
     project.write(
         "agentv.config.yaml", "targets: {paid: {provider: mock, rules: [{match: x, response: x, cost_usd: 1}]}}\n"
     )

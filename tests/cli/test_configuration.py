@@ -22,7 +22,7 @@ def listed(project: Project, **env: str) -> dict[str, dict[str, object]]:
     return {row["name"]: row for row in json.loads(done.stdout)}
 
 
-def test_a_judge_target_that_reads_a_missing_variable_makes_only_its_target_unavailable(project: Project) -> None:
+def test_missing_variable_in_judge_target_disables_only_its_target(project: Project) -> None:
     project.write(
         "agentv.config.yaml",
         "targets:\n"
@@ -40,7 +40,7 @@ def test_a_judge_target_that_reads_a_missing_variable_makes_only_its_target_unav
     assert "unknown target 'nobody'" in refused.stderr
 
 
-def test_names_written_as_numbers_are_names(project: Project) -> None:
+def test_numeric_target_names_are_strings(project: Project) -> None:
     project.write(
         "agentv.config.yaml",
         "targets:\n"
@@ -56,7 +56,7 @@ def test_names_written_as_numbers_are_names(project: Project) -> None:
     assert "agentv.config.yaml:1:59: unknown target '8'" in refused.stderr
 
 
-def test_a_target_needs_a_name(project: Project) -> None:
+def test_target_name_must_not_be_empty(project: Project) -> None:
     for targets in ("{'': {provider: mock}}", "[{name: ' ', provider: mock}]"):
         project.write("agentv.config.yaml", f"targets: {targets}\n")
         refused = project.run("targets")
@@ -64,7 +64,7 @@ def test_a_target_needs_a_name(project: Project) -> None:
         assert "the name of a target must not be blank" in refused.stderr
 
 
-def test_the_provider_and_the_defaults_may_be_variables(project: Project) -> None:
+def test_provider_and_defaults_can_be_variables(project: Project) -> None:
     project.write(
         "agentv.config.yaml",
         "targets:\n"
@@ -86,21 +86,21 @@ def test_the_provider_and_the_defaults_may_be_variables(project: Project) -> Non
 
 
 @pytest.mark.parametrize("written", ["${{ env.KEY }}", "${{ }}", "${{ A-B }}", "${{ KEY", "${{ A:-${{ B }} }}"])
-def test_braces_that_name_no_variable_are_a_mistake_and_never_sent_as_they_are(project: Project, written: str) -> None:
+def test_malformed_variable_reference_is_an_error(project: Project, written: str) -> None:
     project.write("agentv.config.yaml", f"targets:\n  a: {{provider: openai, model: m, api_key: '{written}'}}\n")
     refused = project.run("targets")
     assert refused.returncode == 2
     assert "agentv.config.yaml:2:44: `api_key`: `${{ }}` must contain the name of a variable" in refused.stderr
 
 
-def test_a_scripted_answer_may_hold_the_braces_of_other_tools(project: Project) -> None:
+def test_scripted_answer_can_contain_braces(project: Project) -> None:
     project.write("agentv.config.yaml", "targets: {a: {provider: mock, response: 'ok ${{ github.sha }}'}}\n")
     project.write("suite.yaml", SUITE)
     assert project.run("eval", "suite.yaml", "--quiet").returncode == 0
     assert project.rows()[0]["candidate_answer"] == "ok ${{ github.sha }}"
 
 
-def test_a_line_of_a_dotenv_that_is_no_assignment_is_told_with_its_place_and_not_shown(project: Project) -> None:
+def test_malformed_dotenv_line_is_reported_with_its_line_but_not_printed(project: Project) -> None:
     project.write(".env", "GREETING=ok\nthis is hidden\nOTHER=2\n")
     project.write("agentv.config.yaml", "targets: {a: {provider: mock, response: '${{ GREETING }} ${{ OTHER }}'}}\n")
     project.write("suite.yaml", SUITE)
@@ -111,7 +111,7 @@ def test_a_line_of_a_dotenv_that_is_no_assignment_is_told_with_its_place_and_not
     assert project.rows()[0]["candidate_answer"] == "ok 2"
 
 
-def test_every_target_that_suites_name_and_nobody_configured_is_told_at_once(project: Project) -> None:
+def test_all_unknown_targets_are_reported_together(project: Project) -> None:
     project.write("agentv.config.yaml", "targets: {main: {provider: mock, response: ok}}\n")
     project.write("one.yaml", f"target: mian\nexecution: {{judge_target: jugde}}\n{SUITE}")
     project.write("two.yaml", SUITE.replace("input: x", "input: x, execution: {target: other}"))
@@ -124,7 +124,7 @@ def test_every_target_that_suites_name_and_nobody_configured_is_told_at_once(pro
     assert project.run("eval", "two.yaml", "--target", "main", "--quiet").returncode == 0
 
 
-def test_an_empty_target_is_no_target(project: Project) -> None:
+def test_empty_target_is_rejected(project: Project) -> None:
     project.write("agentv.config.yaml", "targets: {main: {provider: mock, response: ok}}\n")
     project.write("suite.yaml", f"execution: {{target: '', judge_target: ''}}\n{SUITE}")
     refused = project.run("validate", "suite.yaml")
@@ -133,7 +133,7 @@ def test_an_empty_target_is_no_target(project: Project) -> None:
     assert "suite.yaml:1:39: `judge_target`: must not be empty" in refused.stderr
 
 
-def test_recorded_answers_that_need_a_judge_need_a_configuration(project: Project) -> None:
+def test_judging_recorded_answers_needs_a_configuration(project: Project) -> None:
     project.write("answers.jsonl", '{"eval_id": "a", "candidate_answer": "ok"}\n')
     project.write("judged.yaml", JUDGED)
     project.write("checked.yaml", SUITE)
@@ -148,7 +148,7 @@ def test_recorded_answers_that_need_a_judge_need_a_configuration(project: Projec
     assert project.run(*nobody).returncode == 3
 
 
-def test_what_a_target_is_asked_to_log_is_shown(project: Project) -> None:
+def test_target_log_is_printed(project: Project) -> None:
     project.write(
         "agentv.config.yaml",
         "targets: {a: {provider: cli, verbose: true, keep_temp_files: true, command: 'cat {PROMPT_FILE}'}}\n",
@@ -161,7 +161,7 @@ def test_what_a_target_is_asked_to_log_is_shown(project: Project) -> None:
     assert f"temporary files of 'a' are kept in {kept.parent}" in done.stderr
 
 
-def test_secrets_in_the_url_of_a_command_are_masked_whatever_they_hold(project: Project) -> None:
+def test_secrets_in_urls_are_masked(project: Project) -> None:
     project.write(
         "agentv.config.yaml",
         "targets:\n  a: {provider: cli, command: [echo, 'ok https://me:${{ ONE }}@host/?q=${{ TWO }}#${{ THREE }}']}\n",
@@ -173,7 +173,7 @@ def test_secrets_in_the_url_of_a_command_are_masked_whatever_they_hold(project: 
     assert answer == "ok https://me:[redacted]@host/?q=[redacted]#plain-fragment"
 
 
-def test_a_secret_written_into_the_configuration_is_not_kept_with_the_run(project: Project) -> None:
+def test_literal_secret_in_configuration_is_not_recorded(project: Project) -> None:
     project.write(
         "agentv.config.yaml",
         "targets:\n"
@@ -193,7 +193,7 @@ def test_a_secret_written_into_the_configuration_is_not_kept_with_the_run(projec
     assert configuration["targets"]["b"]["headers"] == {"Authorization": "[redacted]", "Accept": "text/plain"}
 
 
-def test_a_script_does_not_see_an_encoded_copy_of_a_secret(project: Project) -> None:
+def test_script_does_not_receive_encoded_secrets(project: Project) -> None:
     project.write("agentv.config.yaml", "targets: {a: {provider: mock, model: '${{ OWN_KEY }}', response: ok}}\n")
     project.write(
         "judge.py", 'import json, os\nprint(json.dumps({"score": 1, "details": {"seen": sorted(os.environ)}}))\n'
@@ -216,7 +216,7 @@ def test_a_script_does_not_see_an_encoded_copy_of_a_secret(project: Project) -> 
     assert not {"OWN_KEY", "BASIC", "IN_URL"} & set(seen)
 
 
-def test_a_mistake_in_a_setting_of_another_spelling_is_told_where_it_stands(project: Project) -> None:
+def test_problem_in_an_alternative_spelling_is_reported_at_its_line(project: Project) -> None:
     project.write(
         "agentv.config.yaml",
         "targets:\n"
@@ -244,7 +244,7 @@ def test_a_mistake_in_a_setting_of_another_spelling_is_told_where_it_stands(proj
     assert f"it is used by `endpoint` at {path}:5" in str(listed(project)["a"]["missing"])
 
 
-def test_the_schema_for_editors_takes_what_the_configuration_takes(project: Project) -> None:
+def test_config_schema_accepts_what_the_configuration_accepts(project: Project) -> None:
     project.write(
         "agentv.config.yaml",
         "targets:\n"

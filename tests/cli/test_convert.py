@@ -21,7 +21,7 @@ from tests.report.sources import HOSTILE, write_rows
 ROWS = [row("a", candidate_answer="one\ntwo\n"), row("b", 0.1, misses=("names Lyon",)), error_row("c", "down")]
 
 
-def test_yaml_is_a_document_a_row_beside_the_file(project: Project):
+def test_yaml_has_one_document_per_row(project: Project):
     path = write_rows(project.root / "rows.jsonl", ROWS)
     done = project.run("convert", "rows.jsonl")
     assert (done.returncode, done.stdout) == (0, f"wrote {project.root / 'rows.yaml'}\n")
@@ -31,7 +31,7 @@ def test_yaml_is_a_document_a_row_beside_the_file(project: Project):
     assert list(yaml.safe_load_all(text)) == [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_csv_has_a_line_a_row_and_a_column_for_each_evaluator(project: Project):
+def test_csv_has_one_line_per_row_and_one_column_per_evaluator(project: Project):
     write_rows(project.root / "rows.jsonl", ROWS)
     done = project.run("convert", "rows.jsonl", "--to", "csv", "--out", "-")
     lines = list(csv.DictReader(io.StringIO(done.stdout)))
@@ -41,14 +41,14 @@ def test_csv_has_a_line_a_row_and_a_column_for_each_evaluator(project: Project):
     assert lines[0]["candidate_answer"] == "one\ntwo\n"
 
 
-def test_the_suffix_of_out_says_what_is_wanted_and_a_run_is_taken_too(capitals: Project):
+def test_format_follows_the_suffix_of_out_and_runs_are_accepted(capitals: Project):
     capitals.run("eval", "capitals.yaml", "--quiet")
     assert capitals.run("convert", capitals.run_dirs()[-1].name, "-o", "rows.csv").returncode == 0
     assert (capitals.root / "rows.csv").read_text().startswith("run_id,suite,eval_id,target,attempt,score,verdict,")
 
 
 @pytest.mark.parametrize("name", ["rows.pdf", "rows.json", "rows"])
-def test_a_name_that_says_no_format_is_refused_unless_the_format_is_said(project: Project, name: str):
+def test_unknown_suffix_is_rejected_without_to(project: Project, name: str):
     write_rows(project.root / "rows.jsonl", ROWS)
     done = project.run("convert", "rows.jsonl", "-o", name)
     assert done.returncode == 2
@@ -59,7 +59,7 @@ def test_a_name_that_says_no_format_is_refused_unless_the_format_is_said(project
     assert (project.root / name).read_text().startswith("run_id,suite,")
 
 
-def test_a_file_that_exists_is_not_overwritten_without_force(project: Project):
+def test_existing_file_is_not_overwritten_without_force(project: Project):
     write_rows(project.root / "rows.jsonl", ROWS)
     project.write("rows.yaml", "mine\n")
     done = project.run("convert", "rows.jsonl")
@@ -70,7 +70,7 @@ def test_a_file_that_exists_is_not_overwritten_without_force(project: Project):
     assert (project.root / "rows.yaml").read_text() != "mine\n"
 
 
-def test_the_file_itself_is_never_the_output(project: Project):
+def test_input_file_cannot_be_the_output(project: Project):
     path = write_rows(project.root / "rows.jsonl", ROWS)
     before = path.read_bytes()
     done = project.run("convert", "rows.jsonl", "--out", "rows.jsonl", "--force")
@@ -86,7 +86,7 @@ def test_the_file_itself_is_never_the_output(project: Project):
         ("rows.jsonl", '{"a": 1, "a": 2}\n', "occurs twice"),
     ],
 )
-def test_what_cannot_be_converted_exits_2_and_writes_nothing(project: Project, name: str, text: str, message: str):
+def test_unusable_input_exits_with_2_and_writes_nothing(project: Project, name: str, text: str, message: str):
     project.write(name, text)
     done = project.run("convert", name, "--out", "x.yaml")
     assert done.returncode == 2
@@ -94,7 +94,7 @@ def test_what_cannot_be_converted_exits_2_and_writes_nothing(project: Project, n
     assert not (project.root / "x.yaml").exists()
 
 
-def test_a_spreadsheet_runs_no_formula_of_an_answer(tmp_path: Path):
+def test_csv_escapes_formulas_in_answers(tmp_path: Path):
     judged = (result("=1+1", 0.5),)
     path = write_rows(tmp_path / "a.jsonl", [row("=cmd|x", candidate_answer="@SUM(A1)", evaluator_results=judged)])
     lines = list(csv.DictReader(io.StringIO("".join(csv_rows(RowSource("a", path))))))
@@ -115,7 +115,7 @@ values = st.recursive(
 
 @given(value=st.dictionaries(texts, values, max_size=4))
 @settings(max_examples=150, deadline=None)
-def test_yaml_reads_back_as_what_was_written(value: object, tmp_path_factory: pytest.TempPathFactory):
+def test_yaml_output_round_trips(value: object, tmp_path_factory: pytest.TempPathFactory):
     path = tmp_path_factory.mktemp("rows") / "a.jsonl"
     path.write_text(json.dumps(value) + "\n", encoding="utf-8")
     assert list(yaml.safe_load_all("".join(yaml_rows(RowSource("a", path))))) == [value]

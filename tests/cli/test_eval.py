@@ -20,7 +20,7 @@ RESULT_KEYS = {
 }  # fmt: skip
 
 
-def test_a_suite_is_scored_recorded_and_summed_up(capitals: Project) -> None:
+def test_eval_scores_records_and_summarizes_a_suite(capitals: Project) -> None:
     done = capitals.run("eval", "capitals.yaml")
     assert done.returncode == 1, done.stderr
     rows = {row["eval_id"]: row for row in capitals.rows()}
@@ -34,7 +34,7 @@ def test_a_suite_is_scored_recorded_and_summed_up(capitals: Project) -> None:
     assert ".agentv/runs/" in done.stdout
 
 
-def test_a_row_has_every_field_and_is_strict_json(capitals: Project) -> None:
+def test_row_has_every_field_and_is_strict_json(capitals: Project) -> None:
     capitals.run("eval", "capitals.yaml")
     row = next(row for row in capitals.rows() if row["eval_id"] == "italy")
     assert set(row) >= ROW_KEYS
@@ -49,7 +49,7 @@ def test_a_row_has_every_field_and_is_strict_json(capitals: Project) -> None:
     assert [result["name"] for result in row["evaluator_results"]] == ["names-rome", "whole-sentence"]
 
 
-def test_run_json_says_what_was_run(capitals: Project) -> None:
+def test_run_json_describes_the_run(capitals: Project) -> None:
     capitals.run("eval", "capitals.yaml", "--threshold", "0.5")
     manifest = capitals.manifest()
     assert manifest["status"] == "finished"
@@ -60,7 +60,7 @@ def test_run_json_says_what_was_run(capitals: Project) -> None:
     assert str(capitals.root / "capitals.yaml") in manifest["digests"]
 
 
-def test_json_prints_one_object_on_stdout_and_nothing_else(capitals: Project) -> None:
+def test_json_prints_only_one_object_on_stdout(capitals: Project) -> None:
     done = capitals.run("eval", "capitals.yaml", "--json")
     summary = json.loads(done.stdout)
     assert {key: summary[key] for key in ("total", "passed", "borderline", "failed", "errors", "exit_code")} == {
@@ -81,7 +81,7 @@ def test_quiet_prints_nothing(capitals: Project) -> None:
     assert (done.stdout, done.stderr, done.returncode) == ("", "", 1)
 
 
-def test_progress_is_plain_lines_on_stderr_when_it_is_not_a_terminal(capitals: Project) -> None:
+def test_progress_is_plain_lines_without_a_terminal(capitals: Project) -> None:
     done = capitals.run("eval", "capitals.yaml")
     lines = done.stderr.strip().splitlines()
     assert len(lines) == 3
@@ -93,7 +93,7 @@ def test_exit_code_is_0_when_every_case_passes(capitals: Project) -> None:
     assert capitals.run("eval", "capitals.yaml", "--case", "france").returncode == 0
 
 
-def test_a_target_that_fails_is_an_error_row_and_exit_3(capitals: Project) -> None:
+def test_failing_target_is_an_error_row_and_exits_with_3(capitals: Project) -> None:
     capitals.write("agentv.config.yaml", "targets: {scripted: {provider: mock, status: 401, error: bad key}}\n")
     done = capitals.run("eval", "capitals.yaml")
     assert done.returncode == 3
@@ -105,7 +105,7 @@ def test_a_target_that_fails_is_an_error_row_and_exit_3(capitals: Project) -> No
     assert capitals.manifest()["summary"]["failed"] == 0
 
 
-def test_an_evaluator_that_cannot_judge_is_an_error_and_not_a_low_score(capitals: Project) -> None:
+def test_failing_evaluator_is_an_error_not_a_low_score(capitals: Project) -> None:
     capitals.write(
         "broken.yaml",
         """\
@@ -126,21 +126,21 @@ def test_an_evaluator_that_cannot_judge_is_an_error_and_not_a_low_score(capitals
     assert row["evaluator_results"][0]["error"]
 
 
-def test_cases_are_chosen_by_glob(capitals: Project) -> None:
+def test_cases_are_selected_by_glob(capitals: Project) -> None:
     capitals.run("eval", "capitals.yaml", "--case", "*a*n*", "--case", "italy")
     assert sorted(row["eval_id"] for row in capitals.rows()) == ["france", "italy", "spain"]
     capitals.run("eval", "capitals.yaml", "--case", "s*")
     assert [row["eval_id"] for row in capitals.rows()] == ["spain"]
 
 
-def test_a_glob_that_matches_nothing_stops_the_run_and_says_what_is_near(capitals: Project) -> None:
+def test_unmatched_glob_stops_the_run_with_a_suggestion(capitals: Project) -> None:
     done = capitals.run("eval", "capitals.yaml", "--case", "itly")
     assert done.returncode == 2
     assert "did you mean `italy`?" in done.stderr
     assert capitals.run_dirs() == []
 
 
-def test_every_case_goes_to_every_target_as_often_as_asked(capitals: Project) -> None:
+def test_every_case_runs_on_every_target_with_repeats(capitals: Project) -> None:
     capitals.write(
         "agentv.config.yaml",
         "targets: {a: {provider: mock, response: Paris}, b: {provider: mock, response: Rome}}\n",
@@ -151,7 +151,7 @@ def test_every_case_goes_to_every_target_as_often_as_asked(capitals: Project) ->
     assert set(json.loads(done.stdout)["by_target"]) == {"a", "b"}
 
 
-def test_a_case_can_name_its_own_target_and_the_command_line_wins(capitals: Project) -> None:
+def test_command_line_target_overrides_the_target_of_a_case(capitals: Project) -> None:
     capitals.write(
         "agentv.config.yaml",
         "targets: {a: {provider: mock, response: A}, b: {provider: mock, response: B}}\ndefaults: {target: a}\n",
@@ -177,7 +177,7 @@ def test_a_case_can_name_its_own_target_and_the_command_line_wins(capitals: Proj
         ("evalcases: [{id: a, input: x, execution: {target: scriptd}}]", "1:"),
     ],
 )
-def test_an_unknown_target_in_a_suite_stops_the_run_at_its_line(capitals: Project, suite: str, expected: str) -> None:
+def test_unknown_target_in_a_suite_is_reported_at_its_line(capitals: Project, suite: str, expected: str) -> None:
     suite = suite.replace("input: x", "input: x, evaluators: [{type: contains, value: x}]")
     capitals.write("wrong.yaml", suite)
     done = capitals.run("eval", "wrong.yaml")
@@ -187,14 +187,14 @@ def test_an_unknown_target_in_a_suite_stops_the_run_at_its_line(capitals: Projec
     assert capitals.run_dirs() == []
 
 
-def test_an_unknown_target_on_the_command_line_lists_those_there_are(capitals: Project) -> None:
+def test_unknown_target_option_lists_available_targets(capitals: Project) -> None:
     for option in ("--target", "--judge-target"):
         done = capitals.run("eval", "capitals.yaml", option, "scriptd")
         assert done.returncode == 2
         assert "scripted" in done.stderr
 
 
-def test_without_a_configuration_nothing_runs_and_init_is_suggested(project: Project) -> None:
+def test_eval_without_configuration_suggests_init(project: Project) -> None:
     project.write("suite.yaml", "evalcases: [{id: a, input: x, evaluators: [{type: contains, value: x}]}]\n")
     done = project.run("eval", "suite.yaml")
     assert done.returncode == 2
@@ -202,7 +202,7 @@ def test_without_a_configuration_nothing_runs_and_init_is_suggested(project: Pro
     assert not (project.root / ".agentv").exists()
 
 
-def test_a_missing_variable_is_an_error_row_when_another_target_can_run(capitals: Project) -> None:
+def test_missing_variable_is_an_error_row_if_another_target_is_ready(capitals: Project) -> None:
     capitals.write(
         "agentv.config.yaml",
         "targets:\n  scripted: {provider: mock, response: Paris}\n"
@@ -220,21 +220,21 @@ def test_a_missing_variable_is_an_error_row_when_another_target_can_run(capitals
     assert len(capitals.run_dirs()) == 1
 
 
-def test_a_case_that_needs_a_lower_line_can_have_one(capitals: Project) -> None:
+def test_case_can_lower_its_threshold(capitals: Project) -> None:
     suite = (capitals.root / "capitals.yaml").read_text()
     capitals.write("capitals.yaml", suite.replace("- id: italy", "- id: italy\n    threshold: 0.7"))
     capitals.run("eval", "capitals.yaml", "--threshold", "0.99")
     assert {row["eval_id"]: row["verdict"] for row in capitals.rows()}["italy"] == "pass"
 
 
-def test_out_gets_the_same_rows_and_replaces_an_older_file(capitals: Project) -> None:
+def test_out_receives_the_same_rows_and_replaces_the_file(capitals: Project) -> None:
     capitals.write("rows.jsonl", "old\n")
     capitals.run("eval", "capitals.yaml", "--out", "rows.jsonl")
     run = capitals.run_dirs()[-1]
     assert (capitals.root / "rows.jsonl").read_bytes() == (run / "results.jsonl").read_bytes()
 
 
-def test_run_dir_is_the_directory_of_the_run_and_refused_when_it_holds_one(capitals: Project) -> None:
+def test_run_dir_is_used_and_rejected_if_it_contains_a_run(capitals: Project) -> None:
     assert capitals.run("eval", "capitals.yaml", "--run-dir", "here").returncode == 1
     before = (capitals.root / "here" / "results.jsonl").read_bytes()
     again = capitals.run("eval", "capitals.yaml", "--run-dir", "here")
@@ -243,7 +243,7 @@ def test_run_dir_is_the_directory_of_the_run_and_refused_when_it_holds_one(capit
     assert (capitals.root / "here" / "results.jsonl").read_bytes() == before
 
 
-def test_several_suites_directories_and_globs_make_one_run(capitals: Project) -> None:
+def test_several_paths_make_one_run(capitals: Project) -> None:
     case = "evalcases: [{{id: {0}, input: France, evaluators: [{{type: contains, value: Paris}}]}}]\n"
     capitals.write("evals/one.yaml", case.format("a"))
     capitals.write("evals/deep/two.yaml", case.format("b"))
@@ -254,7 +254,7 @@ def test_several_suites_directories_and_globs_make_one_run(capitals: Project) ->
     assert [row["suite"] for row in capitals.rows()] == ["two"]
 
 
-def test_two_suites_of_one_name_may_not_hold_the_same_id(capitals: Project) -> None:
+def test_suites_with_the_same_name_cannot_share_case_ids(capitals: Project) -> None:
     case = "evalcases: [{id: a, input: France, evaluators: [{type: contains, value: Paris}]}]\n"
     capitals.write("one/eval.yaml", case)
     capitals.write("two/eval.yaml", case)
@@ -265,7 +265,7 @@ def test_two_suites_of_one_name_may_not_hold_the_same_id(capitals: Project) -> N
     assert capitals.run("eval", "one", "two").returncode == 0
 
 
-def test_answers_that_exist_already_are_graded_without_any_target(capitals: Project) -> None:
+def test_outputs_are_graded_without_a_target(capitals: Project) -> None:
     (capitals.root / "agentv.config.yaml").unlink()
     capitals.write(
         "answers.jsonl",
@@ -283,7 +283,7 @@ def test_answers_that_exist_already_are_graded_without_any_target(capitals: Proj
     assert "no answer" in rows["spain"]["error"]["message"]
 
 
-def test_a_results_file_can_be_graded_again_as_it_is(capitals: Project) -> None:
+def test_results_file_can_be_used_as_outputs(capitals: Project) -> None:
     capitals.run("eval", "capitals.yaml", "--repeat", "2")
     first = capitals.run_dirs()[-1]
     capitals.run("eval", "capitals.yaml", "--outputs", str(first / "results.jsonl"))
@@ -296,7 +296,7 @@ def test_a_results_file_can_be_graded_again_as_it_is(capitals: Project) -> None:
     assert len(scores(first)) == 6
 
 
-def test_answers_for_no_case_of_the_suite_are_refused(capitals: Project) -> None:
+def test_outputs_for_unknown_cases_are_rejected(capitals: Project) -> None:
     capitals.write("answers.jsonl", '{"eval_id": "nobody", "candidate_answer": "x"}\n')
     done = capitals.run("eval", "capitals.yaml", "--outputs", "answers.jsonl")
     assert done.returncode == 2
@@ -313,7 +313,7 @@ def test_answers_for_no_case_of_the_suite_are_refused(capitals: Project) -> None
         ["capitals.yaml", "--config", "x"],
     ],
 )
-def test_usage_errors_exit_2_and_run_nothing(capitals: Project, arguments: list[str]) -> None:
+def test_usage_errors_exit_with_2_and_run_nothing(capitals: Project, arguments: list[str]) -> None:
     done = capitals.run("eval", *arguments)
     assert done.returncode == 2
     assert done.stderr.strip()
@@ -321,12 +321,12 @@ def test_usage_errors_exit_2_and_run_nothing(capitals: Project, arguments: list[
     assert capitals.run_dirs() == []
 
 
-def test_a_scripted_model_is_labelled_as_scripted(capitals: Project) -> None:
+def test_mock_results_are_labelled_scripted(capitals: Project) -> None:
     assert "scripted model" in capitals.run("eval", "capitals.yaml").stdout
     assert capitals.manifest()["scripted"] is True
 
 
-def test_the_timeout_of_the_command_line_ends_a_slow_command(project: Project) -> None:
+def test_timeout_option_ends_a_slow_command(project: Project) -> None:
     project.write("agentv.config.yaml", "targets: {slow: {provider: cli, command: [sleep, '600']}}\n")
     project.write("suite.yaml", "evalcases: [{id: a, input: x, evaluators: [{type: contains, value: x}]}]\n")
     done = project.run("eval", "suite.yaml", "--timeout", "0.5")
@@ -334,14 +334,14 @@ def test_the_timeout_of_the_command_line_ends_a_slow_command(project: Project) -
     assert "0.5 s" in project.rows()[0]["error"]["message"]
 
 
-def test_a_command_runs_in_the_suites_directory(project: Project) -> None:
+def test_cli_target_runs_in_the_directory_of_the_suite(project: Project) -> None:
     project.write("agentv.config.yaml", "targets: {here: {provider: cli, command: [pwd]}}\n")
     case = "{id: a, input: x, evaluators: [{type: ends_with, value: /evals}]}"
     project.write("evals/suite.yaml", f"evalcases: [{case}]\n")
     assert project.run("eval", "evals/suite.yaml").returncode == 0
 
 
-def test_a_run_whose_only_target_cannot_be_set_up_runs_nothing(project: Project) -> None:
+def test_run_stops_if_its_only_target_is_unavailable(project: Project) -> None:
     project.write("agentv.config.yaml", "targets: {gpt: {provider: openai, model: x}}\n")
     project.write("suite.yaml", "evalcases: [{id: a, input: x, evaluators: [{type: contains, value: x}]}]\n")
     done = project.run("eval", "suite.yaml", "--run-dir", "run", env={"OPENAI_API_KEY": ""})

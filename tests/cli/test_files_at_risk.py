@@ -29,7 +29,7 @@ def judged(project: Project) -> Project:
 
 
 @pytest.mark.parametrize("name", ["suite.yaml", "cases.jsonl", "judge.py", "agentv.config.yaml", "answers.jsonl"])
-def test_a_file_that_the_run_reads_is_not_replaced(judged: Project, name: str) -> None:
+def test_out_rejects_a_file_that_the_run_reads(judged: Project, name: str) -> None:
     before = (judged.root / name).read_bytes()
     (judged.root / "alias").symlink_to(name)
     for out in (name, "alias"):
@@ -41,14 +41,14 @@ def test_a_file_that_the_run_reads_is_not_replaced(judged: Project, name: str) -
     assert not (judged.root / "run").exists()
 
 
-def test_any_other_file_is_replaced(judged: Project) -> None:
+def test_out_replaces_any_other_file(judged: Project) -> None:
     old = judged.write("old.jsonl", "an older file\n")
     assert judged.run("eval", "suite.yaml", "--run-dir", "run", "--out", "old.jsonl").returncode == 0
     assert old.read_bytes() == (judged.root / "run" / "results.jsonl").read_bytes()
 
 
 @pytest.mark.parametrize("name", ["results.jsonl", "run.json", "judge_calls.jsonl"])
-def test_no_file_of_a_recorded_run_is_replaced(judged: Project, name: str) -> None:
+def test_out_rejects_files_of_a_recorded_run(judged: Project, name: str) -> None:
     assert judged.run("eval", "suite.yaml", "--run-dir", "first").returncode == 0
     kept = contents(judged.root / "first")
     out = f"first/{name}"
@@ -65,7 +65,7 @@ def test_no_file_of_a_recorded_run_is_replaced(judged: Project, name: str) -> No
     assert not (judged.root / "third").exists()
 
 
-def test_the_file_to_report_on_is_not_replaced(judged: Project) -> None:
+def test_report_rejects_its_input_as_out(judged: Project) -> None:
     assert judged.run("eval", "suite.yaml", "--run-dir", "run", "--out", "rows.jsonl").returncode == 0
     before = (judged.root / "rows.jsonl").read_bytes()
     done = judged.run("report", "rows.jsonl", "--out", "rows.jsonl")

@@ -78,7 +78,7 @@ def text_of(project: Project, name: str = "suite.yaml") -> str:
     return (project.root / name).read_bytes().decode("utf-8")
 
 
-def test_rubrics_go_below_the_outcome_and_every_other_character_stays(written: Project) -> None:
+def test_rubrics_are_inserted_and_the_rest_of_the_file_is_unchanged(written: Project) -> None:
     done = written.run("generate", "rubrics", "suite.yaml")
     assert done.returncode == 0, done.stderr
     line = "    expected_outcome: Says Paris.   # nothing more\n"
@@ -89,7 +89,7 @@ def test_rubrics_go_below_the_outcome_and_every_other_character_stays(written: P
     assert written.run("validate", "suite.yaml").returncode == 0
 
 
-def test_a_second_time_there_is_nothing_to_do_and_nobody_is_asked(written: Project) -> None:
+def test_second_run_makes_no_calls_and_no_changes(written: Project) -> None:
     written.run("generate", "rubrics", "suite.yaml")
     before = text_of(written)
     written.write("agentv.config.yaml", "targets: {writer: {provider: mock, error: must not be asked}}\n")
@@ -99,7 +99,7 @@ def test_a_second_time_there_is_nothing_to_do_and_nobody_is_asked(written: Proje
     assert text_of(written) == before
 
 
-def test_one_case_that_fails_does_not_lose_the_others(written: Project) -> None:
+def test_failure_of_one_case_keeps_the_rubrics_of_others(written: Project) -> None:
     written.write("suite.yaml", SUITE + "  - {id: spain, input: Capital of Spain?, expected_outcome: Says Madrid.}\n")
     done = written.run("generate", "rubrics", "suite.yaml", "--json")
     assert done.returncode == 3
@@ -112,7 +112,7 @@ def test_one_case_that_fails_does_not_lose_the_others(written: Project) -> None:
     assert ADDED in text_of(written)
 
 
-def test_case_selects_and_a_wrong_pattern_is_told(written: Project) -> None:
+def test_case_option_selects_and_unmatched_pattern_is_an_error(written: Project) -> None:
     written.write("suite.yaml", SUITE + "  - {id: spain, input: Capital of Spain?, expected_outcome: Says Madrid.}\n")
     assert written.run("generate", "rubrics", "suite.yaml", "--case", "fr*").returncode == 0
     wrong = written.run("generate", "rubrics", "suite.yaml", "--case", "frence")
@@ -120,7 +120,7 @@ def test_case_selects_and_a_wrong_pattern_is_told(written: Project) -> None:
     assert "did you mean `france`?" in wrong.stderr
 
 
-def test_stdout_shows_the_new_text_and_a_dry_run_asks_nobody(written: Project) -> None:
+def test_stdout_prints_the_suite_and_dry_run_makes_no_calls(written: Project) -> None:
     shown = written.run("generate", "rubrics", "suite.yaml", "--stdout")
     assert ADDED in shown.stdout
     assert YamlWalk(shown.stdout).document()["evalcases"][0]["rubrics"] == RUBRICS
@@ -129,7 +129,7 @@ def test_stdout_shows_the_new_text_and_a_dry_run_asks_nobody(written: Project) -
     assert text_of(written) == SUITE
 
 
-def test_the_judge_target_is_asked_and_target_wins_over_it(written: Project) -> None:
+def test_target_option_overrides_the_judge_target(written: Project) -> None:
     other = written.run("generate", "rubrics", "suite.yaml", "--target", "plain")
     assert other.returncode == 3
     assert text_of(written) == SUITE
@@ -138,14 +138,14 @@ def test_the_judge_target_is_asked_and_target_wins_over_it(written: Project) -> 
     assert "did you mean `writer`?" in unknown.stderr
 
 
-def test_without_a_judge_nothing_is_done(written: Project) -> None:
+def test_generate_fails_without_a_judge_target(written: Project) -> None:
     written.write("agentv.config.yaml", CONFIG.replace("judge_target: writer", "judge_target: none"))
     done = written.run("generate", "rubrics", "suite.yaml")
     assert done.returncode == 2
     assert "No judge target is configured" in done.stderr
 
 
-def test_a_case_of_a_json_lines_file_keeps_its_line(written: Project) -> None:
+def test_json_lines_case_keeps_its_formatting(written: Project) -> None:
     first = '{"id":"a", "input":"Capital of France?",  "expected_outcome":"Paris" }'
     second = '{"id": "b", "input": "no outcome"}'
     written.write("cases.jsonl", f"{first}\n\n{second}\n")
@@ -156,7 +156,7 @@ def test_a_case_of_a_json_lines_file_keeps_its_line(written: Project) -> None:
     assert (blank, other) == ("", second)
 
 
-def test_cases_in_another_file_are_left_to_that_file(written: Project) -> None:
+def test_cases_in_referenced_files_are_skipped(written: Project) -> None:
     written.write("cases.jsonl", '{"id": "a", "input": "Capital of France?", "expected_outcome": "Paris"}\n')
     written.write("suite.yaml", "evalcases: cases.jsonl\n")
     done = written.run("generate", "rubrics", "suite.yaml")
@@ -164,7 +164,7 @@ def test_cases_in_another_file_are_left_to_that_file(written: Project) -> None:
     assert "a: skipped: it stands in another file that suite.yaml names" in done.stdout
 
 
-def test_mode_and_link_of_the_file_are_kept(written: Project) -> None:
+def test_file_mode_and_symlink_are_preserved(written: Project) -> None:
     real = written.root / "suite.yaml"
     real.chmod(0o640)
     (written.root / "link.yaml").symlink_to("suite.yaml")
@@ -175,7 +175,7 @@ def test_mode_and_link_of_the_file_are_kept(written: Project) -> None:
     assert [path.name for path in written.root.iterdir() if path.name.startswith(".suite")] == []
 
 
-async def test_a_file_that_changes_meanwhile_is_left_alone(project: Project) -> None:
+async def test_file_changed_during_generation_is_not_overwritten(project: Project) -> None:
     def edit(_: Any) -> str:
         (project.root / "suite.yaml").write_text(SUITE + "# mine\n", encoding="utf-8")
         return REPLY
@@ -193,7 +193,7 @@ async def test_a_file_that_changes_meanwhile_is_left_alone(project: Project) -> 
     assert "Says Paris." in request.body["messages"][-1]["content"]
 
 
-async def test_a_reply_that_cannot_be_used_is_asked_for_again_with_the_reason(project: Project) -> None:
+async def test_unusable_reply_is_retried_with_the_reason(project: Project) -> None:
     replies = ["no", json.dumps({"rubrics": RUBRICS[:2]}), REPLY]
     async with FakeModelServer(lambda _: replies.pop(0)) as server:
         settings = f"{{provider: openai_compatible, model: m, base_url: '{server.url}', api_key: k}}"
@@ -230,7 +230,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize(("text", "expected"), SHAPES.values(), ids=SHAPES)
-def test_rubrics_fit_into_every_way_of_writing_a_case(text: str, expected: str) -> None:
+def test_rubrics_are_inserted_into_every_yaml_style(text: str, expected: str) -> None:
     new = SuiteText(text).with_rubrics({0: RUBRICS})
     assert expected in new
     kept = YamlWalk(new).document()["evalcases"][0]
@@ -238,7 +238,7 @@ def test_rubrics_fit_into_every_way_of_writing_a_case(text: str, expected: str) 
     assert kept == YamlWalk(text).document()["evalcases"][0]
 
 
-def test_what_cannot_be_written_into_is_said_and_skipped(written: Project) -> None:
+def test_cases_that_cannot_be_edited_are_skipped_with_a_reason(written: Project) -> None:
     written.write(
         "suite.yaml",
         """\
@@ -277,26 +277,26 @@ def test_what_cannot_be_written_into_is_said_and_skipped(written: Project) -> No
         ({"score": 1}, "`rubrics[0]` has an unknown key `score`"),
     ],
 )
-def test_a_reply_is_read_strictly(change: dict[str, Any], problem: str) -> None:
+def test_invalid_rubrics_are_rejected(change: dict[str, Any], problem: str) -> None:
     with pytest.raises(ReplyError) as error:
         read_rubrics(json.dumps({"rubrics": [RUBRICS[0] | change, *RUBRICS[1:]]}))
     assert problem in str(error.value)
 
 
-def test_a_reply_may_leave_out_weight_and_required() -> None:
+def test_weight_and_required_are_optional_in_replies() -> None:
     short = [{"id": item["id"], "description": item["description"]} for item in RUBRICS]
     assert [(item["weight"], item["required"]) for item in read_rubrics(json.dumps({"rubrics": short}))] == [
         (1.0, False)
     ] * 3
 
 
-def test_a_directory_is_no_suite(written: Project) -> None:
+def test_directory_is_rejected(written: Project) -> None:
     done = written.run("generate", "rubrics", ".")
     assert done.returncode == 2
     assert "is not a single suite file" in done.stderr
 
 
-def test_a_case_with_keys_on_lines_of_their_own_is_skipped_and_the_others_get_theirs(written: Project):
+def test_case_with_explicit_keys_is_skipped(written: Project):
     suite = (
         "evalcases:\n- ? id\n  : odd\n  ? input\n  : q\n  ? expected_outcome\n  : Says Paris.\n"
         "- id: plain\n  input: q\n  expected_outcome: Says Paris.\n"
@@ -309,14 +309,14 @@ def test_a_case_with_keys_on_lines_of_their_own_is_skipped_and_the_others_get_th
     assert path.read_text(encoding="utf-8").startswith(suite)
 
 
-def test_a_suite_that_is_json_stays_json(written: Project):
+def test_json_suite_stays_json(written: Project):
     case = {"id": "a", "input": "q", "expected_outcome": "Says Paris."}
     path = written.write("suite.yaml", json.dumps({"evalcases": [case]}))
     assert written.run("generate", "rubrics", "suite.yaml").returncode == 0
     assert json.loads(path.read_text(encoding="utf-8")) == {"evalcases": [{**case, "rubrics": RUBRICS}]}
 
 
-def test_one_case_that_cannot_take_its_rubrics_loses_those_of_no_other(tmp_path: Path):
+def test_failed_insertion_keeps_the_rubrics_of_other_cases(tmp_path: Path):
     path = tmp_path / "suite.yaml"
     path.write_text("evalcases:\n- {id: a, input: q, expected_outcome: x}\n- id: b\n  input: q\n", encoding="utf-8")
     file = SuiteFile.read(path)
@@ -327,7 +327,7 @@ def test_one_case_that_cannot_take_its_rubrics_loses_those_of_no_other(tmp_path:
     assert [case.get("rubrics") for case in YamlWalk(new).document()["evalcases"]] == [RUBRICS, None]
 
 
-def test_a_read_only_suite_is_refused_before_anybody_is_asked(written: Project):
+def test_read_only_suite_is_rejected_before_any_call(written: Project):
     path = written.write("suite.yaml", SUITE)
     path.chmod(0o444)
     done = written.run("generate", "rubrics", "suite.yaml")

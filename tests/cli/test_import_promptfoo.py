@@ -93,7 +93,7 @@ PASSES = {
 }
 
 
-def test_an_imported_suite_decides_as_promptfoo_does(project: Project) -> None:
+def test_imported_suite_gives_the_verdicts_of_promptfoo(project: Project) -> None:
     project.write("promptfooconfig.yaml", SEMANTICS)
     done = project.run("import", "promptfoo", "promptfooconfig.yaml")
     assert (done.returncode, done.stderr) == (0, "")
@@ -119,7 +119,7 @@ tests:
 """
 
 
-def test_json_is_checked_with_its_schema(project: Project) -> None:
+def test_is_json_assertion_uses_its_schema(project: Project) -> None:
     project.write("promptfooconfig.yaml", JSON_CHECKS)
     project.write("schema.json", '{"type": "object", "properties": {"size": {"type": "string"}}}')
     assert project.run("import", "promptfoo", "promptfooconfig.yaml").returncode == 0
@@ -153,7 +153,7 @@ sharing: true
 """
 
 
-def test_what_is_left_out_is_listed_with_its_line_also_in_the_suite(project: Project) -> None:
+def test_left_out_parts_are_listed_with_lines_in_output_and_suite(project: Project) -> None:
     project.write("promptfooconfig.yaml", LEFT_OUT)
     done = project.run("import", "promptfoo", "promptfooconfig.yaml")
     assert done.returncode == 1
@@ -169,7 +169,7 @@ def test_what_is_left_out_is_listed_with_its_line_also_in_the_suite(project: Pro
     assert list(cases(project)) == ["test-1"]
 
 
-def test_a_key_is_never_copied(project: Project) -> None:
+def test_api_key_is_never_copied(project: Project) -> None:
     project.write("promptfooconfig.yaml", LEFT_OUT)
     done = project.run("import", "promptfoo", "promptfooconfig.yaml")
     everything = done.stdout + done.stderr + "".join(path.read_text() for path in project.root.glob("*.yaml"))
@@ -251,7 +251,7 @@ tests:
 """
 
 
-def test_programs_become_commands_that_run_where_they_are(project: Project) -> None:
+def test_programs_become_cli_targets_in_their_directory(project: Project) -> None:
     project.write("old/promptfooconfig.yaml", PROGRAMS)
     project.write("old/last.py", "import sys\nprint(sys.argv[-1])\n")
     project.write(
@@ -276,7 +276,7 @@ def test_programs_become_commands_that_run_where_they_are(project: Project) -> N
     assert [rows[name]["candidate_answer"].strip() for name in names] == ["say hello", "SAY HELLO", "say hello"]
 
 
-def test_prompts_come_from_texts_files_and_conversations(project: Project) -> None:
+def test_prompts_are_read_from_strings_files_and_conversations(project: Project) -> None:
     project.write(
         "promptfooconfig.yaml",
         """\
@@ -306,7 +306,7 @@ def test_prompts_come_from_texts_files_and_conversations(project: Project) -> No
     assert project.run("validate", ".").returncode == 0
 
 
-def test_tests_come_from_files(project: Project) -> None:
+def test_tests_are_read_from_files(project: Project) -> None:
     project.write(
         "promptfooconfig.yaml",
         "prompts: ['{{q}}']\nproviders: [echo]\ntests: [file://a.yaml, file://b.jsonl, c.csv]\n",
@@ -329,7 +329,7 @@ def test_tests_come_from_files(project: Project) -> None:
     assert found["test-4"]["evaluators"] == [{"name": "equals", "type": "equals", "value": "d"}]
 
 
-def test_nothing_is_overwritten_without_force(project: Project) -> None:
+def test_import_does_not_overwrite_without_force(project: Project) -> None:
     project.write("promptfooconfig.yaml", "prompts: [x]\nproviders: [echo]\n")
     project.write("agentv.config.yaml", "targets: {mine: {provider: mock, response: x}}\n")
     done = project.run("import", "promptfoo", "promptfooconfig.yaml")
@@ -355,7 +355,7 @@ def test_nothing_is_overwritten_without_force(project: Project) -> None:
         ("promptfooconfig.js", "module.exports = {}\n", "must be YAML or JSON"),
     ],
 )
-def test_what_cannot_be_read_is_told_and_nothing_is_written(
+def test_unreadable_configuration_is_reported_and_nothing_is_written(
     project: Project, name: str, text: str, problem: str
 ) -> None:
     project.write(name, text)
@@ -366,7 +366,7 @@ def test_what_cannot_be_read_is_told_and_nothing_is_written(
     assert [path.name for path in project.root.glob("*.*") if path.name != ".git"] == [name]
 
 
-def test_variables_are_filled_in_once() -> None:
+def test_variables_are_expanded_once() -> None:
     values = {"a": "{{b}}", "b": "no", "deep": {"list": ["x", 1.5]}, "n": None}
     assert render("{{a}} {{ deep.list[1] }} {{-n-}}{{unknown}}|{{ deep }}", values) == (
         '{{b}} 1.5 |{"list": ["x", 1.5]}'
@@ -376,7 +376,7 @@ def test_variables_are_filled_in_once() -> None:
             render(template, values)
 
 
-def test_lists_of_values_give_every_combination() -> None:
+def test_list_variables_expand_to_every_combination() -> None:
     assert list(combinations({"a": [1, 2], "b": "x", "c": ["y", "z"]})) == [
         {"a": 1, "b": "x", "c": "y"},
         {"a": 1, "b": "x", "c": "z"},
@@ -398,11 +398,11 @@ def test_lists_of_values_give_every_combination() -> None:
         ("http://example.com", {"type": "equals", "value": "http://example.com"}),
     ],
 )
-def test_cells_say_assertions_in_short(cell: str, assertion: dict[str, Any]) -> None:
+def test_short_assertions_in_csv_cells_are_parsed(cell: str, assertion: dict[str, Any]) -> None:
     assert short_assertion(cell) == assertion
 
 
-def test_a_prompt_that_cannot_be_filled_in_loses_its_suite_alone(project: Project):
+def test_unsupported_prompt_template_drops_only_its_suite(project: Project):
     project.write(
         "promptfooconfig.yaml",
         """\
@@ -422,7 +422,7 @@ def test_a_prompt_that_cannot_be_filled_in_loses_its_suite_alone(project: Projec
     assert not (project.root / "suite-prompt-2.yaml").exists()
 
 
-def test_when_nothing_is_left_every_reason_is_told(project: Project):
+def test_import_without_usable_tests_reports_every_reason(project: Project):
     project.write(
         "promptfooconfig.yaml",
         """\
@@ -437,7 +437,7 @@ def test_when_nothing_is_left_every_reason_is_told(project: Project):
     assert "no test can be imported" in done.stderr
 
 
-def test_a_variable_inside_of_a_choice_is_told(project: Project):
+def test_nested_variable_in_a_list_is_reported(project: Project):
     project.write(
         "promptfooconfig.yaml",
         """\

@@ -46,7 +46,7 @@ def needs(lang: str) -> None:
 
 
 @pytest.mark.parametrize("lang", ["python", "bash"])
-def test_what_it_writes_judges_at_once_with_and_without_a_judge(judges: Project, lang: str) -> None:
+def test_new_script_works_with_and_without_a_judge(judges: Project, lang: str) -> None:
     needs(lang)
     script, _ = new(judges, lang)
     code, shown = judged(judges, str(script), *CASE, "--no-judge")
@@ -62,7 +62,7 @@ def test_what_it_writes_judges_at_once_with_and_without_a_judge(judges: Project,
 
 
 @pytest.mark.parametrize("lang", ["python", "bash"])
-def test_a_judge_that_fails_makes_it_fail(judges: Project, lang: str) -> None:
+def test_new_script_fails_if_the_judge_fails(judges: Project, lang: str) -> None:
     needs(lang)
     script, _ = new(judges, lang)
     code, shown = judged(judges, str(script), *CASE, "--judge-target", "broken")
@@ -70,7 +70,7 @@ def test_a_judge_that_fails_makes_it_fail(judges: Project, lang: str) -> None:
 
 
 @pytest.mark.parametrize("lang", ["python", "bash"])
-def test_its_test_passes_and_fails_when_the_script_is_broken(judges: Project, lang: str) -> None:
+def test_new_test_passes_and_fails_if_the_script_is_broken(judges: Project, lang: str) -> None:
     needs(lang)
     script, test = new(judges, lang)
     passed = run_test(judges, test)
@@ -81,7 +81,7 @@ def test_its_test_passes_and_fails_when_the_script_is_broken(judges: Project, la
     assert run_test(judges, test).returncode != 0
 
 
-def test_the_bash_script_keeps_the_token_out_of_command_lines(judges: Project, tmp_path: Path) -> None:
+def test_new_bash_script_keeps_the_token_off_command_lines(judges: Project, tmp_path: Path) -> None:
     """A curl that writes down how it was called stands first on PATH."""
     needs("bash")
     script, _ = new(judges, "bash")
@@ -99,7 +99,7 @@ def test_the_bash_script_keeps_the_token_out_of_command_lines(judges: Project, t
     assert token not in argv
 
 
-def test_typescript_imports_the_sdk_and_needs_no_compiler(judges: Project) -> None:
+def test_new_typescript_script_imports_the_sdk_and_needs_no_compiler(judges: Project) -> None:
     script, test = new(judges, "typescript")
     text = script.read_text()
     assert 'import { createJudgeProxyClient, defineCodeJudge } from "@agentv/eval";' in text
@@ -107,7 +107,7 @@ def test_typescript_imports_the_sdk_and_needs_no_compiler(judges: Project) -> No
     assert not any(word in text + test.read_text() for word in ("enum ", "namespace ", "private ", "declare "))
 
 
-def test_the_typescript_files_are_right_for_the_compiler_and_judge(judges: Project, tmp_path: Path) -> None:
+def test_new_typescript_files_compile_and_judge(judges: Project, tmp_path: Path) -> None:
     """Compiled here, because not every Node runs TypeScript as it is."""
     sdk = ROOT / "sdk" / "typescript"
     compiler = sdk / "node_modules" / "typescript" / "bin" / "tsc"
@@ -139,7 +139,7 @@ def test_the_typescript_files_are_right_for_the_compiler_and_judge(judges: Proje
     assert passed.returncode == 0, passed.stdout
 
 
-def test_it_does_not_overwrite_without_being_asked(judges: Project) -> None:
+def test_judge_new_does_not_overwrite_without_force(judges: Project) -> None:
     script, _ = new(judges, "python")
     script.write_text("mine\n")
     again = judges.run("judge", "new", "tone", "--path", "evals/judges")
@@ -151,19 +151,19 @@ def test_it_does_not_overwrite_without_being_asked(judges: Project) -> None:
 
 
 @pytest.mark.parametrize("name", ["1st", "a/b", "class", "..", "a b"])
-def test_a_name_that_cannot_be_one_is_refused(project: Project, name: str) -> None:
+def test_judge_new_rejects_invalid_names(project: Project, name: str) -> None:
     done = project.run("judge", "new", name)
     assert done.returncode == 2
     assert "NAME must be an identifier" in done.stderr
     assert [path.name for path in project.root.iterdir()] == [".git"]
 
 
-def test_dashes_in_a_name_become_underscores(project: Project) -> None:
+def test_judge_new_converts_dashes_to_underscores(project: Project) -> None:
     assert project.run("judge", "new", "cites-sources").returncode == 0
     assert (project.root / "cites_sources.py").exists()
 
 
-def test_the_judge_that_init_writes_passes_at_once_and_can_be_developed(project: Project) -> None:
+def test_judge_from_init_works_with_eval_and_judge_run(project: Project) -> None:
     assert project.run("init").returncode == 0
     assert project.run("validate", "evals").returncode == 0
     done = project.run("eval", "evals/")

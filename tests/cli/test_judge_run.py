@@ -17,7 +17,7 @@ CASE = ("--suite", "evals/suite.yaml", "--case", "france")
 KEY = "sk-judge-0123456789abcdef"
 
 
-def test_payload_log_calls_and_result_are_shown(judges: Project) -> None:
+def test_judge_run_prints_payload_log_calls_and_result(judges: Project) -> None:
     done = judges.run("judge", "run", *CASE, "--evaluator", "asks")
     assert done.returncode == 0
     lines = [line.strip() for line in done.stdout.splitlines()]
@@ -38,7 +38,7 @@ def test_payload_log_calls_and_result_are_shown(judges: Project) -> None:
     assert "\x1b" not in done.stdout
 
 
-def test_what_is_long_is_cut_unless_all_of_it_is_wanted(judges: Project) -> None:
+def test_long_output_is_shortened_unless_full(judges: Project) -> None:
     answer = "Paris " * 40 + "END"
     short = judges.run("judge", "run", *CASE, "--evaluator", "asks", "--answer", answer, env={"COLUMNS": "80"})
     assert max(map(len, short.stdout.splitlines())) <= 80
@@ -49,7 +49,7 @@ def test_what_is_long_is_cut_unless_all_of_it_is_wanted(judges: Project) -> None
     assert full.stdout.count("END") >= 2
 
 
-def test_the_log_and_the_calls_are_shown_while_the_script_runs(judges: Project) -> None:
+def test_log_and_calls_are_printed_while_the_script_runs(judges: Project) -> None:
     """The script waits for a file that is made only after its words were seen."""
     judges.write(
         "evals/judges/waits.py",
@@ -75,7 +75,7 @@ def test_the_log_and_the_calls_are_shown_while_the_script_runs(judges: Project) 
         assert process.wait(30) == 0
 
 
-def test_an_evaluator_is_run_with_its_own_options(judges: Project) -> None:
+def test_evaluator_option_uses_the_settings_of_the_evaluator(judges: Project) -> None:
     code, shown = judged(judges, *CASE, "--evaluator", "asks")
     assert code == 0
     assert shown["cwd"] == str(judges.root / "evals")
@@ -86,7 +86,7 @@ def test_an_evaluator_is_run_with_its_own_options(judges: Project) -> None:
     assert [call["question"] for call in shown["calls"]] == ["Is this right?\nThe capital of France is Paris."]
 
 
-def test_a_script_takes_the_place_of_the_evaluators_command_and_keeps_its_options(judges: Project) -> None:
+def test_script_replaces_the_command_of_the_evaluator(judges: Project) -> None:
     judges.write(
         "elsewhere/other.py", "import os, sys\nprint(os.environ['COLOUR'], file=sys.stderr)\nprint('{\"score\": 1}')\n"
     )
@@ -96,7 +96,7 @@ def test_a_script_takes_the_place_of_the_evaluators_command_and_keeps_its_option
     assert shown["payload"]["config"] == {"word": "Paris"}
 
 
-def test_a_script_alone_is_lent_the_judge_and_knows_nothing_of_the_evaluators(judges: Project) -> None:
+def test_script_without_evaluator_gets_default_judge_access(judges: Project) -> None:
     code, shown = judged(judges, *CASE, "python", "evals/judges/asks.py")
     assert (code, shown["stderr"], shown["payload"]["config"]) == (0, ["colour None"], None)
     assert shown["result"]["judge_proxy"]["max_calls"] == 50
@@ -105,13 +105,13 @@ def test_a_script_alone_is_lent_the_judge_and_knows_nothing_of_the_evaluators(ju
     assert limited["result"]["judge_proxy"]["target"] == "assistant"
 
 
-def test_a_command_with_options_comes_after_two_dashes(judges: Project) -> None:
+def test_command_with_options_follows_double_dash(judges: Project) -> None:
     code, shown = judged(judges, *CASE, "--no-judge", "--", "python", "-c", "print('{\"score\": 0.5}')")
     assert (code, shown["result"]["score"]) == (0, 0.5)
     assert "judge_proxy" not in shown["result"]
 
 
-def test_cwd_above_the_suite_is_reported_where_the_script_runs(judges: Project) -> None:
+def test_script_directory_is_printed_if_it_differs(judges: Project) -> None:
     judges.write("tools/where.py", "import json, os\nprint(json.dumps({'score': 1, 'reasoning': os.getcwd()}))\n")
     evaluator = "{name: where, type: code_judge, cwd: tools, script: [python, where.py]}"
     judges.write("evals/deep/suite.yaml", f"evalcases: [{{id: one, input: x, evaluators: [{evaluator}]}}]\n")
@@ -123,13 +123,13 @@ def test_cwd_above_the_suite_is_reported_where_the_script_runs(judges: Project) 
     assert f"python where.py  (in {judges.root / 'tools'})" in judges.run(*arguments, env={"COLUMNS": "300"}).stdout
 
 
-def test_without_judge_access_there_is_no_proxy(judges: Project) -> None:
+def test_no_judge_option_starts_no_proxy(judges: Project) -> None:
     judges.write("env.py", "import os\nprint('{\"score\": %d}' % ('AGENTV_JUDGE_PROXY_URL' in os.environ))\n")
     assert judged(judges, *CASE, "env.py")[1]["result"]["score"] == 1
     assert judged(judges, *CASE, "env.py", "--no-judge")[1]["result"]["score"] == 0
 
 
-def test_the_answer_comes_from_the_command_line_or_a_file_without_calling_anybody(judges: Project) -> None:
+def test_answer_and_outputs_options_make_no_target_call(judges: Project) -> None:
     judges.write("agentv.config.yaml", "targets: {a: {provider: openai, model: m, api_key: '${{ NO_SUCH_KEY }}'}}\n")
     options = (*CASE, "--evaluator", "plain")
     assert judged(judges, *options, "--answer", "Lyon")[1]["result"]["score"] == 0
@@ -139,7 +139,7 @@ def test_the_answer_comes_from_the_command_line_or_a_file_without_calling_anybod
     assert (code, shown["payload"]["candidate_answer"]) == (0, "Paris, I think")
 
 
-def test_of_several_recorded_answers_one_is_judged_and_it_says_which(judges: Project) -> None:
+def test_one_of_several_recorded_answers_is_judged_with_a_note(judges: Project) -> None:
     lines = [
         {"eval_id": "france", "candidate_answer": f"Paris {a}", "target": t, "attempt": a} for t in "ab" for a in (2, 3)
     ]
@@ -152,7 +152,7 @@ def test_of_several_recorded_answers_one_is_judged_and_it_says_which(judges: Pro
     assert other["payload"]["target"] == "b"
 
 
-def test_a_saved_payload_is_judged_again_as_it_was(judges: Project) -> None:
+def test_saved_payload_can_be_judged_again(judges: Project) -> None:
     assert judges.run("judge", "run", *CASE, "--evaluator", "asks", "--save-payload", "p.json").returncode == 0
     saved = json.loads((judges.root / "p.json").read_text(encoding="utf-8"))
     code, shown = judged(judges, "evals/judges/asks.py", "--payload", "p.json")
@@ -163,7 +163,7 @@ def test_a_saved_payload_is_judged_again_as_it_was(judges: Project) -> None:
     assert shown["result"]["judge_proxy"]["target"] == "strict"
 
 
-def test_a_payload_may_come_from_stdin_and_leave_keys_out(judges: Project) -> None:
+def test_payload_from_stdin_can_omit_keys(judges: Project) -> None:
     judges.write("keys.py", "import json, sys\nprint(json.dumps({'score': 1, 'details': json.load(sys.stdin)}))\n")
     code, shown = judged(judges, "keys.py", "--payload", "-", stdin='{"candidate_answer": "Paris", "extra": 1}')
     assert code == 0
@@ -172,7 +172,7 @@ def test_a_payload_may_come_from_stdin_and_leave_keys_out(judges: Project) -> No
     assert (got["input_messages"], got["metadata"], got["config"]) == ([], {}, None)
 
 
-def test_a_payload_without_any_configuration_is_judged_without_a_judge_and_says_so(project: Project) -> None:
+def test_payload_without_configuration_runs_without_judge_access(project: Project) -> None:
     project.write("plain.py", "print('{\"score\": 1}')\n")
     done = project.run("judge", "run", "plain.py", "--payload", "-", stdin="{}")
     assert done.returncode == 0
@@ -195,9 +195,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("script", "message"), WRONG.values(), ids=WRONG.keys())
-def test_what_is_wrong_is_told_in_the_words_of_a_run_with_exit_code_3(
-    judges: Project, script: str, message: str
-) -> None:
+def test_script_errors_are_reported_as_in_a_run_with_exit_code_3(judges: Project, script: str, message: str) -> None:
     judges.write("evals/judges/wrong.py", script + "\n")
     done = judges.run("judge", "run", "evals/judges/wrong.py", *CASE, "--max-calls", "2")
     assert done.returncode == 3
@@ -218,7 +216,7 @@ def test_what_is_wrong_is_told_in_the_words_of_a_run_with_exit_code_3(
     assert (code, shown["error"]["message"]) == (3, result["error"])
 
 
-def test_refused_and_failed_calls_are_shown_with_their_reason(judges: Project) -> None:
+def test_rejected_and_failed_calls_are_printed_with_the_reason(judges: Project) -> None:
     judges.write(
         "evals/judges/tries.py",
         """\
@@ -243,21 +241,21 @@ def test_refused_and_failed_calls_are_shown_with_their_reason(judges: Project) -
     assert lines[-1].startswith("Judge    strict: 2 of 2 calls, 1 refused, 1 failed, 1 of them to broken")
 
 
-def test_a_target_that_fails_leaves_nothing_to_judge(judges: Project) -> None:
+def test_failing_target_exits_with_3(judges: Project) -> None:
     code, shown = judged(judges, *CASE, "--evaluator", "plain", "--target", "broken")
     assert (code, shown["judged"], shown["result"]) == (3, False, None)
     assert shown["error"]["stage"] == "target"
     assert "HTTP 500" in shown["error"]["message"]
 
 
-def test_without_a_judge_the_script_is_not_started(judges: Project) -> None:
+def test_script_is_not_started_without_its_judge(judges: Project) -> None:
     code, shown = judged(judges, *CASE, "--evaluator", "asks", "--judge-target", "none")
     assert code == 3
     assert "has judge access, but no judge is available" in shown["error"]["message"]
     assert shown["stderr"] == []
 
 
-def test_secrets_are_masked_in_everything_that_is_shown_or_saved(judges: Project) -> None:
+def test_secrets_are_masked_in_output_and_saved_payload(judges: Project) -> None:
     judges.write(
         "leaks.py",
         f"""\
@@ -276,7 +274,7 @@ def test_secrets_are_masked_in_everything_that_is_shown_or_saved(judges: Project
         assert done.stdout.count("[redacted]") >= 3
 
 
-def test_what_a_terminal_would_obey_is_not_printed(judges: Project) -> None:
+def test_control_sequences_are_not_printed(judges: Project) -> None:
     judges.write("rude.py", "import sys\nprint('a\\x1b[2Jb\\x07', file=sys.stderr)\nprint('{\"score\": 1}')\n")
     done = judges.run("judge", "run", "rude.py", *CASE, "--answer", "\x1b]0;title\x07hello")
     assert "\x1b" not in done.stdout
@@ -307,9 +305,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("arguments", "message"), MISTAKES.values(), ids=MISTAKES.keys())
-def test_a_mistake_on_the_command_line_is_told_and_nothing_is_run(
-    judges: Project, arguments: tuple[str, ...], message: str
-) -> None:
+def test_usage_error_is_reported_and_nothing_is_run(judges: Project, arguments: tuple[str, ...], message: str) -> None:
     done = judges.run("judge", "run", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
@@ -338,7 +334,7 @@ def saved(path: Path, text: str) -> None:
     new.replace(path)
 
 
-def test_watching_runs_again_when_the_script_is_saved_and_asks_the_target_once(judges: Project) -> None:
+def test_watch_reruns_a_saved_script_and_reuses_the_answer(judges: Project) -> None:
     """The target is a program that counts its calls."""
     judges.write("evals/count.sh", "echo x >> calls\necho Paris\n")
     judges.write("agentv.config.yaml", "targets: {app: {provider: cli, command: [sh, count.sh]}}\n")
@@ -361,7 +357,7 @@ def test_watching_runs_again_when_the_script_is_saved_and_asks_the_target_once(j
     assert (judges.root / "evals/calls").read_text() == "x\nx\n"
 
 
-def test_watching_outlives_a_broken_suite(judges: Project) -> None:
+def test_watch_continues_after_a_broken_suite(judges: Project) -> None:
     good = (judges.root / "evals/suite.yaml").read_text()
     with started(judges, "run", *CASE, "--evaluator", "plain", "--watch") as process:
         read_until(process.stdout, "press Ctrl-C to stop")
@@ -372,7 +368,7 @@ def test_watching_outlives_a_broken_suite(judges: Project) -> None:
         assert "judged: 1.00 pass" in read_until(process.stdout, "press Ctrl-C to stop")
 
 
-def test_saving_while_a_script_hangs_gives_that_run_up(judges: Project) -> None:
+def test_watch_cancels_a_running_script_on_save(judges: Project) -> None:
     hangs = "import sys, time\nprint('hanging', file=sys.stderr, flush=True)\ntime.sleep(60)\n"
     script = judges.write("slow.py", hangs)
     with started(judges, "run", "slow.py", "--payload", "p.json", "--watch") as process:

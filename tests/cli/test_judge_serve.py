@@ -39,7 +39,7 @@ def ask(exports: str, question: str) -> tuple[int, dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 0)])
-def test_it_prints_two_exports_answers_calls_and_stops_when_told_to(
+def test_serve_prints_exports_answers_calls_and_stops_on_a_signal(
     judges: Project, number: signal.Signals, code: int
 ) -> None:
     with started(judges, "serve", "--max-calls", "1") as process:
@@ -65,13 +65,13 @@ def test_it_prints_two_exports_answers_calls_and_stops_when_told_to(
         ask(exports, "Anybody?")
 
 
-def test_it_closes_when_its_time_is_over(judges: Project) -> None:
+def test_serve_closes_at_its_time_limit(judges: Project) -> None:
     done = judges.run("judge", "serve", "--for", "0.001", "--judge-target", "assistant")
     assert done.returncode == 0
     assert "(time limit of 0.001 min reached). assistant: 0 of 50 calls" in done.stderr
 
 
-def test_a_shell_takes_the_exports_in_while_it_runs_in_the_background(judges: Project, tmp_path: Path) -> None:
+def test_shell_can_evaluate_the_exports_of_a_background_proxy(judges: Project, tmp_path: Path) -> None:
     script = f"""
         eval "$({" ".join(AGENTV)} judge serve 2> {tmp_path}/log &)"
         {sys.executable} -c 'from agentv_eval import create_judge_proxy_client as c
@@ -90,14 +90,14 @@ print(c().invoke(question="Paris?").raw_text)'
     assert (done.returncode, done.stdout) == (0, "yes\n"), done.stderr
 
 
-def test_the_judge_is_the_one_of_the_suite(judges: Project) -> None:
+def test_serve_uses_the_judge_target_of_the_suite(judges: Project) -> None:
     judges.write(
         "evals/other.yaml", "execution: {judge_target: broken}\n" + (judges.root / "evals/suite.yaml").read_text()
     )
     assert "judge target broken" in judges.run("judge", "serve", "--for", "0.001", "--suite", "evals/other.yaml").stderr
 
 
-def test_without_a_judge_it_says_why_and_what_to_do(judges: Project, tmp_path: Path) -> None:
+def test_serve_without_a_judge_reports_reason_and_next_step(judges: Project, tmp_path: Path) -> None:
     done = judges.run("judge", "serve", "--judge-target", "keyed", env={"JUDGE_KEY": ""})
     assert (done.returncode, done.stdout) == (2, "")
     assert "Cannot start the judge proxy: the judge target 'keyed' is not available: " in done.stderr

@@ -27,9 +27,7 @@ from tests.conftest import Project
         ("capitals.yaml", ""),
     ],
 )
-def test_an_empty_value_runs_nothing_and_nothing_else_is_taken_for_it(
-    capitals: Project, arguments: tuple[str, ...]
-) -> None:
+def test_empty_option_values_are_rejected(capitals: Project, arguments: tuple[str, ...]) -> None:
     done = capitals.run("eval", *arguments)
     assert done.returncode == 2
     assert " is empty." in done.stderr
@@ -53,7 +51,7 @@ def test_an_empty_value_runs_nothing_and_nothing_else_is_taken_for_it(
         ({"outputs": "answers.jsonl"}, "a function as `target` cannot be used together"),
     ],
 )
-def test_the_python_door_takes_what_the_command_line_takes(
+def test_python_options_are_validated_like_command_line_options(
     options: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -63,9 +61,7 @@ def test_the_python_door_takes_what_the_command_line_takes(
 
 
 @pytest.mark.parametrize("options", [{"threshold": 0}, {"threshold": 1}, {"max_judge_calls": 0}, {"workers": 1}])
-def test_limits_are_allowed_themselves(
-    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_boundary_values_are_accepted(options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run = agentv.evaluate(
         cases=[{"id": "a", "input": "Q"}],

@@ -124,7 +124,7 @@ for action in (
 """
 
 
-def test_dataclasses_behave_the_same(tmp_path: Path) -> None:
+def test_deferred_dataclasses_behave_the_same(tmp_path: Path) -> None:
     quick = "from agentv.cli import quick_start\nquick_start.begin()\nimport copy"
     usual = run_python(CLASSES, tmp_path)
     assert run_python(CLASSES.replace("import copy", quick), tmp_path) == usual
@@ -132,7 +132,7 @@ def test_dataclasses_behave_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="Python compiles all methods together")
-def test_methods_of_a_dataclass_are_compiled_when_called_often(tmp_path: Path) -> None:
+def test_dataclass_methods_are_compiled_after_many_calls(tmp_path: Path) -> None:
     code = """
 from agentv.cli import quick_start
 quick_start.begin()
@@ -151,7 +151,7 @@ print(("self", "x") in names)
     assert run_python(code, tmp_path) == "True\n"
 
 
-def test_patterns_behave_the_same(tmp_path: Path) -> None:
+def test_deferred_patterns_behave_the_same(tmp_path: Path) -> None:
     code = """
 from agentv.cli import quick_start
 quick_start.begin()
@@ -172,7 +172,7 @@ except re.error as error:
     ]
 
 
-def test_annotations_can_be_resolved(tmp_path: Path) -> None:
+def test_deferred_annotations_can_be_resolved(tmp_path: Path) -> None:
     code = """
 from __future__ import annotations
 from agentv.cli import quick_start
@@ -188,7 +188,7 @@ print(get_type_hints(Row), get_type_hints(Later) == {"row": Row})
     assert run_python(code, tmp_path) == "{'names': list[str] | None} True\n"
 
 
-def test_python_works_as_usual_once_the_command_is_imported(tmp_path: Path) -> None:
+def test_patches_are_removed_after_import(tmp_path: Path) -> None:
     code = """
 import dataclasses, re, sys, typing
 before = vars(dataclasses).get("_create_fn"), re.compile, vars(typing).get("compile")

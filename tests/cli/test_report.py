@@ -30,7 +30,7 @@ def test_markdown_goes_to_stdout(capitals: Project, run: str):
     assert f"Run <code>{run}</code>" in done.stdout
 
 
-def test_junit_goes_to_a_file_that_is_replaced(capitals: Project, run: str):
+def test_junit_replaces_the_output_file(capitals: Project, run: str):
     capitals.write("junit.xml", "older")
     done = capitals.run("report", run, "--format", "junit", "--out", "junit.xml")
     assert (done.returncode, done.stdout) == (0, "")
@@ -48,7 +48,7 @@ def test_junit_goes_to_a_file_that_is_replaced(capitals: Project, run: str):
     assert not list(capitals.root.glob(".*.tmp"))
 
 
-def test_annotations_point_at_the_line_of_the_case(capitals: Project, run: str):
+def test_annotations_point_to_the_line_of_the_case(capitals: Project, run: str):
     lines = [parsed(line) for line in capitals.run("report", run, "-f", "github").stdout.splitlines()]
     assert [(level, properties.get("file"), properties.get("line")) for level, properties, _ in lines] == [
         ("error", "capitals.yaml", "11"),
@@ -57,13 +57,13 @@ def test_annotations_point_at_the_line_of_the_case(capitals: Project, run: str):
     ]
 
 
-def test_paths_of_annotations_start_from_the_workspace_of_github(capitals: Project, run: str):
+def test_annotation_paths_are_relative_to_the_github_workspace(capitals: Project, run: str):
     env = {"GITHUB_WORKSPACE": str(capitals.root.parent)}
     first = capitals.run("report", run, "-f", "github", env=env).stdout.splitlines()[0]
     assert parsed(first)[1]["file"] == "project/capitals.yaml"
 
 
-def test_a_case_in_a_json_lines_file_is_found_there(capitals: Project):
+def test_annotations_point_into_json_lines_files(capitals: Project):
     capitals.write("more.yaml", "evalcases:\n  - file: cases.jsonl\n")
     capitals.write(
         "cases.jsonl", '\n{"id": "x", "input": "x?", "evaluators": [{"type": "contains", "value": "nothing"}]}\n'
@@ -73,21 +73,21 @@ def test_a_case_in_a_json_lines_file_is_found_there(capitals: Project):
     assert (parsed(first)[1]["file"], parsed(first)[1]["line"]) == ("cases.jsonl", "2")
 
 
-def test_a_run_made_elsewhere_finds_its_suite_at_the_same_place_here(capitals: Project, run: str):
+def test_run_from_another_directory_finds_its_suite(capitals: Project, run: str):
     moved = capitals.root.parent / "moved"
     shutil.move(capitals.root, moved)
     first = capitals.run("report", run, "-f", "github", cwd=moved).stdout.splitlines()[0]
     assert parsed(first)[1]["file"] == "capitals.yaml"
 
 
-def test_a_suite_that_is_gone_takes_the_places_with_it_and_nothing_else(capitals: Project, run: str):
+def test_missing_suite_only_removes_line_numbers(capitals: Project, run: str):
     (capitals.root / "capitals.yaml").unlink()
     done = capitals.run("report", run, "-f", "github")
     assert done.returncode == 0
     assert parsed(done.stdout.splitlines()[0])[1].keys() == {"title"}
 
 
-def test_a_results_file_alone_is_enough(project: Project):
+def test_report_accepts_a_results_file(project: Project):
     write_rows(project.root / "rows.jsonl", [row("a"), row("b", 0.1)])
     for shape in ("markdown", "junit", "github"):
         done = project.run("report", "rows.jsonl", "--format", shape)
@@ -95,7 +95,7 @@ def test_a_results_file_alone_is_enough(project: Project):
         assert done.stdout
 
 
-def test_a_run_that_was_stopped_says_so(capitals: Project, run: str):
+def test_report_marks_an_interrupted_run(capitals: Project, run: str):
     manifest = capitals.run_dirs()[-1] / "run.json"
     manifest.write_text(manifest.read_text().replace('"finished"', '"interrupted"'))
     assert "the run is incomplete (interrupted)" in capitals.run("report", run).stdout
@@ -109,7 +109,7 @@ def test_a_run_that_was_stopped_says_so(capitals: Project, run: str):
         (("bad.jsonl", "--out", "x.md"), "line 1 is not a valid row"),
     ],
 )
-def test_what_cannot_be_reported_exits_2(project: Project, arguments: tuple[str, ...], message: str):
+def test_unusable_run_exits_with_2(project: Project, arguments: tuple[str, ...], message: str):
     write_rows(project.root / "rows.jsonl", [row("a")])
     project.write("bad.jsonl", "{}\n")
     done = project.run("report", *arguments)
@@ -136,19 +136,19 @@ MISSING = "the run is incomplete (out of budget): 2 of 4 results missing"
 
 
 @pytest.mark.parametrize("shape", ["markdown", "junit", "github"])
-def test_every_format_says_what_is_missing_of_a_run(project: Project, stopped: str, shape: str):
+def test_every_format_reports_missing_rows(project: Project, stopped: str, shape: str):
     done = project.run("report", stopped, "-f", shape)
     assert done.returncode == 0
     assert MISSING in done.stdout
 
 
-def test_a_finished_run_with_rows_taken_out_is_not_complete(capitals: Project, run: str):
+def test_finished_run_with_removed_rows_is_incomplete(capitals: Project, run: str):
     rows = capitals.run_dirs()[-1] / "results.jsonl"
     rows.write_bytes(b"".join(rows.read_bytes().splitlines(keepends=True)[:2]))
     assert "the run is incomplete: 1 of 3 results missing" in capitals.run("report", run).stdout
 
 
-def test_a_results_file_on_its_own_that_is_cut_says_what_may_have_happened(project: Project):
+def test_truncated_results_file_is_reported(project: Project):
     path = write_rows(project.root / "rows.jsonl", [row("a"), row("b")])
     path.write_bytes(path.read_bytes()[:-40])
     done = project.run("report", "rows.jsonl")
@@ -158,7 +158,7 @@ def test_a_results_file_on_its_own_that_is_cut_says_what_may_have_happened(proje
 
 
 @pytest.mark.parametrize("command", ["report", "convert"])
-def test_a_directory_as_out_is_refused(project: Project, command: str):
+def test_out_rejects_a_directory(project: Project, command: str):
     write_rows(project.root / "rows.jsonl", [row("a")])
     done = project.run(command, "rows.jsonl", "--out", ".")
     assert (done.returncode, done.stderr) == (2, "agentv: --out . is a directory.\nName a file in it.\n")

@@ -59,7 +59,7 @@ def stop_when_half_done(
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_the_run_keeps_the_rows_and_says_how_to_resume(
+def test_signal_stops_the_run_keeps_rows_and_prints_resume_command(
     stuck: Project, number: signal.Signals, code: int
 ) -> None:
     process, out, _ = stop_when_half_done(stuck, number)
@@ -69,16 +69,14 @@ def test_a_signal_ends_the_run_keeps_the_rows_and_says_how_to_resume(
     assert stuck.manifest(stuck.root / "run")["status"] == "interrupted"
 
 
-def test_an_interrupted_run_still_prints_its_json_summary(stuck: Project) -> None:
+def test_interrupted_run_prints_its_json_summary(stuck: Project) -> None:
     _, out, _ = stop_when_half_done(stuck, signal.SIGINT, "--json")
     summary = json.loads(out)
     assert (summary["total"], summary["exit_code"], summary["interrupted"]) == (5, 130, True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_resume_runs_only_what_is_missing_and_leaves_the_rows_there_untouched(
-    stuck: Project, number: signal.Signals
-) -> None:
+def test_resume_runs_only_missing_cases_and_keeps_recorded_rows(stuck: Project, number: signal.Signals) -> None:
     stop_when_half_done(stuck, number, "--out", "rows.jsonl")
     results = stuck.root / "run" / "results.jsonl"
     before = results.read_bytes()
@@ -91,7 +89,7 @@ def test_resume_runs_only_what_is_missing_and_leaves_the_rows_there_untouched(
     assert (stuck.root / "rows.jsonl").read_bytes() == results.read_bytes()
 
 
-def test_resume_says_that_the_configuration_changed(stuck: Project) -> None:
+def test_resume_reports_a_changed_configuration(stuck: Project) -> None:
     stop_when_half_done(stuck, signal.SIGINT)
     stuck.write("agentv.config.yaml", QUICK)
     done = stuck.run("eval", "--resume", "run")
@@ -108,7 +106,7 @@ def test_resume_of_a_finished_run_runs_nothing(capitals: Project) -> None:
     assert json.loads(done.stdout)["total"] == 3
 
 
-def test_resume_refuses_a_changed_suite_unless_told_to_go_on(stuck: Project) -> None:
+def test_resume_rejects_a_changed_suite_unless_allowed(stuck: Project) -> None:
     stop_when_half_done(stuck, signal.SIGKILL)
     before = (stuck.root / "run" / "results.jsonl").read_bytes()
     stuck.write("agentv.config.yaml", QUICK)
@@ -130,7 +128,7 @@ def test_resume_works_from_another_directory(stuck: Project, tmp_path: Path) -> 
     assert len(stuck.rows(stuck.root / "run")) == 10
 
 
-def test_a_corrupt_line_is_reported_and_only_its_case_runs_again(capitals: Project) -> None:
+def test_corrupt_line_is_reported_and_only_its_case_reruns(capitals: Project) -> None:
     capitals.run("eval", "capitals.yaml", "--run-dir", "run")
     results = capitals.root / "run" / "results.jsonl"
     lines = results.read_bytes().splitlines(keepends=True)
@@ -143,7 +141,7 @@ def test_a_corrupt_line_is_reported_and_only_its_case_runs_again(capitals: Proje
     assert [json.loads(line)["eval_id"] for line in after[2:]] == [lost]
 
 
-def test_a_run_that_is_being_written_cannot_be_resumed(stuck: Project) -> None:
+def test_running_run_cannot_be_resumed(stuck: Project) -> None:
     process = stuck.start("eval", "suite.yaml", "--run-dir", "run")
     results = stuck.root / "run" / "results.jsonl"
     wait_until(lambda: results.exists() and results.read_bytes().count(b"\n") == 5)
@@ -155,21 +153,21 @@ def test_a_run_that_is_being_written_cannot_be_resumed(stuck: Project) -> None:
 
 
 @pytest.mark.parametrize("extra", [["suite.yaml"], ["--workers", "3"], ["--target", "scripted"]])
-def test_resume_takes_its_options_from_the_run(capitals: Project, extra: list[str]) -> None:
+def test_resume_uses_the_recorded_options(capitals: Project, extra: list[str]) -> None:
     capitals.run("eval", "capitals.yaml", "--run-dir", "run")
     done = capitals.run("eval", "--resume", "run", *extra)
     assert done.returncode == 2
     assert "leave out" in done.stderr
 
 
-def test_an_unknown_run_lists_the_latest(capitals: Project) -> None:
+def test_unknown_run_lists_the_latest_runs(capitals: Project) -> None:
     capitals.run("eval", "capitals.yaml")
     done = capitals.run("eval", "--resume", "nope")
     assert done.returncode == 2
     assert capitals.run_dirs()[-1].name in done.stderr
 
 
-def test_answers_that_changed_since_are_refused_like_a_suite_that_did(project: Project) -> None:
+def test_resume_rejects_changed_outputs(project: Project) -> None:
     project.write("suite.yaml", FIVE_DONE_FIVE_HANGING)
     line = '{{"eval_id": "case-{}", "candidate_answer": "ok"}}\n'
     answers = project.write("answers.jsonl", "".join(line.format(n) for n in range(10)))
@@ -186,7 +184,7 @@ def test_answers_that_changed_since_are_refused_like_a_suite_that_did(project: P
     assert len(project.rows(project.root / "run")) == 10
 
 
-def test_rows_of_cases_that_are_gone_are_counted_beside_what_is_left(project: Project) -> None:
+def test_resume_counts_rows_of_removed_cases_separately(project: Project) -> None:
     project.write("agentv.config.yaml", QUICK)
     project.write("suite.yaml", "evalcases:\n" + "".join(f"- {{id: c{n}, input: Q, {OK}}}\n" for n in range(3)))
     assert project.run("eval", "suite.yaml", "--run-dir", "run").returncode == 0
@@ -204,9 +202,7 @@ def test_rows_of_cases_that_are_gone_are_counted_beside_what_is_left(project: Pr
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_before_anything_runs_has_the_same_exit_code(
-    stuck: Project, number: signal.Signals, code: int
-) -> None:
+def test_signal_before_the_run_has_the_same_exit_code(stuck: Project, number: signal.Signals, code: int) -> None:
     waiting = stuck.root / "answers"
     os.mkfifo(waiting)
     process = stuck.start("eval", "suite.yaml", "--outputs", "answers")
@@ -218,7 +214,7 @@ def test_a_signal_before_anything_runs_has_the_same_exit_code(
 
 
 @pytest.mark.parametrize("option", ["--quiet", "--json"])
-def test_how_to_resume_is_said_without_a_summary_too(stuck: Project, option: str) -> None:
+def test_resume_command_is_printed_without_a_summary(stuck: Project, option: str) -> None:
     process, out, err = stop_when_half_done(stuck, signal.SIGINT, option)
     assert process.returncode == 130
     assert "agentv eval --resume run" in err
@@ -228,7 +224,7 @@ def test_how_to_resume_is_said_without_a_summary_too(stuck: Project, option: str
         assert out == ""
 
 
-def test_a_copy_that_could_not_be_written_is_told_also_when_quiet(project: Project) -> None:
+def test_failed_out_file_is_reported_even_if_quiet(project: Project) -> None:
     project.write("agentv.config.yaml", QUICK)
     project.write("suite.yaml", f"evalcases: [{{id: one, input: Q, {OK}}}]\n")
     done = project.run("eval", "suite.yaml", "--quiet", "--out", "/dev/full")
@@ -256,9 +252,7 @@ def test_a_copy_that_could_not_be_written_is_told_also_when_quiet(project: Proje
         ({"budget": {"judge_calls": "2"}}, "`budget.judge_calls` must be a finite number from 0"),
     ],
 )
-def test_a_run_json_that_no_run_can_go_on_from_is_told_with_its_field(
-    project: Project, changes: dict[str, object], said: str
-) -> None:
+def test_unusable_run_json_is_reported_with_its_field(project: Project, changes: dict[str, object], said: str) -> None:
     run_json = {"run_id": "r", "cwd": str(project.root), "options": {"paths": ["suite.yaml"]}, "scripted": True}
     project.write("run/run.json", json.dumps({**run_json, **changes}))
     done = project.run("eval", "--resume", "run")

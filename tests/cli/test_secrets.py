@@ -26,7 +26,7 @@ def assert_absent(text: str) -> None:
         assert form not in text
 
 
-async def test_a_server_that_echoes_the_key_does_not_leak_it(project: Project) -> None:
+async def test_key_echoed_by_a_server_is_masked(project: Project) -> None:
     encoded = base64.b64encode(KEY.encode()).decode()
     body = f'{{"error": {{"message": "bad key {KEY}, {quote(KEY, safe="")}, {encoded}"}}}}'
     async with FakeModelServer(Failure(401, {"X-Echo": KEY}, body.encode())) as server:
@@ -46,7 +46,7 @@ async def test_a_server_that_echoes_the_key_does_not_leak_it(project: Project) -
     assert "[redacted]" in row["error"]["message"]
 
 
-def test_a_command_gets_its_own_key_and_not_the_others(project: Project) -> None:
+def test_command_receives_only_its_own_key(project: Project) -> None:
     project.write(
         "agentv.config.yaml",
         """\
@@ -77,7 +77,7 @@ def test_a_command_gets_its_own_key_and_not_the_others(project: Project) -> None
     assert '"PATH"' in seen["a"]
 
 
-def test_an_answer_that_contains_a_key_is_masked_everywhere(project: Project) -> None:
+def test_key_in_an_answer_is_masked_everywhere(project: Project) -> None:
     project.write(
         "agentv.config.yaml",
         "targets: {a: {provider: cli, command: [python, leak.py], env: {OWN: '${{ MY_SECRET }}'}}}\n",
@@ -90,7 +90,7 @@ def test_an_answer_that_contains_a_key_is_masked_everywhere(project: Project) ->
 
 
 @pytest.mark.parametrize("written", ["'${{ MY_SECRET }}'", f"'{KEY}'"])
-def test_run_json_holds_the_configuration_without_secrets(project: Project, written: str) -> None:
+def test_run_json_contains_the_configuration_without_secrets(project: Project, written: str) -> None:
     project.write(
         "agentv.config.yaml",
         "targets:\n  a: {provider: mock, response: hello}\n"

@@ -45,9 +45,7 @@ def command_that_stays(project: Project, marker: str) -> Path:
 
 @supervised
 @pytest.mark.parametrize("numbers", [(number,) for number in EXIT] + [(signal.SIGINT, signal.SIGINT)])
-def test_nothing_that_a_command_under_test_started_outlives_the_run(
-    project: Project, numbers: tuple[signal.Signals, ...]
-) -> None:
+def test_descendants_of_a_cli_target_end_with_the_run(project: Project, numbers: tuple[signal.Signals, ...]) -> None:
     marker = f"marker-{secrets.token_hex(8)}"
     ready = os.open(command_that_stays(project, marker), os.O_RDONLY | os.O_NONBLOCK)
     chosen = [word for kind in KINDS for word in ("--target", kind)]
@@ -68,7 +66,7 @@ def test_nothing_that_a_command_under_test_started_outlives_the_run(
 
 
 @supervised
-def test_what_a_command_under_test_left_behind_ends_with_it(project: Project) -> None:
+def test_descendants_of_a_cli_target_end_with_the_command(project: Project) -> None:
     marker = f"marker-{secrets.token_hex(8)}"
     left = f"import os, time\nos.setsid()\nos.fork() and os._exit(0)\nos.write(1, b'ok')\ntime.sleep(600) or '{marker}'"
     program = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {left!r}])\n"
@@ -80,7 +78,7 @@ def test_what_a_command_under_test_left_behind_ends_with_it(project: Project) ->
     assert marked(marker) == []
 
 
-def test_a_command_under_test_without_a_prompt_on_stdin_reads_the_null_device(project: Project) -> None:
+def test_cli_target_without_stdin_prompt_reads_the_null_device(project: Project) -> None:
     code = "import os; print('ok' if os.path.samestat(os.fstat(0), os.stat(os.devnull)) else 'a pipe')"
     command = [sys.executable, "-c", code, "{PROMPT}"]
     project.write("agentv.config.yaml", f"targets: {{cli: {{provider: cli, command: {command}}}}}\n")
@@ -88,7 +86,7 @@ def test_a_command_under_test_without_a_prompt_on_stdin_reads_the_null_device(pr
     assert project.run("eval", "suite.yaml").returncode == 0
 
 
-def test_a_run_whose_user_ignores_the_end_of_the_terminal_goes_on(project: Project) -> None:
+def test_run_continues_if_sighup_is_ignored(project: Project) -> None:
     ready = project.root / "ready"
     os.mkfifo(ready)
     project.write("agentv.config.yaml", "targets: {cli: {provider: cli, command: [cat, ready], timeout_seconds: 60}}\n")
@@ -101,7 +99,7 @@ def test_a_run_whose_user_ignores_the_end_of_the_terminal_goes_on(project: Proje
     assert process.wait(60) == 0
 
 
-def test_a_signal_after_the_last_row_changes_nothing_of_the_result(project: Project) -> None:
+def test_signal_after_the_last_row_does_not_change_the_result(project: Project) -> None:
     os.mkfifo(project.root / "rows")
     project.write("agentv.config.yaml", QUICK)
     project.write("suite.yaml", ONE_CASE)
@@ -119,7 +117,7 @@ def test_a_signal_after_the_last_row_changes_nothing_of_the_result(project: Proj
     assert project.manifest(project.root / "run")["summary"]["passed"] == 1
 
 
-def test_a_run_can_go_on_where_a_path_holds_the_value_of_a_secret(project: Project) -> None:
+def test_resume_works_if_a_path_contains_a_secret(project: Project) -> None:
     folder = str(project.root)
     project.write(
         "agentv.config.yaml",

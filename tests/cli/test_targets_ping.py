@@ -30,7 +30,7 @@ async def pinged(project: Project, *arguments: str) -> tuple[int, dict[str, Any]
     return done.returncode, {row["name"]: row for row in json.loads(done.stdout)}
 
 
-async def test_a_target_that_answers_is_shown_with_its_time_and_tokens(project: Project) -> None:
+async def test_ping_prints_latency_and_tokens(project: Project) -> None:
     async with FakeModelServer("pong", api_key=KEY) as server:
         project.write("agentv.config.yaml", "targets:\n" + chat("real", server.url))
         done = await ping(project)
@@ -60,9 +60,7 @@ async def test_a_target_that_answers_is_shown_with_its_time_and_tokens(project: 
         (Failure(200, {"Content-Type": "text/html"}, b"<html>hello</html>"), "not JSON", "`base_url`"),
     ],
 )
-async def test_what_is_wrong_is_said_with_the_setting_to_look_at(
-    project: Project, failure: Failure, error: str, hint: str
-) -> None:
+async def test_ping_error_names_the_setting_to_check(project: Project, failure: Failure, error: str, hint: str) -> None:
     async with FakeModelServer(failure) as server:
         project.write("agentv.config.yaml", "targets:\n" + chat("real", server.url))
         code, rows = await pinged(project)
@@ -76,7 +74,7 @@ async def test_what_is_wrong_is_said_with_the_setting_to_look_at(
     assert hint in line
 
 
-async def test_a_server_that_is_not_there_is_told_from_one_that_refuses(project: Project) -> None:
+async def test_ping_distinguishes_unreachable_from_rejecting_servers(project: Project) -> None:
     with socket.socket() as taken:  # nobody else can have the port, and nobody listens
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
@@ -86,7 +84,7 @@ async def test_a_server_that_is_not_there_is_told_from_one_that_refuses(project:
     assert "could not connect" in rows["real"]["ping"]["error"]
 
 
-async def test_a_target_that_takes_too_long_is_given_up(project: Project) -> None:
+async def test_slow_target_times_out(project: Project) -> None:
     async with FakeModelServer(Failure(hang=True)) as server:
         project.write(
             "agentv.config.yaml",
@@ -99,7 +97,7 @@ async def test_a_target_that_takes_too_long_is_given_up(project: Project) -> Non
         assert "--timeout" in rows[name]["ping"]["next_step"]
 
 
-async def test_a_server_that_repeats_the_key_does_not_get_it_printed(project: Project) -> None:
+async def test_key_echoed_by_a_server_is_masked_in_ping(project: Project) -> None:
     body = json.dumps({"error": {"message": f"the key {KEY} is wrong"}}).encode()
     async with FakeModelServer(Failure(401, body=body)) as server:
         project.write("agentv.config.yaml", "targets:\n" + chat("real", server.url))
@@ -109,7 +107,7 @@ async def test_a_server_that_repeats_the_key_does_not_get_it_printed(project: Pr
     assert "[redacted]" in done.stdout
 
 
-async def test_targets_are_asked_at_the_same_time(project: Project) -> None:
+async def test_targets_are_pinged_concurrently(project: Project) -> None:
     wait = "cat > /dev/null; touch {own}; until [ -e {other} ]; do sleep 0.01; done; echo pong"
     project.write(
         "agentv.config.yaml",
@@ -122,7 +120,7 @@ async def test_targets_are_asked_at_the_same_time(project: Project) -> None:
     assert all(row["ping"]["ok"] for row in rows.values())
 
 
-async def test_a_command_is_run_with_the_prompt(project: Project) -> None:
+async def test_ping_runs_the_command_with_the_prompt(project: Project) -> None:
     project.write(
         "agentv.config.yaml", "targets: {agent: {provider: cli, command: [sh, -c, 'cat > seen; echo pong']}}\n"
     )
@@ -131,7 +129,7 @@ async def test_a_command_is_run_with_the_prompt(project: Project) -> None:
     assert (project.root / "seen").read_text() == "Reply with the word: pong"
 
 
-async def test_a_target_that_is_not_ready_counts_as_failed(project: Project) -> None:
+async def test_target_that_is_not_ready_fails_the_ping(project: Project) -> None:
     project.write(
         "agentv.config.yaml",
         "targets:\n  a: {provider: mock, response: pong}\n"
@@ -147,14 +145,14 @@ async def test_a_target_that_is_not_ready_counts_as_failed(project: Project) -> 
     assert "NO_SUCH_VARIABLE" in rows["b"]["missing"]
 
 
-async def test_nothing_that_could_be_asked_is_exit_code_2(project: Project) -> None:
+async def test_no_ready_target_exits_with_2(project: Project) -> None:
     project.write(
         "agentv.config.yaml", "targets: {b: {provider: openai, model: m, api_key: '${{ NO_SUCH_VARIABLE }}'}}\n"
     )
     assert (await ping(project)).returncode == 2
 
 
-async def test_only_the_targets_named_are_asked(project: Project) -> None:
+async def test_only_selected_targets_are_pinged(project: Project) -> None:
     project.write(
         "agentv.config.yaml",
         "targets:\n  a: {provider: mock, response: pong}\n  b: {provider: cli, command: [touch, ran]}\n",
@@ -168,7 +166,7 @@ async def test_only_the_targets_named_are_asked(project: Project) -> None:
     assert "names the target 'c'" in done.stderr
 
 
-async def test_recorded_answers_are_opened_and_not_asked(project: Project) -> None:
+async def test_replay_target_is_only_opened(project: Project) -> None:
     project.write("answers.jsonl", '{"eval_id": "a", "candidate_answer": "x"}\n')
     project.write("agentv.config.yaml", "targets: {old: {provider: replay, file: answers.jsonl}}\n")
     done = await ping(project)
@@ -176,7 +174,7 @@ async def test_recorded_answers_are_opened_and_not_asked(project: Project) -> No
     assert "ok, file is readable" in done.stdout
 
 
-def test_without_ping_nothing_is_asked(project: Project) -> None:
+def test_targets_without_ping_makes_no_calls(project: Project) -> None:
     project.write("agentv.config.yaml", "targets: {b: {provider: cli, command: [touch, ran]}}\n")
     done = project.run("targets", "--json")
     assert done.returncode == 0
@@ -184,7 +182,7 @@ def test_without_ping_nothing_is_asked(project: Project) -> None:
     assert not (project.root / "ran").exists()
 
 
-async def test_the_deadline_that_ended_a_ping_is_the_one_that_is_told(project: Project) -> None:
+async def test_ping_reports_the_timeout_that_applied(project: Project) -> None:
     async with FakeModelServer(Failure(hang=True)) as server:
         settings = chat("slow", server.url).replace("max_retries: 0", "max_retries: 0, total_timeout_seconds: 0.5")
         project.write("agentv.config.yaml", "targets:\n" + settings)

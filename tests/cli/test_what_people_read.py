@@ -32,19 +32,19 @@ def test_every_help_fits_80_columns() -> None:
 
 
 @pytest.mark.parametrize("command", ["eval", "validate"])
-def test_a_command_without_a_suite_shows_itself_with_one(project: Project, command: str) -> None:
+def test_usage_error_shows_an_example_command(project: Project, command: str) -> None:
     done = project.run(command)
     assert done.returncode == 2
     assert f"agentv {command} evals/" in done.stderr
 
 
-def test_what_there_is_is_listed_with_and(judges: Project) -> None:
+def test_lists_in_messages_use_and(judges: Project) -> None:
     done = judges.run("eval", "evals/suite.yaml", "--target", "nobody")
     assert done.returncode == 2
     assert "Available: `assistant`, `broken`, `keyed` and `strict`." in done.stderr
 
 
-def test_a_question_that_is_long_and_has_more_lines_is_cut_once(judges: Project) -> None:
+def test_long_multiline_question_is_shortened_once(judges: Project) -> None:
     judges.write(
         "evals/judges/long.py",
         """\
@@ -64,14 +64,14 @@ def test_a_question_that_is_long_and_has_more_lines_is_cut_once(judges: Project)
     assert asked.endswith("…")
 
 
-def test_a_payload_that_names_no_case_has_a_plain_heading(judges: Project) -> None:
+def test_payload_without_case_has_a_plain_heading(judges: Project) -> None:
     done = judges.run("judge", "run", "evals/judges/plain.py", "--payload", "-", stdin='{"candidate_answer": "Paris."}')
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[0] == "payload"
 
 
 @pytest.mark.parametrize(("lang", "needed"), [("python", "pytest"), ("typescript", "Node 22.18"), ("bash", "jq")])
-def test_a_new_judge_says_what_it_needs(project: Project, lang: str, needed: str) -> None:
+def test_judge_new_prints_requirements(project: Project, lang: str, needed: str) -> None:
     done = project.run("judge", "new", "tone", "--lang", lang)
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("Needs:")]
     assert needed in line

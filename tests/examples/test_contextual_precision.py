@@ -35,13 +35,13 @@ def found(*passages: str) -> dict[str, Any]:
     }
 
 
-def test_both_judges_give_the_scores_worked_out_by_hand(folder: Path) -> None:
+def test_both_judges_give_the_expected_scores(folder: Path) -> None:
     ran = run(folder, SUITE)
     assert ran.code == 1  # four of eight cases score less than 0.8
     assert ran.scores == {name: dict(sorted(BY_HAND.items())) for name in JUDGES}
 
 
-def test_one_asks_three_times_as_often_as_the_other(folder: Path) -> None:
+def test_single_judge_makes_three_times_as_many_calls(folder: Path) -> None:
     ran = run(folder, SUITE)
     for eval_id in BY_HAND:
         many, one = (ran.result(eval_id, name)["judge_proxy"] for name in JUDGES)
@@ -51,7 +51,7 @@ def test_one_asks_three_times_as_often_as_the_other(folder: Path) -> None:
         assert one["cost_usd"] < many["cost_usd"]
 
 
-def test_the_scripted_judge_claims_a_token_for_every_four_characters(folder: Path) -> None:
+def test_scripted_judge_reports_one_token_per_four_characters(folder: Path) -> None:
     run(folder, SUITE, "--record-judge-io", "--run-dir", "run")
     calls = [json.loads(line) for line in (folder / "run/judge_calls.jsonl").read_text(encoding="utf-8").splitlines()]
     for name in JUDGES:
@@ -63,7 +63,7 @@ def test_the_scripted_judge_claims_a_token_for_every_four_characters(folder: Pat
         assert ours[0]["cost_usd"] == pytest.approx((usage[0] * 3 + usage[1] * 15) / 1e6)
 
 
-def test_a_search_that_found_nothing_scores_0_and_costs_no_call(folder: Path) -> None:
+def test_empty_search_scores_0_without_a_judge_call(folder: Path) -> None:
     (folder / "answers.jsonl").write_text(json.dumps(found()), encoding="utf-8")
     ran = run(
         folder, SUITE, "--outputs", "answers.jsonl", "--case", "return-a-book", "--judge-target", "scripted-judge"
@@ -83,14 +83,14 @@ def test_a_search_that_found_nothing_scores_0_and_costs_no_call(folder: Path) ->
     ],
     ids=str,
 )
-def test_a_judge_that_did_not_judge_is_an_error_and_no_low_score(folder: Path, broken: dict[str, Any]) -> None:
+def test_unusable_judge_reply_is_an_error_not_a_low_score(folder: Path, broken: dict[str, Any]) -> None:
     put_target(folder, "contextual-precision", "broken", **broken)
     ran = run(folder, SUITE, "--judge-target", "broken", "--case", "payment")
     assert ran.code == 3
     assert all(result["error"] for result in ran.results)
 
 
-def test_one_judgment_that_failed_among_three_is_an_error(folder: Path) -> None:
+def test_one_failed_judgment_of_three_is_an_error(folder: Path) -> None:
     rules = [{"match": "Passage: In the shop", "status": 400}]
     put_target(folder, "contextual-precision", "flaky", rules=rules, response="yes")
     result = run(folder, SUITE, "--judge-target", "flaky", "--case", "payment").result("payment", JUDGES[0])

@@ -18,7 +18,7 @@ needs_curl_and_jq = pytest.mark.skipif(
 # -- contextual recall
 
 
-def test_recall_is_the_share_of_statements_that_a_passage_supports(folder: Path) -> None:
+def test_recall_is_the_fraction_of_supported_statements(folder: Path) -> None:
     ran = run(folder, "contextual-recall/suite.yaml")
     assert ran.code == 1
     assert ran.scores == {
@@ -30,7 +30,7 @@ def test_recall_is_the_share_of_statements_that_a_passage_supports(folder: Path)
     }
 
 
-def test_recall_names_the_passage_of_each_statement(folder: Path) -> None:
+def test_recall_lists_the_passage_of_each_statement(folder: Path) -> None:
     result = run(folder, "contextual-recall/suite.yaml").result("lost-parcel")
     assert result["hits"] == ["After ten days the carrier searches for it. (passage 2)"]
     assert result["misses"] == ["If it is not found, we send the books again."]
@@ -40,7 +40,7 @@ def test_recall_names_the_passage_of_each_statement(folder: Path) -> None:
 # -- hybrid
 
 
-def test_the_hybrid_judge_asks_only_about_letters_that_pass_the_checks(folder: Path) -> None:
+def test_hybrid_judge_calls_the_judge_only_after_passed_checks(folder: Path) -> None:
     ran = run(folder, "hybrid/suite.yaml")
     assert ran.code == 1
     assert ran.scores["letter"] == {
@@ -55,7 +55,7 @@ def test_the_hybrid_judge_asks_only_about_letters_that_pass_the_checks(folder: P
     assert ran.result("unfilled-template")["misses"] == ["does not name the order", "has a gap that was not filled in"]
 
 
-def test_what_fails_the_checks_of_the_hybrid_judge_does_not_need_a_judge_that_works(folder: Path) -> None:
+def test_hybrid_judge_fails_checks_without_a_working_judge(folder: Path) -> None:
     put_target(folder, "hybrid", "scripted-judge", status=400)
     ran = run(folder, "hybrid/suite.yaml")
     failed = {eval_id for eval_id in ran.rows if ran.result(eval_id)["error"]}
@@ -65,7 +65,7 @@ def test_what_fails_the_checks_of_the_hybrid_judge_does_not_need_a_judge_that_wo
 # -- multi-aspect
 
 
-def test_aspects_are_weighted_and_the_decisive_one_goes_to_the_strong_target(folder: Path) -> None:
+def test_aspects_are_weighted_and_the_decisive_one_uses_the_strong_target(folder: Path) -> None:
     ran = run(folder, "multi-aspect/suite.yaml")
     assert ran.code == 1
     assert ran.scores["aspects"] == {
@@ -78,7 +78,7 @@ def test_aspects_are_weighted_and_the_decisive_one_goes_to_the_strong_target(fol
         assert ledger["cost_usd"] == pytest.approx(2 * 0.00001 + 0.0002)
 
 
-def test_one_aspect_without_a_judgment_is_an_error_that_names_it(folder: Path) -> None:
+def test_missing_aspect_judgment_is_an_error_with_its_name(folder: Path) -> None:
     put_target(folder, "multi-aspect", "strong", status=400)
     ran = run(folder, "multi-aspect/suite.yaml")
     assert ran.code == 3
@@ -89,7 +89,7 @@ def test_one_aspect_without_a_judgment_is_an_error_that_names_it(folder: Path) -
 
 
 @needs_curl_and_jq
-def test_the_judge_in_bash_says_whether_the_meaning_is_the_same(folder: Path) -> None:
+def test_bash_judge_compares_meaning(folder: Path) -> None:
     ran = run(folder, "bash-judge/suite.yaml")
     assert ran.code == 1
     assert ran.scores == {"same-meaning": {"return-a-book": 1.0, "shipping-cost": 0.0}}
@@ -97,7 +97,7 @@ def test_the_judge_in_bash_says_whether_the_meaning_is_the_same(folder: Path) ->
 
 
 @needs_curl_and_jq
-def test_the_judge_in_bash_keeps_the_token_off_every_command_line(folder: Path) -> None:
+def test_bash_judge_keeps_the_token_off_command_lines(folder: Path) -> None:
     """A `curl` in front of the real one writes down what it was called with."""
     (folder / "bin").mkdir()
     spy = folder / "bin/curl"
@@ -123,9 +123,7 @@ def test_the_judge_in_bash_keeps_the_token_off_every_command_line(folder: Path) 
     ["contextual-recall", "hybrid", "multi-aspect", pytest.param("bash-judge", marks=needs_curl_and_jq)],
 )
 @pytest.mark.parametrize("broken", [{"response": "It depends."}, {"status": 400}], ids=str)
-def test_a_judge_that_did_not_judge_is_an_error_and_no_low_score(
-    folder: Path, example: str, broken: dict[str, Any]
-) -> None:
+def test_unusable_judge_reply_is_an_error_not_a_low_score(folder: Path, example: str, broken: dict[str, Any]) -> None:
     put_target(folder, example, "broken", **broken)
     ran = run(folder, f"{example}/suite.yaml", "--judge-target", "broken")
     assert ran.code == 3

@@ -20,7 +20,7 @@ def name_of(page: Path) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_the_commands_of_a_page_print_what_it_shows(page: Path, folder: Path) -> None:
+def test_commands_of_a_page_print_the_shown_output(page: Path, folder: Path) -> None:
     # A page is about the files next to it, so its commands are `text` to whoever follows pages in an empty directory.
     reader = Reader(folder)
     for block in blocks(page):
@@ -29,7 +29,7 @@ def test_the_commands_of_a_page_print_what_it_shows(page: Path, folder: Path) ->
 
 
 @typescript.needed
-def test_the_commands_for_typescript_do_what_the_pages_say(built_folder: Path) -> None:
+def test_typescript_commands_of_pages_work(built_folder: Path) -> None:
     found = [block for page in PAGES for block in blocks(page) if TYPESCRIPT in block.needs]
     assert len(found) == len(list((ROOT / "examples").glob("*/suite.typescript.yaml")))
     for block in found:
@@ -37,5 +37,5 @@ def test_the_commands_for_typescript_do_what_the_pages_say(built_folder: Path) -
 
 
 @pytest.mark.parametrize("suite", sorted((ROOT / "examples").glob("*/suite.yaml")), ids=name_of)
-def test_every_example_is_on_the_page_of_examples(suite: Path) -> None:
+def test_every_example_is_listed_in_the_readme(suite: Path) -> None:
     assert f"| [{suite.parent.name}](" in (ROOT / "examples/README.md").read_text(encoding="utf-8")

@@ -22,7 +22,7 @@ def said(result: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_both_languages_give_the_same_results_for_the_same_calls(built_folder: Path, example: str) -> None:
+def test_both_languages_give_the_same_results_and_calls(built_folder: Path, example: str) -> None:
     in_python = run(built_folder, f"{example}/suite.yaml")
     in_typescript = run(built_folder, f"{example}/suite.typescript.yaml")
     assert in_typescript.code == in_python.code
@@ -33,7 +33,7 @@ def test_both_languages_give_the_same_results_for_the_same_calls(built_folder: P
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_a_judge_that_did_not_judge_is_an_error_and_no_low_score(built_folder: Path, example: str) -> None:
+def test_unusable_judge_reply_is_an_error_not_a_low_score(built_folder: Path, example: str) -> None:
     for broken in ({"response": "It depends."}, {"status": 400}):
         put_target(built_folder, example, "broken", **broken)
         ran = run(built_folder, f"{example}/suite.typescript.yaml", "--judge-target", "broken")
@@ -43,7 +43,7 @@ def test_a_judge_that_did_not_judge_is_an_error_and_no_low_score(built_folder: P
         assert all(result["error"] for result in asked)
 
 
-def test_an_array_of_too_few_judgments_is_an_error(built_folder: Path) -> None:
+def test_too_few_judgments_are_an_error(built_folder: Path) -> None:
     put_target(built_folder, "contextual-precision", "hasty", response='["yes", "no"]')
     suite = "contextual-precision/suite.typescript.yaml"
     ran = run(built_folder, suite, "--judge-target", "hasty", "--case", "payment")

@@ -52,7 +52,7 @@ def connected(proxy: FaultProxy) -> socket.socket:
     return socket.create_connection(("127.0.0.1", urlsplit(proxy.url).port or 0), timeout=20)
 
 
-def test_without_a_fault_the_call_and_the_reply_are_passed_on(model: FakeModelServer):
+def test_call_without_fault_is_forwarded(model: FakeModelServer):
     with FaultProxy(model.url) as proxy:
         status, _, body = call(proxy, Authorization="Bearer x")
     assert status == 200
@@ -65,7 +65,7 @@ def test_without_a_fault_the_call_and_the_reply_are_passed_on(model: FakeModelSe
     )
 
 
-def test_faults_are_taken_one_per_call_and_none_of_them_is_a_good_call(model: FakeModelServer):
+def test_faults_are_used_one_per_call_and_none_means_no_fault(model: FakeModelServer):
     with FaultProxy(model.url, [answer(429, b"slow", headers={"Retry-After": "7"}), None, answer(500)]) as proxy:
         first, second, third, fourth = (call(proxy) for _ in range(4))
     assert (first[0], first[1]["retry-after"], first[2]) == (429, "7", b"slow")
@@ -83,35 +83,35 @@ def test_faults_are_taken_one_per_call_and_none_of_them_is_a_good_call(model: Fa
     ],
     ids=["reset", "hang up", "cut", "cut with a reset"],
 )
-def test_connections_break_as_they_are_told_to(model: FakeModelServer, fault: Fault, what: type[Exception]):
+def test_connections_break_as_configured(model: FakeModelServer, fault: Fault, what: type[Exception]):
     with FaultProxy(model.url, always=fault) as proxy, pytest.raises(what):
         call(proxy)
 
 
-def test_a_spoiled_body_comes_in_a_whole_reply(model: FakeModelServer):
+def test_changed_body_is_a_valid_reply(model: FakeModelServer):
     with FaultProxy(model.url, always=spoil(lambda body: body[:9])) as proxy:
         status, headers, body = call(proxy)
     assert (status, headers["content-length"], body) == (200, "9", b'{"id": "c')
 
 
 @pytest.mark.parametrize("fault", [silence, silence_after_head, drip(60.0)], ids=["silence", "a head", "a byte"])
-def test_whoever_waits_for_a_server_that_does_not_go_on_waits_in_vain(model: FakeModelServer, fault: Fault):
+def test_silent_faults_never_reply(model: FakeModelServer, fault: Fault):
     with FaultProxy(model.url, always=fault) as proxy, pytest.raises(TimeoutError):
         call(proxy, timeout=0.3)
 
 
-def test_a_drip_arrives_whole_in_the_end(model: FakeModelServer):
+def test_drip_delivers_the_complete_reply(model: FakeModelServer):
     with FaultProxy(model.url, always=drip(0.0)) as proxy:
         assert json.loads(call(proxy)[2])["object"] == "chat.completion"
 
 
-def test_a_flood_ends_when_the_client_has_enough(model: FakeModelServer):
+def test_flood_ends_when_the_client_disconnects(model: FakeModelServer):
     with FaultProxy(model.url, always=flood) as proxy, connected(proxy) as client:
         client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert len(client.makefile("rb").read(200_000)) == 200_000
 
 
-def test_a_fault_of_ones_own_sees_the_call_and_the_way_back(model: FakeModelServer):
+def test_custom_fault_can_read_the_call_and_reply(model: FakeModelServer):
     async def teapot(exchange: Exchange) -> None:
         head, _ = await exchange.ask()
         await exchange.send(head.replace(b"200 OK", b"418 " + exchange.path[-4:].encode()) + b"")
@@ -120,7 +120,7 @@ def test_a_fault_of_ones_own_sees_the_call_and_the_way_back(model: FakeModelServ
         call(proxy)
 
 
-def test_closing_the_proxy_ends_what_is_in_flight(model: FakeModelServer):
+def test_closing_the_proxy_ends_calls_in_flight(model: FakeModelServer):
     with FaultProxy(model.url, always=silence) as proxy:
         client = connected(proxy)
         client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -135,6 +135,6 @@ async def _until(holds) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_an_address_that_is_none_is_refused():
+def test_invalid_upstream_is_rejected():
     with pytest.raises(ValueError, match=r"such as http://127\.0\.0\.1:8000, got"):
         FaultProxy("127.0.0.1:8000")

@@ -29,7 +29,7 @@ def client() -> JudgeProxyClient:
     return found
 
 
-def test_one_text_answers_every_call_and_every_call_is_kept():
+def test_string_reply_is_used_for_every_recorded_call():
     with with_judge_proxy("yes") as judge, client() as asking:
         assert asking.invoke(question="first", system_prompt="be strict").raw_text == "yes"
         assert [reply.raw_text for reply in asking.invoke_batch([{"question": "2"}, {"question": "3"}])] == ["yes"] * 2
@@ -38,7 +38,7 @@ def test_one_text_answers_every_call_and_every_call_is_kept():
     assert (judge.ledger.call_count, judge.ledger.batch_used) == (3, True)
 
 
-def test_a_list_answers_call_by_call_and_then_fails_loudly():
+def test_list_of_replies_is_used_in_order_and_then_fails():
     with with_judge_proxy(["yes", "no"]), client() as asking:
         assert [reply.raw_text for reply in asking.invoke_batch([{"question": "1"}, {"question": "2"}])] == [
             "yes",
@@ -48,13 +48,13 @@ def test_a_list_answers_call_by_call_and_then_fails_loudly():
             asking.invoke(question="3")
 
 
-def test_a_function_answers_what_it_likes():
+def test_function_reply_depends_on_the_call():
     with with_judge_proxy(lambda call: "yes" if "Paris" in call.question else {"text": "no"}), client() as asking:
         assert asking.invoke(question="Paris?").raw_text == "yes"
         assert asking.invoke(question="Rome?").raw_text == "no"
 
 
-def test_a_coroutine_function_answers_too():
+def test_coroutine_function_is_a_reply():
     async def answer(call: object) -> str:
         return "later"
 
@@ -62,7 +62,7 @@ def test_a_coroutine_function_answers_too():
         assert asking.invoke(question="q").raw_text == "later"
 
 
-def test_an_exception_is_a_judge_that_fails():
+def test_exception_reply_is_a_failed_call():
     replies: list[str | Exception] = [ProviderError("overloaded"), ProviderTimeoutError("too slow"), "yes"]
     with with_judge_proxy(replies) as judge, client() as asking:
         with pytest.raises(JudgeFailedError, match="overloaded") as failed:
@@ -74,7 +74,7 @@ def test_an_exception_is_a_judge_that_fails():
     assert (judge.ledger.call_count, judge.ledger.failed_calls) == (3, 2)
 
 
-def test_the_limit_is_the_real_one():
+def test_max_calls_is_enforced():
     with with_judge_proxy("yes", max_calls=1) as judge, client() as asking:
         asking.invoke(question="1")
         with pytest.raises(JudgeLimitError):
@@ -83,7 +83,7 @@ def test_the_limit_is_the_real_one():
     assert len(judge.calls) == 1
 
 
-def test_targets_have_replies_of_their_own():
+def test_each_target_has_its_own_replies():
     with with_judge_proxy("yes", targets={"strict": "no"}) as judge, client() as asking:
         assert asking.get_info().available_targets == ["judge", "strict"]
         assert asking.invoke(question="q").raw_text == "yes"
@@ -93,13 +93,13 @@ def test_targets_have_replies_of_their_own():
     assert [call.target for call in judge.calls] == ["judge", "strict"]
 
 
-def test_without_a_reply_the_first_target_is_the_default():
+def test_first_target_is_the_default_without_a_reply():
     with with_judge_proxy(targets={"strict": "no", "lenient": "yes"}), client() as asking:
         assert asking.get_info().target_name == "strict"
         assert asking.invoke(question="q").raw_text == "no"
 
 
-def test_the_environment_has_the_two_variables_just_as_long(monkeypatch):
+def test_environment_variables_are_set_and_restored(monkeypatch):
     monkeypatch.setenv(URL, "http://127.0.0.1:1")
     monkeypatch.delenv(TOKEN, raising=False)
     with with_judge_proxy("yes") as judge:
@@ -111,14 +111,14 @@ def test_the_environment_has_the_two_variables_just_as_long(monkeypatch):
         asking.invoke(question="q")
 
 
-def test_the_environment_is_put_back_when_the_test_fails(monkeypatch):
+def test_environment_is_restored_if_the_test_fails(monkeypatch):
     monkeypatch.delenv(URL, raising=False)
     with pytest.raises(ZeroDivisionError), with_judge_proxy("yes"):
         1 / 0  # noqa: B018
     assert URL not in os.environ
 
 
-def test_two_judges_at_once_do_not_mix():
+def test_concurrent_judges_do_not_mix():
     with with_judge_proxy("one") as one:
         with with_judge_proxy("two") as two, client() as asking:
             assert asking.invoke(question="q").raw_text == "two"
@@ -137,17 +137,17 @@ async def test_it_works_inside_a_running_loop():
 
 
 @pytest.mark.parametrize("reply", [None, 7])
-def test_a_judge_without_anything_to_say_is_a_mistake(reply):
+def test_judge_without_replies_is_a_usage_error(reply):
     with pytest.raises(UsageError), with_judge_proxy(reply):
         pass
 
 
-def test_an_answer_that_is_no_reply_is_told_to_the_caller():
+def test_invalid_reply_type_is_reported_to_the_caller():
     with with_judge_proxy(lambda call: 7), client() as asking, pytest.raises(JudgeFailedError, match="answered int"):
         asking.invoke(question="q")
 
 
-def test_importing_the_package_and_the_plugin_is_cheap():
+def test_importing_the_package_and_plugin_is_fast():
     code = """
 import sys, pytest
 before = set(sys.modules)

@@ -24,7 +24,7 @@ async def post(url: str, key: str = "", body: object = None) -> tuple[int, objec
     return reply.status, json.loads(reply.body)
 
 
-async def test_it_asks_for_its_key_and_counts_only_calls_that_have_it():
+async def test_server_requires_its_key_and_counts_only_authorized_calls():
     async with FakeModelServer("ok", api_key="k") as server:
         assert (await post(server.url))[0] == 401
         assert (await post(server.url, "wrong"))[0] == 401
@@ -33,12 +33,12 @@ async def test_it_asks_for_its_key_and_counts_only_calls_that_have_it():
         assert len(server.requests) == 1
 
 
-async def test_failures_are_taken_in_turn_before_the_reply():
+async def test_failures_are_used_in_order_before_the_reply():
     async with FakeModelServer("ok", failures=[Failure(503), None, Failure(429)]) as server:
         assert [(await post(server.url))[0] for _ in range(5)] == [503, 200, 429, 200, 200]
 
 
-async def test_a_reply_may_depend_on_the_request():
+async def test_reply_can_depend_on_the_request():
     async with FakeModelServer(lambda body: Failure(418) if body.get("bad") else body["model"]) as server:
         status, data = await post(server.url, body={"model": "echo"})
         assert status == 200
@@ -51,7 +51,7 @@ async def test_other_paths_are_not_found():
         assert await Client(cap=0).status_of(server.url) == 404
 
 
-async def test_requests_are_kept_with_path_and_headers_in_any_case():
+async def test_requests_keep_path_and_case_insensitive_headers():
     async with FakeModelServer() as server:
         await post(f"{server.url}/x", "k")
         (received,) = server.requests
@@ -60,7 +60,7 @@ async def test_requests_are_kept_with_path_and_headers_in_any_case():
     assert received.body == {"messages": []}
 
 
-async def test_it_stops_at_once_with_a_call_hanging():
+async def test_server_stops_immediately_during_a_hanging_call():
     async with FakeModelServer(Failure(hang=True)) as server:
         call = asyncio.create_task(post(server.url))
         while not server.in_flight:
@@ -71,7 +71,7 @@ async def test_it_stops_at_once_with_a_call_hanging():
         await call
 
 
-async def test_it_serves_from_the_command_line_until_it_is_stopped():
+async def test_command_line_server_runs_until_stopped():
     argv = [
         sys.executable,
         "-m",

@@ -111,7 +111,7 @@ def pytest_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def test_the_tests_of_a_judge_pass_with_the_fixtures(tmp_path):
+def test_judge_tests_pass_with_the_fixtures(tmp_path):
     (tmp_path / "polite.py").write_text(JUDGE, encoding="utf-8")
     (tmp_path / "test_polite.py").write_text(TESTS, encoding="utf-8")
     done = pytest_in(tmp_path, "--rootdir", str(tmp_path), "test_polite.py")
@@ -119,7 +119,7 @@ def test_the_tests_of_a_judge_pass_with_the_fixtures(tmp_path):
     assert "8 passed" in done.stdout
 
 
-def test_a_judge_that_is_wrong_fails_its_test(tmp_path):
+def test_wrong_judge_fails_its_test(tmp_path):
     (tmp_path / "polite.py").write_text(JUDGE.replace('== "yes"', '== "no"'), encoding="utf-8")
     (tmp_path / "test_polite.py").write_text(TESTS, encoding="utf-8")
     done = pytest_in(tmp_path, "--rootdir", str(tmp_path), "test_polite.py", "-k", "process")
@@ -127,7 +127,7 @@ def test_a_judge_that_is_wrong_fails_its_test(tmp_path):
     assert "2 failed" in done.stdout
 
 
-def test_pytest_tells_about_the_fixtures(tmp_path):
+def test_pytest_lists_the_fixtures(tmp_path):
     done = pytest_in(tmp_path, "--fixtures")
     assert 'judge_proxy("yes")' in done.stdout
     assert "run_judge" in done.stdout
