@@ -78,10 +78,10 @@ async def test_scripts_requested_while_the_helper_dies_are_started_by_its_replac
         await launcher.run(sh("true"))
         launcher.start()
         os.kill(helper_pid(launcher), signal.SIGSTOP)
-        asked = [asyncio.create_task(launcher.run(sh("echo ok"), on_exit=lambda: calls.append(1))) for _ in range(5)]
+        requests = [asyncio.create_task(launcher.run(sh("echo ok"), on_exit=lambda: calls.append(1))) for _ in range(5)]
         await asyncio.sleep(0)
         os.kill(helper_pid(launcher), signal.SIGKILL)
-        assert [outcome.stdout for outcome in await asyncio.gather(*asked)] == [b"ok\n"] * 5
+        assert [outcome.stdout for outcome in await asyncio.gather(*requests)] == [b"ok\n"] * 5
     assert len(calls) == 50
 
 

@@ -48,10 +48,10 @@ asyncio.run(main())
 
 
 def interpreter(version: str) -> str:
-    found = sorted(VERSIONS.glob(f"{version}.*/bin/python"))
-    if not found or sys.platform != "linux":
+    interpreters = sorted(VERSIONS.glob(f"{version}.*/bin/python"))
+    if not interpreters or sys.platform != "linux":
         pytest.skip(f"Python {version} is not installed")
-    return str(found[-1])
+    return str(interpreters[-1])
 
 
 @pytest.mark.parametrize("version", ["3.9", "3.10", "3.12", "3.13"])
@@ -84,7 +84,7 @@ def test_scripts_are_warm_without_warnings_in_every_supported_interpreter(tmp_pa
     ran = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
     number = f"[{version.replace('.', ', ')}]"
-    said = ", ".join(f'{{"score": 1, "version": {number}, "said": "{n}"}}' for n in range(4))
+    results = ", ".join(f'{{"score": 1, "version": {number}, "said": "{n}"}}' for n in range(4))
     failed = '[1, "ValueError: broken"]'
-    assert ran.stdout == f'{{"cold": [], "said": [{said}], "stderr": "", "failed": [{failed}, {failed}]}}\n'
+    assert ran.stdout == f'{{"cold": [], "said": [{results}], "stderr": "", "failed": [{failed}, {failed}]}}\n'
     assert (tmp_path / "imports").read_text() == "xx"

@@ -45,8 +45,8 @@ def script(folder: Path, payload: dict[str, Any], **options: Any) -> Script:
 async def ask(launcher: Launcher, folder: Path, **payload: Any) -> dict[str, Any]:
     outcome = await launcher.run(script(folder, payload, timeout=60.0))
     assert outcome.returncode == 0, outcome
-    found: dict[str, Any] = json.loads(outcome.stdout)
-    return found
+    result: dict[str, Any] = json.loads(outcome.stdout)
+    return result
 
 
 def alive(pid: int) -> bool:
@@ -57,24 +57,24 @@ def alive(pid: int) -> bool:
 
 
 async def test_one_process_serves_consecutive_executions(launcher: Launcher, tmp_path: Path) -> None:
-    said = [await ask(launcher, tmp_path, say=n) for n in range(5)]
-    assert [one["count"] for one in said] == [1, 2, 3, 4, 5]
-    assert len({one["pid"] for one in said}) == 1
-    assert [one["said"] for one in said] == list(range(5))
+    replies = [await ask(launcher, tmp_path, say=n) for n in range(5)]
+    assert [one["count"] for one in replies] == [1, 2, 3, 4, 5]
+    assert len({one["pid"] for one in replies}) == 1
+    assert [one["said"] for one in replies] == list(range(5))
 
 
 async def test_concurrent_executions_use_separate_processes(launcher: Launcher, tmp_path: Path) -> None:
-    said = await asyncio.gather(*(ask(launcher, tmp_path, say=n) for n in range(4)))
-    assert [one["said"] for one in said] == [0, 1, 2, 3]
+    replies = await asyncio.gather(*(ask(launcher, tmp_path, say=n) for n in range(4)))
+    assert [one["said"] for one in replies] == [0, 1, 2, 3]
     again = await ask(launcher, tmp_path)
-    assert again["pid"] in {one["pid"] for one in said}
+    assert again["pid"] in {one["pid"] for one in replies}
 
 
 async def test_processes_are_killed_when_the_launcher_closes(tmp_path: Path) -> None:
     async with Launcher() as launcher:
-        said = await asyncio.gather(*(ask(launcher, tmp_path) for _ in range(3)))
-        assert all(alive(one["pid"]) for one in said)
-    assert not any(alive(one["pid"]) for one in said)
+        replies = await asyncio.gather(*(ask(launcher, tmp_path) for _ in range(3)))
+        assert all(alive(one["pid"]) for one in replies)
+    assert not any(alive(one["pid"]) for one in replies)
 
 
 async def test_lines_that_are_not_objects_are_log_output(launcher: Launcher, tmp_path: Path) -> None:
@@ -99,8 +99,8 @@ async def test_result_with_another_execution_id_is_ignored(launcher: Launcher, t
         "    print(json.dumps({'score': 0, 'execution_id': 'another'}))\n"
         "    print(json.dumps({'score': 1, 'execution_id': payload['execution_id']}), flush=True)\n"
     )
-    asked = script(tmp_path, {"execution_id": "mine"}, timeout=60.0, execution_id="mine")
-    assert json.loads((await launcher.run(asked)).stdout) == {"score": 1, "execution_id": "mine"}
+    execution = script(tmp_path, {"execution_id": "mine"}, timeout=60.0, execution_id="mine")
+    assert json.loads((await launcher.run(execution)).stdout) == {"score": 1, "execution_id": "mine"}
 
 
 async def test_timeout_kills_the_process_and_its_descendants(launcher: Launcher, tmp_path: Path) -> None:
@@ -216,8 +216,8 @@ async def test_process_that_stopped_its_supervisor_is_killed(launcher: Launcher,
 
 async def test_idle_process_that_stopped_its_supervisor_is_killed_with_the_launcher(tmp_path: Path) -> None:
     async with asyncio.timeout(60), Launcher() as launcher:
-        said = await ask(launcher, tmp_path, do="os.kill(os.getppid(), 19)")
-    assert not alive(said["pid"])
+        reply = await ask(launcher, tmp_path, do="os.kill(os.getppid(), 19)")
+    assert not alive(reply["pid"])
 
 
 async def test_execution_moves_to_another_process_when_the_first_exits_unread(

@@ -51,11 +51,11 @@ async def written_pid(path: Path) -> int:
 
 
 def children() -> list[str]:
-    found: list[str] = []
+    pids: list[str] = []
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread may end meanwhile
-            found += (task / "children").read_text().split()
-    return sorted(found)
+            pids += (task / "children").read_text().split()
+    return sorted(pids)
 
 
 def open_files() -> int:

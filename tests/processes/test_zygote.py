@@ -64,8 +64,8 @@ async def test_own_variables_are_set_per_execution_and_not_in_the_zygote(launche
         wanted = script(tmp_path, env={**env, "PYTHONUNBUFFERED": "1"}, own_variables=frozenset({"TOKEN"}))
         return (await warm(launcher, wanted)).stdout
 
-    said = await asyncio.gather(*map(run, range(20)))
-    assert said == [f"token-{number} both\ntoken-{number}\n".encode() for number in range(20)]
+    outputs = await asyncio.gather(*map(run, range(20)))
+    assert outputs == [f"token-{number} both\ntoken-{number}\n".encode() for number in range(20)]
     (zygote,) = zygotes(launcher)
     environment = Path(f"/proc/{zygote}/environ").read_bytes()
     assert b"SHARED=both" in environment
@@ -404,8 +404,8 @@ async def test_unsafe_imports_start_the_script_cold_and_are_reported_once(
     cold = Cold()
     for number in range(3):
         env = {**CLEAN, "TOKEN": f"t{number}"}
-        asked = script(tmp_path, env=env, own_variables=frozenset({"TOKEN"}))
-        outcome = await launcher.run(asked, on_cold=cold)
+        execution = script(tmp_path, env=env, own_variables=frozenset({"TOKEN"}))
+        outcome = await launcher.run(execution, on_cold=cold)
         assert outcome.stdout.endswith(f"t{number}\n".encode())
     (reason,) = cold.reasons
     assert wanted in reason

@@ -39,17 +39,17 @@ def run_and_kill(work: Callable[[], None], words: int, delay: float) -> tuple[li
         finally:
             os._exit(0)
     os.close(writing)
-    said = b""
-    while said.count(b"\n") < words and (chunk := os.read(reading, 65536)):
-        said += chunk
+    output = b""
+    while output.count(b"\n") < words and (chunk := os.read(reading, 65536)):
+        output += chunk
     until = time.perf_counter() + delay
     while time.perf_counter() < until:
         pass
     os.kill(child, signal.SIGKILL)
     with os.fdopen(reading, "rb") as rest:
-        said += rest.read()
+        output += rest.read()
     _, status = os.waitpid(child, 0)
-    return said.decode().split(), os.WIFSIGNALED(status)
+    return output.decode().split(), os.WIFSIGNALED(status)
 
 
 def kill_row_writers(directory: Path, kills: int, rng: random.Random) -> dict[str, int]:
@@ -68,9 +68,9 @@ def kill_until_finished(run: RunDirectory, counts: dict[str, int], rng: random.R
     before, killed = b"", True
     while killed:
         words, delay = rng.randrange(CASES // 3), rng.random() * 0.004
-        said, killed = run_and_kill(lambda: asyncio.run(write(run, CASES)), words, delay)
+        output, killed = run_and_kill(lambda: asyncio.run(write(run, CASES)), words, delay)
         counts["kills"] += killed
-        acknowledged |= set(said)
+        acknowledged |= set(output)
         now = run.results.read_bytes()
         whole = now[: now.rfind(b"\n") + 1]
         counts["torn"] += whole != now
@@ -107,9 +107,9 @@ def kill_manifest_writers(directory: Path, kills: int, rng: random.Random) -> di
     counts = dict.fromkeys(["kills", "unreadable", "neither_old_nor_new", "left_over"], 0)
     while counts["kills"] < kills:
         last = run.read_manifest()["number"]
-        said, killed = run_and_kill(lambda: rewrite_manifest(run), rng.randrange(6), rng.random() * 0.004)
+        output, killed = run_and_kill(lambda: rewrite_manifest(run), rng.randrange(6), rng.random() * 0.004)
         counts["kills"] += killed
-        acknowledged = int(said[-1]) if said else last
+        acknowledged = int(output[-1]) if output else last
         try:
             data = json.loads(run.manifest.read_bytes())
         except ValueError:

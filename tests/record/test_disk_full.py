@@ -21,26 +21,26 @@ from tests.record.rows import make_row
 
 def run_child(*arguments: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.record.children", *arguments]
-    said: dict[str, Any] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    return said
+    report: dict[str, Any] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    return report
 
 
-def assert_exact(run: RunDirectory, said: dict[str, Any], word: str) -> None:
+def assert_exact(run: RunDirectory, report: dict[str, Any], word: str) -> None:
     """Assert that the file contains exactly the acknowledged rows and that both errors name the cause."""
-    assert len(said["errors"]) == 2
-    for error in said["errors"]:
+    assert len(report["errors"]) == 2
+    for error in report["errors"]:
         assert word in error
         assert str(run.results) in error
         assert "agentv eval --resume" in error
-    expected = b"".join(encode_row(make_row(name, "x" * 5000)) for name in said["acknowledged"])
-    assert said["acknowledged"]
+    expected = b"".join(encode_row(make_row(name, "x" * 5000)) for name in report["acknowledged"])
+    assert report["acknowledged"]
     assert run.results.read_bytes() == expected
 
 
 def test_size_limit_fails_the_run_without_losing_rows(tmp_path: Path):
     run = RunDirectory.create(tmp_path / "run", {})
-    said = run_child("limited", str(run.path), "200000")
-    assert_exact(run, said, "EFBIG: file too large")
+    report = run_child("limited", str(run.path), "200000")
+    assert_exact(run, report, "EFBIG: file too large")
 
 
 @pytest.fixture
@@ -56,13 +56,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 async def test_run_can_be_resumed_after_a_full_disk(small_disk: Path):
     run = RunDirectory.create(small_disk / "run", {"cases": "many"})
-    said = run_child("fill", str(run.path))
-    assert_exact(run, said, "ENOSPC: no space left on device")
+    report = run_child("fill", str(run.path))
+    assert_exact(run, report, "ENOSPC: no space left on device")
     assert run.read_manifest() == {"cases": "many"}
 
     subprocess.run(["mount", "-o", "remount,size=4m", str(small_disk)], check=True)
     done = recover(run).done
-    assert {key.eval_id for key in done} == set(said["acknowledged"])
+    assert {key.eval_id for key in done} == set(report["acknowledged"])
     before = run.results.read_bytes()
     async with RowWriter(run) as writer:
         await writer.append(make_row("after"))

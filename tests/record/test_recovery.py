@@ -48,12 +48,12 @@ def test_missing_file_is_reported_with_its_path(tmp_path: Path):
 def test_valid_file_is_not_rewritten(run: RunDirectory):
     run.results.write_bytes(line("one") + line("two"))
     before = run.results.stat()
-    seen: list[CaseResult] = []
-    recovery = recover(run, seen.append)
+    rows: list[CaseResult] = []
+    recovery = recover(run, rows.append)
     after = run.results.stat()
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
     assert recovery.done == {key("one"), key("two")}
-    assert seen == [make_row("one"), make_row("two")]
+    assert rows == [make_row("one"), make_row("two")]
     assert not recovery.corrupt
     assert not recovery.duplicates
     assert not run.corrupt.exists()
@@ -74,12 +74,12 @@ def test_incomplete_last_line_is_removed_and_not_done(run: RunDirectory):
 def test_corrupt_line_is_moved_and_other_lines_keep_their_bytes(run: RunDirectory, garbage: bytes):
     unusual_but_valid = line("three").replace(b'"score":1.0', b'"score": 1.00')
     run.results.write_bytes(line("one") + garbage + unusual_but_valid + line("four"))
-    seen: list[CaseResult] = []
-    recovery = recover(run, seen.append)
+    rows: list[CaseResult] = []
+    recovery = recover(run, rows.append)
     assert [corrupt.number for corrupt in recovery.corrupt] == [2]
     assert recovery.corrupt[0].reason
     assert recovery.done == {key("one"), key("three"), key("four")}
-    assert [row.eval_id for row in seen] == ["one", "three", "four"]
+    assert [row.eval_id for row in rows] == ["one", "three", "four"]
     assert run.results.read_bytes() == line("one") + unusual_but_valid + line("four")
     assert run.corrupt.read_bytes() == garbage
     for path in (run.results, run.corrupt):

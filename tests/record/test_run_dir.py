@@ -43,9 +43,9 @@ def test_only_the_owner_can_read_a_run_regardless_of_umask(tmp_path: Path, umask
             run.write_manifest({"a": 2})
     finally:
         os.umask(before)
-    found = list((tmp_path / ".agentv").rglob("*"))
-    assert {p.name for p in found} == {"runs", "one", "run.json", "results.jsonl", "run.lock", ".gitignore"}
-    for path in [tmp_path / ".agentv", *found]:
+    paths = list((tmp_path / ".agentv").rglob("*"))
+    assert {p.name for p in paths} == {"runs", "one", "run.json", "results.jsonl", "run.lock", ".gitignore"}
+    for path in [tmp_path / ".agentv", *paths]:
         assert mode(path) == (0o700 if path.is_dir() else 0o600), path
 
 

@@ -33,8 +33,8 @@ PRINT_ENVIRONMENT = """
 
 def seen(project: Project) -> dict[str, str]:
     """The environment that the script saw, from a file, because rows are masked."""
-    found: dict[str, str] = json.loads((project.root / "seen.json").read_text())
-    return found
+    environment: dict[str, str] = json.loads((project.root / "seen.json").read_text())
+    return environment
 
 
 async def test_script_environment_contains_no_key(project: Project) -> None:
@@ -45,9 +45,9 @@ async def test_script_environment_contains_no_key(project: Project) -> None:
         assert server.calls == 1
         write(project, PRINT_ENVIRONMENT.replace("if URL", "if False"), {}, config=models(server))
         in_the_open = await judged(project, env=variables)
-    saw = ran.details["environment"]
-    assert {"PATH", "HOME", "LANG", "AGENTV_JUDGE_PROXY_URL", "AGENTV_JUDGE_PROXY_TOKEN"} <= saw.keys()
-    assert not {"MODEL_KEY", "COPY"} & saw.keys()
+    environment = ran.details["environment"]
+    assert {"PATH", "HOME", "LANG", "AGENTV_JUDGE_PROXY_URL", "AGENTV_JUDGE_PROXY_TOKEN"} <= environment.keys()
+    assert not {"MODEL_KEY", "COPY"} & environment.keys()
     assert_clean(ran)
     assert_clean(in_the_open)
     assert seen(project)["MODEL_KEY"] == KEY  # the same script sees it when it has no judge access
@@ -205,8 +205,8 @@ def test_script_cannot_read_the_environment_of_parent_processes(project: Project
             capture_output=True,
             check=True,
         )
-        found: list[dict[str, str]] = json.loads((project.root / "spied.json").read_text())
-        return found
+        reports: list[dict[str, str]] = json.loads((project.root / "spied.json").read_text())
+        return reports
 
     in_the_open = spied({})
     assert [KEY in process["environ"] for process in in_the_open if "suite.yaml" in process["cmdline"]] == [True, True]
@@ -321,16 +321,16 @@ async def test_other_user_cannot_read_key_or_token(open_project: Project) -> Non
         finally:
             process.kill()
             process.communicate()
-    said = json.loads(done.stdout)
-    everything = json.dumps(said["read"])
-    assert str(open_project.root / "judge.py") in said["read"]
-    assert said["answers"] == [401]
+    report = json.loads(done.stdout)
+    everything = json.dumps(report["read"])
+    assert str(open_project.root / "judge.py") in report["read"]
+    assert report["answers"] == [401]
     assert str(open_project.root / "run-0" / "run.json") in [
-        *said["refused"],
+        *report["refused"],
         str(open_project.root / "run-0/run.json"),
     ]
     assert not [
-        path for path in said["read"] if "/run-0/" in path or ".agentv" in path.removeprefix("/tmp/agentv-open")
+        path for path in report["read"] if "/run-0/" in path or ".agentv" in path.removeprefix("/tmp/agentv-open")
     ]
     assert (open_project.root / "token").read_text() not in everything
     assert_no_key(everything)

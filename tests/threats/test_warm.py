@@ -49,10 +49,10 @@ async def test_key_and_token_are_not_in_a_zygote_or_any_parent_process(
             ran = await judged(project, env={"COPY": f"x{KEY}y"})
     assert ran.process.returncode == 0, ran.words
     assert [row["evaluator_results"][0]["warnings"] for row in ran.rows] == [[]] * 6
-    found = [json.loads(path.read_text()) for path in project.root.glob("seen-*.json")]
-    tokens = {seen["environment"]["AGENTV_JUDGE_PROXY_TOKEN"] for seen in found}
-    assert len(found) == len(tokens) == 6
-    for seen in found:
+    reports = [json.loads(path.read_text()) for path in project.root.glob("seen-*.json")]
+    tokens = {seen["environment"]["AGENTV_JUDGE_PROXY_TOKEN"] for seen in reports}
+    assert len(reports) == len(tokens) == 6
+    for seen in reports:
         assert_no_key(json.dumps([seen["environment"], seen["initial"], seen["imported"], seen["above"]]))
         assert "PATH=" in seen["imported"]
         for token in tokens:
@@ -135,8 +135,8 @@ async def test_unprivileged_warm_script_cannot_read_other_processes(folder: Path
     command = ["/bin/sh", "-c", '"$@"; exit $?', "sh", interpreter(), "-c", RUNTIME, str(folder)]
     done = await asyncio.to_thread(as_user, command, API_KEY="a-secret-of-the-wrapper")
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["now"].pop("itself") == ["environ", "mem", "maps"]
-    nobody = ("sibling", "supervisor", "zygote", "upper", "helper", "runtime", "wrapper")
-    assert found["now"] == {name: [] for name in nobody}
-    assert found["imported"] == [[]] * 4
+    report = json.loads(done.stdout)
+    assert report["now"].pop("itself") == ["environ", "mem", "maps"]
+    others = ("sibling", "supervisor", "zygote", "upper", "helper", "runtime", "wrapper")
+    assert report["now"] == {name: [] for name in others}
+    assert report["imported"] == [[]] * 4

@@ -112,13 +112,13 @@ def _checked(result: int) -> int:
 def children() -> list[int]:
     """Pids of the direct children of this process, including adopted ones. May miss one while others start or exit."""
     try:
-        found: list[int] = []
+        pids: list[int] = []
         for thread in os.listdir("/proc/self/task"):
-            found += map(int, _content(f"/proc/self/task/{thread}/children").split())
+            pids += map(int, _content(f"/proc/self/task/{thread}/children").split())
     except OSError:  # a kernel without these files
         me = os.getpid()
         return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and _parent(pid) == me]
-    return found
+    return pids
 
 
 def _content(path: str) -> bytes:
@@ -357,7 +357,7 @@ class Helper:
         """pidfd -> pid."""
         self._numbers: dict[int, int] = {}
         """pid -> request number, for supervisors that are running a script."""
-        self._shown = mmap.mmap(-1, 1)
+        self._idle_count = mmap.mmap(-1, 1)
         """Number of idle supervisors, in memory shared with them."""
         self._unread = b""
         self._lost: list[int] = []
@@ -373,7 +373,7 @@ class Helper:
         """Serve until the runtime disconnects or dies and all descendants are dead."""
         while self._close_at is None or self._supervisors or self._hunting:
             short = self._close_at is None and not self._keep_spares()
-            self._shown[0] = min(255, self._idle())
+            self._idle_count[0] = min(255, self._idle())
             busy = self._hunting or short or self._close_at is not None
             for descriptor, _ in self._poll.poll(2 if self._hunting else 50 if busy else None):
                 if descriptor in self._supervisors:
@@ -402,9 +402,9 @@ class Helper:
                 return False
             if pid == 0:
                 code = 70
-                given = (self._control, self._their_inbox, self._runtime, self._ruleset, self._shown)
+                arguments = (self._control, self._their_inbox, self._runtime, self._ruleset, self._idle_count)
                 try:
-                    code = supervise(*given, turn=self.turn)
+                    code = supervise(*arguments, turn=self.turn)
                 finally:
                     if code != RUNNING:
                         os._exit(code)

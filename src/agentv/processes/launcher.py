@@ -229,10 +229,10 @@ class Launcher:
             for execution in self._running:
                 execution.read()
             known = {execution.supervisor for execution in self._running if execution.supervisor}
-            found = strangers(known | self._zygotes.supervisors | self._servers.supervisors)
-            if not found:
+            orphans = strangers(known | self._zygotes.supervisors | self._servers.supervisors)
+            if not orphans:
                 return
-            for pid in found:
+            for pid in orphans:
                 _kill_and_reap(pid)
             await asyncio.sleep(0.001)
 

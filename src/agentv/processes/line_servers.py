@@ -287,10 +287,10 @@ def _key(script: Script) -> object:
 
 def _stamp(path: Path) -> Stamp:
     try:
-        found = path.stat()
+        status = path.stat()
     except (OSError, ValueError):
         return None
-    return (found.st_mtime_ns, found.st_size, found.st_ino) if path.is_file() else None
+    return (status.st_mtime_ns, status.st_size, status.st_ino) if path.is_file() else None
 
 
 def _since(started: float) -> float:

@@ -463,10 +463,10 @@ def _program_problem(program: str, cwd: Path, env: Mapping[str, str], error: OSE
     if "/" in program:
         path = cwd / program
     else:
-        found = shutil.which(program, mode=os.F_OK, path=env.get("PATH", os.defpath))
-        if found is None:
+        executable = shutil.which(program, mode=os.F_OK, path=env.get("PATH", os.defpath))
+        if executable is None:
             return "program not found on PATH", "Install it, correct its name, or use its full path."
-        path = Path(found)
+        path = Path(executable)
     if not path.exists():
         return f"{path} does not exist", "Correct the path; a relative path starts at `cwd`."
     if path.is_dir():

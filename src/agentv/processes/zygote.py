@@ -153,8 +153,8 @@ class Watched(dict[bytes, bytes]):
 
 
 def descriptors() -> set[str]:
-    found = set(os.listdir("/proc/self/fd"))
-    return {number for number in found if os.path.exists(f"/proc/self/fd/{number}")}
+    numbers = set(os.listdir("/proc/self/fd"))
+    return {number for number in numbers if os.path.exists(f"/proc/self/fd/{number}")}
 
 
 def functions() -> list[Any]:
@@ -243,7 +243,7 @@ class Output:
         self._pipes = [os.dup(number) for number in (1, 2)]
         for number, file in enumerate(self._files, 1):
             os.dup2(file, number, inheritable=True)
-        self.said: list[bytes] = []
+        self.captured: list[bytes] = []
 
     def end(self) -> None:
         for stream in (sys.stdout, sys.stderr):
@@ -251,17 +251,17 @@ class Output:
                 stream.flush()
             except (AttributeError, OSError, ValueError):
                 pass
-        self.said = [os.pread(file, MOST_OUTPUT + 1, 0) for file in self._files]
+        self.captured = [os.pread(file, MOST_OUTPUT + 1, 0) for file in self._files]
         for number, pipe in enumerate(self._pipes, 1):
             os.dup2(pipe, number)
         for descriptor in (*self._files, *self._pipes):
             os.close(descriptor)
 
     def repeat(self) -> None:
-        for number, said in enumerate(self.said, 1):
-            while said:
+        for number, unwritten in enumerate(self.captured, 1):
+            while unwritten:
                 try:
-                    said = said[os.write(number, said) :]  # noqa: PLW2901
+                    unwritten = unwritten[os.write(number, unwritten) :]  # noqa: PLW2901
                 except OSError:
                     break
 
@@ -333,7 +333,7 @@ def prepare(site: str, script: str, names: list[bytes]) -> tuple[str | None, Wat
     import_all(script)
     refusal = before.refusal()
     output.end()
-    if max(map(len, output.said)) > MOST_OUTPUT:
+    if max(map(len, output.captured)) > MOST_OUTPUT:
         refusal = "its imports print more than 1 MiB"
     return refusal, environ, output
 

@@ -300,10 +300,10 @@ def _key(script: Script) -> object:
 
 def _stamp(file: Path) -> Stamp:
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _settings(script: Script) -> bytes:

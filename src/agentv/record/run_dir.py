@@ -236,9 +236,9 @@ def _acquire(path: Path) -> int:
 
 
 def _locked(path: Path, holder: str) -> RunLockedError:
-    who = f"process {holder}" if holder.isdigit() else "another process"
+    writer = f"process {holder}" if holder.isdigit() else "another process"
     return RunLockedError(
-        f"the run in {path.parent} is being written by {who}",
+        f"the run in {path.parent} is being written by {writer}",
         next_step="Wait until it has finished, or stop it, then retry.",
     )
 
