@@ -22,6 +22,6 @@ def mockllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 
 @pytest.fixture(params=["aimock", "mockllm"])
 def server(request: pytest.FixtureRequest) -> LiveServer:
-    """Each of the servers."""
+    """Each of the third-party servers."""
     found: LiveServer = request.getfixturevalue(request.param)
     return found

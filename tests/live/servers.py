@@ -1,4 +1,4 @@
-"""Model servers that other people wrote, started on a free port of this machine."""
+"""Third-party model servers, started on a free local port."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ QUESTION = "What is the capital of France?"
 ANSWER = "The capital of France is Paris."
 UNKNOWN = "I do not know."
 USAGE = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
-"""What aimock says the answer took, in the words of each API."""
+"""The token usage that aimock reports, in the format of each API."""
 
 
 @dataclass(frozen=True)
 class LiveServer:
-    """A server that runs, and where."""
+    """A running server and its address."""
 
     name: str
     url: str
@@ -38,7 +38,7 @@ class LiveServer:
 def started(
     name: str, command: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None
 ) -> Iterator[LiveServer]:
-    """The server while this is entered. It says in its log where it listens."""
+    """Run the server for the duration of the context. Its address is read from its log."""
     with log.open("wb") as out:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env={**os.environ, **(env or {})}

@@ -1,4 +1,4 @@
-"""Every provider that speaks to a server, pointed at a server that other people wrote."""
+"""Targets for every provider that calls a server, pointed at third-party servers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ KEY = "sk-live-0123456789abcdef"
 
 
 def settings(name: str, origin: str) -> dict[str, Any]:
-    """The entry of a target in the configuration; `origin` is where its server or a proxy in front of it is."""
+    """The configuration of a target; `origin` is the address of its server or of a proxy in front of it."""
     provider, _, variant = name.partition("-")
     model = MODELS.get(name, "gpt-4")
     where = origin if provider in ("azure", "anthropic", "gemini", "bedrock") else f"{origin}/v1"
@@ -26,7 +26,7 @@ ENVIRONMENT = {
     "AWS_SECRET_ACCESS_KEY": "live-secret-0123456789abcdef",
     "GOOGLE_GENAI_API_VERSION": "v1beta",
 }
-"""What the libraries need besides: aimock knows the Gemini API of this version alone."""
+"""Extra settings for the libraries: aimock supports only this version of the Gemini API."""
 
 
 # A real name of a Claude is deprecated some day, and the library then warns.
@@ -56,4 +56,4 @@ MOCKLLM = ("openai", "openai_compatible", "groq", "mistral", "openrouter", "olla
 """Targets that `mockllm` can replace. (Its Claude accepts only plain text; Anthropic's library sends parts.)"""
 
 LIBRARIES = {"openai-responses": "openai", "anthropic": "anthropic", "gemini": "google.genai", "bedrock": "boto3"}
-"""Targets that need a library of an extra -> its module."""
+"""Targets that need the library of an extra -> its module."""

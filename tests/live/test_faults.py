@@ -1,4 +1,4 @@
-"""Replies of real servers, spoiled on the way: every call ends in an answer or in an error that says what happened."""
+"""Replies of real servers, corrupted in transit: every call ends in an answer or an error with the cause."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ QUICK: dict[str, Any] = {"retry_initial_delay_ms": 1.0, "retry_max_delay_ms": 1.
 
 @asynccontextmanager
 async def gate(proxy: FaultProxy, name: str = "openai", **limits: Any) -> AsyncIterator[TargetGate]:
-    """A target whose server is behind the proxy."""
+    """A target with its server behind the fault proxy."""
     chosen = {**targets.settings(name, proxy.url), "timeout_seconds": 30.0, **QUICK, **limits}
     scope = {"environment": {**os.environ, **targets.ENVIRONMENT}}
     provider = make(Path.cwd(), chosen.pop("provider"), scope=scope, **chosen)
@@ -107,9 +107,7 @@ STAYING: list[tuple[str, Fault, str]] = [
 
 
 @pytest.mark.parametrize(("fault", "message"), [row[1:] for row in STAYING], ids=[row[0] for row in STAYING])
-async def test_the_final_error_has_the_cause_and_a_next_step(
-    mockllm: LiveServer, fault: Fault, message: str
-):
+async def test_the_final_error_has_the_cause_and_a_next_step(mockllm: LiveServer, fault: Fault, message: str):
     with FaultProxy(mockllm.url, always=fault) as proxy:
         async with gate(proxy) as target:
             with pytest.raises(ProviderError, match=message) as caught:
@@ -134,7 +132,7 @@ async def test_a_slow_reply_that_ends_in_time_is_an_answer(server: LiveServer):
             assert (await target.invoke(ask(QUESTION))).text == ANSWER
 
 
-async def test_the_whole_call_ends_in_time_however_often_it_is_tried(mockllm: LiveServer):
+async def test_the_total_timeout_ends_a_call_with_any_number_of_attempts(mockllm: LiveServer):
     with FaultProxy(mockllm.url, always=answer(503, b"busy")) as proxy:
         async with gate(
             proxy, max_retries=100, total_timeout_seconds=1.0, retry_initial_delay_ms=200.0, retry_max_delay_ms=200.0
@@ -159,7 +157,7 @@ async def test_a_library_is_answered_after_retries_that_are_ours(aimock: LiveSer
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
-async def test_what_a_library_cannot_read_is_an_error_that_says_so(aimock: LiveServer, name: str):
+async def test_a_reply_that_a_library_cannot_parse_is_an_error(aimock: LiveServer, name: str):
     spoiled = {
         spoil(lambda body: body[:40]): r"is not JSON \(application/json\): .*\n.*base_url",
         answer(200): r"is not JSON \(application/json\): ''.*\n.*base_url",

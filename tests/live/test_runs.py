@@ -1,4 +1,4 @@
-"""Whole runs of the command line against servers that other people wrote, also over a line that spoils replies."""
+"""Whole runs of the command line against third-party servers, also through a proxy that corrupts replies."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def configure(project: Project, entries: Mapping[str, Mapping[str, Any]], **defa
 
 
 def cases(project: Project, names: list[str], evaluator: Mapping[str, Any] | None = None) -> None:
-    """A case of each name; all ask the question that the servers know."""
+    """A suite with a case per name. All of them ask the question that the servers can answer."""
     chosen = [evaluator or {"type": "contains", "value": "Paris"}]
     written = [{"id": name, "input": QUESTION, "evaluators": chosen} for name in names]
     project.write("suite.yaml", json.dumps({"evalcases": written}))
 
 
 def failures(project: Project) -> dict[str, str]:
-    """The error of every case, by its id."""
+    """Errors by case id."""
     return {row["eval_id"]: row["error"]["message"] for row in project.rows() if row["error"]}
 
 
@@ -135,7 +135,7 @@ def test_a_script_gets_the_verdict_of_a_judge_that_was_throttled_at_first(projec
     ],
     ids=["429", "500", "truncated", "silence"],
 )
-def test_a_script_whose_judge_fails_is_an_error_that_says_why(
+def test_a_script_with_a_failing_judge_is_an_error_with_the_cause(
     project: Project, mockllm: LiveServer, fault: Any, message: str
 ):
     project.write("judges/asks.py", JUDGE)

@@ -10,7 +10,7 @@ from agentv.targets.registry import provider_class
 
 
 def make(directory: Path, provider: str, /, *, scope: dict[str, Any] | None = None, **settings: Any) -> Any:
-    """A live provider, built the way a target of the configuration is."""
+    """A live provider, created as from a configuration."""
     kind = provider_class(provider)
     assert kind is not None
     options = {"name": "t", "directory": directory, "environment": dict(os.environ), **(scope or {})}
@@ -19,7 +19,7 @@ def make(directory: Path, provider: str, /, *, scope: dict[str, Any] | None = No
 
 
 def ask(question: str | None = None, *, schema: dict[str, Any] | None = None, **details: Any) -> Request:
-    """A question, or the `messages` of a conversation."""
+    """A request with a question, or with the `messages` of a conversation."""
     if question is None and not details.get("messages"):
         question = "q"
     options = details.pop("options", GenerationOptions(response_schema=schema))

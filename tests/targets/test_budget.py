@@ -1,4 +1,4 @@
-"""The budget of a run: admitted, refused, settled; never passed."""
+"""The budget of a run: cases are admitted, rejected and settled, and the limits are never exceeded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentv.targets.provider import Provider, Reply, Request
 
 
 class Priced(Provider):
-    """Answers with what each call cost."""
+    """Replies with the given costs, one per call."""
 
     def __init__(self, *costs: float | None) -> None:
         self.costs = list(costs)
@@ -32,7 +32,7 @@ async def test_without_limits_every_case_starts_immediately():
     assert not budget.limited
 
 
-async def test_the_first_case_goes_alone_and_sets_the_price():
+async def test_the_first_case_runs_alone_and_sets_the_expected_cost():
     budget = Budget(max_judge_calls=10)
     assert await budget.admit()
     second = asyncio.ensure_future(budget.admit())
@@ -43,7 +43,7 @@ async def test_the_first_case_goes_alone_and_sets_the_price():
     assert await second
 
 
-async def test_a_case_waits_while_one_in_flight_may_leave_enough_and_is_refused_when_none_is():
+async def test_a_case_waits_for_cases_in_flight_and_is_rejected_without_any():
     budget = Budget(max_judge_calls=6)
     await budget.admit()
     budget.take_judge_calls(3)
@@ -81,7 +81,7 @@ def test_judge_calls_are_taken_all_or_none_and_never_pass_the_limit():
     assert budget.judge_calls == 5
 
 
-async def test_a_call_is_refused_once_the_money_is_spent():
+async def test_calls_are_rejected_once_the_budget_is_spent():
     budget = Budget(max_cost=0.10)
     metered = MeteredProvider(Priced(0.06, 0.05, 1.0), budget)
     await metered.invoke(Request("a"))
@@ -111,7 +111,7 @@ async def test_prices_that_add_up_to_the_limit_exactly_are_all_paid(cases: int):
     assert not await budget.admit()
 
 
-async def test_a_case_given_up_wakes_who_waits():
+async def test_giving_up_a_case_wakes_waiting_cases():
     budget = Budget(max_cost=1)
     await budget.admit()
     waiting = asyncio.ensure_future(budget.admit())
@@ -177,7 +177,7 @@ async def test_every_answer_of_a_batch_is_paid_for():
         await metered.invoke_batch([Request("q", eval_id="e")])
 
 
-def test_calls_that_were_never_begun_can_be_made_by_others():
+def test_returned_judge_calls_can_be_used_again():
     budget = Budget(max_judge_calls=5)
     budget.take_judge_calls(5)
     budget.give_back_judge_calls(3)

@@ -65,13 +65,13 @@ async def test_a_command_template_is_run_by_a_shell(tmp_path, key):
     assert (await provider.invoke(ask("it's"))).text == "IT'S"
 
 
-async def test_files_are_arguments_of_their_own(tmp_path):
+async def test_files_are_separate_arguments(tmp_path):
     files = (tmp_path / "one two.txt", tmp_path / "b.txt")
     provider = cli(tmp_path, ["python", "-c", SHOW_ARGV, "{FILES}"], files_format="@{basename}")
     assert json.loads((await provider.invoke(ask(files=files))).text) == ["@one two.txt", "@b.txt"]
 
 
-async def test_a_command_that_takes_no_prompt_reads_it_from_stdin(tmp_path):
+async def test_a_command_without_a_prompt_placeholder_gets_it_on_stdin(tmp_path):
     assert (
         await cli(tmp_path, ["cat"]).invoke(ask(NASTY, system_prompt="Be brief."))
     ).text + "\n" == f"Be brief.\n\n{NASTY}"
@@ -91,7 +91,7 @@ async def test_a_prompt_file_is_private_exact_and_removed(tmp_path):
     assert not Path(path).parent.exists()
 
 
-async def test_temporary_files_stay_when_asked(tmp_path):
+async def test_keep_temp_files_keeps_temporary_files(tmp_path):
     provider = cli(tmp_path, "echo {PROMPT_FILE}", keep_temp_files=True)
     path = Path((await provider.invoke(ask("kept"))).text)
     assert path.read_text() == "kept"
@@ -99,7 +99,7 @@ async def test_temporary_files_stay_when_asked(tmp_path):
     path.parent.rmdir()
 
 
-async def test_the_environment_is_the_given_one_plus_its_own(tmp_path):
+async def test_env_is_added_to_the_environment_of_the_target(tmp_path):
     provider = make(
         tmp_path,
         "cli",
@@ -197,7 +197,7 @@ async def test_structured_output_carries_messages_and_figures(tmp_path):
         ('{"text": "a", "text": "b"}', "twice"),
     ],
 )
-async def test_malformed_structured_output_is_an_error_that_says_what_is_wrong(tmp_path, printed, message):
+async def test_malformed_structured_output_is_an_error_with_the_cause(tmp_path, printed, message):
     with pytest.raises(ProviderError, match=message):
         await printing(tmp_path, printed).invoke(ask())
 
@@ -247,7 +247,7 @@ async def test_a_killed_command_names_the_signal(tmp_path):
     assert "was killed by SIGKILL" in str(await failure(cli(tmp_path, ["sh", "-c", "kill -9 $$"])))
 
 
-async def test_a_command_past_its_deadline_is_killed_and_its_last_words_are_kept(tmp_path):
+async def test_a_command_past_its_deadline_is_killed_and_its_output_is_reported(tmp_path):
     async def ended(seconds: float) -> ProviderError:
         command = ["sh", "-c", "echo stuck here >&2; exec sleep 60"]
         error = await failure(cli(tmp_path, command, timeout_seconds=seconds))
@@ -262,7 +262,7 @@ async def test_a_flood_is_an_error(tmp_path):
     assert "more than 16 MiB" in str(await failure(cli(tmp_path, ["sh", "-c", "exec cat /dev/zero"])))
 
 
-async def test_a_command_that_cannot_start_says_why(tmp_path):
+async def test_a_command_that_cannot_start_is_an_error_with_the_cause(tmp_path):
     error = await failure(cli(tmp_path, ["no-such-tool"]))
     assert "target 't': could not start `no-such-tool`: program not found on PATH" in str(error)
     assert "its working directory" in str(await failure(cli(tmp_path, ["true"], cwd="gone")))
@@ -273,7 +273,7 @@ async def test_a_prompt_no_program_can_take_is_an_error(tmp_path):
     assert "lone surrogate" in str(await failure(cli(tmp_path, ["cat"]), question="a\ud800b"))
 
 
-async def test_secrets_are_masked_before_the_output_is_cut(tmp_path):
+async def test_secrets_are_masked_before_the_output_is_truncated(tmp_path):
     secret = "sk-" + "0123456789abcdef" * 4
     code = "import sys; sys.stderr.write(sys.argv[1] + 'x' * 1980); sys.exit(1)"
     provider = make(tmp_path, "cli", command=["python", "-c", code, secret], scope={"redactor": Redactor([secret])})

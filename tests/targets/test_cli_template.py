@@ -62,22 +62,22 @@ def test_a_shell_sees_values_as_text(prompt, command, tmp_path):
         "# don't\necho '{PROMPT} x' # it's",
     ],
 )
-def test_a_placeholder_where_quoting_does_not_protect_is_refused(command):
+def test_a_placeholder_inside_quotes_is_rejected(command):
     with pytest.raises(ValueError, match="without quotes: agentv quotes it"):
         CommandTemplate.parse(command, by_shell=True)
 
 
-def test_ansi_quotes_are_refused_next_to_placeholders():
+def test_ansi_quotes_with_placeholders_are_rejected():
     with pytest.raises(ValueError, match="plain quotes"):
         CommandTemplate.parse("echo $'it\\'s' {PROMPT} '", by_shell=True)
 
 
-def test_a_quote_left_open_is_refused():
+def test_an_unclosed_quote_is_rejected():
     with pytest.raises(ValueError, match="not closed"):
         CommandTemplate.parse("echo 'x {PROMPT}", by_shell=True)
 
 
-def test_files_become_words_of_their_own():
+def test_files_become_separate_words():
     files = [Path("/a/b c.txt"), Path("/a/$(x).md")]
     plain = CommandTemplate.parse(["tool", "{FILES}", "all:{FILES}"], by_shell=False)
     assert plain.argv(values(""), files) == [
@@ -93,7 +93,7 @@ def test_files_become_words_of_their_own():
     assert shell.argv(values(""), files)[2] == "tool '--file=/a/b c.txt' '--file=/a/$(x).md'"
 
 
-def test_an_unknown_placeholder_is_refused_with_the_known_ones():
+def test_an_unknown_placeholder_is_rejected_with_the_available_ones():
     for command, by_shell in ((["x", "a{PROMT}"], False), ("x {PROMT}", False), ("x {PROMT}", True)):
         with pytest.raises(ValueError, match=r"unknown placeholder \{PROMT\}; available: \{PROMPT\}, \{PROMPT_FILE\}"):
             CommandTemplate.parse(command, by_shell=by_shell)
@@ -107,13 +107,13 @@ def test_text_that_is_not_a_placeholder_is_unchanged():
     assert CommandTemplate.parse("echo ${HOME}", by_shell=True).argv(values("p"), ())[2] == "echo ${HOME}"
 
 
-def test_shell_operators_without_a_shell_are_refused():
+def test_shell_operators_without_a_shell_are_rejected():
     with pytest.raises(ValueError, match=r"`\|` needs a shell.*`shell: true`.*\[sh, -c"):
         CommandTemplate.parse("tool {PROMPT} | tee log", by_shell=False)
 
 
 @pytest.mark.parametrize(("command", "by_shell"), [("", False), ([], False), ([""], False), ("  ", True)])
-def test_an_empty_command_is_refused(command, by_shell):
+def test_an_empty_command_is_rejected(command, by_shell):
     with pytest.raises(ValueError, match="empty"):
         CommandTemplate.parse(command, by_shell=by_shell)
 

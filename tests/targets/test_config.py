@@ -35,7 +35,7 @@ def test_targets_may_be_a_mapping_or_a_list_of_named_entries(file: Path) -> None
     assert mapping.targets["a"].provider == "mock"
 
 
-def test_a_missing_variable_makes_only_its_target_unavailable_and_says_where_it_is_read(file: Path) -> None:
+def test_a_missing_variable_makes_only_its_target_unavailable(file: Path) -> None:
     config = load(
         file,
         """\
@@ -73,7 +73,7 @@ def test_a_variable_is_filled_in_whole_inside_a_text_and_with_a_fallback(file: P
     assert config.targets["b"].reading.settings.response == "say hello and a fallback!"  # type: ignore[union-attr]
 
 
-def test_a_variable_may_hold_a_number_where_a_number_is_meant(file: Path) -> None:
+def test_a_variable_can_set_a_number(file: Path) -> None:
     config = load(file, "targets: {a: {provider: mock, response: x, max_retries: '${{ N }}'}}", N="4")
     assert config.targets["a"].reading.settings.max_retries == 4  # type: ignore[union-attr]
 
@@ -116,7 +116,7 @@ def test_typos_are_reported_even_if_a_variable_is_missing(file: Path) -> None:
     assert found == ["1:56: unknown key `delay` (did you mean `delay_ms`?)"]
 
 
-def test_duplicate_targets_are_refused(file: Path) -> None:
+def test_duplicate_targets_are_rejected(file: Path) -> None:
     twice = mistakes(file, "targets:\n  a: {provider: mock, response: x}\n  a: {provider: mock, response: y}\n")
     assert twice == ["3:3: duplicate key `a`; first at line 2"]
     listed = mistakes(

@@ -136,7 +136,7 @@ def test_loading_providers_does_not_load_an_http_library():
     assert ran.stdout == "False\n"
 
 
-def test_a_broken_built_in_says_what_to_do(monkeypatch):
+def test_a_broken_built_in_provider_is_an_error_with_a_next_step(monkeypatch):
     monkeypatch.setitem(registry.BUILT_IN, "broken", "agentv.no_such_module:Thing")
     with pytest.raises(UsageError, match=r"provider 'broken' could not be loaded.*\nInstall or repair"):
         registry.provider_class("broken")

@@ -12,7 +12,7 @@ from agentv.targets.secrets import Secrets
 KEY = "sk-test-0123456789"
 
 
-def test_the_nearest_dotenv_wins_and_the_callers_variable_wins_over_all(tmp_path: Path) -> None:
+def test_the_nearest_dotenv_wins_and_the_process_environment_overrides_all(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     near = tmp_path / "evals"
     near.mkdir()

@@ -13,7 +13,7 @@ from tests.targets.support import ask
 
 
 class Scripted(Provider):
-    """A provider that does what the test says, call by call; the last step repeats."""
+    """A provider that runs scripted steps, one per call; the last step repeats."""
 
     def __init__(self, *steps: Any) -> None:
         self.steps = list(steps)
@@ -78,7 +78,7 @@ def blocked() -> tuple[Callable[[], Awaitable[str]], asyncio.Event, list[int]]:
     return step, release, seen
 
 
-async def test_a_good_call_is_passed_on():
+async def test_a_successful_call_returns_the_reply():
     reply = await gate(Scripted("hi")).invoke(ask())
     assert (reply.text, reply.retries) == ("hi", 0)
 
@@ -107,7 +107,7 @@ async def test_sixteen_calls_are_in_flight_by_default():
     assert seen == [16]
 
 
-async def test_what_can_pass_is_tried_again_with_growing_pauses():
+async def test_retryable_errors_are_retried_with_growing_pauses():
     time, provider = Time(), Scripted(down(), down(429), down(None), "ok")
     reply = await gate(provider, time, max_retries=3).invoke(ask())
     assert (reply.text, reply.retries, provider.calls) == ("ok", 3, 4)
@@ -129,7 +129,7 @@ async def test_the_settings_of_agentv_shape_the_pauses():
     assert time.slept == pytest.approx([0.1, 0.3, 0.5, 0.5])
 
 
-async def test_after_the_last_try_the_error_says_how_many_there_were():
+async def test_the_final_error_reports_the_number_of_attempts():
     provider = Scripted(down())
     with pytest.raises(ProviderError, match=r"down \(after 3 attempts\)") as caught:
         await gate(provider).invoke(ask())
@@ -152,7 +152,7 @@ async def test_the_final_error_has_a_next_step(error, advice):
     assert advice in (caught.value.next_step or "")
 
 
-async def test_what_cannot_pass_is_not_tried_again():
+async def test_other_errors_are_not_retried():
     provider = Scripted(down(400, retryable=False))
     with pytest.raises(ProviderError, match=r"^down$"):
         await gate(provider).invoke(ask())
@@ -175,7 +175,7 @@ async def test_retry_after_is_honoured_up_to_two_minutes():
     assert time.slept == [7.0, 120.0, 7.5]
 
 
-async def test_the_slot_is_free_while_a_call_waits_to_be_tried_again():
+async def test_the_slot_is_free_while_a_call_waits_for_its_retry():
     provider = Scripted(down(), "second caller", "first caller")
     asleep, wake = asyncio.Event(), asyncio.Event()
 
@@ -206,7 +206,7 @@ async def test_calls_per_minute_are_evenly_spaced_tries_included():
     assert [start - starts[0] for start in starts] == [0.0, 2.0, 4.0, 6.0]
 
 
-async def test_a_call_past_its_deadline_is_cancelled_and_not_tried_again():
+async def test_a_call_past_its_deadline_is_cancelled_and_not_retried():
     cancelled = asyncio.Event()
 
     async def hang() -> str:
@@ -224,7 +224,7 @@ async def test_a_call_past_its_deadline_is_cancelled_and_not_tried_again():
 
 
 async def test_waiting_for_a_slot_does_not_count_against_the_deadline(monkeypatch):
-    """Each of three takes 50 of the 60 seconds it has, and the last waits for 100; the loop's clock is moved on."""
+    """Three calls of 50 s with a deadline of 60 s; the last waits 100 s for its turn. The loop's clock is advanced."""
     loop, skipped = asyncio.get_running_loop(), 0.0
     real = loop.time
     monkeypatch.setattr(loop, "time", lambda: real() + skipped)
@@ -269,7 +269,7 @@ async def test_whatever_a_provider_does_wrong_is_a_provider_error(step, message)
     assert provider.calls == 1
 
 
-async def test_errors_of_our_own_pass_unchanged():
+async def test_agentv_errors_are_not_wrapped():
     with pytest.raises(TargetUnavailableError):
         await gate(Scripted(TargetUnavailableError("t", "why"))).invoke(ask())
 

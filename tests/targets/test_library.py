@@ -1,4 +1,4 @@
-"""Providers behind vendors' libraries, against what really goes over the wire."""
+"""Providers that use vendors' libraries: what they send and receive over HTTP."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ AWS = {
 
 @dataclass(frozen=True)
 class Vendor:
-    """How one vendor is configured, and how it answers."""
+    """The configuration and the replies of one vendor."""
 
     provider: str
     model: str
@@ -91,7 +91,7 @@ async def failure(vendor: Vendor, answer: Any, **more: Any) -> ProviderError:
 
 
 @every_vendor
-async def test_a_question_goes_out_and_an_answer_comes_back(vendor: Vendor):
+async def test_a_call_sends_the_question_and_returns_the_answer(vendor: Vendor):
     answer = vendor.reply("Paris| is it", ("search", {"userId": [1]}))
     async with VendorServer(answer) as server, vendor.against(server) as provider:
         reply = await provider.invoke(ask("capital?"))
@@ -171,7 +171,7 @@ async def test_bedrock_signs_with_the_variables_and_gets_the_settings():
     }
 
 
-async def test_bedrock_takes_a_key_of_its_own_and_a_region(monkeypatch: pytest.MonkeyPatch):
+async def test_bedrock_accepts_an_api_key_and_a_region(monkeypatch: pytest.MonkeyPatch):
     sent: list[tuple[str, str]] = []
 
     async def record(self: Exchange, url: str, headers: dict[str, str], body: bytes) -> tuple[dict[str, str], bytes]:
@@ -289,7 +289,7 @@ async def test_a_part_that_cannot_be_sent_is_named(vendor: Vendor):
 
 
 @every_vendor
-async def test_an_object_is_asked_for_by_its_schema_where_the_model_has_that(vendor: Vendor):
+async def test_a_schema_is_sent_if_the_model_supports_it(vendor: Vendor):
     async with VendorServer(vendor.reply('{"score": 1}')) as server:
         async with vendor.against(server) as provider:
             reply = await provider.invoke(ask("q", schema=SCHEMA))
@@ -320,7 +320,7 @@ async def test_no_schema_is_sent_if_unsupported_or_not_requested(vendor, model, 
     [("anthropic", "anthropic", "anthropic"), ("gemini", "google.genai", "google"), ("bedrock", "boto3", "bedrock"),
      ("openai", "openai", "openai"), ("anthropic", "pydantic_ai", "anthropic")],
 )  # fmt: skip
-def test_a_target_without_its_library_is_unavailable_and_says_how_to_install_it(
+def test_a_target_without_its_library_is_unavailable_with_install_instructions(
     provider, module, extra, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(
@@ -383,7 +383,9 @@ async def test_key_and_address_come_from_the_variables_of_the_target(
         (AWS, {"profile": "unknown"}, "unknown"),
     ],
 )
-async def test_what_bedrock_lacks_is_said(environment, settings, message, monkeypatch: pytest.MonkeyPatch):
+async def test_missing_bedrock_credentials_are_reported(
+    environment, settings, message, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
         monkeypatch.setenv(name, "/dev/null")
@@ -430,7 +432,7 @@ async def test_an_unknown_model_is_named(vendor: Vendor):
     assert f"the server does not know '{vendor.model}'" in str(error)
 
 
-async def test_google_says_how_long_to_wait_in_the_body():
+async def test_the_retry_delay_in_a_google_error_body_is_respected():
     details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34s"}]
     error = await failure(GEMINI, Answer(429, {"error": {"code": 429, "message": "slow down", "details": details}}))
     assert error.retry_after == 34.0
@@ -452,7 +454,7 @@ async def test_a_reply_that_is_not_json_is_shown(vendor: Vendor, body: bytes):
 
 @every_vendor
 @pytest.mark.parametrize("body", [{}, [], {"unexpected": True}, {"content": 5, "output": 5, "candidates": 5}])
-async def test_a_reply_that_says_nothing_is_an_error_of_the_target(vendor: Vendor, body: Any):
+async def test_a_reply_without_content_is_an_error_of_the_target(vendor: Vendor, body: Any):
     error = await failure(vendor, body)
     assert error.message.startswith("target 't': ")
     assert error.next_step

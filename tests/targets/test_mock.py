@@ -27,7 +27,7 @@ async def test_an_object_is_sent_as_pretty_json():
     assert json.loads(reply.text) == {"score": 0.5, "who": "Zoë"}
 
 
-async def test_the_first_rule_that_matches_wins_and_response_is_the_fallback():
+async def test_the_first_matching_rule_wins_and_response_is_the_fallback():
     mock = make(
         HERE,
         "mock",
@@ -47,7 +47,7 @@ async def test_rules_see_the_system_prompt_a_line_break_and_the_question():
     assert (await alone.invoke(ask("question"))).text == "alone"
 
 
-async def test_no_rule_and_no_response_says_what_to_add():
+async def test_no_matching_rule_and_no_response_is_an_error_with_a_next_step():
     with pytest.raises(ProviderError, match="Add a `response`"):
         await make(HERE, "mock").invoke(ask())
 

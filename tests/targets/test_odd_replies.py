@@ -1,4 +1,4 @@
-"""Replies as real vendors, and servers that imitate them, send them now and then."""
+"""Unusual replies that vendors, and servers that imitate them, are known to send."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ async def test_an_error_inside_a_choice_is_an_error_and_not_an_answer(content):
         ({"code": None, "type": "overloaded_error"}, 529),
     ],
 )
-async def test_the_status_of_an_error_inside_a_good_one_may_be_text_or_a_word(fields, status):
+async def test_the_status_in_an_error_body_can_be_a_string_or_a_code(fields, status):
     async with FakeModelServer({"error": {"message": "slow down", **fields}}) as server:
         error = await failure(server)
     assert (error.status, error.retryable) == (status, True)
 
 
 @pytest.mark.parametrize("content", [None, ""])
-async def test_a_refusal_is_the_answer_where_there_is_no_other(content):
+async def test_a_refusal_is_the_answer_if_there_is_no_content(content):
     reply = await reply_to(said(content, refusal="I cannot."))
     assert (reply.text, reply.finish_reason) == ("I cannot.", "refusal")
 
@@ -130,7 +130,7 @@ async def test_unrequested_streams_are_distinguished_from_web_pages():
 
 
 @every_vendor
-async def test_a_good_status_of_another_number_and_a_byte_order_mark_are_read_by_libraries(vendor: Vendor):
+async def test_libraries_accept_other_success_statuses_and_a_byte_order_mark(vendor: Vendor):
     answer = Answer(201, b"\xef\xbb\xbf" + json.dumps(vendor.reply("ok")).encode())
     async with VendorServer(answer) as server, vendor.against(server) as provider:
         assert (await provider.invoke(ask())).text == "ok"
@@ -197,7 +197,7 @@ async def test_headers_of_the_target_override_those_of_a_library(vendor: Vendor)
 
 
 class Slow(Provider):
-    """Takes its time to get ready, and none to answer."""
+    """Slow to prepare, immediate to answer."""
 
     def __init__(self) -> None:
         self.prepared = 0
@@ -313,7 +313,7 @@ async def test_a_proxy_that_refuses_is_quoted():
     assert not error.retryable
 
 
-async def test_a_connection_that_is_refused_says_so_in_the_words_of_the_system():
+async def test_a_refused_connection_is_reported_with_the_system_error():
     assert "/v1/chat/completions: Connection refused" in (await unreachable("http://127.0.0.1:9/v1")).message
 
 
@@ -329,7 +329,7 @@ async def test_a_server_without_tls_is_an_error_with_a_next_step():
 
 
 @pytest.mark.parametrize(("provider", "name"), [("anthropic", "ANTHROPIC_AUTH_TOKEN"), ("openai", "OPENAI_ADMIN_KEY")])
-async def test_what_a_vendors_library_would_read_is_kept_from_commands(project: Project, provider: str, name: str):
+async def test_variables_of_vendor_libraries_are_hidden_from_commands(project: Project, provider: str, name: str):
     config = f"targets:\n  model: {{provider: {provider}, model: m, api_key: k}}\n"
     project.write("agentv.config.yaml", f"{config}  t: {{provider: cli, command: [sh, -c, 'echo seen=${name}.']}}\n")
     project.write("s.yaml", "evalcases: [{id: a, input: q, evaluators: [{type: equals, value: seen=.}]}]\n")

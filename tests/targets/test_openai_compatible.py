@@ -52,7 +52,7 @@ def body_of(server: FakeModelServer) -> dict[str, Any]:
 # -- a call
 
 
-async def test_a_question_goes_out_and_an_answer_comes_back():
+async def test_a_call_sends_the_question_and_returns_the_answer():
     async with FakeModelServer("Paris is it", api_key=KEY) as server:
         async with client(
             server, api_key=KEY, temperature=0.5, max_output_tokens=9, headers={"X-Team": "a"}
@@ -81,7 +81,7 @@ async def test_what_is_not_set_is_not_sent():
         assert "Authorization" not in server.requests[0].headers
 
 
-async def test_openai_names_the_limit_its_own_way_and_reads_its_variables():
+async def test_openai_uses_max_completion_tokens_and_reads_its_variables():
     async with FakeModelServer(api_key=KEY) as server:
         scope = {"environment": {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": server.url}}
         async with client(server, "openai", base_url=None, scope=scope, maxTokens=5) as provider:
@@ -208,7 +208,7 @@ async def test_azure_reads_its_variables_and_has_a_default_version():
         ("https://h/openai/deployments/x", "https://h/openai/deployments/x/chat/completions?api-version=v"),
     ],
 )
-def test_azure_takes_an_endpoint_or_a_resource(base_url, url):
+def test_azure_accepts_an_endpoint_or_a_resource(base_url, url):
     provider = make(HERE, "azure", resource=base_url, model="d", version="v", api_key=KEY)
     assert provider._url == url
 
@@ -317,7 +317,7 @@ async def test_retry_after_may_be_a_date():
     assert 20 < retry_after <= 60
 
 
-async def test_the_gate_waits_as_long_as_the_server_asked():
+async def test_the_gate_waits_for_retry_after():
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -389,14 +389,14 @@ async def test_a_reply_without_content_is_an_error(body, message):
         assert message in (await failure(server)).message
 
 
-async def test_an_error_inside_a_good_status_is_an_error():
+async def test_an_error_body_with_http_200_is_an_error():
     async with FakeModelServer({"error": {"message": "upstream busy", "code": 429}}) as server:
         error = await failure(server)
     assert (error.status, error.retryable) == (429, True)
     assert "upstream busy" in error.message
 
 
-async def test_half_a_character_in_a_reply_is_refused():
+async def test_a_lone_surrogate_in_a_reply_is_rejected():
     async with FakeModelServer(Failure(200, body=b'{"choices": [{"message": {"content": "a\\ud83d"}}]}')) as server:
         assert "half a character" in (await failure(server)).message
     async with FakeModelServer("\N{PARTY POPPER}") as server, client(server) as provider:
@@ -414,7 +414,7 @@ async def test_redirects_are_not_followed_and_do_not_get_the_key():
     assert not error.retryable
 
 
-async def test_a_reply_over_the_cap_is_refused(monkeypatch):
+async def test_a_reply_over_the_size_limit_is_rejected(monkeypatch):
     monkeypatch.setattr("agentv.targets.providers.exchange.REPLY_CAP", 100_000)
     async with FakeModelServer("x" * 200_000) as server:
         assert "larger than" in (await failure(server)).message
@@ -505,7 +505,7 @@ NOT_SUPPORTED = json.dumps({"error": {"message": "response_format json_schema is
 
 
 @pytest.mark.parametrize("provider", ["openai", "openrouter", "mistral", "groq", "ollama", "openai_compatible"])
-async def test_an_object_is_asked_for_by_its_schema(provider):
+async def test_structured_output_sends_the_schema(provider):
     async with FakeModelServer('{"score": 1}') as server:
         async with client(server, provider, api_key=KEY) as target:
             await target.invoke(ask(schema=SCHEMA))
@@ -528,14 +528,14 @@ async def test_an_object_is_asked_for_by_its_schema(provider):
         ({"properties": {"score": {"anyOf": [{"type": "null"}, SCHEMA]}}}, True),
     ],
 )
-async def test_strictness_is_asked_for_where_the_schema_allows_it(change, strict):
+async def test_strict_mode_is_requested_if_the_schema_allows_it(change, strict):
     async with FakeModelServer("{}") as server, client(server) as target:
         await target.invoke(ask(schema={**SCHEMA, **change}))
         assert body_of(server)["response_format"]["json_schema"]["strict"] is strict
 
 
 @pytest.mark.parametrize("status", [400, 422])
-async def test_a_server_that_refuses_schemas_is_asked_in_words_and_remembered(status):
+async def test_a_server_that_rejects_schemas_gets_none_from_then_on(status):
     async with FakeModelServer("{}", failures=[Failure(status, body=NOT_SUPPORTED)]) as server:
         async with client(server) as target:
             gate = TargetGate(target, TargetSettings(provider="x", max_retries=0), name="t")
@@ -545,7 +545,7 @@ async def test_a_server_that_refuses_schemas_is_asked_in_words_and_remembered(st
         assert ["response_format" in request.body for request in server.requests] == [True, False, False]
 
 
-async def test_a_model_that_missed_the_schema_once_is_asked_for_it_again():
+async def test_a_schema_is_still_sent_after_a_model_failed_to_match_it():
     missed = json.dumps({"error": {"message": "Failed to generate JSON, see failed_generation", "code": "x"}}).encode()
     async with FakeModelServer("{}", failures=[Failure(400, body=missed)]) as server:
         async with client(server) as target:
@@ -572,7 +572,7 @@ async def test_an_explicit_structured_output_mode_has_no_fallback():
 
 
 @pytest.mark.parametrize(("setting", "sent"), [("json_object", {"type": "json_object"}), ("off", None)])
-async def test_any_object_or_nothing_can_be_asked_for(setting, sent):
+async def test_structured_output_can_be_json_object_or_off(setting, sent):
     async with FakeModelServer("{}") as server, client(server, structured_output=setting) as target:
         await target.invoke(ask(schema=SCHEMA))
         assert body_of(server).get("response_format") == sent
@@ -591,7 +591,7 @@ async def test_any_object_or_nothing_can_be_asked_for(setting, sent):
         (404, "Not Found", "Check `base_url` and `model`"),
     ],
 )
-async def test_an_error_says_what_to_check(status, said, step):
+async def test_errors_have_a_next_step(status, said, step):
     body = json.dumps({"error": {"message": said}}).encode()
     async with FakeModelServer(Failure(status, body=body)) as server:
         assert step in str(await failure(server, provider="openai", api_key=KEY))

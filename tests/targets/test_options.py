@@ -1,4 +1,4 @@
-"""Generation options and conversations: what each provider sends, and what it refuses before sending anything."""
+"""Generation options and conversations: what each provider sends, and what it rejects without sending anything."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ UNSUPPORTED = {
 
 
 def options_with(name: str) -> GenerationOptions:
-    """Options of which this one is set, with what it needs."""
+    """Options with only this one set, plus those it requires."""
     if name == "tool_choice":
         return GenerationOptions(tools=(LOOK, WAIT), tool_choice="required")
     return GenerationOptions(**{name: VALUES[name]})
@@ -68,7 +68,7 @@ def chat(server: FakeModelServer, provider: str = "openai", **settings: Any) -> 
 
 
 async def chat_body(provider: str, options: GenerationOptions, **settings: Any) -> dict[str, Any]:
-    """What goes over the wire besides the model and the conversation."""
+    """The sent body without the model and the conversation."""
     async with FakeModelServer() as server:
         target = chat(server, provider, **settings)
         gate = TargetGate(target, TargetSettings(provider=provider, max_retries=0), name="t")
@@ -161,7 +161,7 @@ async def test_mock_gives_the_same_answer_for_every_sampling_option():
     assert [(await gate.invoke(ask(options=one))).text for one in (options, GenerationOptions())] == ["a", "a"]
 
 
-def test_options_that_contradict_each_other_are_refused():
+def test_contradictory_options_are_rejected():
     with pytest.raises(ValueError, match="`tool_choice` requires `tools`"):
         GenerationOptions(tool_choice="auto")
     with pytest.raises(ValueError, match="must be one of `tools`, got 'wait'"):
@@ -229,7 +229,7 @@ async def test_chat_asks_for_log_probabilities_without_alternatives():
     assert await chat_body("openai", GenerationOptions(logprobs=0)) == {"logprobs": True}
 
 
-async def test_settings_of_the_target_win_over_options_in_chat():
+async def test_settings_of_the_target_override_options_in_chat():
     options = GenerationOptions(temperature=0.25, max_output_tokens=99, response_schema=SCHEMA, top_p=0.5)
     settings = {"temperature": 1.0, "max_output_tokens": 5, "structured_output": "off"}
     assert await chat_body("openai", options, **settings) == {
@@ -450,6 +450,6 @@ def test_conversation_can_be_read_as_one_text():
 @pytest.mark.parametrize(
     "arguments", [{}, {"question": "q", "messages": TALK}, {"system_prompt": "s", "messages": TALK}]
 )
-def test_request_takes_a_question_or_messages(arguments: dict[str, Any]):
+def test_request_accepts_a_question_or_messages(arguments: dict[str, Any]):
     with pytest.raises(ValueError, match="question"):
         Request(**arguments)

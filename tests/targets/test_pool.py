@@ -15,7 +15,7 @@ from tests.conftest import Project
 
 
 def read(path: Path, **dotenv: str) -> TargetsConfig:
-    """The configuration as a suite with these values in its `.env` reads it."""
+    """The configuration for a suite with these values in its `.env`."""
     return load_config(path, Environment({"PATH": "/bin", **dotenv}, frozenset(dotenv)))
 
 
@@ -32,7 +32,7 @@ def config(project: Project) -> Path:
     )
 
 
-async def test_suites_with_env_files_of_their_own_share_the_gate_of_a_target(config: Path):
+async def test_suites_with_their_own_env_files_share_the_gate_of_a_target(config: Path):
     one, other = read(config, NOTE="one suite"), read(config, REMARK="another")
     secrets = Secrets.of([one, other], [one.environment, other.environment])
     async with TargetPool(secrets) as pool:

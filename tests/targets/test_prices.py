@@ -73,7 +73,7 @@ def test_what_the_table_does_not_know_has_no_price(provider, model):
         ("", None),
     ],
 )
-def test_who_serves_models_is_known_by_the_address(url, provider):
+def test_the_url_identifies_the_provider_in_the_price_table(url, provider):
     assert provider_at(url) == provider
 
 
@@ -103,7 +103,7 @@ async def test_a_target_sets_its_own_prices():
     assert await cost(answer(), prices=PRICES) == pytest.approx(BY_HAND)
 
 
-async def test_cached_tokens_cost_as_much_as_others_when_nothing_else_is_said():
+async def test_cached_tokens_cost_as_much_as_input_by_default():
     assert await cost(answer(), prices={"input": 1, "output": 2}) == pytest.approx((160 * 1 + 7 * 2) / 1_000_000)
 
 
@@ -111,7 +111,7 @@ async def test_prices_of_zero_are_known_prices():
     assert await cost(answer(), prices={"input": 0, "output": 0}) == 0.0
 
 
-async def test_what_the_server_says_it_cost_wins():
+async def test_the_cost_reported_by_the_server_wins():
     assert await cost(answer(cost=0.25), prices=PRICES) == 0.25
 
 
@@ -207,7 +207,7 @@ async def test_a_table_that_cannot_be_read_leaves_calls_without_a_price(monkeypa
     assert pricer.cost(USAGE, ("gpt-4o",)) is None
 
 
-def test_loopback_and_own_prices_read_no_table():
+def test_loopback_and_configured_prices_do_not_load_the_table():
     assert Pricer(None, url="http://127.0.0.1:8000/v1").ready
     assert Pricer(Prices(input=1, output=1), url="https://api.openai.com/v1").ready
     assert not Pricer(None, url="https://api.openai.com/v1").ready

@@ -20,7 +20,7 @@ def throttled(retry_after: float | None = None, status: int = 429, **details: An
 
 
 class Server(Provider):
-    """Takes a second for every call. `answers` says what call number n (from 0) gets: an error, or None for a reply."""
+    """Takes a second per call. `answers` returns the error of call number n (from 0), or None for a reply."""
 
     def __init__(self, time: VirtualTime, answers: Callable[[int], ProviderError | None]) -> None:
         self.time, self.answers = time, answers
@@ -42,7 +42,7 @@ class Server(Provider):
 
 
 class Crowd:
-    """Calls to one gate, and what became of them."""
+    """Calls to one gate and their outcomes."""
 
     def __init__(self, answers: Callable[[int], ProviderError | None], *, jitter: float = 0.0, **settings: Any) -> None:
         self.time = VirtualTime()
@@ -78,7 +78,7 @@ async def test_no_call_starts_before_the_retry_after_of_another_has_passed():
     assert [getattr(reply, "retries", None) for reply in replies] == [1, 0, 0]
 
 
-async def test_who_comes_during_the_pause_waits_for_its_end():
+async def test_calls_that_arrive_during_a_pause_wait_for_its_end():
     crowd = Crowd(only_first(throttled(30.0)), max_concurrency=8)
     crowd.call("a")
     await crowd.time.pass_until(1010.0)
@@ -110,7 +110,7 @@ async def test_what_counts_as_throttling(error, pauses):
     assert crowd.server.starts[1] == (31.0 if pauses else 1.0, "b")
 
 
-async def test_a_throttled_call_that_is_not_tried_again_still_stops_the_others():
+async def test_a_rate_limited_call_without_retries_still_pauses_the_others():
     crowd = Crowd(only_first(throttled(30.0)), max_concurrency=1, retry_status_codes=[500])
     crowd.call("a", "b")
     first, second = await crowd.outcome()
@@ -119,7 +119,7 @@ async def test_a_throttled_call_that_is_not_tried_again_still_stops_the_others()
     assert crowd.server.starts == [(0.0, "a"), (31.0, "b")]
 
 
-async def test_calls_refused_together_halve_the_number_in_flight_once():
+async def test_calls_rejected_together_halve_the_concurrency_once():
     crowd = Crowd(lambda number: throttled(10.0) if number < 8 else None, max_concurrency=8)
     crowd.call(*"abcdefgh")
     await crowd.outcome()
@@ -127,7 +127,7 @@ async def test_calls_refused_together_halve_the_number_in_flight_once():
     assert (crowd.server.most, at_once) == (8, 4)
 
 
-async def test_refused_again_and_again_it_is_one_at_a_time_and_never_none():
+async def test_repeated_rejections_lower_the_concurrency_to_one_but_not_below():
     crowd = Crowd(lambda number: throttled(10.0) if number < 40 else None, max_concurrency=8, max_retries=100)
     crowd.call(*"abcdefgh")
     replies = await crowd.outcome()
@@ -136,7 +136,7 @@ async def test_refused_again_and_again_it_is_one_at_a_time_and_never_none():
     assert all(isinstance(reply, Reply) for reply in replies)
 
 
-async def test_with_every_full_round_that_goes_well_one_more_is_in_flight_up_to_the_limit():
+async def test_each_round_of_successful_calls_raises_the_concurrency_up_to_the_limit():
     crowd = Crowd(lambda number: throttled(10.0) if number < 4 else None, max_concurrency=4)
     crowd.call(*(f"call {number}" for number in range(40)))
     await crowd.outcome()
@@ -160,7 +160,7 @@ async def test_a_call_let_in_at_the_very_moment_a_pause_begins_waits_it_out():
     assert crowd.server.starts == [(0.0, "a"), (0.0, "b"), (21.0, "c"), (22.0, "d")]
 
 
-async def test_cancelling_everyone_who_waits_leaves_nothing_behind():
+async def test_cancelling_all_waiting_calls_leaves_nothing_behind():
     crowd = Crowd(only_first(throttled(60.0)), max_concurrency=2)
     crowd.call("a")
     await crowd.time.pass_until(1002.0)

@@ -31,7 +31,7 @@ calls = st.builds(Call, tenths, st.lists(tries, min_size=1, max_size=4).map(tupl
 
 
 class Watching(Provider):
-    """Does what the calls say, and writes down every promise that is broken."""
+    """Runs the scripted calls and records every violated property."""
 
     def __init__(self, time: VirtualTime, script: list[Call], limit: int) -> None:
         self.time, self.script, self.limit = time, script, limit

@@ -1,4 +1,4 @@
-"""A server on 127.0.0.1 that records what vendors' libraries send, and answers as their APIs do."""
+"""A server on 127.0.0.1 that records the requests of vendors' libraries and answers like their APIs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentv.http.messages import Headers, Request
 from agentv.http.server import Connection, Server
 
 USAGE = {"input": 100, "cached": 60, "output": 7}
-"""What every reply counts: 160 tokens of prompt, 60 of them cached."""
+"""Token usage of every reply: 160 prompt tokens, 60 of them cached."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Answer:
-    """What goes wrong with a call."""
+    """A fault to inject into a call."""
 
     status: int = 200
     body: Any = None
@@ -111,7 +111,7 @@ def responses_reply(text: str | None, tool: tuple[str, dict[str, Any]] | None = 
 
 
 class VendorServer(Server):
-    """Answers every POST with the scripted answers, the last one again and again."""
+    """Answers each POST with the next scripted answer; the last one repeats."""
 
     def __init__(self, *answers: Any) -> None:
         super().__init__(_VendorApp(self))

@@ -1,4 +1,4 @@
-"""Time that passes only when everybody waits, so that a test of minutes takes none and always goes the same way."""
+"""Virtual time, which passes only when all tasks wait: tests of minutes run instantly and deterministically."""
 
 from __future__ import annotations
 
