@@ -1,4 +1,4 @@
-"""Scores check themselves when they are made."""
+"""Scores are validated when they are created."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from agentv.results import Score
 
 @pytest.mark.parametrize("field", ["hits", "misses", "warnings"])
 @pytest.mark.parametrize("items", [(5,), ("a", None), "one string"])
-def test_a_score_with_notes_that_are_not_strings_is_refused(field: str, items: Any):
+def test_score_with_a_list_that_is_not_strings_is_refused(field: str, items: Any):
     with pytest.raises(TypeError, match=f"`{field}` of a score must be strings"):
         Score(1.0, **{field: items})
 
 
 @pytest.mark.parametrize("score", [True, "1", None])
-def test_a_score_that_is_not_a_number_is_refused(score: Any):
+def test_score_that_is_not_a_number_is_refused(score: Any):
     with pytest.raises(TypeError):
         Score(score)
 
 
 @pytest.mark.parametrize("score", [-0.1, 1.1, float("nan"), float("inf")])
-def test_a_score_out_of_range_is_refused(score: float):
+def test_score_out_of_range_is_refused(score: float):
     with pytest.raises(ValueError, match="from 0 to 1"):
         Score(score)

@@ -1,4 +1,4 @@
-"""Words for messages."""
+"""Text for messages."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_kind_of_names_the_kind_of_a_json_value(value: Any, kind: str) -> None:
     assert kind_of(value) == kind
 
 
-def test_short_path_is_relative_inside_the_root_alone() -> None:
+def test_short_path_is_relative_only_inside_the_root() -> None:
     root = Path("/a/b")
     assert [short_path(path, root) for path in (root / "c/d", Path("/a/x"), root)] == [
         Path("c/d"),
