@@ -129,8 +129,8 @@ def test_empty_target_is_rejected(project: Project) -> None:
     project.write("suite.yaml", f"execution: {{target: '', judge_target: ''}}\n{SUITE}")
     refused = project.run("validate", "suite.yaml")
     assert refused.returncode == 2
-    assert "suite.yaml:1:21: `target`: must not be empty" in refused.stderr
-    assert "suite.yaml:1:39: `judge_target`: must not be empty" in refused.stderr
+    assert "suite.yaml:1:21: `target` must not be empty" in refused.stderr
+    assert "suite.yaml:1:39: `judge_target` must not be empty" in refused.stderr
 
 
 def test_judging_recorded_answers_needs_a_configuration(project: Project) -> None:
@@ -236,8 +236,8 @@ def test_problem_in_an_alternative_spelling_is_reported_at_its_line(project: Pro
     )
     refused = project.run("targets")
     assert refused.returncode == 2
-    assert "agentv.config.yaml:9:17: `maxRetries`: expected a whole number, got 'many'" in refused.stderr
-    assert "10:18: `healthcheck`: `type`: expected `http` or `command`, got 'comand' (did you mean" in refused.stderr
+    assert "agentv.config.yaml:9:17: `maxRetries` must be a whole number, got 'many'" in refused.stderr
+    assert "10:18: `healthcheck`: `type` must be `http` or `command`, got 'comand' (did you mean" in refused.stderr
     assert "14:34: unknown key `comand` (did you mean `command`?)" in refused.stderr
     path = project.root / "agentv.config.yaml"
     path.write_text(path.read_text(encoding="utf-8").partition("  b:\n")[0], encoding="utf-8")

@@ -161,7 +161,7 @@ def test_cases_in_referenced_files_are_skipped(written: Project) -> None:
     written.write("suite.yaml", "evalcases: cases.jsonl\n")
     done = written.run("generate", "rubrics", "suite.yaml")
     assert done.returncode == 0
-    assert "a: skipped: it stands in another file that suite.yaml names" in done.stdout
+    assert "a: skipped: it is in another file that suite.yaml refers to" in done.stdout
 
 
 def test_file_mode_and_symlink_are_preserved(written: Project) -> None:
@@ -187,7 +187,7 @@ async def test_file_changed_during_generation_is_not_overwritten(project: Projec
         done = await run(project, "generate", "rubrics", "suite.yaml")
         (request,) = server.requests
     assert done.returncode == 2
-    assert "was changed while the model was asked" in done.stderr
+    assert "was changed while the model was called" in done.stderr
     assert text_of(project) == SUITE + "# mine\n"
     assert request.body["response_format"]["type"] == "json_schema"
     assert "Says Paris." in request.body["messages"][-1]["content"]
@@ -258,9 +258,9 @@ def test_cases_that_cannot_be_edited_are_skipped_with_a_reason(written: Project)
     )
     done = written.run("generate", "rubrics", "suite.yaml")
     assert done.returncode == 0, done.stderr
-    assert "a: skipped: other cases are made from it (&first)" in done.stdout
+    assert "a: skipped: other cases are based on it (&first)" in done.stdout
     assert "b: 3 rubrics" in done.stdout
-    assert "c: skipped: it has a `rubrics:` with nothing in it" in done.stdout
+    assert "c: skipped: it has an empty `rubrics:`" in done.stdout
     assert "d: skipped: already has an evaluator named `rubric`" in done.stdout
     assert written.run("validate", "suite.yaml").returncode == 0
 
@@ -332,6 +332,6 @@ def test_read_only_suite_is_rejected_before_any_call(written: Project):
     path.chmod(0o444)
     done = written.run("generate", "rubrics", "suite.yaml")
     assert done.returncode == 2
-    assert "suite.yaml is read-only.\nMake it writable, or use --stdout. Nobody was asked." in done.stderr
+    assert "suite.yaml is read-only.\nMake it writable, or use --stdout. No model was called." in done.stderr
     assert path.read_text(encoding="utf-8") == SUITE
     assert written.run("generate", "rubrics", "suite.yaml", "--stdout").returncode == 0

@@ -217,7 +217,7 @@ def test_a_member_with_a_mistake_is_told_once_and_nothing_else_is_made_up(compos
     told = mistakes(
         composed, "evaluators: [{name: x, type: contains, value: a, weight: -1}], aggregator: {weights: {x: 2}}"
     )
-    assert "`weight`: expected a number >= 0, got -1" in told
+    assert "`weight` must be a number >= 0, got -1" in told
     assert "1 problem in 1 file" in told
 
 

@@ -17,7 +17,7 @@ from tests.conftest import Project
 from tests.evaluators.judge_support import Judge, a_case, verdict
 from tests.evaluators.support import an_evaluator, mistake
 from tests.spec.support import mock, run, scripted, write_suite
-from tests.suite.support import cases, the_mistake, write
+from tests.suite.support import cases, only_problem, write
 
 SUITE = "evalcases:\n  - id: a\n    input: x\n    evaluators:\n      - {type: llm_judge, prompt: %s}\n"
 
@@ -152,7 +152,7 @@ def test_text_stays_text(tmp_path):
 
 @pytest.mark.parametrize("path", ["judge.md", "prompts/judge.txt", "./judge", "judges/strict", "judge.j2", "../judge"])
 def test_a_path_without_a_file_is_a_mistake_and_never_a_prompt(tmp_path, path):
-    said = the_mistake(tmp_path, SUITE % path)
+    said = only_problem(tmp_path, SUITE % path)
     assert said.startswith(f"5:35: `prompt`: there is no file '{path}' in ")
 
 
@@ -173,7 +173,7 @@ def test_a_prompt_that_cannot_work_is_a_mistake_of_the_suite(tmp_path, prompt, s
     (tmp_path / "empty.md").write_text(" \n")
     (tmp_path / "latin.md").write_bytes("{{ candidate_answer }} \xe9".encode("latin-1"))
     (tmp_path / "huge.md").write_text("{{ candidate_answer }}" + "x" * 2**20)
-    message = the_mistake(tmp_path, SUITE % prompt)
+    message = only_problem(tmp_path, SUITE % prompt)
     assert message.startswith("5:35: `prompt`: ")
     assert said in message
 

@@ -11,7 +11,7 @@ from tests.conftest import Project
 from tests.evaluators.judge_support import Judge, a_case, checks
 from tests.evaluators.support import an_evaluator, mistake
 from tests.spec.support import mock, run, scripted, write_suite
-from tests.suite.support import the_mistake
+from tests.suite.support import only_problem
 
 TWO: list[Any] = [{"id": "city", "description": "Names Paris.", "weight": 3}, "Is polite."]
 
@@ -127,17 +127,17 @@ def test_criteria_that_cannot_be_judged_are_a_mistake(rubrics, message):
 
 def test_mistakes_in_a_suite_have_their_place(tmp_path):
     suite = "evalcases:\n  - id: a\n    input: x\n    evaluators:\n      - {type: rubric, rubrics: %s}\n"
-    assert the_mistake(tmp_path, suite % "[]") == (
+    assert only_problem(tmp_path, suite % "[]") == (
         "5:33: `rubrics`: an empty list checks nothing; write at least one criterion"
     )
-    assert "unknown key `wieght` (did you mean `weight`?)" in the_mistake(
+    assert "unknown key `wieght` (did you mean `weight`?)" in only_problem(
         tmp_path, suite % "[{description: x, wieght: 2}]"
     )
-    assert the_mistake(tmp_path, "evalcases:\n  - {id: a, input: x, evaluators: [{type: rubric}]}\n").endswith(
+    assert only_problem(tmp_path, "evalcases:\n  - {id: a, input: x, evaluators: [{type: rubric}]}\n").endswith(
         "`rubrics` is missing"
     )
     twice = "evalcases:\n  - id: a\n    input: x\n    rubrics:\n      - {id: b, description: x}\n"
-    said = the_mistake(tmp_path, twice + "      - {id: b, description: y}\n")
+    said = only_problem(tmp_path, twice + "      - {id: b, description: y}\n")
     assert said == "5:7: `rubrics`: two criteria have the id 'b'; give each its own"
 
 

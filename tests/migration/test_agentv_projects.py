@@ -170,7 +170,7 @@ def test_all_kinds_of_files_of_a_project_can_be_validated_by_name(project: Proje
     project.write(".agentv/config.yaml", "$schema: agentv-config-v2\nguideline_patterns: docs/**\n")
     done = project.run("validate", ".agentv/config.yaml")
     assert done.returncode == 2
-    assert ".agentv/config.yaml:2:21: `guideline_patterns`: expected a list of patterns" in done.stderr
+    assert ".agentv/config.yaml:2:21: `guideline_patterns` must be a list of patterns" in done.stderr
 
 
 @contextmanager

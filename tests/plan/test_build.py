@@ -122,7 +122,7 @@ def test_recorded_answers_name_targets_and_attempts(suite: Project) -> None:
         ("suite", "italy", "outputs", 1),
         ("suite", "spain", "outputs", 1),
     ]
-    assert plan.notes == ("answers.jsonl answers an id that is not in the suites, and not graded",)
+    assert plan.notes == ("answers.jsonl: ignored 1 answer whose id is not in the suites",)
     assert not plan.pays_for("a")
     assert {target for _, _, target, _ in work_of(plan_of(suite, outputs="answers.jsonl", targets=("b",)))} == {"b"}
 
@@ -166,7 +166,7 @@ def test_suite_without_selected_cases_is_left_out(suite: Project) -> None:
 def test_two_suites_of_one_name_may_not_share_a_case(suite: Project) -> None:
     suite.write("deep/suite.yaml", SUITE)
 
-    with pytest.raises(SuiteError, match=r"the case 'france' is also in .*suite.yaml.*set `dataset:` in one"):
+    with pytest.raises(SuiteError, match=r"case 'france' is also in .*suite.yaml.*set `dataset:` in one"):
         plan_of(suite, "suite.yaml", "deep/suite.yaml")
     assert plan_of(suite, "suite.yaml").total == 3
 
@@ -186,7 +186,7 @@ def test_errors_of_all_suites_are_reported_together(suite: Project) -> None:
 def test_suite_without_a_target_lists_those_of_the_configuration(suite: Project) -> None:
     suite.write("agentv.config.yaml", CONFIG.replace("defaults: {target: bot}\n", ""))
 
-    with pytest.raises(UsageError, match="does not say which target to run") as caught:
+    with pytest.raises(UsageError, match="does not set a target") as caught:
         plan_of(suite)
     assert "`rival`" in str(caught.value.next_step)
 

@@ -37,12 +37,12 @@ def test_every_unknown_name_is_reported_with_its_line_and_a_suggestion(project: 
         """,
     )
 
-    assert [line.partition(", which ")[0] for line in found] == [
-        "2: `execution.target` names the target 'bto'",
-        "3: `execution.judge_target` names the target 'strct'",
-        "4: the evaluator 'llm_judge' names the target 'scriptd'",
-        "7: the case 'two' names the target 'rivl'",
-        "8: the evaluator 's' names the target 'other'",
+    assert [line.partition(" (did")[0].partition(";")[0] for line in found] == [
+        "2: `execution.target` names the unknown target 'bto'",
+        "3: `execution.judge_target` names the unknown target 'strct'",
+        "4: evaluator 'llm_judge' names the unknown target 'scriptd'",
+        "7: case 'two' names the unknown target 'rivl'",
+        "8: evaluator 's' names the unknown target 'other'",
     ]
     assert all("did you mean" in line for line in found[:4])
 

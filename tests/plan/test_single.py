@@ -58,9 +58,9 @@ def test_plan_is_narrowed_to_the_selected_case(suite: Project) -> None:
 
 
 def test_several_selected_cases_are_refused_by_name(suite: Project) -> None:
-    with pytest.raises(UsageError, match="name it with --case") as caught:
+    with pytest.raises(UsageError, match="select one with --case") as caught:
         single(options(), suite.root)
-    assert caught.value.next_step == "There are: france, italy"
+    assert caught.value.next_step == "Available: france, italy"
 
 
 def test_answer_needs_no_configuration(project: Project) -> None:
@@ -97,7 +97,7 @@ async def test_first_of_several_recorded_answers_is_taken_and_noted(suite: Proje
     plan = single(options(cases=("france",), outputs="answers.jsonl"), suite.root)
 
     assert work_of(plan) == [("suite", "france", "a", 2)]
-    assert plan.notes[-1].startswith("there are several answers for 'france'; this is the one of target 'a', attempt 2")
+    assert plan.notes[-1].startswith("several answers are recorded for 'france'; using target 'a', attempt 2")
     (row,) = await rows_of(judged_by(plan, contains("first")))
     assert row.score == 1.0
 

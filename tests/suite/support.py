@@ -1,4 +1,4 @@
-"""Short ways to write a suite, load it, and read what is wrong with it."""
+"""Helpers that write a suite, load it and return its problems."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from agentv.suite.loader import load_suite
 from agentv.suite.suite import EvalCase, EvalSuite
 
 EVALUATORS = "execution: {evaluators: [{name: has, type: contains, value: Paris}]}\n"
-"""A head for suites whose evaluators do not matter."""
+"""The head of a suite whose evaluators do not matter."""
 
 
 def write(folder: Path, text: str | bytes, name: str = "suite.yaml") -> Path:
-    """A file with this text, its indentation removed."""
+    """Write a file with this text, dedented."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text if isinstance(text, bytes) else textwrap.dedent(text).encode("utf-8"))
@@ -36,14 +36,14 @@ def cases(folder: Path, text: str | bytes, name: str = "suite.yaml") -> list[Eva
 
 
 def one_case(folder: Path, fields: str) -> EvalCase:
-    """The case that these fields make, in a suite with an evaluator."""
+    """The case with these fields, in a suite with one evaluator."""
     indented = textwrap.indent(textwrap.dedent(fields).strip("\n"), "    ")
     (case,) = cases(folder, f"{EVALUATORS}evalcases:\n  -\n{indented}\n")
     return case
 
 
-def mistakes_in(path: Path) -> list[str]:
-    """Every mistake as `line:column: message`; those of other files with the file's name in front."""
+def problems_in(path: Path) -> list[str]:
+    """Every problem as `line:column: message`, prefixed with the file name if it is in another file."""
     with pytest.raises(SuiteError) as caught:
         load_suite(path, EvaluatorReader())
     return [
@@ -52,14 +52,14 @@ def mistakes_in(path: Path) -> list[str]:
     ]
 
 
-def mistakes(folder: Path, text: str | bytes, name: str = "suite.yaml") -> list[str]:
-    return mistakes_in(write(folder, text, name))
+def problems(folder: Path, text: str | bytes, name: str = "suite.yaml") -> list[str]:
+    return problems_in(write(folder, text, name))
 
 
-def the_mistake(folder: Path, text: str | bytes, name: str = "suite.yaml") -> str:
-    found = mistakes(folder, text, name)
-    assert len(found) == 1, found
-    return found[0]
+def only_problem(folder: Path, text: str | bytes, name: str = "suite.yaml") -> str:
+    messages = problems(folder, text, name)
+    assert len(messages) == 1, messages
+    return messages[0]
 
 
 def names(case: EvalCase) -> list[str]:
@@ -67,7 +67,7 @@ def names(case: EvalCase) -> list[str]:
 
 
 def options(case: EvalCase) -> list[dict[str, Any]]:
-    """The options of its evaluators."""
+    """The options of the case's evaluators."""
     evaluators: tuple[Any, ...] = case.evaluators
     return [evaluator.model_dump() for evaluator in evaluators]
 
@@ -77,12 +77,12 @@ NEEDS = {
     "is_json": frozenset({Need.SCRIPTS}),
     "regex": frozenset({Need.SCRIPTS, Need.JUDGE_ACCESS}),
 }
-"""What `AnyType` says that types need."""
+"""The needs of evaluators read by `AnyType`, by type."""
 
 
 @dataclass(frozen=True)
 class Read:
-    """An evaluator of any type, as far as a suite looks at it."""
+    """An evaluator of any type, with the members that suites use."""
 
     name: str
     type: str
@@ -96,7 +96,7 @@ class Read:
 
 
 class AnyType:
-    """Reads every entry as an evaluator of the type it names, known or not."""
+    """Reads every entry as an evaluator of its `type`, which need not exist."""
 
     def with_defaults(self, options: Any) -> AnyType:
         del options

@@ -1,4 +1,4 @@
-"""The same checks through the command: `agentv validate` and `agentv eval` say the same and never hang."""
+"""`agentv validate` and `agentv eval` report the same problems and never hang."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def agentv(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("command", ["validate", "eval"])
-def test_every_mistake_is_on_stderr_with_its_place_and_nothing_runs(tmp_path, command):
+def test_problems_are_printed_to_stderr_with_positions_and_nothing_runs(tmp_path, command):
     write(tmp_path, '{"id": "a", "inptu": "x"}\n', "cases.jsonl")
     write(
         tmp_path,
@@ -44,20 +44,20 @@ def test_every_mistake_is_on_stderr_with_its_place_and_nothing_runs(tmp_path, co
     assert run.returncode == 2
     assert "suite.yaml:3:23: unknown key `thresold` (did you mean `threshold`?)\n" in run.stderr
     assert "cases.jsonl:1:13: unknown key `inptu` (did you mean `input`?)\n" in run.stderr
-    assert "cases.jsonl:1:8: the id 'a' is used twice; first at suite.yaml:3\n" in run.stderr
+    assert "cases.jsonl:1:8: duplicate id 'a' (first at suite.yaml:3)\n" in run.stderr
     assert "Traceback" not in run.stderr
     assert run.stdout == ""
     assert not (tmp_path / ".agentv").exists()
 
 
 @pytest.mark.parametrize("command", ["validate", "eval"])
-def test_a_bomb_a_tag_and_a_pipe_are_refused_by_the_command(tmp_path, command):
+def test_alias_bomb_custom_tag_and_pipe_are_rejected(tmp_path, command):
     bomb = "x-0: &a0 lol\n" + "".join(f"x-{i}: &a{i} [{f'*a{i - 1}, ' * 10}]\n" for i in range(1, 12))
     write(tmp_path, bomb + "evalcases: []\n", "bomb.yaml")
     write(tmp_path, "evalcases: !!python/object/apply:os.system ['touch executed']\n", "tag.yaml")
     os.mkfifo(tmp_path / "pipe.yaml")
     for name, expected in [
-        ("bomb.yaml", "bomb.yaml:6:56: aliases stand for more than 100,000 values here"),
+        ("bomb.yaml", "bomb.yaml:6:56: aliases expand to more than 100,000 values here"),
         ("tag.yaml", "tag.yaml:1:12: the tag `!!python/object/apply:os.system` is not allowed here"),
         ("pipe.yaml", "pipe.yaml:1:1: the suite file is not a regular file"),
     ]:
@@ -67,7 +67,7 @@ def test_a_bomb_a_tag_and_a_pipe_are_refused_by_the_command(tmp_path, command):
     assert not (tmp_path / "executed").exists()
 
 
-def test_a_schema_file_that_changed_is_told_when_a_run_is_resumed(tmp_path):
+def test_resume_reports_a_schema_file_that_changed(tmp_path):
     schema = write(tmp_path, '{"type": "object"}', "schemas/answer.json")
     write(tmp_path, "evalcases: [{id: a, input: x, evaluators: [{type: json_schema, schema: schemas/answer.json}]}]\n")
     run = agentv(tmp_path, "eval", "suite.yaml", "--json")
@@ -80,7 +80,7 @@ def test_a_schema_file_that_changed_is_told_when_a_run_is_resumed(tmp_path):
     assert f"{schema} has changed" in again.stderr
 
 
-def test_files_reach_the_target_as_they_are(tmp_path):
+def test_scalars_are_kept_as_written_in_rows(tmp_path):
     write(tmp_path, b"caf\xc3\xa9\r\nsecond line\n", "note.md")
     write(
         tmp_path,

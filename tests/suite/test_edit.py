@@ -1,4 +1,4 @@
-"""Values written as YAML read back as the same values."""
+"""Values written as YAML are read back unchanged."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from agentv.suite.edit import flow, yaml_lines
 from agentv.suite.yaml import YamlWalk
 
-TEXTS = st.text(st.characters(codec="utf-8"), max_size=40)
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS
+STRINGS = st.text(st.characters(codec="utf-8"), max_size=40)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | STRINGS
 VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS.filter(bool), inner, max_size=4)
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(STRINGS.filter(bool), inner, max_size=4)
 )
 
 
-@given(st.dictionaries(TEXTS.filter(bool), VALUES, max_size=4))
-def test_every_mapping_reads_back(value: dict[str, Any]) -> None:
+@given(st.dictionaries(STRINGS.filter(bool), VALUES, max_size=4))
+def test_any_mapping_is_read_back_unchanged(value: dict[str, Any]) -> None:
     if value:
         assert YamlWalk("\n".join(yaml_lines(value)) + "\n").document() == value
     assert YamlWalk(f"key: {flow(value)}").document() == {"key": value}
@@ -62,6 +62,6 @@ def test_every_mapping_reads_back(value: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_odd_texts_read_back_as_texts(text: str) -> None:
+def test_odd_strings_are_read_back_as_strings(text: str) -> None:
     for value in ({"key": text}, {"list": [text, {"deep": text}]}, {text or "empty": 1}):
         assert YamlWalk("\n".join(yaml_lines(value)) + "\n").document() == value

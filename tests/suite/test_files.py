@@ -1,4 +1,4 @@
-"""Files a suite refers to: found near it, kept inside its repository, and nothing but regular files."""
+"""Files that a suite refers to: found near the suite, inside its repository, and regular files only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentv.evaluators.reader import EvaluatorReader
 from agentv.suite.files import MAX_FILE_BYTES, SuiteFiles
 from agentv.suite.loader import load_suite
 from agentv.suite.suite import EvalSuite
-from tests.suite.support import EVALUATORS, cases, load, mistakes_in, options, write
+from tests.suite.support import EVALUATORS, cases, load, options, problems_in, write
 
 SCHEMA = '{"type": "object"}'
 
@@ -30,44 +30,44 @@ def suite_with(reference: str, *, outside: bool = False) -> str:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """`<tmp>/repo` with a .git, and secrets beside it."""
+    """`<tmp>/repo` with a .git directory, next to a secret file."""
     (tmp_path / "repo" / ".git").mkdir(parents=True)
     (tmp_path / "secret.txt").write_text("secret")
     return tmp_path / "repo"
 
 
 def refused(folder: Path, reference: str) -> str:
-    (found,) = mistakes_in(write(folder, suite_with(reference)))
-    assert found.startswith("4:81: ")
-    return found.removeprefix("4:81: ")
+    (message,) = problems_in(write(folder, suite_with(reference)))
+    assert message.startswith("4:81: ")
+    return message.removeprefix("4:81: ")
 
 
 @pytest.mark.parametrize("where", ["evals/deep", "evals", "."])
 @pytest.mark.parametrize("slash", ["", "/"])
-def test_a_file_is_looked_for_from_the_suite_up_to_the_repository(repository, where, slash):
-    found = write(repository, "text", f"{where}/docs/note.md")
+def test_file_is_searched_from_the_suite_up_to_the_repository(repository, where, slash):
+    note = write(repository, "text", f"{where}/docs/note.md")
     (case,) = cases(repository, suite_with(f"{slash}docs/note.md"), "evals/deep/suite.yaml")
-    assert case.input_files == (found.resolve(),)
+    assert case.input_files == (note.resolve(),)
 
 
-def test_the_nearest_file_wins(repository):
+def test_nearest_file_is_used(repository):
     write(repository, "far", "note.md")
     near = write(repository, "near", "evals/note.md")
     (case,) = cases(repository, suite_with("note.md"), "evals/suite.yaml")
     assert case.input_files == (near,)
 
 
-def test_the_working_directory_is_looked_in_last_and_only_inside(repository, monkeypatch):
-    found = write(repository, "text", "tools/note.md")
+def test_working_directory_is_searched_last_and_only_inside_the_repository(repository, monkeypatch):
+    note = write(repository, "text", "tools/note.md")
     monkeypatch.chdir(repository / "tools")
     (case,) = cases(repository, suite_with("note.md"), "evals/suite.yaml")
-    assert case.input_files == (found,)
+    assert case.input_files == (note,)
     write(repository.parent, "text", "note2.md")
     monkeypatch.chdir(repository.parent)
     assert "is outside" in refused(repository, "note2.md")
 
 
-def test_without_a_repository_only_the_suites_directory_counts(tmp_path):
+def test_only_the_suite_directory_is_searched_without_a_repository(tmp_path):
     write(tmp_path, "text", "note.md")
     folder = tmp_path / "evals"
     folder.mkdir()
@@ -87,7 +87,7 @@ def test_without_a_repository_only_the_suites_directory_counts(tmp_path):
         "dir/passwd",
     ],
 )
-def test_a_way_out_of_the_repository_is_refused_unless_it_is_allowed(repository, reference):
+def test_file_outside_the_repository_is_rejected_unless_allowed(repository, reference):
     (repository / "out").symlink_to("../secret.txt")
     (repository / "dir").symlink_to("/etc")
     (repository / "loop").mkdir()
@@ -96,14 +96,14 @@ def test_a_way_out_of_the_repository_is_refused_unless_it_is_allowed(repository,
     assert case.input_files[0].name in ("secret.txt", "passwd")
 
 
-def test_a_symlink_inside_the_repository_is_followed(repository):
+def test_symlink_inside_the_repository_is_followed(repository):
     write(repository, "text", "docs/note.md")
     (repository / "link.md").symlink_to("docs/note.md")
     (case,) = cases(repository, suite_with("link.md"))
     assert case.input_files == (repository / "docs/note.md",)
 
 
-def test_only_regular_files_are_read_and_nothing_is_waited_for(repository):
+def test_only_regular_files_are_read_without_blocking(repository):
     os.mkfifo(repository / "pipe")
     (repository / "folder").mkdir()
     (repository / "round").symlink_to("round")
@@ -113,41 +113,41 @@ def test_only_regular_files_are_read_and_nothing_is_waited_for(repository):
     assert "there is no file 'round'" in refused(repository, "round")
     assert "is outside" in refused(repository, "zero")
     path = write(repository, suite_with("/dev/zero", outside=True))
-    assert mistakes_in(path) == ["4:81: '/dev/zero' is not a regular file"]
+    assert problems_in(path) == ["4:81: '/dev/zero' is not a regular file"]
 
 
-def test_a_file_that_is_too_large_not_text_or_not_there_is_told(repository):
+def test_large_binary_and_missing_files_are_reported(repository):
     with (repository / "large").open("wb") as file:
         file.truncate(2**30)
     write(repository, b"caf\xe9", "latin.txt")
-    assert refused(repository, "large") == "'large' has 1,024 MiB; a referenced file may have 16 MiB"
+    assert refused(repository, "large") == "'large' is 1,024 MiB; a referenced file may be at most 16 MiB"
     assert refused(repository, "latin.txt") == f"'{repository}/latin.txt' is not UTF-8 text (byte 3)"
     assert refused(repository, "nowhere.md") == (
-        f"there is no file 'nowhere.md' in {repository} or in the working directory"
+        f"there is no file 'nowhere.md' in {repository} or the working directory"
     )
-    assert refused(repository, "") == "a file reference must be a path"
-    assert refused(repository, "a\\0b") == "a file reference must be a path"
+    assert refused(repository, "") == "a file reference must be a non-empty path without NUL characters"
+    assert refused(repository, "a\\0b") == "a file reference must be a non-empty path without NUL characters"
     assert refused(repository, "x" * 5000).startswith("there is no file 'xxx")
 
 
-def test_a_file_of_the_allowed_size_is_read(repository):
+def test_file_of_the_maximum_size_is_read(repository):
     write(repository, b"x" * MAX_FILE_BYTES, "large.txt")
     (case,) = cases(repository, suite_with("large.txt"))
     assert case.input_files == (repository / "large.txt",)
 
 
-def test_text_is_read_without_its_byte_order_mark_and_with_plain_line_ends(repository):
+def test_text_is_read_without_byte_order_mark_and_carriage_returns(repository):
     path = write(repository, b"\xef\xbb\xbfone\r\ntwo\r\n", "note.md")
     assert SuiteFiles.of(repository / "suite.yaml").read_text(path) == "one\ntwo\n"
 
 
-def test_files_of_expected_messages_are_checked_but_not_given_to_the_target(repository):
+def test_files_of_expected_messages_are_checked_but_not_sent_to_the_target(repository):
     text = EVALUATORS + (
         "evalcases:\n- id: a\n  input: x\n"
         "  expected_messages: [{role: assistant, content: [{type: file, value: answer.md}]}]\n"
     )
-    (found,) = mistakes_in(write(repository, text))
-    assert found.startswith("5:71: there is no file 'answer.md'")
+    (message,) = problems_in(write(repository, text))
+    assert message.startswith("5:71: there is no file 'answer.md'")
     write(repository, "Paris", "answer.md")
     assert cases(repository, text)[0].input_files == ()
 
@@ -155,14 +155,14 @@ def test_files_of_expected_messages_are_checked_but_not_given_to_the_target(repo
 # -- schemas of json_schema
 
 
-def test_a_schema_file_is_found_like_any_other(repository):
+def test_schema_file_is_searched_like_other_files(repository):
     write(repository, SCHEMA, "schemas/answer.json")
     text = "evalcases: [{id: a, input: x, evaluators: [{type: json_schema, schema: schemas/answer.json}]}]\n"
     (case,) = cases(repository, text, "evals/deep/suite.yaml")
     assert options(case)[0]["schema"] == {"type": "object"}
 
 
-def test_a_schema_file_outside_is_refused_and_a_broken_one_told(repository):
+def test_schema_file_outside_and_invalid_schema_are_reported(repository):
     write(repository.parent, SCHEMA, "outside.json")
     write(repository, '{"type": "objekt"}', "broken.json")
     text = """\
@@ -173,7 +173,7 @@ def test_a_schema_file_outside_is_refused_and_a_broken_one_told(repository):
           - {name: a, type: json_schema, schema: ../outside.json}
           - {name: b, type: json_schema, schema: broken.json}
     """
-    first, second = mistakes_in(write(repository, text))
+    first, second = problems_in(write(repository, text))
     assert first.startswith(f"5:46: `schema`: '../outside.json' is outside {repository};")
     assert second.startswith("6:46: `schema`: broken.json: not a valid JSON Schema")
 
@@ -181,7 +181,7 @@ def test_a_schema_file_outside_is_refused_and_a_broken_one_told(repository):
 # -- what the run depends on
 
 
-def test_the_digests_cover_the_suite_and_every_file_it_refers_to(repository):
+def test_digests_cover_the_suite_and_every_file_it_refers_to(repository):
     files = {
         "cases.jsonl": '{"id": "b", "input": "x"}\n',
         "note.md": "note",
@@ -226,7 +226,7 @@ def changing(repository: Path) -> EvalSuite:
 
 @pytest.mark.parametrize("name", ["suite.yaml", "note.md", "own.json", "cases.jsonl"])
 @pytest.mark.parametrize("change", ["same length", "longer", "gone", "replaced by a pipe"])
-def test_a_file_that_changed_between_check_and_run_is_told_before_its_case_is_run(changing, name, change):
+def test_file_that_changed_after_validation_is_reported_before_its_case_runs(changing, name, change):
     path = changing.directory / name
     text = path.read_text()
     if change == "longer":
@@ -238,27 +238,27 @@ def test_a_file_that_changed_between_check_and_run_is_told_before_its_case_is_ru
         if change == "replaced by a pipe":
             os.mkfifo(path)
     run: list[str] = []
-    with pytest.raises(SuiteError, match="changed after it was checked; start the run again"):
+    with pytest.raises(SuiteError, match="changed after it was validated; start the run again"):
         run.extend(case.id for case in changing.cases())
     assert set(run) <= {"suite.yaml": set(), "note.md": set(), "own.json": set()}.get(name, {"a", "b"})
 
 
-def test_a_file_that_was_only_touched_is_not_told(changing):
+def test_file_that_was_only_touched_is_not_reported(changing):
     for path in map(Path, changing.digests):
         os.utime(path, (1, 1))
     assert [case.id for case in changing.cases()] == ["a", "b", "c"]
 
 
-def test_a_suite_that_changes_while_it_runs_is_told(repository):
+def test_suite_that_changes_during_the_run_is_reported(repository):
     lines = "".join(f"- {{id: c{i}, input: x}}\n" for i in range(20_000))
     path = write(repository, EVALUATORS + "evalcases:\n" + lines)
     running = load_suite(path, EvaluatorReader()).cases()
     assert next(running).id == "c0"
     path.write_text(EVALUATORS + "evalcases:\n" + lines.replace("input: x", "input: y"))
-    with pytest.raises(SuiteError, match="changed after it was checked"):
+    with pytest.raises(SuiteError, match="changed after it was validated"):
         list(running)
 
 
-def test_two_runs_at_once_do_not_disturb_each_other(changing):
+def test_concurrent_iterations_are_independent(changing):
     pairs = list(zip(changing.cases(), changing.cases(), strict=True))
     assert [(one.id, other.id) for one, other in pairs] == [("a", "a"), ("b", "b"), ("c", "c")]

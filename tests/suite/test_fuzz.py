@@ -1,4 +1,4 @@
-"""Whatever a suite file holds: it loads, or there is a SuiteError. `benchmarks.fuzz_suites` tries far more."""
+"""Any suite file either loads or raises SuiteError. `benchmarks.fuzz_suites` runs many more rounds."""
 
 from __future__ import annotations
 
@@ -54,32 +54,32 @@ def outcome(suite: bytes, cases: bytes = b"", name: str = "suite.yaml") -> str:
         return try_one(Path(folder), suite, cases, name)
 
 
-def test_the_suite_that_examples_are_made_from_loads():
+def test_suite_that_examples_are_mutated_from_loads():
     assert outcome(YAML.encode(), CASES.encode()) == "loaded"
 
 
-def test_a_mutated_suite_loads_or_is_refused_in_words(tmp_path):
+def test_mutated_suite_loads_or_raises_suite_error(tmp_path):
     prepare(tmp_path)
-    strange = {seed: ended for seed in range(300) if (ended := one_round(tmp_path, seed)) not in ("loaded", "refused")}
-    assert not strange
+    crashed = {seed: ended for seed in range(300) if (ended := one_round(tmp_path, seed)) not in ("loaded", "refused")}
+    assert not crashed
 
 
 @quick
 @given(suite_like)
-def test_any_data_in_the_shape_of_a_suite_loads_or_is_refused_in_words(data):
+def test_suite_like_data_loads_or_raises_suite_error(data):
     assert outcome(yaml.safe_dump(data, allow_unicode=True).encode("utf-8", "surrogatepass")) in ("loaded", "refused")
 
 
 @quick
 @given(st.lists(case_like | values, max_size=4))
-def test_any_json_lines_load_or_are_refused_in_words(data):
+def test_any_json_lines_load_or_raise_suite_error(data):
     lines = "\n".join(json.dumps(line) for line in data)
     assert outcome(b"evalcases: cases.jsonl", lines.encode()) in ("loaded", "refused")
 
 
 @quick
 @given(st.binary(max_size=200))
-def test_any_bytes_load_or_are_refused_in_words(data):
+def test_any_bytes_load_or_raise_suite_error(data):
     assert outcome(data) in ("loaded", "refused")
     assert outcome(b"evalcases:\n- " + data) in ("loaded", "refused")
     assert outcome(data, name="suite.jsonl") in ("loaded", "refused")
@@ -87,7 +87,7 @@ def test_any_bytes_load_or_are_refused_in_words(data):
 
 @quick
 @given(st.text(alphabet="ab:-?[]{},&*!|>'\"%#@` \n\t<0.~", max_size=60))
-def test_any_text_of_yaml_signs_loads_or_is_refused_in_words(text):
+def test_any_yaml_punctuation_loads_or_raises_suite_error(text):
     assert outcome(text.encode()) in ("loaded", "refused")
     assert outcome(f"x-a: &a {{b: 1}}\nevalcases:\n- {{id: a, input: x, metadata: {text}}}".encode()) in (
         "loaded",

@@ -1,4 +1,4 @@
-"""Guideline files: told apart by the project's patterns, and sent as instructions."""
+"""Guideline files are selected by the project's patterns and sent as instructions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def graded(project: Project) -> dict[str, Any]:
     return row
 
 
-def test_a_guideline_goes_to_the_instructions_and_leaves_a_mark_where_it_was_attached(reviewed: Project) -> None:
+def test_guideline_is_moved_to_the_instructions_and_leaves_a_placeholder(reviewed: Project) -> None:
     configured(reviewed, "cat")
     row = graded(reviewed)
     assert row["candidate_answer"] == (
@@ -64,7 +64,7 @@ def test_a_guideline_goes_to_the_instructions_and_leaves_a_mark_where_it_was_att
     )
 
 
-def test_a_command_that_takes_guidelines_apart_gets_them_once(reviewed: Project) -> None:
+def test_command_with_guidelines_placeholder_gets_them_once(reviewed: Project) -> None:
     configured(reviewed, "printf", "%s|%s", "{GUIDELINES}", "{PROMPT}")
     answer = graded(reviewed)["candidate_answer"]
     guidelines, prompt = answer.split("|")
@@ -72,21 +72,21 @@ def test_a_command_that_takes_guidelines_apart_gets_them_once(reviewed: Project)
     assert "Prefer small functions." not in prompt
 
 
-def test_a_judge_script_sees_both_kinds_of_files_apart(reviewed: Project) -> None:
+def test_judge_script_gets_guidelines_and_input_files_separately(reviewed: Project) -> None:
     configured(reviewed, "cat")
     details = graded(reviewed)["evaluator_results"][0]["details"]
     assert [Path(path).name for path in details["guideline_files"]] == ["python.instructions.md"]
     assert [Path(path).name for path in details["input_files"]] == ["code.txt"]
 
 
-def test_without_patterns_every_attachment_is_material(reviewed: Project) -> None:
+def test_every_attachment_is_material_without_patterns(reviewed: Project) -> None:
     (reviewed.root / ".agentv/config.yaml").unlink()
     configured(reviewed, "cat")
     answer = graded(reviewed)["candidate_answer"]
     assert answer.startswith('<file path="rules/python.instructions.md">')
 
 
-def test_the_project_file_is_part_of_what_a_run_was_made_from(reviewed: Project) -> None:
+def test_resume_reports_a_project_file_that_changed(reviewed: Project) -> None:
     configured(reviewed, "cat")
     reviewed.run("eval", "suite.yaml", "--run-dir", "run")
     reviewed.write(".agentv/config.yaml", "guideline_patterns: ['**/*.txt']\n")
@@ -105,9 +105,7 @@ def test_the_project_file_is_part_of_what_a_run_was_made_from(reviewed: Project)
         ("guideline_patterns: [a]\nguideline_patterns: [b]\n", "2:1"),
     ],
 )
-def test_a_project_file_that_cannot_be_understood_is_told_with_its_place(
-    reviewed: Project, text: str, place: str
-) -> None:
+def test_invalid_project_file_is_reported_with_its_position(reviewed: Project, text: str, place: str) -> None:
     configured(reviewed, "cat")
     reviewed.write(".agentv/config.yaml", text)
     done = reviewed.run("validate", "suite.yaml")
@@ -130,18 +128,21 @@ def test_a_project_file_that_cannot_be_understood_is_told_with_its_place(
         ("a+b(c).md", "a+b(c).md", "aab(c).md"),
     ],
 )
-def test_patterns_match_as_globs_do(glob: str, inside: str, outside: str) -> None:
+def test_patterns_match_like_globs(glob: str, inside: str, outside: str) -> None:
     pattern = glob_pattern(glob)
     assert pattern.fullmatch(inside)
     assert not pattern.fullmatch(outside)
 
 
-def test_a_pattern_that_is_none_is_told_with_its_place(reviewed: Project):
+def test_invalid_pattern_is_reported_with_its_position(reviewed: Project):
     configured(reviewed, "cat")
     reviewed.write(".agentv/config.yaml", "guideline_patterns:\n  - '**/*.md'\n  - '[z-a].md'\n")
     done = reviewed.run("validate", "suite.yaml")
     assert done.returncode == 2
-    assert "config.yaml:3:5: `guideline_patterns`: '[z-a].md' is no pattern: bad character range z-a" in done.stderr
+    assert (
+        "config.yaml:3:5: `guideline_patterns`: '[z-a].md' is not a valid pattern: bad character range z-a"
+        in done.stderr
+    )
 
 
 @pytest.mark.parametrize(
@@ -159,5 +160,5 @@ def test_a_pattern_that_is_none_is_told_with_its_place(reviewed: Project):
         ("[a", "[a", True),
     ],
 )
-def test_patterns_choose_as_shells_do(glob: str, path: str, covered: bool):
+def test_patterns_expand_sets_and_braces_like_a_shell(glob: str, path: str, covered: bool):
     assert (glob_pattern(glob).fullmatch(path) is not None) is covered

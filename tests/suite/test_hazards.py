@@ -1,4 +1,4 @@
-"""Files made to break a reader: bombs, foreign tags, odd bytes, depth, length. Told in words, quickly, and bounded."""
+"""Hostile files (alias bombs, custom tags, odd bytes, depth, length) are rejected quickly and in little memory."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 from agentv.errors import SuiteError
 from agentv.evaluators.reader import EvaluatorReader
-from agentv.suite.loader import MAX_MISTAKES, load_suite
-from tests.suite.support import EVALUATORS, cases, load, mistakes, mistakes_in, the_mistake, write
+from agentv.suite.loader import MAX_PROBLEMS, load_suite
+from tests.suite.support import EVALUATORS, cases, load, only_problem, problems, problems_in, write
 
 MEASURED = """\
 import re, sys, time
@@ -33,16 +33,16 @@ print(f"{time.process_time():.2f} {peak / 1024:.1f}")
 
 
 def measured(path: Path) -> tuple[str, float, float]:
-    """What loading says, and its seconds of CPU and MiB of memory, start-up included, in a process of its own.
+    """The output, CPU seconds and MiB of memory of loading a suite in its own process, start-up included.
 
-    Not `ru_maxrss`: a process inherits that from the one that started it.
+    Not measured with `ru_maxrss`, which a process inherits from its parent.
     """
     run = subprocess.run(
         [sys.executable, "-c", MEASURED, str(path)], capture_output=True, text=True, check=True, timeout=60
     )
-    said, _, numbers = run.stdout.rstrip("\n").rpartition("\n")
+    output, _, numbers = run.stdout.rstrip("\n").rpartition("\n")
     seconds, memory = numbers.split()
-    return said, float(seconds), float(memory)
+    return output, float(seconds), float(memory)
 
 
 def bomb(levels: int = 30, width: int = 10, end: str = "lol") -> str:
@@ -68,15 +68,15 @@ def bomb(levels: int = 30, width: int = 10, end: str = "lol") -> str:
     ],
     ids=["nested lists", "in metadata", "as messages", "merges", "a long list everywhere"],
 )
-def test_an_alias_bomb_is_refused_in_words_quickly_and_in_little_memory(tmp_path, text):
-    said, seconds, memory = measured(write(tmp_path, text))
-    assert "aliases stand for more than" in said
-    assert "write values out or use fewer aliases" in said
+def test_alias_bomb_is_rejected_quickly_and_in_little_memory(tmp_path, text):
+    output, seconds, memory = measured(write(tmp_path, text))
+    assert "aliases expand to more than" in output
+    assert "use fewer aliases or write the values out" in output
     assert seconds < 20
     assert memory < 200
 
 
-def test_a_large_suite_may_share_its_parts_by_alias(tmp_path):
+def test_large_suite_may_share_parts_by_alias(tmp_path):
     text = (
         "x-judges: &judges [{name: a, type: contains, value: x}, {name: b, type: is_json}]\n"
         "x-base: &base {threshold: 1}\n"
@@ -85,11 +85,11 @@ def test_a_large_suite_may_share_its_parts_by_alias(tmp_path):
     assert len(load(tmp_path, text).ids) == 3000
 
 
-def test_aliases_do_not_get_around_the_depth(tmp_path):
+def test_aliases_do_not_circumvent_the_depth_limit(tmp_path):
     lines = ["x-0: &a0 " + "[" * 60 + "]" * 60]
     lines += [f"x-{i}: &a{i} [[*a{i - 1}]]" for i in range(1, 60)]
     text = "\n".join(lines) + "\n" + EVALUATORS + "evalcases: [{id: a, input: x, metadata: {m: *a59}}]\n"
-    assert the_mistake(tmp_path, text).endswith("nested more than 100 levels deep")
+    assert only_problem(tmp_path, text).endswith("nested more than 100 levels deep")
 
 
 @pytest.mark.parametrize(
@@ -109,21 +109,21 @@ def test_aliases_do_not_get_around_the_depth(tmp_path):
     ],
 )
 @pytest.mark.parametrize("where", ["input", "metadata", "x"])
-def test_a_foreign_tag_is_refused_and_nothing_is_executed(tmp_path, value, where):
+def test_custom_tag_is_rejected_and_nothing_is_executed(tmp_path, value, where):
     mark = tmp_path / "executed"
     text = f"{EVALUATORS}evalcases:\n- id: a\n  {where}: {value.format(mark=mark)}\n"
-    found = the_mistake(tmp_path, text)
-    assert "is not allowed here; write plain YAML values" in found
-    assert found.startswith(f"4:{5 + len(where)}: the tag `!")
+    message = only_problem(tmp_path, text)
+    assert "is not allowed here; use plain YAML values" in message
+    assert message.startswith(f"4:{5 + len(where)}: the tag `!")
     assert not mark.exists()
 
 
-def test_a_foreign_tag_is_refused_on_keys_lists_and_the_root_too(tmp_path):
+def test_custom_tag_is_rejected_on_keys_lists_and_the_root(tmp_path):
     for text in ("!!python/dict {evalcases: []}\n", "evalcases: !!python/tuple []\n", "!!python/name:x a: 1\n"):
-        assert "is not allowed here" in the_mistake(tmp_path, text)
+        assert "is not allowed here" in only_problem(tmp_path, text)
 
 
-def test_plain_tags_are_understood(tmp_path):
+def test_core_schema_tags_are_supported(tmp_path):
     (case,) = cases(
         tmp_path,
         EVALUATORS
@@ -131,7 +131,7 @@ def test_plain_tags_are_understood(tmp_path):
         + '  metadata: {a: !!int "7", b: !!float 1, c: !!null ""}\n',
     )
     assert (case.id, case.question, case.metadata) == ("5", "6", {"a": 7, "b": 1, "c": None})
-    assert "does not fit the tag !!int" in the_mistake(tmp_path, "evalcases: !!int x\n")
+    assert "is not a valid value for the tag !!int" in only_problem(tmp_path, "evalcases: !!int x\n")
 
 
 @pytest.mark.parametrize(
@@ -144,16 +144,16 @@ def test_plain_tags_are_understood(tmp_path):
         (b"\xff\xff\xff\xff", "1:1: the file is not UTF-8"),
         (
             b"x-a: 1\nevalcases:\n- {id: a, input: x, evaluators: [{type: is_json}]}\n---\nb: 2\n",
-            "4:1: a second YAML document starts here (`---`); a file holds one",
+            "4:1: a second YAML document starts here (`---`); only one per file is allowed",
         ),
         (b"evalcases:\n\t- id: a\n", "2:1: not valid YAML: found character that cannot start any token"),
         (b"evalcases:\n- id: a\n  input: what: this\n", "3:14: not valid YAML: mapping values are not allowed"),
         (b"evalcases:\n- id: 'a\n", "3:1: not valid YAML: found unexpected end of stream"),
         (b"x-a: [a, b\n", "2:1: not valid YAML: did not find expected ',' or ']'"),
-        (b"evalcases:\n- *nobody\n", "2:3: alias *nobody has no anchor &nobody before it"),
-        (b"x-a: &a [*a]\n", "1:10: alias *a has no anchor &a before it"),
-        (b"[1]: x\nevalcases: []\n", "1:1: a key must be plain text"),
-        (b"<<: 5\nevalcases: []\n", "1:1: `<<` merges mappings: give it an alias of a mapping, or a list of them"),
+        (b"evalcases:\n- *unset\n", "2:3: alias *unset has no matching anchor &unset before it"),
+        (b"x-a: &a [*a]\n", "1:10: alias *a has no matching anchor &a before it"),
+        (b"[1]: x\nevalcases: []\n", "1:1: a key must be a plain string"),
+        (b"<<: 5\nevalcases: []\n", "1:1: `<<` must be a mapping (usually an alias) or a list of mappings"),
         (b"evalcases: " + b"[" * 1000 + b"]" * 1000, "nested more than 100 levels deep"),
         (b"evalcases: " + b"{a: " * 1000, "nested more than 100 levels deep"),
         (b"evalcases:\n" + b"".join(b" " * i + b"-\n" for i in range(1, 1000)), "nested more than 100 levels"),
@@ -161,8 +161,8 @@ def test_plain_tags_are_understood(tmp_path):
         (b"\x1b[31m: x\n", "the character #x1b is not allowed in YAML"),
     ],
 )
-def test_odd_bytes_and_broken_yaml_are_told_at_their_place(tmp_path, data, expected):
-    assert expected in the_mistake(tmp_path, data)
+def test_odd_bytes_and_invalid_yaml_are_reported_with_positions(tmp_path, data, expected):
+    assert expected in only_problem(tmp_path, data)
 
 
 @pytest.mark.parametrize(
@@ -177,20 +177,20 @@ def test_odd_bytes_and_broken_yaml_are_told_at_their_place(tmp_path, data, expec
     ],
     ids=["a value", "a key", "ids", "all of it", "escapes", "many small items"],
 )
-def test_a_line_of_ten_megabytes_is_no_trouble(tmp_path, text):
-    said, seconds, memory = measured(write(tmp_path, text))
-    assert len(said.split("\n")[0]) < 500
+def test_line_of_ten_megabytes_is_read_quickly(tmp_path, text):
+    output, seconds, memory = measured(write(tmp_path, text))
+    assert len(output.split("\n")[0]) < 500
     assert seconds < 20
     assert memory < 200
 
 
-def test_a_file_full_of_mistakes_is_not_read_to_its_end(tmp_path):
-    found = mistakes(tmp_path, "evalcases: [" + "a, " * 50_000 + "]")
-    assert len(found) == MAX_MISTAKES + 2
-    assert found[0] == "1:1: more than 10,000 mistakes; the rest of the suite was not read"
+def test_reading_stops_after_too_many_problems(tmp_path):
+    messages = problems(tmp_path, "evalcases: [" + "a, " * 50_000 + "]")
+    assert len(messages) == MAX_PROBLEMS + 2
+    assert messages[0] == "1:1: more than 10,000 problems; the rest of the suite was not read"
 
 
-def test_merges_and_aliases_give_what_they_stand_for(tmp_path):
+def test_merges_and_aliases_are_resolved(tmp_path):
     (first, second) = cases(
         tmp_path,
         """\
@@ -213,7 +213,7 @@ def test_merges_and_aliases_give_what_they_stand_for(tmp_path):
     assert second.metadata == {"a": 1, "b": {"a": 1}, "<": "plain"}
 
 
-def test_the_root_may_merge_and_the_cases_may_be_an_alias(tmp_path):
+def test_root_may_merge_and_cases_may_be_an_alias(tmp_path):
     suite = load(
         tmp_path,
         """\
@@ -234,9 +234,9 @@ def test_the_root_may_merge_and_the_cases_may_be_an_alias(tmp_path):
 # -- the suite file itself
 
 
-def test_a_suite_that_is_a_pipe_is_refused_without_waiting(tmp_path):
+def test_pipe_is_rejected_without_blocking(tmp_path):
     os.mkfifo(tmp_path / "pipe.yaml")
-    assert mistakes_in(tmp_path / "pipe.yaml") == ["1:1: the suite file is not a regular file"]
+    assert problems_in(tmp_path / "pipe.yaml") == ["1:1: the suite file is not a regular file"]
 
 
 @pytest.mark.parametrize(
@@ -251,28 +251,28 @@ def test_a_suite_that_is_a_pipe_is_refused_without_waiting(tmp_path):
         ("nul\0.yaml", "the suite file does not exist"),
     ],
 )
-def test_a_suite_that_cannot_be_read_says_why(tmp_path, path, expected):
+def test_unreadable_suite_is_reported_with_the_reason(tmp_path, path, expected):
     (tmp_path / "loop.yaml").symlink_to(tmp_path / "loop.yaml")
-    assert mistakes_in(tmp_path / path) == [f"1:1: {expected}"]
+    assert problems_in(tmp_path / path) == [f"1:1: {expected}"]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_suite_without_permission_says_so(tmp_path):
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can read everything")
+def test_suite_without_read_permission_is_reported(tmp_path):
     path = write(tmp_path, "evalcases: []\n")
     path.chmod(0)
-    assert mistakes_in(path) == ["1:1: the suite file cannot be read: Permission denied"]
+    assert problems_in(path) == ["1:1: the suite file cannot be read: Permission denied"]
 
 
-def test_a_sparse_suite_of_a_gigabyte_costs_nothing(tmp_path):
+def test_sparse_suite_of_one_gigabyte_is_rejected_quickly(tmp_path):
     path = write(tmp_path, EVALUATORS)
     os.truncate(path, 2**30)
-    said, seconds, memory = measured(path)
-    assert "the character #x00 is not allowed" in said
+    output, seconds, memory = measured(path)
+    assert "the character #x00 is not allowed" in output
     assert seconds < 20
     assert memory < 200
 
 
-def test_a_suite_error_is_the_only_error(tmp_path):
+def test_invalid_input_always_raises_suite_error(tmp_path):
     for data in (b"\xef\xbb\xbf", b"\x00", b"- - -", b"? a", b"!<tag:x> a", b"&a *a", b"|", b'"\\x"', b"{{}: 1}"):
         with pytest.raises(SuiteError):
             load_suite(write(tmp_path, data), EvaluatorReader())
@@ -280,7 +280,7 @@ def test_a_suite_error_is_the_only_error(tmp_path):
             load_suite(write(tmp_path, data, "suite.jsonl"), EvaluatorReader())
 
 
-def test_loading_a_suite_needs_none_of_the_slow_libraries(tmp_path):
+def test_loading_a_suite_does_not_import_slow_libraries(tmp_path):
     code = textwrap.dedent(
         f"""
         import sys
@@ -296,7 +296,7 @@ def test_loading_a_suite_needs_none_of_the_slow_libraries(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["suite.yaml", "suite.jsonl"])
-def test_memory_grows_with_the_ids_and_not_with_the_cases(tmp_path, name):
+def test_memory_use_grows_with_ids_and_not_with_cases(tmp_path, name):
     filler = "many words " * 50
 
     def peak(count: int) -> float:

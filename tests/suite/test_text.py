@@ -1,4 +1,4 @@
-"""Text is kept as it is written, whatever YAML or JSON would make of it."""
+"""Strings are kept as written, even if YAML or JSON would read them as another type."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.suite.support import EVALUATORS, cases, load, mistakes, one_case, options, the_mistake
+from tests.suite.support import EVALUATORS, cases, load, one_case, only_problem, options, problems
 
 WRITTEN = """
 010 yes no on off y 1:30 12:30:45 2024-01-01 2024-01-01T10:00:00Z 1.10 1e3 1E3 0x1F 0o17 017 +5 -0 007 1_000 .5 5.
@@ -15,12 +15,12 @@ true false True FALSE .inf .nan 1e999 123456789012345678901234567890 0.1 = null_
 
 
 @pytest.mark.parametrize("word", WRITTEN.split())
-def test_an_id_is_kept_as_written(tmp_path, word):
+def test_id_is_kept_as_written(tmp_path, word):
     assert load(tmp_path, f"{EVALUATORS}evalcases:\n- id: {word}\n  input: x\n").ids == (word,)
 
 
 @pytest.mark.parametrize("word", WRITTEN.split())
-def test_every_text_field_is_kept_as_written(tmp_path, word):
+def test_every_string_field_is_kept_as_written(tmp_path, word):
     case = one_case(
         tmp_path,
         f"""
@@ -44,7 +44,7 @@ def test_every_text_field_is_kept_as_written(tmp_path, word):
     assert (evaluator["name"], evaluator["value"]) == (word, word)
 
 
-def test_text_in_a_shared_part_is_kept_as_written_everywhere_it_is_used(tmp_path):
+def test_string_in_an_aliased_part_is_kept_as_written_everywhere(tmp_path):
     suite = """\
     x-base: &base {expected_outcome: True, metadata: {flag: True}}
     x-judges: &judges [{type: equals, value: TRUE}]
@@ -61,19 +61,19 @@ def test_text_in_a_shared_part_is_kept_as_written_everywhere_it_is_used(tmp_path
     assert first.metadata["flag"] is True
 
 
-@pytest.mark.parametrize("nothing", ["~", "null", "Null", "NULL", ""])
-def test_nothing_as_an_id_is_a_mistake(tmp_path, nothing):
-    found = the_mistake(tmp_path, f"{EVALUATORS}evalcases:\n- id: {nothing}\n  input: x\n")
-    assert found.endswith("`id`: expected text, got nothing")
+@pytest.mark.parametrize("null", ["~", "null", "Null", "NULL", ""])
+def test_null_id_is_an_error(tmp_path, null):
+    message = only_problem(tmp_path, f"{EVALUATORS}evalcases:\n- id: {null}\n  input: x\n")
+    assert message.endswith("`id` must be a string, got null")
 
 
 @pytest.mark.parametrize("empty", ['""', '"  "'])
-def test_an_empty_id_is_a_mistake(tmp_path, empty):
-    found = the_mistake(tmp_path, f"{EVALUATORS}evalcases:\n- id: {empty}\n  input: x\n")
-    assert found.startswith("3:7: `id`: must not be")
+def test_empty_id_is_an_error(tmp_path, empty):
+    message = only_problem(tmp_path, f"{EVALUATORS}evalcases:\n- id: {empty}\n  input: x\n")
+    assert message.startswith("3:7: `id` must not be")
 
 
-def test_numbers_and_booleans_where_they_are_meant_are_numbers_and_booleans(tmp_path):
+def test_numbers_and_booleans_are_typed_where_they_are_expected(tmp_path):
     case = one_case(
         tmp_path,
         """
@@ -97,15 +97,15 @@ def test_numbers_and_booleans_where_they_are_meant_are_numbers_and_booleans(tmp_
     assert (options(case)[0]["weight"], options(case)[0]["required"]) == (10.0, True)
 
 
-def test_a_boolean_is_no_number_and_text_is_neither(tmp_path):
+def test_boolean_and_string_are_rejected_as_numbers(tmp_path):
     text = EVALUATORS + 'evalcases:\n- {id: a, input: x, threshold: True}\n- {id: b, input: x, threshold: "1"}\n'
-    assert mistakes(tmp_path, text) == [
-        "3:32: `threshold`: expected a number, got true",
-        "4:32: `threshold`: expected a number, got '1'",
+    assert problems(tmp_path, text) == [
+        "3:32: `threshold` must be a number, got true",
+        "4:32: `threshold` must be a number, got '1'",
     ]
 
 
-def test_json_numbers_and_booleans_as_ids_are_kept_as_written(tmp_path):
+def test_json_numbers_and_booleans_are_kept_as_written_in_ids(tmp_path):
     ids = ["1", "1.10", "1E5", "-7", "true", "123456789012345678901234567890", '"010"']
     lines = "".join(f'{{"id": {i}, "input": {i}, "evaluators": [{{"type": "is_json"}}]}}\n' for i in ids)
     suite = load(tmp_path, lines, "cases.jsonl")
@@ -113,7 +113,7 @@ def test_json_numbers_and_booleans_as_ids_are_kept_as_written(tmp_path):
     assert [case.question for case in suite.cases()] == list(suite.ids)
 
 
-def test_unicode_survives(tmp_path):
+def test_unicode_is_preserved(tmp_path):
     words = "naïve 日本語 🎉 עברית e\u0301"
     case = one_case(tmp_path, f"id: {words}\ninput: {words}")
     assert (case.id, case.question) == (words, words)

@@ -80,7 +80,7 @@ def test_a_variable_can_set_a_number(file: Path) -> None:
 
 def test_a_variable_that_is_not_a_number_is_reported(file: Path) -> None:
     found = mistakes(file, "targets: {a: {provider: mock, response: x, max_retries: '${{ N }}'}}", N="many")
-    assert found == ["1:57: `max_retries`: expected a whole number, got 'many'"]
+    assert found == ["1:57: `max_retries` must be a whole number, got 'many'"]
 
 
 def test_all_problems_of_a_file_are_reported_together_with_their_positions(file: Path) -> None:
@@ -118,7 +118,7 @@ def test_typos_are_reported_even_if_a_variable_is_missing(file: Path) -> None:
 
 def test_duplicate_targets_are_rejected(file: Path) -> None:
     twice = mistakes(file, "targets:\n  a: {provider: mock, response: x}\n  a: {provider: mock, response: y}\n")
-    assert twice == ["3:3: duplicate key `a`; first at line 2"]
+    assert twice == ["3:3: duplicate key `a` (first at line 2)"]
     listed = mistakes(
         file, "targets:\n- {name: a, provider: mock, response: x}\n- {name: a, provider: mock, response: y}\n"
     )

@@ -56,7 +56,7 @@ class Latency(Evaluator):
             return data
         limit = data.pop("threshold")
         if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 <= limit < math.inf:
-            complain("threshold", f"`threshold`: expected milliseconds, a number >= 0, got {show(limit)}")
+            complain("threshold", f"`threshold` must be a number of milliseconds >= 0, got {show(limit)}")
             limit = 0
         return {**data, "threshold_ms": limit}
 

@@ -133,7 +133,7 @@ def read_document(path: Path) -> Node:
         raise UnreadableError(f"{path}:{problem.line}:{problem.column}: {problem.message}") from None
     if walk.duplicates:
         key, line, column, first = walk.duplicates[0]
-        raise UnreadableError(f"{path}:{line}:{column}: duplicate key `{key[:60]}`, first defined on line {first}")
+        raise UnreadableError(f"{path}:{line}:{column}: duplicate key `{key[:60]}` (first at line {first})")
     return Node(value, path, lambda node: walk.place(node)[0].key_line)
 
 
@@ -141,8 +141,8 @@ def read_tests(path: Path) -> Iterator[Node]:
     """The tests of a YAML, JSON, JSONL or CSV file. CSV rows are mappings from column to cell."""
     if path.suffix == ".jsonl":
         for line in read_lines(io.BytesIO(read_bytes(path))):
-            if line.mistakes:
-                raise UnreadableError(f"{path}:{line.number}: {message_of(line.mistakes[0])}")
+            if line.problems:
+                raise UnreadableError(f"{path}:{line.number}: {message_of(line.problems[0])}")
             yield Node(line.value, path, lambda _, number=line.number: number)  # type: ignore[misc]
     elif path.suffix == ".csv":
         rows = csv.DictReader(io.StringIO(read_text(path)))

@@ -1,1 +1,1 @@
-"""Suites x targets x selection -> `RunPlan`. Nothing is called yet; every name is resolved or refused."""
+"""Build a `RunPlan` from suites, targets and options. No model is called; unknown names are reported as errors."""

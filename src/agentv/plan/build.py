@@ -1,4 +1,4 @@
-"""Build a run plan: find suites, load their configuration, resolve every name, and make the lanes of work."""
+"""Build a run plan: find suites, load their configuration, resolve every name, and create the lanes of work."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ ANSWERS_TARGET = "outputs"
 
 @dataclass(slots=True)
 class Loaded:
-    """Suites and configurations of one run; each file is read once."""
+    """Loads the suites and configurations of one run; each file is read once."""
 
     cwd: Path
     config_option: str | None = None
     added_evaluators: Sequence[Any] = ()
     home: Path | None = None
     _environments: dict[tuple[Path, ...], Environment] = field(default_factory=dict)
-    """By the `.env` files that were read."""
+    """Keyed by the `.env` files that were read."""
     _configs: dict[tuple[Path, tuple[Path, ...]], TargetsConfig] = field(default_factory=dict)
-    """By the configuration file and the `.env` files."""
+    """Keyed by the configuration file and the `.env` files."""
 
     def suites(self, paths: Sequence[str]) -> list[EvalSuite]:
-        """Every suite, or one error with the mistakes of all of them."""
+        """Every suite, or one SuiteError with the problems of all of them."""
         suites: list[EvalSuite] = []
         problems: list[Problem] = []
         for path in find_suites(paths, self.cwd):
@@ -70,12 +70,12 @@ class Loaded:
         return self._environments[files]
 
     def config(self, directory: Path) -> TargetsConfig | None:
-        """The configuration for suites of a directory, or None when there is none."""
+        """The configuration for suites in a directory, or None if there is none."""
         path = (self.cwd / self.config_option) if self.config_option else find_config(directory, self.cwd)
         if path is None:
             return None
         if not path.exists():
-            raise UsageError(f"--config {self.config_option}: there is no such file.")
+            raise UsageError(f"--config {self.config_option}: file not found.")
         environment = self.environment(directory)
         key = (path, environment.dotenv_files)
         if key not in self._configs:
@@ -92,10 +92,11 @@ def build_plan(
     home: Path | None = None,
     only_check: bool = False,
 ) -> RunPlan:
-    """The plan of a run. `function_target` names a target that the caller answers itself; `home` is where the
-    scripts of its suites run, when that is not each suite's own directory.
+    """The plan of a run.
 
-    With `only_check`, only the files are validated: a missing configuration or variable is not an error.
+    `function_target` is the name of a target whose answers come from the caller. `home` replaces each suite's own
+    directory as the working directory of its scripts. With `only_check`, only the files are validated: a missing
+    configuration or variable is not an error.
     """
     loaded = Loaded(cwd, options.config, added_evaluators, home)
     suites = loaded.suites(options.paths)
@@ -145,7 +146,7 @@ def _select(suites: Sequence[EvalSuite], globs: Sequence[str]) -> dict[Path, fro
             none = "does not match the only case" if len(every) == 1 else f"matches none of the {len(every):,} cases"
             raise UsageError(
                 f"--case '{pattern}' {none}{did_you_mean(pattern, every)}.",
-                next_step="It is matched against whole ids; `*` stands for anything.",
+                next_step="The pattern must match the whole id; `*` matches any characters.",
             )
     return {
         suite.path: frozenset(i for i in suite.ids if any(fnmatchcase(i, pattern) for pattern in globs))
@@ -154,7 +155,7 @@ def _select(suites: Sequence[EvalSuite], globs: Sequence[str]) -> dict[Path, fro
 
 
 def _refuse_shared_names(suites: Sequence[EvalSuite], selected: dict[Path, frozenset[str]]) -> None:
-    """Two suites with the same name must not have the same case id: their rows would have the same key."""
+    """SuiteError if two suites of the same name share a case id: their rows would have the same key."""
     names = Counter(suite.name for suite in suites)
     owner: dict[tuple[str, str], Path] = {}
     problems: list[Problem] = []
@@ -164,9 +165,7 @@ def _refuse_shared_names(suites: Sequence[EvalSuite], selected: dict[Path, froze
         shared = next((i for i in suite.ids if i in selected[suite.path] and (suite.name, i) in owner), None)
         if shared is not None:
             other = owner[suite.name, shared]
-            text = (
-                f"the case '{shared}' is also in {other}; both suites are called '{suite.name}': set `dataset:` in one"
-            )
+            text = f"case '{shared}' is also in {other}; both suites are named '{suite.name}': set `dataset:` in one"
             problems.append(Problem(suite.path, 1, 1, text))
         owner.update({(suite.name, i): suite.path for i in selected[suite.path]})
     if problems:
@@ -177,7 +176,7 @@ def _refuse_shared_names(suites: Sequence[EvalSuite], selected: dict[Path, froze
 
 
 def _target_lanes(planned: Sequence[PlannedSuite], options: RunOptions) -> list[Lane]:
-    """A lane for each target of each configuration; one that was read with other `.env` files is another one."""
+    """One lane per target and configuration. The same file read with different `.env` files counts separately."""
     work: dict[tuple[Path, tuple[Path, ...], str], list[tuple[PlannedSuite, frozenset[str]]]] = {}
     configs: dict[tuple[Path, tuple[Path, ...]], TargetsConfig] = {}
     for item in planned:
@@ -196,9 +195,9 @@ def _target_lanes(planned: Sequence[PlannedSuite], options: RunOptions) -> list[
 
 
 def _targets_of(item: PlannedSuite, options: RunOptions) -> dict[str, frozenset[str]]:
-    """Which selected cases go to which target; every name is checked."""
+    """The selected cases of each target. Unknown targets are reported as errors."""
     config = item.config
-    assert config is not None  # noqa: S101 - the caller refused suites without one
+    assert config is not None  # noqa: S101 - the caller rejects suites without one
     if options.targets:
         for name in options.targets:
             config.find(name, asked_by="--target")
@@ -220,8 +219,8 @@ def _suite_target(suite: EvalSuite, config: TargetsConfig) -> str:
     name = suite.target or config.default_target()
     if name is None:
         raise UsageError(
-            f"{suite.path} does not say which target to run, and {config.path} has several.",
-            next_step=f"Use --target, `execution.target` or `defaults.target`: {one_of(sorted(config.targets))}.",
+            f"{suite.path} does not set a target, and {config.path} has several.",
+            next_step=f"Set --target, `execution.target` or `defaults.target` to {one_of(sorted(config.targets))}.",
         )
     return name
 
@@ -229,8 +228,8 @@ def _suite_target(suite: EvalSuite, config: TargetsConfig) -> str:
 def _workers(spec: TargetSpec, options: RunOptions) -> int:
     settings = spec.reading.settings
     limit = getattr(settings, "max_concurrency", None)
-    wanted = options.workers or getattr(settings, "workers", None) or limit or DEFAULT_CONCURRENCY
-    return min(wanted, limit) if limit else wanted
+    workers = options.workers or getattr(settings, "workers", None) or limit or DEFAULT_CONCURRENCY
+    return min(workers, limit) if limit else workers
 
 
 def _refuse_if_none_available(lanes: Sequence[Lane]) -> None:
@@ -238,7 +237,7 @@ def _refuse_if_none_available(lanes: Sequence[Lane]) -> None:
     if lanes and len(missing) == len(lanes):
         raise UsageError(
             "No selected target is available:\n" + "\n".join(f"  {spec.name}: {spec.unavailable}" for spec in missing),
-            next_step="Nothing was run. `agentv targets` shows what each target needs.",
+            next_step="Nothing was run. `agentv targets` lists what each target needs.",
         )
 
 
@@ -253,18 +252,18 @@ def _answer_lanes(
 ) -> list[Lane]:
     """One lane for all recorded answers."""
     known = frozenset(case_id for item in planned for case_id in item.suite.ids)
-    strangers = sorted(set(answers.ids) - known)
-    if len(strangers) == len(set(answers.ids)):
+    unknown = sorted(set(answers.ids) - known)
+    if len(unknown) == len(set(answers.ids)):
         raise UsageError(
-            f"--outputs {options.outputs}: none of its {len(strangers)} eval ids is in the suites "
-            f"(the first is '{strangers[0]}')."
-            if strangers
-            else f"--outputs {options.outputs} holds no answers.",
+            f"--outputs {options.outputs}: none of its {len(unknown)} eval ids is in the suites "
+            f"(the first is '{unknown[0]}')."
+            if unknown
+            else f"--outputs {options.outputs} contains no answers.",
             next_step="Each line needs the `eval_id` of a case and `candidate_answer` or `output_messages`.",
         )
-    if strangers:
-        ids = "an id that is" if len(strangers) == 1 else f"{len(strangers)} ids that are"
-        notes.append(f"{options.outputs} answers {ids} not in the suites, and not graded")
+    if unknown:
+        ids = "1 answer whose id is" if len(unknown) == 1 else f"answers for {len(unknown)} ids that are"
+        notes.append(f"{options.outputs}: ignored {ids} not in the suites")
     label = options.targets[0] if options.targets else ANSWERS_TARGET
     work = tuple((item, item.selected) for item in planned)
     return [
@@ -286,29 +285,29 @@ _CONFIGS = {Path(name).name for name in FILE_NAMES}
 
 
 def find_suites(paths: Sequence[str], cwd: Path, *, command: str = "eval") -> list[Path]:
-    """Files as they are, directories searched for suites, globs expanded; each suite once, in the order given."""
+    """The suite files of these paths (files, directories and globs), without duplicates, in the order given."""
     if not paths:
         raise UsageError(
-            "No suite was given.", next_step=f"Name a suite file, a directory or a glob: agentv {command} evals/"
+            "No suite was given.", next_step=f"Pass a suite file, a directory or a glob: agentv {command} evals/"
         )
-    found: dict[Path, None] = {}
-    for given in paths:
-        before = len(found)
-        for path in _expand(given, cwd):
-            found.setdefault(path)
-        if len(found) == before and not any(True for _ in _expand(given, cwd)):
+    suites: dict[Path, None] = {}
+    for pattern in paths:
+        before = len(suites)
+        for path in _expand(pattern, cwd):
+            suites.setdefault(path)
+        if len(suites) == before and not any(True for _ in _expand(pattern, cwd)):
             raise UsageError(
-                f"No suite file matches '{given}'.", next_step="A suite is a .yaml file with `evalcases:`."
+                f"No suite file matches '{pattern}'.", next_step="A suite is a .yaml file with `evalcases:`."
             )
-    return list(found)
+    return list(suites)
 
 
-def _expand(given: str, cwd: Path) -> Iterator[Path]:
-    path = cwd / given
+def _expand(pattern: str, cwd: Path) -> Iterator[Path]:
+    path = cwd / pattern
     if path.is_dir():
         yield from (_shown(file, cwd) for file in sorted(path.rglob("*")) if _is_suite(file, path))
-    elif glob.has_magic(given) and not path.exists():
-        for match in sorted(glob.glob(given, root_dir=cwd, recursive=True)):  # noqa: PTH207 - patterns may be absolute
+    elif glob.has_magic(pattern) and not path.exists():
+        for match in sorted(glob.glob(pattern, root_dir=cwd, recursive=True)):  # noqa: PTH207 - patterns may be absolute
             if (cwd / match).is_file() and Path(match).name not in _CONFIGS:
                 yield _shown(cwd / match, cwd)
     else:
@@ -316,7 +315,7 @@ def _expand(given: str, cwd: Path) -> Iterator[Path]:
 
 
 def _shown(path: Path, cwd: Path) -> Path:
-    """Relative to the working directory, if the process is there."""
+    """The path relative to `cwd`, if that is the working directory of the process."""
     return short_path(path, cwd) if cwd == Path.cwd() else path
 
 
@@ -334,7 +333,7 @@ def _is_suite(path: Path, top: Path) -> bool:
 
 
 def check_names(planned: Sequence[PlannedSuite], options: RunOptions, *, targets_too: bool) -> None:
-    """SuiteError with every target that a suite names and the configuration does not have."""
+    """SuiteError with every unknown target that a suite names."""
     problems: list[Problem] = []
     for item in planned:
         if item.config is None:
@@ -351,7 +350,7 @@ def check_names(planned: Sequence[PlannedSuite], options: RunOptions, *, targets
 def _target_name_problems(item: PlannedSuite, config: TargetsConfig) -> list[Problem]:
     suite = item.suite
     problems = [
-        Problem(path, line, 1, f"the case '{case_id}' names {_unknown(name, config)}")
+        Problem(path, line, 1, f"case '{case_id}' names {_unknown(name, config)}")
         for case_id, (name, path, line) in suite.case_targets.items()
         if case_id in item.selected and name not in config.targets
     ]
@@ -369,7 +368,7 @@ def _judge_name_problems(item: PlannedSuite, config: TargetsConfig, options: Run
     problems: list[Problem] = []
     for target, path, line, evaluator, index in item.suite.judge_names:
         if target != NO_JUDGE and target not in config.targets:
-            message = f"the evaluator '{evaluator}' names {_unknown(target, config)}"
+            message = f"evaluator '{evaluator}' names {_unknown(target, config)}"
             if index is None:
                 problems.append(Problem(path, line, 1, message))
             else:
@@ -381,7 +380,7 @@ def _judge_name_problems(item: PlannedSuite, config: TargetsConfig, options: Run
 
 
 def refuse_without_a_judge(planned: Sequence[PlannedSuite], options: RunOptions) -> None:
-    """Answers that exist need no target; when they need a judge, one must be configured."""
+    """An error if recorded answers, which need no target, need a judge and there is no configuration."""
     for item in planned:
         suite = item.suite
         if item.config is not None or options.judge_target == NO_JUDGE or not suite.judge_choices:
@@ -394,7 +393,7 @@ def refuse_without_a_judge(planned: Sequence[PlannedSuite], options: RunOptions)
 
 def _unknown(name: str, config: TargetsConfig) -> str:
     known = sorted(config.targets)
-    return f"the target '{name}', which {config.path} does not have{did_you_mean(name, known)}; it has {all_of(known)}"
+    return f"the unknown target '{name}'{did_you_mean(name, known)}; available in {config.path}: {all_of(known)}"
 
 
 def _at(suite: EvalSuite, node: tuple[str | int, ...], message: str) -> list[Problem]:

@@ -1,7 +1,7 @@
-"""The options of a run: one table that `agentv eval`, `agentv.evaluate(...)` and `run.json` are made from.
+"""The options of a run, in one table for `agentv eval`, `agentv.evaluate(...)` and `run.json`.
 
-A new option is one field of `RunOptions`. The command line, its help and the reference follow from it; for editors, its
-Python keyword is also a key of `agentv.api.Options`, which a test compares with this table.
+To add an option, add a field to `RunOptions`; the command line, its help and the reference are generated from it. For
+editors, also add its Python keyword to `agentv.api.Options`; a test compares the two.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agentv.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How an option is written, and which values it may have."""
+    """The name, the help and the allowed values of an option."""
 
     kind: Literal["text", "file", "list", "whole", "number", "switch"]
     help: str
@@ -47,7 +47,7 @@ class Option:
         return {"list": "a list of strings", "switch": "true or false"}.get(self.kind, "a string")
 
     def check(self, name: str, value: Any) -> None:
-        """UsageError for a value that the option may not have."""
+        """UsageError if the value is not allowed."""
         if not self._allows(value):
             raise UsageError(f"`{name}` must be {self.expected}, got {value!r}.")
 
@@ -100,25 +100,29 @@ def _field(option: Option) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """The choices of one run. Paths are as given, relative to the working directory of the run."""
+    """The options of one run. Paths are kept as given, relative to the working directory of the run."""
 
-    paths: tuple[str, ...] = _list("[PATHS]...", "", "Suites: files, directories or globs.")
-    targets: tuple[str, ...] = _list("NAME", "target", "Target to run; repeat it for a matrix.")
+    paths: tuple[str, ...] = _list("[PATHS]...", "", "Suite files, directories or globs.")
+    targets: tuple[str, ...] = _list("NAME", "target", "Target to run; repeatable.")
     judge_target: str | None = _text(
         "NAME", "judge_target", "Judge target (overrides all other settings); `none` disables judging."
     )
-    config: str | None = _file("config", "Target configuration, instead of the one found near each suite.")
-    cases: tuple[str, ...] = _list("GLOB", "case", "Only cases whose id matches; repeatable.")
-    workers: int | None = _whole("workers", "Cases in flight per target.", 1)
+    config: str | None = _file("config", "Target configuration (default: the one nearest to each suite).")
+    cases: tuple[str, ...] = _list("GLOB", "case", "Run only cases whose id matches; repeatable.")
+    workers: int | None = _whole("workers", "Number of cases in flight per target.", 1)
     repeat: int = _whole("repeat", "Attempts per case.", 1, default=1)
-    timeout: float | None = _above_zero("S", "timeout", "Deadline of one target call.")
-    threshold: float | None = _share("S", "threshold", "Pass line of cases.  [0.8]")
+    timeout: float | None = _above_zero("S", "timeout", "Timeout for one target call, in seconds.")
+    threshold: float | None = _share("S", "threshold", "Minimum score for a case to pass.  [0.8]")
     outputs: str | None = _file("outputs", "Grade existing answers (JSON Lines) instead of calling targets.")
-    out: str | None = _file("out", "Also write rows to this file, as they finish.")
-    record_judge_io: bool = _switch("record_judge_io", "Keep prompts and replies of judge calls in judge_calls.jsonl.")
-    cache: bool = _switch("cache", "Cache the replies of judges in .agentv/cache.")
-    max_cost: float | None = _above_zero("USD", "max_cost", "Stop before spending more.", may_change=True)
-    max_judge_calls: int | None = _whole("max_judge_calls", "Judge calls of the whole run.", 0, may_change=True)
+    out: str | None = _file("out", "Also write rows to this file as they finish.")
+    record_judge_io: bool = _switch(
+        "record_judge_io", "Record the prompts and replies of judge calls in judge_calls.jsonl."
+    )
+    cache: bool = _switch("cache", "Cache judge replies in .agentv/cache.")
+    max_cost: float | None = _above_zero("USD", "max_cost", "Stop before spending more than this.", may_change=True)
+    max_judge_calls: int | None = _whole(
+        "max_judge_calls", "Maximum number of judge calls in the run.", 0, may_change=True
+    )
 
     def __post_init__(self) -> None:
         refuse_empty({name: getattr(self, name) for name in OPTIONS})
@@ -131,12 +135,12 @@ class RunOptions:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RunOptions:
-        """Options by the names of the fields, as in `run.json`; other keys are ignored."""
+        """Options by field name, as in `run.json`; other keys are ignored."""
         return cls(**{name: _as_tuple(data[name]) for name in OPTIONS if name in data})
 
     @classmethod
     def from_keywords(cls, paths: tuple[str, ...], keywords: Mapping[str, Any]) -> RunOptions:
-        """Options by their names in Python. A list may be one string, a file may be a `Path`; None is the default."""
+        """Options by Python keyword. A list may be a single string, a file may be a `Path`; None means the default."""
         values: dict[str, Any] = {"paths": paths}
         for name, option in OPTIONS.items():
             if option.keyword and (value := keywords.get(option.keyword)) is not None:
@@ -146,7 +150,7 @@ class RunOptions:
 
 
 OPTIONS: Mapping[str, Option] = {each.name: each.metadata["option"] for each in fields(RunOptions)}
-"""Every option of a run by the name of its field, in the order of the help."""
+"""Every option of a run by field name, in the order of the help."""
 
 
 def _as_tuple(value: Any) -> Any:
@@ -162,12 +166,12 @@ def _from_python(option: Option, value: Any) -> Any:
 
 
 def refuse_empty(values: Mapping[str, Any]) -> None:
-    """UsageError for an option whose value is empty, such as a shell variable that is not set."""
+    """UsageError for an option with an empty value, such as an unset shell variable."""
     for name, value in values.items():
         if value == "" or (isinstance(value, tuple) and "" in value):
             option = OPTIONS.get(name)
             keyword = option.keyword if option else name.replace("_", "-")
             raise UsageError(
-                f"`{keyword}` is empty." if keyword else "The path of a suite is empty.",
-                next_step="Give it a value, or leave it out. A shell variable that is not set is empty too.",
+                f"`{keyword}` must not be empty." if keyword else "The path of a suite must not be empty.",
+                next_step="Set a value or omit it. An unset shell variable is empty, too.",
             )

@@ -1,4 +1,4 @@
-"""The plan of a run: lanes of work, one lane for each target of each configuration."""
+"""The plan of a run: lanes of work, one for each target of each configuration."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from agentv.targets.environment import Environment
 from agentv.targets.secrets import Secrets
 
 OPEN_SUITES = 16
-"""Suites that a lane reads in turns. Each keeps its file open."""
+"""How many suites a lane reads alternately. Each keeps its file open."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedSuite:
-    """A suite with the configuration found for it and the cases chosen of it."""
+    """A suite with its configuration and its selected cases."""
 
     suite: EvalSuite
     environment: Environment
     config: TargetsConfig | None
     selected: frozenset[str]
     threshold: float = DEFAULT_THRESHOLD
-    """The pass line of cases that do not set their own."""
+    """The threshold of cases that do not set their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """One case, for one target, once."""
+    """One attempt at one case with one target."""
 
     case: EvalCase
     planned: PlannedSuite
@@ -55,22 +55,22 @@ class WorkItem:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """All the work of one target. `spec` is None when answers come from a file or a function."""
+    """All work of one target. `spec` is None if the answers come from a file or a function."""
 
     target: str
     spec: TargetSpec | None
     environment: Environment
     workers: int
     work: tuple[tuple[PlannedSuite, frozenset[str]], ...]
-    """Suites, and which of their selected cases go to this target."""
+    """Suites, each with the ids of the cases that run with this target."""
     repeat: int = 1
     answers: Answers | None = None
     only: tuple[str, ...] = ()
-    """With recorded answers: the targets asked for, or every target they name."""
+    """For recorded answers: the targets to grade; empty for all of them."""
 
     def items(self) -> Iterator[WorkItem]:
-        """The work, read from the suites when it is needed: a case of each in turn, so that no suite waits for the end
-        of another. A few suites are open at the same time; the next one is opened when one of them ends."""
+        """The work items, read lazily and round-robin from up to `OPEN_SUITES` suites, so that no suite waits for
+        another to end. When a suite ends, the next one is opened."""
         waiting = iter(self.work)
         turns = deque(self._items_of(*work) for work in islice(waiting, OPEN_SUITES))
         while turns:
@@ -83,7 +83,7 @@ class Lane:
                 turns.append(self._items_of(*work))
 
     def items_of(self, planned: PlannedSuite) -> Iterator[WorkItem]:
-        """The work of one suite, in its order."""
+        """The work items of one suite, in file order."""
         for suite, ids in self.work:
             if suite.suite.path == planned.suite.path:
                 yield from self._items_of(suite, ids)
@@ -95,20 +95,20 @@ class Lane:
                     yield WorkItem(case, planned, target, attempt)
 
     def _slots(self, eval_id: str, suite: str) -> list[tuple[str, int]]:
-        """For which targets and attempts a case runs. Without any recorded answer it still gets one row: an error."""
+        """The targets and attempts of a case. A case without a recorded answer still gets one row: an error."""
         attempts = range(1, self.repeat + 1)
         if self.answers is None:
             return [(self.target, attempt) for attempt in attempts]
-        found = {
+        slots = {
             (target or self.target, attempt)
             for target, recorded in self.answers.slots(eval_id, suite)
             if not self.only or target is None or target in self.only
             for attempt in ([recorded] if recorded else attempts)
         }
-        return sorted(found) or [(self.target, 1)]
+        return sorted(slots) or [(self.target, 1)]
 
     def row_keys(self) -> Iterator[RowKey]:
-        """The rows this lane is for, without reading its suites."""
+        """The keys of the rows that this lane produces, without reading its suites."""
         for planned, ids in self.work:
             for eval_id in ids:
                 for target, attempt in self._slots(eval_id, planned.suite.name):
@@ -123,7 +123,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What is intended. Nothing has been paid yet."""
+    """What a run will do. Building it calls no model."""
 
     options: RunOptions
     suites: tuple[PlannedSuite, ...]
@@ -131,24 +131,24 @@ class RunPlan:
     secrets: Secrets = field(repr=False)
     answers: Answers | None = None
     notes: tuple[str, ...] = ()
-    """What a user should know before it starts."""
+    """Notes to print before the run starts."""
 
     @property
     def total(self) -> int:
         return sum(lane.total for lane in self.lanes)
 
     def pays_for(self, target: str) -> bool:
-        """Whether answers of this target are asked for, and not looked up where they were recorded."""
+        """Whether the answers of this target come from calling it, not from a recording."""
         replayed = (lane.target for lane in self.lanes if lane.spec is not None and lane.spec.provider == "replay")
         return self.answers is None and target not in replayed
 
     @property
     def scripted(self) -> bool:
-        """Whether a scripted model takes part: results then say nothing about a real one."""
+        """Whether a mock answers or judges: the results then say nothing about a real model."""
         return any(spec.provider == "mock" for lane in self.lanes for spec in (lane.spec, *self._judges(lane)) if spec)
 
     def _judges(self, lane: Lane) -> list[TargetSpec]:
-        """The targets that may judge this lane's answers."""
+        """The targets that may judge the answers of this lane."""
         specs: list[TargetSpec] = []
         for planned, _ in lane.work:
             suite, config = planned.suite, planned.config
@@ -157,31 +157,31 @@ class RunPlan:
             choice = self.judge_choice(lane, planned)
             names = {choice.resolve(own) for own in suite.judge_choices}
             if self.options.judge_target is None:
-                names.update(named.target for named in suite.judge_names)  # also those that a script may choose
+                names.update(named.target for named in suite.judge_names)  # including those that a script may choose
             specs += [spec for name in names if name is not None and (spec := config.targets.get(name))]
         return specs
 
     def judge_choice(self, lane: Lane, planned: PlannedSuite) -> JudgeChoice:
-        """Which target judges this suite's answers in this lane."""
+        """The choice of the target that judges the answers of this suite in this lane."""
         main = lane.spec.name if lane.spec is not None else None
         return JudgeChoice.of(planned.config, main=main, suite=planned.suite, option=self.options.judge_target)
 
     @property
     def needs(self) -> frozenset[Need]:
-        """What the run must provide for its evaluators."""
+        """What the run must provide to its evaluators."""
         return frozenset(need for planned in self.suites for need in planned.suite.evaluator_needs)
 
     def digests(self) -> Mapping[str, str]:
-        """SHA-256 of every file the run depends on."""
-        found = {
+        """SHA-256 of every file the run depends on, by absolute path."""
+        digests = {
             str(Path(path).resolve()): sha256
             for planned in self.suites
             for path, sha256 in planned.suite.digests.items()
         }
         path = None if self.answers is None else self.answers.path
         if path is not None and path.is_file():
-            found[str(path.resolve())] = digest(path)
-        return found
+            digests[str(path.resolve())] = digest(path)
+        return digests
 
     def configs(self) -> dict[Path, TargetsConfig]:
         return {planned.config.path: planned.config for planned in self.suites if planned.config is not None}

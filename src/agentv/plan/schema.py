@@ -1,4 +1,4 @@
-"""JSON Schemas of the files a user writes, made from the models that validate them."""
+"""JSON Schemas of suite and configuration files, generated from the models that validate them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def suite_schema() -> dict[str, Any]:
         "additionalProperties": False,
     }
     root["properties"]["evalcases"] = {
-        "description": "The cases: a list, or the path of a .jsonl file with one case a line.",
+        "description": "The cases: a list, or the path of a .jsonl file with one case per line.",
         "anyOf": [
             {"type": "string", "pattern": r"\.jsonl$"},
             {"type": "array", "minItems": 1, "items": {"anyOf": [file, {"$ref": "#/$defs/Case"}]}},
@@ -99,7 +99,7 @@ def config_schema() -> dict[str, Any]:
 
 
 def _let_text_be_scalars(node: Any) -> None:
-    """Where text is meant, a plain `42` or `true` is read as it is written."""
+    """Allow numbers and booleans for strings: agentv reads a plain `42` or `true` as written."""
     if isinstance(node, dict):
         if node.get("type") == "string" and not node.keys() & {"enum", "const", "pattern"}:
             node["type"] = _TEXT
@@ -137,7 +137,7 @@ def _evaluators(definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _when(key: str, value: str, definition: str | None = None) -> dict[str, Any]:
-    """If the key has this value, the definition of that name applies, or the one given."""
+    """A condition: if the key has this value, `definition` applies (default: the one named like the value)."""
     return {
         "if": {"properties": {key: {"const": value}}, "required": [key]},
         "then": {"$ref": f"#/$defs/{definition or value}"},
@@ -150,7 +150,7 @@ def _camel(name: str) -> str:
 
 
 def _loose(schema: dict[str, Any], aliases: Mapping[str, str]) -> dict[str, Any]:
-    """Any setting may be a `${{ VARIABLE }}`, and entries of a list carry their `name`."""
+    """Allow `${{ VARIABLE }}` for any setting, a `name`, and the aliases of settings."""
     names = {"type": "array", "items": {"type": "string"}}
     schema["properties"] = {
         name: setting

@@ -1,4 +1,4 @@
-"""Plans of one case, for `agentv judge run`: one case, one target, one attempt, and the evaluator that judges it."""
+"""Plans for `agentv judge run`: one case, one target, one attempt and one evaluator."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from agentv.targets.secrets import Secrets
 
 IDS_SHOWN = 8
 PAYLOAD = "payload"
-"""The name of what a payload leaves unnamed."""
+"""The default id, suite and target of a payload that does not name them."""
 
 
 def single(options: RunOptions, cwd: Path, *, answer: str | None = None) -> RunPlan:
     """The plan of the only case that the options select. With `answer`, no target is called or needed.
 
-    UsageError when the options select several cases. Of several recorded answers it takes the first, and notes it.
+    UsageError if the options select several cases. If there are several recorded answers, the plan uses the first and
+    has a note about it.
     """
     plan = build_plan(options, cwd, only_check=answer is not None)
     if not plan.lanes:
@@ -36,13 +37,13 @@ def single(options: RunOptions, cwd: Path, *, answer: str | None = None) -> RunP
     ids = sorted(case_id for planned in plan.suites for case_id in planned.selected)
     if len(ids) > 1:
         listed = ", ".join(ids[:IDS_SHOWN]) + (", ..." if len(ids) > IDS_SHOWN else "")
-        raise UsageError("One case is judged at a time: name it with --case.", next_step=f"There are: {listed}")
+        raise UsageError("Several cases match; select one with --case.", next_step=f"Available: {listed}")
     first, *others = islice(((lane, item) for lane in plan.lanes for item in lane.items()), 2)
     lane, item = first
     if others:
         note = (
-            f"there are several answers for '{item.case.id}'; this is the one of target '{item.target}', "
-            f"attempt {item.attempt} (--target chooses)"
+            f"several answers are recorded for '{item.case.id}'; using target '{item.target}', "
+            f"attempt {item.attempt} (select another with --target)"
         )
         plan = replace(plan, notes=(*plan.notes, note))
     plan = _narrowed(plan, lane, item)
@@ -50,7 +51,7 @@ def single(options: RunOptions, cwd: Path, *, answer: str | None = None) -> RunP
 
 
 def single_of_payload(payload: Mapping[str, Any], options: RunOptions, cwd: Path) -> RunPlan:
-    """The plan of the case and the answer that a payload contains; the configuration is the one near `cwd`."""
+    """The plan of the case and answer in a payload, with the configuration nearest to `cwd`."""
     loaded = Loaded(cwd, options.config)
     config, environment = loaded.config(cwd), loaded.environment(cwd)
     if config is not None and options.judge_target not in (None, NO_JUDGE):
@@ -66,7 +67,7 @@ def single_of_payload(payload: Mapping[str, Any], options: RunOptions, cwd: Path
     )
     planned = PlannedSuite(suite, environment, config, frozenset(suite.ids))
     target = _text(payload, "target", PAYLOAD)
-    # Which target judges may depend on the one that answered: if that is not configured here, on the default one.
+    # The judge may depend on the target that answered; if that is not configured here, on the default target.
     known = config.targets if config is not None else {}
     spec = known.get(target) or known.get((config.default_target() if config else None) or "")
     lane = Lane(target, spec, environment, 1, ((planned, planned.selected),))
@@ -76,12 +77,12 @@ def single_of_payload(payload: Mapping[str, Any], options: RunOptions, cwd: Path
 
 
 def item_of(plan: RunPlan) -> WorkItem:
-    """The only work item of a single plan."""
+    """The work item of a plan for one case."""
     return next(plan.lanes[0].items())
 
 
 def judged_by(plan: RunPlan, evaluator: EvaluatorLike) -> RunPlan:
-    """The same single plan, with this evaluator instead of those of the case."""
+    """A plan for one case with this evaluator instead of the evaluators of the case."""
     (lane,), (planned,) = plan.lanes, plan.suites
     case = replace(next(planned.suite.cases()), evaluators=(evaluator,))
     suite = replace(
@@ -96,17 +97,17 @@ def judged_by(plan: RunPlan, evaluator: EvaluatorLike) -> RunPlan:
 
 
 def answered(plan: RunPlan, answer: Answer) -> RunPlan:
-    """The same single plan with this answer, instead of calling the target."""
+    """A plan for one case that uses this answer instead of calling the target."""
     return replace(plan, answers=Answers(None, {answer.key.eval_id: [answer]}, {}))
 
 
 def answer_of(eval_id: str, text: str) -> Answer:
-    """This text as the answer of a case."""
+    """An answer of a case, from its text."""
     return Answer(AnswerKey.of_case(eval_id), 1, text, (Message("assistant", text),))
 
 
 def _narrowed(plan: RunPlan, lane: Lane, item: WorkItem) -> RunPlan:
-    """The plan with this item alone, and of recorded answers only the one that it judges."""
+    """The plan with only this work item and, if answers are recorded, only its own."""
     case = item.case
     suite = replace(item.planned.suite, ids=(case.id,), read_cases=lambda: iter((case,)))
     planned = replace(item.planned, suite=suite, selected=frozenset({case.id}))

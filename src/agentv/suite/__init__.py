@@ -1,1 +1,1 @@
-"""YAML and JSONL -> `EvalSuite`, with every mistake at its file:line:column."""
+"""Load YAML and JSON Lines suites into `EvalSuite`; every problem is reported with file:line:column."""

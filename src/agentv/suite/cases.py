@@ -1,4 +1,4 @@
-"""One case of a suite file -> `EvalCase`, with every mistake told."""
+"""Read one case of a suite file into an `EvalCase`, and report every problem in it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from agentv.suite.yaml import NodePath
 from agentv.text import did_you_mean
 
 RUBRICS = "rubric"
-"""The name of the evaluator that judges by the `rubrics` of a case."""
-_NO_EXECUTION = CaseExecutionModel.model_construct()  # not built: most suites never need it
+"""The name of the evaluator that grades an answer by the `rubrics` of its case."""
+_NO_EXECUTION = CaseExecutionModel.model_construct()  # does not build the validator, which most suites never need
 _INPUTS = ("input", "input_messages")
 
 
 @dataclass(slots=True)
 class Defaults:
-    """The evaluators of cases that say nothing about theirs."""
+    """The evaluators of cases that do not list their own."""
 
     listed: tuple[EvaluatorLike, ...] = ()
     are_listed: bool = False
-    """Also when the list has mistakes and nothing came of it."""
+    """True even if the list has errors and none of its evaluators could be read."""
     fallback: tuple[EvaluatorLike, ...] | None = None
-    """Of a suite without a list; None until one is needed."""
+    """The evaluators if the suite has no list; None until they are needed."""
 
 
 @dataclass(slots=True)
@@ -43,26 +43,26 @@ class CaseReader:
     defaults: Defaults
 
     def read(self, raw: Any, line: int, at: NodePath, findings: Findings) -> EvalCase | None:
-        """The case, or None when nothing can be made of it; mistakes go into `findings` either way.
+        """The case, or None if none of it can be used; problems go into `findings` either way.
 
-        A case whose `id` is wrong has an empty one.
+        The id of the result is empty if the `id` in the file is invalid.
         """
         if not isinstance(raw, dict):
-            findings.add(at, f"a case is a mapping with `id` and `input`, got {show(raw)}")
+            findings.add(at, f"a case must be a mapping with `id` and `input`, got {show(raw)}")
             return None
         model, wrong = validate_partly(CaseModel, raw, findings, at, instead={"id": "?"})
         if model is None:
             return None
         if not model.id.strip() and "id" not in wrong:
-            findings.add((*at, "id"), "`id`: must not be blank")
+            findings.add((*at, "id"), "`id` must not be blank")
         _refuse_both(raw, ("outcome", "expected_outcome"), at, findings)
         _refuse_both(raw, _INPUTS, at, findings)
         reader = MessageReader(self.files, findings)
         messages = _input(model, raw, wrong, at, reader)
-        comparing = MessageReader(self.files, findings, with_texts=True)
-        expected = comparing.read(model.expected_messages or (), (*at, "expected_messages"))
+        expected_reader = MessageReader(self.files, findings, include_text=True)
+        expected = expected_reader.read(model.expected_messages or (), (*at, "expected_messages"))
         if "expected_messages" in wrong:
-            comparing.check_parts(raw.get("expected_messages"), (*at, "expected_messages"))
+            expected_reader.check_parts(raw.get("expected_messages"), (*at, "expected_messages"))
         execution = model.execution or _NO_EXECUTION
         return EvalCase(
             id="" if "id" in wrong else model.id,
@@ -119,7 +119,7 @@ class CaseReader:
 
 
 class ListedEvaluator(NamedTuple):
-    """An evaluator of a list, or None when its entry has problems; where the entry is, and what it is called."""
+    """An entry of a list of evaluators: the evaluator (None if the entry is invalid), its node and its name."""
 
     evaluator: EvaluatorLike | None
     node: NodePath
@@ -127,7 +127,7 @@ class ListedEvaluator(NamedTuple):
 
 
 def name_of(evaluator: EvaluatorLike | None, entry: Any) -> str:
-    """The name of a listed evaluator; empty when its entry has problems and the name is one of them."""
+    """The name of a listed evaluator; empty if the entry is invalid and has no usable name."""
     if evaluator is not None:
         return evaluator.name
     name = entry.get("name", entry.get("type")) if isinstance(entry, dict) else None
@@ -135,7 +135,7 @@ def name_of(evaluator: EvaluatorLike | None, entry: Any) -> str:
 
 
 def unique(listed: Iterable[ListedEvaluator], findings: Findings, whose: str) -> tuple[EvaluatorLike, ...]:
-    """The evaluators that could be read. Two entries of one name are a problem, whether they could be read or not."""
+    """The evaluators that could be read. Duplicate names are reported even for entries that could not be read."""
     evaluators: dict[str, EvaluatorLike | None] = {}
     for evaluator, node, name in listed:
         if name and name in evaluators:
@@ -145,13 +145,13 @@ def unique(listed: Iterable[ListedEvaluator], findings: Findings, whose: str) ->
 
 
 def _lists(model: CaseModel, at: NodePath, findings: Findings) -> tuple[list[Any] | None, list[Any] | None, NodePath]:
-    """The case's own list, what it adds, and the node that holds them."""
+    """The case's own list, the list it adds, and the node that contains them."""
     inner = model.execution or _NO_EXECUTION
     if inner.evaluators is None and inner.evaluators_add is None:
         return model.evaluators, model.evaluators_add, at
-    for name, given in (("evaluators", model.evaluators), ("evaluators+", model.evaluators_add)):
-        if given is not None:
-            message = f"`{name}` is here, and evaluators are under `execution` too: keep one"
+    for name, entries in (("evaluators", model.evaluators), ("evaluators+", model.evaluators_add)):
+        if entries is not None:
+            message = f"`{name}` conflicts with the evaluators under `execution`: keep one of them"
             findings.add((*at, name), message, at_key=True)
     return inner.evaluators, inner.evaluators_add, (*at, "execution")
 
@@ -164,14 +164,14 @@ def _input(
             reader.check_parts(raw.get(key), (*at, key))
     if isinstance(model.input, str):
         if not model.input.strip():
-            reader.findings.add((*at, "input"), "`input`: must not be empty")
+            reader.findings.add((*at, "input"), "`input` must not be empty")
         return (Message("user", model.input),)
     key = "input" if model.input is not None else "input_messages"
-    if given := model.input or model.input_messages:
-        return reader.read(given, (*at, key))
+    if messages := model.input or model.input_messages:
+        return reader.read(messages, (*at, key))
     if not any(key in _INPUTS or did_you_mean(key, _INPUTS) for key in wrong):
-        hint = "; `question` is not read: did you mean `input`?" if model.question is not None else ""
-        name = "the case" if "id" in wrong else f"the case {show(model.id)}"
+        hint = "; `question` is ignored: did you mean `input`?" if model.question is not None else ""
+        name = "the case" if "id" in wrong else f"case {show(model.id)}"
         empty = next(((*at, key) for key in _INPUTS if key in raw), at)
         reader.findings.add(empty, f"{name} has no input: add `input: ...`{hint}")
     return ()

@@ -1,4 +1,4 @@
-"""Change a suite file in place: add rubrics to its cases, and keep every other character, comments included."""
+"""Edit a suite file in place: add rubrics to its cases and keep every other character, including comments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from agentv.suite.yaml_scalars import as_written, resolve_plain
 Rubrics = Sequence[Mapping[str, Any]]
 
 OUTCOMES = ("expected_outcome", "outcome")
-BY_HAND = "the file is written in a way that rubrics cannot be put into; write them by hand"
+BY_HAND = "rubrics cannot be inserted because of how the file is written; add them by hand"
 LONGEST_PLAIN = 120
 
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -36,25 +36,25 @@ _ODD = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]"
 
 
 class NoPlaceError(ValueError):
-    """A case into which nothing can be written; the message says why."""
+    """Rubrics cannot be added to a case; the message explains why."""
 
 
 @dataclass(slots=True)
 class SuiteFile:
-    """The text of a suite file, and which of its cases stand where."""
+    """The text of a suite file, and the positions of its cases."""
 
     path: Path
-    """The file itself, links resolved."""
+    """The file itself, with symbolic links resolved."""
     text: str
     _yaml: SuiteText | None = None
     _numbers: dict[str, int] = field(default_factory=dict)
-    """Case id -> its index in the list, or its line."""
+    """Case id -> index in the list of cases, or line index in JSON Lines."""
 
     @classmethod
     def read(cls, path: Path) -> SuiteFile:
-        """A suite that was loaded without mistakes."""
+        """Read a suite that was loaded without problems."""
         real = path.resolve()
-        # Line ends are kept as they are: no universal newlines.
+        # Decoded from bytes, because universal newlines would change line endings.
         file = cls(real, real.read_bytes().decode("utf-8"))
         if real.suffix == JSON_LINES:
             for number, line in enumerate(file.text.split("\n")):
@@ -72,21 +72,21 @@ class SuiteFile:
             self._numbers[str(as_written(case["id"]))] = number
 
     def obstacle(self, case_id: str) -> str | None:
-        """Why nothing can be added to a case; None when it can."""
+        """Why rubrics cannot be added to a case; None if they can."""
         if case_id not in self._numbers:
-            return f"it stands in another file that {self.path.name} names: run this command on that {JSON_LINES} file"
+            return f"it is in another file that {self.path.name} refers to: run this command on that {JSON_LINES} file"
         if self._yaml is not None:
             place = self._yaml.places.get(self._numbers[case_id])
             return str(place) if isinstance(place, NoPlaceError) else None
         return None
 
     def with_rubrics(self, added: Mapping[str, Rubrics]) -> tuple[str, dict[str, str]]:
-        """The text with rubrics for these cases; and for which of them that was not possible, and why."""
+        """The text with rubrics added to these cases, and the reasons for those cases where that was not possible."""
         try:
             return self._with(added), {}
         except NoPlaceError:
             pass
-        # They were paid for: one case that cannot take its rubrics does not lose those of the others.
+        # The rubrics are already paid for: a case that cannot take its own must not lose those of the others.
         problems: dict[str, str] = {}
         for case_id, rubrics in added.items():
             try:
@@ -110,14 +110,14 @@ class SuiteFile:
         return "\n".join(lines)
 
     def refuse_read_only(self) -> None:
-        """Before anybody is asked: a file that may not be written is not replaced, either."""
+        """UsageError if the file is read-only. Checked before a model is called."""
         if not self.path.stat().st_mode & 0o222 or not os.access(self.path, os.W_OK):
             raise UsageError(
-                f"{self.path} is read-only.", next_step="Make it writable, or use --stdout. Nobody was asked."
+                f"{self.path} is read-only.", next_step="Make it writable, or use --stdout. No model was called."
             )
 
     def replace_with(self, new: str, evaluators: ReadsEvaluators) -> None:
-        """Write the new text atomically, after loading it as a suite. A file that changed meanwhile is not touched."""
+        """Validate the new text as a suite and write it atomically, unless the file has changed in the meantime."""
         handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.stem}-", suffix=self.path.suffix)
         temporary = Path(name)
         try:
@@ -125,11 +125,11 @@ class SuiteFile:
                 file.write(new.encode("utf-8"))
                 file.flush()
                 os.fsync(file.fileno())
-            self._refuse_mistakes(temporary, evaluators)
+            self._refuse_problems(temporary, evaluators)
             temporary.chmod(self.path.stat().st_mode & 0o7777)
             if self.path.read_bytes() != self.text.encode("utf-8"):
                 raise UsageError(
-                    f"{self.path} was changed while the model was asked.",
+                    f"{self.path} was changed while the model was called.",
                     next_step="Nothing was written. Run the command again.",
                 )
             temporary.replace(self.path)
@@ -139,13 +139,13 @@ class SuiteFile:
             with suppress(FileNotFoundError):
                 temporary.unlink()
 
-    def _refuse_mistakes(self, path: Path, evaluators: ReadsEvaluators) -> None:
+    def _refuse_problems(self, path: Path, evaluators: ReadsEvaluators) -> None:
         try:
             load_suite(path, evaluators)
         except SuiteError as error:
             problems = [Problem(self.path, p.line, p.column, p.message, p.source) for p in error.problems]
             raise SuiteError(
-                problems, next_step="With the new rubrics the suite would have these mistakes. Nothing was written."
+                problems, next_step="The suite would have these errors with the new rubrics. Nothing was written."
             ) from None
 
 
@@ -154,17 +154,17 @@ class SuiteFile:
 
 @dataclass(frozen=True, slots=True)
 class InsertionPoint:
-    """Where the rubrics of a case go: before a character, in block or flow style."""
+    """Where to insert the rubrics of a case, and in which style."""
 
     offset: int
     column: int
-    """How far the keys of the case are indented; -1 for flow style."""
+    """The indentation of the keys of the case; -1 for flow style."""
     quoted: bool = False
-    """Whether keys are in double quotes, as in JSON."""
+    """Whether the keys are in double quotes, as in JSON."""
 
 
 class SuiteText:
-    """The text of a YAML suite, and where its cases stand."""
+    """The text of a YAML suite, and where rubrics can be added to its cases."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -180,10 +180,10 @@ class SuiteText:
         return "\r\n" if "\r\n" in self.text else "\n"
 
     def with_rubrics(self, additions: Mapping[int, Rubrics]) -> str:
-        """The text with rubrics added, by the index of the case; nothing else in it means anything different."""
+        """The text with rubrics added, by the index of the case. NoPlaceError if anything else in it would change."""
         pieces, end = [], len(self.text)
         for index in sorted(additions, reverse=True):
-            place = self.places.get(index, NoPlaceError("its place in the file was not found"))
+            place = self.places.get(index, NoPlaceError("its position in the file was not found"))
             if isinstance(place, NoPlaceError):
                 raise place
             pieces += [self.text[place.offset : end], self._written(additions[index], place)]
@@ -203,14 +203,14 @@ class SuiteText:
         return start + "".join(line + self.line_end for line in lines)
 
     def _check(self, new: str, additions: Mapping[int, Rubrics]) -> None:
-        wanted = YamlWalk(self.text).document()
+        expected = YamlWalk(self.text).document()
         try:
-            got = YamlWalk(new).document()
+            actual = YamlWalk(new).document()
         except YamlProblem:
             raise NoPlaceError(BY_HAND) from None
         for index, rubrics in additions.items():
-            wanted[CASES][index] = {**wanted[CASES][index], "rubrics": [dict(item) for item in rubrics]}
-        if wanted != got:
+            expected[CASES][index] = {**expected[CASES][index], "rubrics": [dict(item) for item in rubrics]}
+        if expected != actual:
             raise NoPlaceError(BY_HAND)
 
     # -- events
@@ -232,35 +232,35 @@ class SuiteText:
             if isinstance(event, MappingStartEvent):
                 self.places[index] = self._case(event)
             else:
-                self.places[index] = NoPlaceError("it is an alias of another case; write its rubrics there")
+                self.places[index] = NoPlaceError("it is an alias of another case; add the rubrics there")
                 self._skip(event)
             index += 1
 
     def _case(self, case: MappingStartEvent) -> InsertionPoint | NoPlaceError:
-        """After the value of its outcome; after its id when the outcome comes from elsewhere."""
-        found: dict[str, InsertionPoint] = {}
+        """The position after its outcome, or after its id if the outcome is written elsewhere."""
+        points: dict[str, InsertionPoint] = {}
         keys: set[Any] = set()
         while not isinstance(key := next(self._events), CollectionEndEvent):
             value = next(self._events)
             end = self._skip(value)
             keys.add(getattr(key, "value", None))
             if self._is_explicit(key):
-                continue  # `? key` on a line of its own: what follows would need one, too
+                continue  # an explicit `? key`: the key that follows would have to be explicit too
             if not isinstance(value, CollectionStartEvent) and isinstance(getattr(key, "value", None), str):
-                found[key.value] = self._after(key, value, end, flow_style=bool(case.flow_style))
+                points[key.value] = self._after(key, value, end, flow_style=bool(case.flow_style))
         if case.anchor:
-            return NoPlaceError(f"other cases are made from it (&{case.anchor}); write its rubrics by hand")
+            return NoPlaceError(f"other cases are based on it (&{case.anchor}); add its rubrics by hand")
         if "rubrics" in keys:
-            return NoPlaceError("it has a `rubrics:` with nothing in it; take that line out")
-        place = next((found[key] for key in (*OUTCOMES, "id") if key in found), None)
-        return place or NoPlaceError("neither its outcome nor its id is written in the case itself, as `key: value`")
+            return NoPlaceError("it has an empty `rubrics:`; remove that line")
+        place = next((points[key] for key in (*OUTCOMES, "id") if key in points), None)
+        return place or NoPlaceError("neither its outcome nor its id is written as `key: value` in the case itself")
 
     def _is_explicit(self, key: Any) -> bool:
         start = self._starts[key.start_mark.line]
         return self.text[start : start + key.start_mark.column].rstrip().endswith("?")
 
     def _skip(self, event: Any) -> Any:
-        """Past a node; where it ends."""
+        """Skip a node and return where it ends."""
         depth, end = 0, event.end_mark
         while True:
             depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
@@ -277,20 +277,20 @@ class SuiteText:
             return InsertionPoint(self._starts[min(end.line + 1, len(self._starts) - 1)], column)
         line = min(end.line if end.column == 0 else end.line + 1, len(self._starts) - 1)
         offset = self._starts[line]
-        if not value.value.endswith("\n\n"):  # blank lines that are no part of the text stay below
+        if not value.value.endswith("\n\n"):  # blank lines that are not part of the text stay below
             while line > 0 and not self.text[self._starts[line - 1] : offset].strip():
                 line, offset = line - 1, self._starts[line - 1]
         return InsertionPoint(offset, column)
 
 
 def json_line_with_rubrics(line: str, rubrics: Rubrics) -> str:
-    """One JSON case with rubrics as its last entry; the rest of the line as it is."""
+    """The line of a JSON case with rubrics as its last entry and everything else unchanged."""
     brace = line.rindex("}")
     comma = "" if line[:brace].rstrip().endswith("{") else ", "
     new = f"{line[:brace].rstrip()}{comma}{json.dumps('rubrics')}: {json.dumps(list(rubrics), ensure_ascii=False)}"
     new += line[brace:]
     if jsonio.read(new.strip()) != {**jsonio.read(line.strip()), "rubrics": [dict(item) for item in rubrics]}:
-        raise NoPlaceError("its line is written in a way that rubrics cannot be put into; write them by hand")
+        raise NoPlaceError("rubrics cannot be inserted because of how its line is written; add them by hand")
     return new
 
 
@@ -314,7 +314,7 @@ def scalar(value: Any) -> str:
 
 
 def quoted(value: str) -> str:
-    """A text in double quotes; JSON's escapes are YAML's too."""
+    """A string in double quotes. YAML understands the escapes of JSON."""
     return _ODD.sub(lambda odd: f"\\u{ord(odd[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
@@ -350,7 +350,7 @@ def _item(pad: str, value: Any, indent: int) -> Iterator[str]:
 
 
 def _as_block(text: str) -> bool:
-    """Whether a text may stand as a literal block: several lines, nothing a block would lose."""
+    """Whether text can be written as a literal block: it has several lines, and a block would not change it."""
     return "\n" in text.strip("\n") and not _ODD.search(text) and text[0] not in " \t\n" and not text.endswith("\n\n")
 
 

@@ -1,4 +1,4 @@
-"""What a suite knows of its evaluators: no type by name. The classes are in `agentv.evaluators`."""
+"""How suites and plans see evaluators, without knowing any type by name. The classes are in `agentv.evaluators`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Need(Enum):
     """What an evaluator needs a run to provide."""
 
     SCRIPTS = auto()
-    """A launcher that starts its script."""
+    """A launcher that starts the evaluator's script."""
     JUDGE_ACCESS = auto()
-    """A judge that its script may call, through a proxy."""
+    """A judge that the evaluator's script may call through the judge proxy."""
     JUDGE = auto()
-    """A judge that it asks itself."""
+    """A judge that the evaluator calls directly."""
 
 
 JUDGED = frozenset({Need.JUDGE_ACCESS, Need.JUDGE})
@@ -35,24 +35,24 @@ class EvaluatorLike(Protocol):
 
     @property
     def type(self) -> str:
-        """Its type, as suites write it."""
+        """The `type` in suite files."""
 
     @property
     def needs(self) -> frozenset[Need]:
         """What the run must provide before this evaluator can be used."""
 
     def targets_named(self) -> Sequence[str]:
-        """The targets that its options name."""
+        """The targets named in its options."""
 
     def judge_targets(self) -> Sequence[str | None]:
-        """The judge target of each evaluator in here that needs a judge; None where its options do not name one."""
+        """The judge target of each evaluator (nested ones too) that needs a judge; None if its options name none."""
 
 
 class ReadsEvaluators(Protocol):
-    """Makes evaluators from what a suite says. Problems go into `findings`, and the result is then None."""
+    """Creates evaluators from the entries of a suite. Problems go into `findings`, and the result is then None."""
 
     def with_defaults(self, options: Mapping[str, Any], /) -> ReadsEvaluators:
-        """A reader that sets these options for every evaluator that inherits them and does not set them itself."""
+        """A reader that applies these options to every evaluator that inherits them and does not set them itself."""
 
     def read(self, entry: Any, findings: Findings, at: NodePath, files: SuiteFiles) -> EvaluatorLike | None:
         """One entry of a list of evaluators."""
@@ -60,7 +60,7 @@ class ReadsEvaluators(Protocol):
     def read_rubrics(
         self, name: str, rubrics: Any, findings: Findings, at: NodePath, files: SuiteFiles
     ) -> EvaluatorLike | None:
-        """The evaluator that judges by the `rubrics` of the case at `at`."""
+        """The evaluator that grades answers by the `rubrics` of the case at `at`."""
 
     def read_default(self, findings: Findings, at: NodePath, files: SuiteFiles) -> EvaluatorLike | None:
-        """The evaluator of cases that name none."""
+        """The evaluator of cases that do not list any."""

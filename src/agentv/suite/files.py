@@ -1,4 +1,4 @@
-"""Files a suite refers to: found near the suite, kept inside its repository, read with a bound."""
+"""Files that a suite refers to: searched for near the suite, restricted to its repository, and limited in size."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 _SETTLED_NS = 100_000_000
-"""A file that was written less than this before it was read may be written again within one tick of its clock."""
+"""A file written less than this before it was read may be written again within the same clock tick."""
 
 
 def repository_root(start: Path) -> Path | None:
-    """The nearest directory at or above `start` with a `.git`."""
+    """The nearest directory at or above `start` that contains `.git`."""
     return next((folder for folder in (start, *start.parents) if (folder / ".git").exists()), None)
 
 
 def upward(start: Path, stop: Path) -> Iterator[Path]:
-    """`start`, its parent, ... up to `stop`; only `start` when `stop` is not above it."""
+    """`start` and its parents up to `stop`; only `start` if `stop` is not above it."""
     yield start
     if stop in start.parents:
         for folder in start.parents:
@@ -33,22 +33,25 @@ def upward(start: Path, stop: Path) -> Iterator[Path]:
 
 
 def search_root(start: Path, working_directory: Path) -> Path:
-    """How far up to look for configuration: the repository, else the working directory above `start`, else `start`."""
+    """Where the upward search for configuration ends: the repository, or the working directory if above `start`."""
     if root := repository_root(start):
         return root
     return working_directory if working_directory in start.parents else start
 
 
 class FileReferenceError(ValueError):
-    """A reference in a suite that leads to no file that may be read. The message is complete."""
+    """A file reference in a suite that does not lead to a readable file. The message includes the reference."""
 
 
 class FileUnusableError(ValueError):
-    """A file that cannot be read, or is no longer what it was. The message goes after the file's name."""
+    """A file that cannot be read or has changed. The message is the rest of a sentence that starts with the file."""
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """The file, open for reading. FileUnusableError says why it cannot be; a pipe or a device is never waited for."""
+    """Open a regular file for reading, without ever blocking on a pipe or a device.
+
+    FileUnusableError explains why a file cannot be opened.
+    """
     try:
         _refuse_special(path.stat())
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -90,13 +93,13 @@ def _identity(status: os.stat_result) -> tuple[int, ...]:
 
 
 class Fingerprints:
-    """What files held when they were first looked at."""
+    """The contents of files, as digests, when they were first read."""
 
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}
 
     def note(self, path: Path) -> None:
-        """Remember what the file holds; FileUnusableError when that is no longer what it held before."""
+        """Remember the contents of the file; FileUnusableError if they have changed since an earlier `note`."""
         before = self._seen.get(str(path))
         try:
             if before is not None and before.settled and before.identity == _identity(path.stat()):
@@ -112,12 +115,12 @@ class Fingerprints:
         self._seen[str(path)] = now
 
     def note_once(self, path: Path) -> None:
-        """Remember what the file holds now, if it was not noted before; it may change while the run goes on."""
+        """Remember the contents of the file unless they are remembered already; the file may change during the run."""
         if str(path) not in self._seen:
             self.note(path)
 
     def verify(self, path: Path) -> None:
-        """FileUnusableError when the file was noted and no longer holds what it held then."""
+        """FileUnusableError if the file was noted and its contents have changed since."""
         if str(path) in self._seen:
             self.note(path)
 
@@ -133,18 +136,18 @@ class SuiteFiles:
     root: Path
     allow_outside: bool = False
     is_guideline: Callable[[Path, Path], bool] | None = field(default=None, repr=False, compare=False)
-    """Whether a file, under the root, holds instructions rather than material."""
+    """Whether a file contains instructions rather than material; takes the file and the root."""
     fingerprints: Fingerprints = field(default_factory=Fingerprints, repr=False, compare=False)
-    """What the files held that were found for the suite."""
+    """The contents of the files that the suite depends on."""
 
     @classmethod
     def of(cls, suite: Path, *, allow_outside: bool = False, home: Path | None = None) -> SuiteFiles:
-        """`home` is where references start, when that is not the suite's own directory."""
+        """The files of a suite. `home` replaces the suite's own directory as the start of file references."""
         directory = (home or suite.parent).resolve()
         return cls(directory, repository_root(directory) or directory, allow_outside)
 
     def find(self, reference: str, *, limit: int | None = MAX_FILE_BYTES) -> Path:
-        """`resolve`, and what the file holds is remembered: the suite depends on it."""
+        """Like `resolve`, and remembers the contents of the file: the suite depends on them."""
         path = self.resolve(reference, limit=limit)
         try:
             self.fingerprints.note(path)
@@ -153,9 +156,9 @@ class SuiteFiles:
         return path
 
     def resolve(self, reference: str, *, limit: int | None = MAX_FILE_BYTES) -> Path:
-        """The file a reference means. FileReferenceError says why there is none that may be read."""
+        """The file that a reference leads to. FileReferenceError explains why there is none that may be read."""
         if "\0" in reference or not reference.strip():
-            raise FileReferenceError("a file reference must be a path")
+            raise FileReferenceError("a file reference must be a non-empty path without NUL characters")
         outside = False
         for candidate in self._candidates(reference):
             try:
@@ -171,13 +174,13 @@ class SuiteFiles:
                 f"'{_short(reference)}' is outside {self.root}; "
                 "move it inside, or set `execution.allow_outside_files: true` in the suite"
             )
-        above = f", in the directories above it up to {self.root}," if self.root != self.directory else ""
+        above = f", the directories above it up to {self.root}," if self.root != self.directory else ""
         raise FileReferenceError(
-            f"there is no file '{_short(reference)}' in {self.directory}{above} or in the working directory"
+            f"there is no file '{_short(reference)}' in {self.directory}{above} or the working directory"
         )
 
     def read_text(self, path: Path) -> str:
-        """The text of a resolved file, with \\n line ends."""
+        """The text of a resolved file, with \\n as line ending."""
         try:
             with open_regular(path) as file:
                 data = file.read(MAX_FILE_BYTES + 1)
@@ -193,7 +196,7 @@ class SuiteFiles:
             raise FileReferenceError(f"'{path}' is not UTF-8 text (byte {error.start})") from None
 
     def guidelines_among(self, paths: Sequence[Path]) -> tuple[Path, ...]:
-        """The files that are guidelines, each once."""
+        """The guidelines among these files, without duplicates."""
         if self.is_guideline is None or not paths:
             return ()
         return tuple(dict.fromkeys(path for path in paths if self.is_guideline(path, self.root)))
@@ -215,7 +218,7 @@ def _check_readable(path: Path, reference: str, limit: int | None) -> None:
         raise FileReferenceError(f"'{_short(reference)}' {error}") from None
     if limit is not None and size > limit:
         raise FileReferenceError(
-            f"'{_short(reference)}' has {size / 2**20:,.0f} MiB; a referenced file may have {limit // 2**20} MiB"
+            f"'{_short(reference)}' is {size / 2**20:,.0f} MiB; a referenced file may be at most {limit // 2**20} MiB"
         )
 
 

@@ -1,7 +1,7 @@
-"""Mistakes found in a user's files: collected by path into the data, shown by file:line:column.
+"""Problems in a user's files: collected by node, reported by file:line:column.
 
-Checks name the node (`("evalcases", 3, "weight")`); where that node stands is looked up once, at the end, by walking
-the text again with positions. So a file without mistakes pays nothing for positions.
+Checks name the node (`("evalcases", 3, "weight")`). Its position is looked up once, at the end, by walking the text
+again with positions, so a file without problems pays nothing for positions.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from agentv.suite.yaml import Mark, NodePath, YamlProblem, YamlWalk
 from agentv.suite.yaml_scalars import as_written, not_finite
 
 Place = Callable[[NodePath], tuple[Mark, bool]]
-"""Where a node is, or the nearest one around it; and whether it is the node itself."""
+"""Returns the position of a node and True, or the position of its nearest parent and False."""
 LONGEST_SOURCE = 20_000
 MAX_SHOWN = 200
 
 
 @dataclass(slots=True)
 class Findings:
-    """The mistakes of one file. For JSON Lines the first step of a path is the line's number, from 1."""
+    """The problems of one file. In JSON Lines, the first step of a node's path is its line number, from 1."""
 
     path: Path
     json_lines: bool = False
     written: Mapping[NodePath, str] = field(default_factory=dict)
-    """How booleans of the part being checked were written, where it was not `true` or `false`."""
-    texts: set[NodePath] = field(default_factory=set)
-    """Nodes that are no finite number, and need not be: they were taken as text."""
+    """The spelling of booleans in the part being checked that are not written `true` or `false`."""
+    read_as_text: set[NodePath] = field(default_factory=set)
+    """Non-finite numbers that were read as text, and so are allowed."""
     _by_node: list[tuple[NodePath, str, bool]] = field(default_factory=list)
     _placed: list[tuple[int, int, str]] = field(default_factory=list)
 
@@ -43,30 +43,30 @@ class Findings:
         return len(self._by_node) + len(self._placed)
 
     def add(self, node: NodePath, message: str, *, at_key: bool = False) -> None:
-        """A mistake at a node; `at_key` points at the key instead of the value."""
+        """Add a problem at a node; `at_key` points at the key instead of the value."""
         self._by_node.append((node, message, at_key))
 
     def add_at(self, line: int, column: int, message: str) -> None:
-        """A mistake whose place is already known."""
+        """Add a problem whose position is already known."""
         self._placed.append((line, column, message))
 
     def by_node(self) -> list[tuple[NodePath, str, bool]]:
-        """The mistakes that name a node: the node, the message, whether it is about the key."""
+        """The problems added by node: the node, the message, and whether it points at the key."""
         return list(self._by_node)
 
-    def told_last(self, at: NodePath) -> set[NodePath]:
-        """The nodes of the latest mistakes, as far back as they are at or below `at`; and what was taken as text."""
+    def latest_nodes(self, at: NodePath) -> set[NodePath]:
+        """The nodes of the latest problems at or below `at`, and the non-finite numbers that were read as text."""
         latest = takewhile(lambda node: node[: len(at)] == at, (node for node, _, _ in reversed(self._by_node)))
-        return {*latest, *self.texts}
+        return {*latest, *self.read_as_text}
 
     def as_written(self, node: NodePath, value: Any) -> Any:
-        """A scalar as the text it was written as; anything else unchanged."""
+        """A scalar as it is spelled in the file; any other value unchanged."""
         if not_finite(value):
-            self.texts.add(node)
+            self.read_as_text.add(node)
         return self.written.get(node) or as_written(value)
 
     def problems(self) -> list[Problem]:
-        """Every mistake with its place and source line, in file order."""
+        """Every problem with its position and source line, in file order."""
         places = list(self._placed)
         if self._by_node:
             find = json_line_places if self.json_lines else yaml_places
@@ -84,7 +84,7 @@ class Findings:
 
 
 class AllFindings:
-    """The mistakes of a suite and of the files its cases are in."""
+    """The problems of a suite and of the files that contain its cases."""
 
     def __init__(self) -> None:
         self._files: dict[Path, Findings] = {}
@@ -103,7 +103,7 @@ class AllFindings:
 
 
 def yaml_places(path: Path, nodes: Iterable[NodePath]) -> Place:
-    """Finds the mark of a node (or of the nearest one around it), and whether it is the node's own."""
+    """A function that finds these nodes in a YAML file."""
     wanted = {node[:length] for node in nodes for length in range(len(node) + 1)}
     walk = YamlWalk(b"", record=True, wanted=wanted)
     listed = {node[0]: node[1] for node in sorted(_list_items(wanted))}
@@ -116,7 +116,7 @@ def yaml_places(path: Path, nodes: Iterable[NodePath]) -> Place:
                 if not missing and entry.key == streamed and entry.index is not None and entry.index >= last:
                     break
     except (OSError, FileUnusableError, YamlProblem):
-        pass  # the nodes before that are found; the problem itself has its own place
+        pass  # positions before the error are known; the error itself is reported elsewhere
     return walk.place
 
 
@@ -125,7 +125,7 @@ def _list_items(nodes: Iterable[NodePath]) -> list[tuple[str, int]]:
 
 
 def json_line_places(path: Path, nodes: Iterable[NodePath]) -> Place:
-    """The same for JSON Lines, where a path starts with the number of the line."""
+    """A function that finds these nodes in a JSON Lines file, where a path starts with the line number."""
     numbers = {node[0] for node in nodes if node}
     marks: dict[NodePath, Mark] = {}
     try:
@@ -152,15 +152,15 @@ def json_line_places(path: Path, nodes: Iterable[NodePath]) -> Place:
 
 
 def source_lines(path: Path, numbers: set[int]) -> dict[int, str]:
-    """The text of some lines, as far as it can be read."""
-    found: dict[int, str] = {}
+    """The text of these lines; lines that cannot be read are left out."""
+    sources: dict[int, str] = {}
     try:
         with open_regular(path) as stream:
             for number, line in enumerate(bounded_lines(stream), 1):
                 if number in numbers:
-                    found[number] = line[:LONGEST_SOURCE].decode("utf-8", "replace").rstrip("\r\n").lstrip("\ufeff")
-                    if len(found) == len(numbers):
+                    sources[number] = line[:LONGEST_SOURCE].decode("utf-8", "replace").rstrip("\r\n").lstrip("\ufeff")
+                    if len(sources) == len(numbers):
                         break
     except (OSError, FileUnusableError):
-        return found
-    return found
+        return sources
+    return sources

@@ -1,7 +1,7 @@
-"""Guidelines: attached files that hold instructions rather than material, found by the patterns of a project.
+"""Guidelines: attached files that contain instructions rather than material, selected by the project's patterns.
 
-`.agentv/config.yaml`, the nearest from the suite up to its repository, lists `guideline_patterns`: globs over the path
-below the repository. Other keys of that file are not read.
+The nearest `.agentv/config.yaml`, from the suite's directory up to its repository, lists `guideline_patterns`: globs
+that are matched against paths relative to the repository. Other keys of that file are ignored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _GLOB_PART = re.compile(r"\*\*/|\*\*|\*|\?|\[[!^]?[^\]/]+\]|.", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Guidelines:
-    """The patterns of a project. `problem` is (line, column, message) when the file cannot be understood."""
+    """The patterns of a project. `problem` is (line, column, message) if the file is invalid."""
 
     path: Path | None = None
     patterns: tuple[re.Pattern[str], ...] = ()
@@ -40,7 +40,7 @@ NO_GUIDELINES = Guidelines()
 
 
 def find_guidelines(directory: Path, root: Path) -> Guidelines:
-    """What the nearest project file says."""
+    """The guidelines of the nearest project file."""
     for folder in upward(directory, root):
         for name in FILE_NAMES:
             if (folder / name).is_file():
@@ -49,7 +49,7 @@ def find_guidelines(directory: Path, root: Path) -> Guidelines:
 
 
 def read_guidelines(path: Path) -> Guidelines:
-    """The patterns that a project file lists."""
+    """The guidelines that a project file lists."""
     try:
         with open_regular(path) as file:
             walk = YamlWalk(file.read(), record=True)
@@ -63,14 +63,14 @@ def read_guidelines(path: Path) -> Guidelines:
     listed = data.get(PATTERNS) if isinstance(data, dict) else None
     if not isinstance(data, dict):
         return Guidelines(
-            path, problem=(1, 1, "expected a mapping like `guideline_patterns: ['**/*.instructions.md']`")
+            path, problem=(1, 1, "the file must be a mapping like `guideline_patterns: ['**/*.instructions.md']`")
         )
     if listed is None or walk.duplicates:
         return Guidelines(path, problem=_problem_of_keys(walk, data))
     if not isinstance(listed, list) or not all(isinstance(item, str) and item.strip() for item in listed):
         mark = walk.marks.get(("guideline_patterns",))
         place = (mark.line, mark.column) if mark is not None else (1, 1)
-        return Guidelines(path, problem=(*place, "`guideline_patterns`: expected a list of patterns like '**/*.md'"))
+        return Guidelines(path, problem=(*place, "`guideline_patterns` must be a list of patterns like '**/*.md'"))
     patterns = []
     for number, item in enumerate(listed):
         try:
@@ -83,9 +83,9 @@ def read_guidelines(path: Path) -> Guidelines:
 
 
 def _problem_of_keys(walk: YamlWalk, data: dict[str, object]) -> tuple[int, int, str] | None:
-    """A key that is here twice, or that was meant to be the one that is read."""
+    """The problem with the first duplicate key, or with a key that looks like a typo of `guideline_patterns`."""
     for key, line, column, first in walk.duplicates:
-        return line, column, f"the key `{key[:60]}` is here twice; first at line {first}"
+        return line, column, f"duplicate key `{key[:60]}` (first at line {first})"
     for key in data:
         if key != PATTERNS and (meant := did_you_mean(key, [PATTERNS])):
             mark = walk.marks[key,]
@@ -94,11 +94,11 @@ def _problem_of_keys(walk: YamlWalk, data: dict[str, object]) -> tuple[int, int,
 
 
 def glob_pattern(glob: str) -> re.Pattern[str]:
-    """`*` and `?` stay within a directory, `**` crosses them, `[abc]` and `{a,b}` choose. ValueError for no pattern."""
+    """`*` and `?` stay within a directory, `**` crosses them, `[abc]` and `{a,b}` offer choices; else ValueError."""
     try:
         return re.compile("".join(_translated(glob.removeprefix("./"))))
     except re.error as error:
-        raise ValueError(f"{glob!r} is no pattern: {error.msg}") from None
+        raise ValueError(f"{glob!r} is not a valid pattern: {error.msg}") from None
 
 
 def _translated(glob: str) -> Iterator[str]:
@@ -113,7 +113,7 @@ def _translated(glob: str) -> Iterator[str]:
 
 
 def _choices(glob: str, at: int) -> list[str]:
-    """What stands between the commas of the `{...}` that begins here; nothing when it is not closed."""
+    """The alternatives of the `{...}` that starts at `at`; empty if it is not closed."""
     choices, depth, start = list[str](), 0, at + 1
     for index in range(at, len(glob)):
         depth += {"{": 1, "}": -1}.get(glob[index], 0)
@@ -129,7 +129,7 @@ def _translated_part(part: str) -> str:
     if len(part) > 2 and part[0] == "[":
         inside = part[1:-1]
         negated = inside[0] in "!^" and len(inside) > 1
-        # `/` is never chosen by a set, and `--`, `&&` and their like are no operators.
+        # A set never matches `/`, and `--`, `&&` and the like are not operators.
         listed = re.sub(r"([\\\[^&~|])", r"\\\1", re.sub("-+", "-", inside[negated:]))
         return f"[^/{listed}]" if negated else f"[{listed}]"
     fixed = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}

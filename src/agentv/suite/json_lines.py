@@ -1,4 +1,4 @@
-"""JSON Lines read strictly, one value at a time, with the line's number."""
+"""Strict reading of JSON Lines, one value at a time, with line numbers."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _last_wins = json.JSONDecoder(parse_float=written_float)
 
 @dataclass(frozen=True, slots=True)
 class JsonLine:
-    """One line that is not blank. With mistakes the value is None, unless all of them are about duplicate keys."""
+    """One line that is not blank. If it has problems, the value is None, unless all of them are duplicate keys."""
 
     number: int
     value: Any
-    mistakes: tuple[JsonError, ...] = ()
+    problems: tuple[JsonError, ...] = ()
 
     @property
     def readable(self) -> bool:
-        return not self.mistakes or self.value is not None
+        return not self.problems or self.value is not None
 
 
 def read_lines(stream: IO[bytes]) -> Iterator[JsonLine]:
@@ -38,12 +38,12 @@ def read_lines(stream: IO[bytes]) -> Iterator[JsonLine]:
 
 
 def iterate_lines(stream: Iterable[bytes]) -> Iterator[tuple[int, Any, str | None]]:
-    """`(line number, value, None)` or `(line number, None, what is wrong)`; blank lines are skipped."""
+    """Yields `(line number, value, None)` or `(line number, None, error)`; blank lines are skipped."""
     for number, raw in enumerate(stream, 1):
         if raw.strip():
             line = _line(number, raw, _plain)
-            if line.mistakes:
-                error = line.mistakes[0]
+            if line.problems:
+                error = line.problems[0]
                 yield number, None, f"{message_of(error)} (column {error.column})"
             else:
                 yield number, line.value, None
@@ -64,11 +64,11 @@ def _line(number: int, raw: bytes, decoder: json.JSONDecoder) -> JsonLine:
     try:
         return JsonLine(number, read(text, decoder=decoder))
     except JsonError as error:
-        return _with_mistakes(number, text, error)
+        return _with_problems(number, text, error)
 
 
-def _with_mistakes(number: int, text: str, first: JsonError) -> JsonLine:
-    """After duplicate keys alone, the value can still be checked: its other problems are reported in the same run."""
+def _with_problems(number: int, text: str, first: JsonError) -> JsonLine:
+    """A line that is invalid. If its only problems are duplicate keys, it still has a value that can be checked."""
     if first.kind not in ("duplicate", "syntax"):
         return JsonLine(number, None, (first,))
     problems = list(find_problems(text))
@@ -81,7 +81,7 @@ def _with_mistakes(number: int, text: str, first: JsonError) -> JsonLine:
 
 
 def bounded_lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """The lines; of one that is too long only the start, and more of it than is allowed."""
+    """The lines of a stream. A line that is too long is cut after `MAX_LINE_BYTES` + 1 bytes."""
     while raw := stream.readline(MAX_LINE_BYTES + 1):
         yield raw
         while len(raw) > MAX_LINE_BYTES and not raw.endswith(b"\n"):

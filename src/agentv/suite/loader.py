@@ -1,6 +1,6 @@
-"""Load a suite file: check every line of it, then hand out its cases one at a time.
+"""Load a suite file: validate all of it, then read its cases one at a time.
 
-The file is walked once to check it and again, lazily, to run it, so a suite of any length takes the same memory.
+The file is read once to validate it and again, lazily, to run it, so memory use does not grow with the cases.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from agentv.suite.guidelines import find_guidelines
 from agentv.suite.json_lines import message_of, read_lines
 from agentv.suite.models import SuiteExecutionModel, SuiteModel
 from agentv.suite.suite import EvalCase, EvalSuite, NamedTarget
-from agentv.suite.validation import label, show, validate_partly
+from agentv.suite.validation import show, subject, validate_partly
 from agentv.suite.yaml import STREAM_BEGINS, NodePath, StreamItem, YamlProblem, YamlWalk
 from agentv.text import did_you_mean
 
 CASES = "evalcases"
 JSON_LINES = ".jsonl"
-MAX_MISTAKES = 10_000
-"""In one file; nobody reads more, and a file that is no suite at all would fill the memory with them."""
+MAX_PROBLEMS = 10_000
+"""Per file. Without a limit, a file that is not a suite at all could fill the memory with problems."""
 
 
 def load_suite(
     path: Path, evaluators: ReadsEvaluators, added: Sequence[EvaluatorLike] = (), *, home: Path | None = None
 ) -> EvalSuite:
-    """The suite, or SuiteError with every mistake in it. Evaluators in `added` join the suite's defaults.
+    """The suite, or SuiteError with every problem in it. Evaluators in `added` are added to the suite's defaults.
 
-    `home` is where scripts run and references start, when that is not the suite's own directory.
+    `home` replaces the suite's own directory as the working directory of scripts and the start of file references.
     """
     try:
         open_regular(path).close()
@@ -46,15 +46,15 @@ def load_suite(
 
 
 class _LateHeadError(Exception):
-    """A key of the head stands below the cases: the head must be read whole before the cases are."""
+    """A key of the head is below the cases: the whole head must be read before the cases."""
 
 
-class _TooManyMistakesError(Exception):
-    """Reading on would help nobody."""
+class _TooManyProblemsError(Exception):
+    """A file has more than `MAX_PROBLEMS` problems, and reading stops."""
 
 
 class _Found(NamedTuple):
-    """A case, where it stands, and where its mistakes go."""
+    """A case, its node, and the findings of its file."""
 
     case: EvalCase
     node: NodePath
@@ -107,7 +107,7 @@ class _SuiteReader:
         )
 
     def _check(self, *, whole_head: bool) -> tuple[str, ...]:
-        """Check everything; the ids, in file order."""
+        """Validate the whole suite and return its ids in file order."""
         found = AllFindings()
         seen: dict[str, str] = {}
         self.case_targets.clear()
@@ -123,17 +123,17 @@ class _SuiteReader:
                 if not case.id:
                     continue
                 if case.id in seen:
-                    findings.add((*node, "id"), f"the id {show(case.id)} is used twice; first at {seen[case.id]}")
+                    findings.add((*node, "id"), f"duplicate id {show(case.id)} (first at {seen[case.id]})")
                 if case.target is not None:
                     self.case_targets[case.id] = (case.target, findings.path, case.line)
                 seen.setdefault(case.id, f"{findings.path.name}:{case.line}")
                 self._note_evaluators(case, findings.path)
         except YamlProblem as problem:
             found.of(self.path).add_at(problem.line, problem.column, problem.message)
-        except _TooManyMistakesError:
-            found.of(self.path).add_at(1, 1, f"more than {MAX_MISTAKES:,} mistakes; the rest of the suite was not read")
+        except _TooManyProblemsError:
+            found.of(self.path).add_at(1, 1, f"more than {MAX_PROBLEMS:,} problems; the rest of the suite was not read")
         if not seen and not found:
-            where = "write one JSON case a line" if self.is_json_lines else f"add them under `{CASES}:`"
+            where = "write one JSON case per line" if self.is_json_lines else f"add them under `{CASES}:`"
             found.of(self.path).add_at(1, 1, f"the suite has no cases; {where}")
         if found:
             raise SuiteError(found.problems())
@@ -150,7 +150,7 @@ class _SuiteReader:
             self.files = replace(self.files, is_guideline=guidelines.cover)
 
     def _note_evaluators(self, case: EvalCase, path: Path) -> None:
-        """What the plan must know of a case's evaluators before any of them runs."""
+        """Collect what the plan must know about the evaluators of a case before any of them runs."""
         if case.evaluators is self.defaults.listed:
             if self.defaults_noted:
                 return
@@ -169,19 +169,19 @@ class _SuiteReader:
                 if found:
                     break
                 yield case
-        except (YamlProblem, _LateHeadError, _TooManyMistakesError, OSError, FileUnusableError):
+        except (YamlProblem, _LateHeadError, _TooManyProblemsError, OSError, FileUnusableError):
             raise self._changed() from None
         if found:
             raise SuiteError([*self._changed().problems, *found.problems()])
 
     def _changed(self) -> SuiteError:
-        text = "the suite, or a file it refers to, changed after it was checked; start the run again"
+        text = "the suite, or a file it refers to, changed after it was validated; start the run again"
         return SuiteError([Problem(self.path, 1, 1, text)])
 
     # -- the head
 
     def _read_head(self, findings: Findings, *, whole: bool) -> None:
-        """Everything but the cases; without `whole`, only what stands above them."""
+        """Read everything except the cases; without `whole`, only the keys above them."""
         head: dict[str, Any] = {}
         odd: list[StreamItem] = []
         has_cases = False
@@ -194,21 +194,21 @@ class _SuiteReader:
                     if entry.written or entry.not_finite:
                         odd.append(entry)
         except YamlProblem as problem:
-            has_cases = True  # nobody knows: the text could not be read to its end
+            has_cases = True  # unknown: the text could not be read to its end
             findings.add_at(problem.line, problem.column, problem.message)
         self.head_keys = set(head)
-        shown = {key: value for key, value in head.items() if not key.startswith("x-")}
+        checked = {key: value for key, value in head.items() if not key.startswith("x-")}
         if not has_cases:
-            _no_cases(shown, findings)
+            _no_cases(checked, findings)
         findings.written = {node: raw for entry in odd for node, raw in _below(entry.written, (entry.key,)).items()}
-        model, _ = validate_partly(SuiteModel, shown, findings)
+        model, _ = validate_partly(SuiteModel, checked, findings)
         self.head = model or SuiteModel()
         self.execution = self.head.execution or SuiteExecutionModel()
         self.files = replace(self.files, allow_outside=self.execution.allow_outside_files)
         self.evaluators = self.evaluators.with_defaults({"warm": True} if self.execution.warm else {})
         self.defaults = self._read_defaults(findings)
         for entry in odd:
-            _refuse_not_finite(entry, (entry.key,), findings, findings.told_last(()))
+            _refuse_not_finite(entry, (entry.key,), findings, findings.latest_nodes(()))
 
     def _head_entries(self, *, whole: bool) -> Iterator[StreamItem]:
         with open_regular(self.path) as stream:
@@ -246,10 +246,10 @@ class _SuiteReader:
             try:
                 for entry in walk.entries(CASES):
                     yield from self._entry(entry, reader, found)
-                    _stop_when_hopeless(findings)
+                    _refuse_too_many(findings)
             finally:
                 for key, line, column, first in walk.duplicates:
-                    findings.add_at(line, column, f"the key `{key[:60]}` is here twice; first at line {first}")
+                    findings.add_at(line, column, f"duplicate key `{key[:60]}` (first at line {first})")
         self.files.fingerprints.note(self.path)
 
     def _entry(self, entry: StreamItem, reader: CaseReader, found: AllFindings) -> Iterator[_Found]:
@@ -260,11 +260,11 @@ class _SuiteReader:
             yield from self._referenced(entry, reader, found)
         else:
             findings, node = found.of(self.path), (CASES, entry.index)
-            findings.written, findings.texts = _below(entry.written, node), set()
+            findings.written, findings.read_as_text = _below(entry.written, node), set()
             if case := reader.read(entry.value, entry.line, node, findings):
                 yield _Found(case, node, findings)
             if entry.not_finite:
-                _refuse_not_finite(entry, node, findings, findings.told_last(node))
+                _refuse_not_finite(entry, node, findings, findings.latest_nodes(node))
 
     def _referenced(self, entry: StreamItem, reader: CaseReader, found: AllFindings) -> Iterator[_Found]:
         if entry.value is STREAM_BEGINS:
@@ -272,12 +272,12 @@ class _SuiteReader:
         findings = found.of(self.path)
         node: NodePath
         if entry.index is None:
-            reference, node, name = entry.value, (CASES,), f"`{CASES}`: expected a list of cases, or"
+            reference, node, name = entry.value, (CASES,), f"`{CASES}` must be a list of cases or"
         else:
-            reference, node, name = entry.value["file"], (CASES, entry.index, "file"), "`file`: expected"
+            reference, node, name = entry.value["file"], (CASES, entry.index, "file"), "`file` must be"
         if not isinstance(reference, str) or not reference.endswith(JSON_LINES):
-            wanted = f"the path of a {JSON_LINES} file with one JSON case a line"
-            findings.add(node, f"{name} {wanted}, got {show(reference)}")
+            expected = f"the path of a {JSON_LINES} file with one JSON case per line"
+            findings.add(node, f"{name} {expected}, got {show(reference)}")
             return
         try:
             yield from self._json_lines(self.files.resolve(reference, limit=None), reader, found)
@@ -291,37 +291,37 @@ class _SuiteReader:
         self.files.fingerprints.verify(path)
         with open_regular(path) as stream:
             for line in read_lines(stream):
-                for mistake in line.mistakes:
-                    findings.add_at(line.number, mistake.column, message_of(mistake))
+                for problem in line.problems:
+                    findings.add_at(line.number, problem.column, message_of(problem))
                 if line.readable and (case := reader.read(line.value, line.number, (line.number,), findings)):
                     yield _Found(case, (line.number,), findings)
-                _stop_when_hopeless(findings)
+                _refuse_too_many(findings)
         self.files.fingerprints.note(path)
 
 
-def _stop_when_hopeless(findings: Findings) -> None:
-    if len(findings) > MAX_MISTAKES:
-        raise _TooManyMistakesError
+def _refuse_too_many(findings: Findings) -> None:
+    if len(findings) > MAX_PROBLEMS:
+        raise _TooManyProblemsError
 
 
 def _no_cases(head: dict[str, Any], findings: Findings) -> None:
-    """The cases are missing; a key that was meant to hold them is named, and then not told again."""
+    """Report that the cases are missing. A key that looks like a typo is removed, so it is not reported twice."""
     for key in head:
         if did_you_mean(key, [CASES]):
             findings.add((key,), f"unknown key `{key}` (did you mean `{CASES}`?)", at_key=True)
             del head[key]
             return
     what = f"`{CASES}` is missing" if head else "the file is empty"
-    findings.add_at(1, 1, f"{what}: a suite lists its cases under `{CASES}:`")
+    findings.add_at(1, 1, f"{what}: list the cases under `{CASES}:`")
 
 
-def _refuse_not_finite(entry: StreamItem, at: NodePath, findings: Findings, told: set[NodePath]) -> None:
-    """Results are JSON, which has no such numbers. Where a number is meant that was told already; text is fine."""
+def _refuse_not_finite(entry: StreamItem, at: NodePath, findings: Findings, known: set[NodePath]) -> None:
+    """Report non-finite numbers, which JSON does not have, except at nodes in `known`: reported already, or text."""
     for inner in entry.not_finite:
         node = (*at, *inner)
-        if node not in told:
-            what = "expected a finite number; to pass it on as text, put it in quotes"
-            findings.add(node, f"{label(node)}{what}")
+        if node not in known:
+            what = "must be a finite number; put it in quotes to pass it on as a string"
+            findings.add(node, f"{subject(node)} {what}")
 
 
 def _below(written: Mapping[NodePath, str], at: NodePath) -> dict[NodePath, str]:

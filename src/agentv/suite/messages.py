@@ -1,4 +1,4 @@
-"""Messages of a suite file -> the message model, with file references found."""
+"""Read the messages of a suite file and resolve the files they refer to."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from agentv.suite.validation import show
 from agentv.suite.yaml import NodePath
 from agentv.text import did_you_mean
 
-NOTHING_SAID = "`content` is missing: a message has text, or an assistant's `tool_calls`"
+NO_CONTENT = "`content` is missing: a message needs `content` or `tool_calls`"
 
 
 class MessageReader:
-    """Reads the messages of one case, telling mistakes; `files` are those its parts refer to, in order.
+    """Reads the messages of one case and reports problems; `files` lists the files that its parts refer to, in order.
 
-    `with_texts` puts the text of each file beside the reference to it, for whoever compares with it.
+    With `include_text`, the text of each file is added to the part that refers to it, for comparisons.
     """
 
-    def __init__(self, suite_files: SuiteFiles, findings: Findings, *, with_texts: bool = False) -> None:
+    def __init__(self, suite_files: SuiteFiles, findings: Findings, *, include_text: bool = False) -> None:
         self.files: list[Path] = []
-        self._with_texts = with_texts
+        self._include_text = include_text
         self._suite_files = suite_files
         self.findings = findings
 
@@ -34,21 +34,21 @@ class MessageReader:
         return tuple(self._message(model, (*at, index)) for index, model in enumerate(models))
 
     def check_parts(self, raw: Any, at: NodePath) -> None:
-        """What can be checked of messages that are wrong in other ways: the parts of their content."""
+        """Check the content of messages that are invalid for another reason."""
         for index, message in enumerate(raw if isinstance(raw, list) else ()):
             if not isinstance(message, dict):
                 continue
             if isinstance(message.get("content"), list):
                 self._parts(message["content"], (*at, index, "content"))
-            elif _says_nothing(message) and message.keys() <= MessageModel.model_fields.keys():
-                self.findings.add((*at, index), NOTHING_SAID)
+            elif _is_empty(message) and message.keys() <= MessageModel.model_fields.keys():
+                self.findings.add((*at, index), NO_CONTENT)
 
     def _message(self, model: MessageModel, at: NodePath) -> Message:
         content = model.content
         calls = tuple(ToolCall(c.tool, c.input, c.output, c.id, c.timestamp) for c in model.tool_calls or ())
         if content is None:
             if not calls:
-                self.findings.add(at, NOTHING_SAID)
+                self.findings.add(at, NO_CONTENT)
         elif isinstance(content, list):
             content = self._parts(content, (*at, "content"))
         elif not isinstance(content, str | dict):
@@ -60,7 +60,9 @@ class MessageReader:
 
     def _part(self, part: Any, at: NodePath) -> Any:
         if not isinstance(part, dict):
-            self.findings.add(at, f"a content part is a mapping like `{{type: text, value: ...}}`, got {show(part)}")
+            self.findings.add(
+                at, f"a content part must be a mapping like `{{type: text, value: ...}}`, got {show(part)}"
+            )
             return part
         if part.get("type") not in ("text", "file"):
             return part
@@ -68,14 +70,14 @@ class MessageReader:
         value = self.findings.as_written((*at, key), part.get(key))
         if key not in part:
             near = next((name for name in part if did_you_mean(name, ["value"])), None)
-            hint = f" (did you mean `value` by `{near}`?)" if near else ""
+            hint = f" (did you mean `value` instead of `{near}`?)" if near else ""
             self.findings.add(at, f"`value` of a {part['type']} part is missing{hint}")
         elif not isinstance(value, str):
-            self.findings.add((*at, key), f"`{key}` of a {part['type']} part: expected text, got {show(value)}")
+            self.findings.add((*at, key), f"`{key}` of a {part['type']} part must be a string, got {show(value)}")
         elif part["type"] == "file":
-            found = self._file(value, (*at, key))
-            if found is not None and self._with_texts and key == "value":
-                return {**part, key: value, "path": value, "text": found[1], "resolved_path": str(found[0])}
+            file = self._file(value, (*at, key))
+            if file is not None and self._include_text and key == "value":
+                return {**part, key: value, "path": value, "text": file[1], "resolved_path": str(file[0])}
         return {**part, key: value} if part.get(key) is not value else part
 
     def _file(self, reference: str, at: NodePath) -> tuple[Path, str] | None:
@@ -89,12 +91,12 @@ class MessageReader:
         return path, text
 
 
-def _says_nothing(message: dict[str, Any]) -> bool:
+def _is_empty(message: dict[str, Any]) -> bool:
     return message.get("content") is None and not message.get("tool_calls")
 
 
 def _without_paths(part: Any) -> Any:
-    """A file by what the suite calls it and what it holds: where it lies is no part of an answer."""
+    """A file part with its name and text only: the location of the file is not part of an answer."""
     if not isinstance(part, dict) or part.get("type") != "file":
         return part
     return {key: value for key, value in part.items() if key not in ("path", "resolved_path")}
@@ -112,7 +114,7 @@ def question_of(messages: Sequence[Message]) -> str:
 
 
 def answer_of(messages: Sequence[Message]) -> str | None:
-    """The reference answer the expected messages imply: the content of the last one."""
+    """The reference answer that follows from the expected messages: the content of the last one."""
     if not messages:
         return None
     last = messages[-1]

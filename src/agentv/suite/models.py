@@ -1,4 +1,4 @@
-"""What an eval suite file may say: the models behind validation and `agentv schema`."""
+"""The format of a suite file: the models behind validation and `agentv schema`."""
 
 from typing import Annotated, Any, Literal
 
@@ -6,9 +6,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class FileModel(BaseModel):
-    """Strict: no unknown keys, no silent conversions."""
+    """Base of the models of file formats. Strict: no unknown keys, no silent conversions."""
 
-    # Built on first use: most models of a file format are not needed by most files.
+    # Built on first use: most files need only a few of the models.
     model_config = ConfigDict(defer_build=True, frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
 
@@ -27,7 +27,7 @@ class MessageModel(FileModel):
 
     role: Literal["system", "user", "assistant", "tool"]
     content: Any = Field(
-        None, description="Text, a list of parts (`{type: text, value}`, `{type: file, value}`), or one object."
+        None, description="A string, a list of parts (`{type: text, value}`, `{type: file, value}`), or an object."
     )
     name: str | None = None
     tool_calls: list[ToolCallModel] | None = None
@@ -36,7 +36,7 @@ class MessageModel(FileModel):
 
 
 class RubricModel(FileModel):
-    """One criterion."""
+    """One criterion of a rubric."""
 
     id: str | None = None
     description: str = Field(min_length=1)
@@ -45,56 +45,66 @@ class RubricModel(FileModel):
 
 
 class CaseExecutionModel(FileModel):
-    """How this case runs, where it differs from the suite."""
+    """Settings of this case that override those of the suite."""
 
-    target: str | None = Field(None, min_length=1, description="The target of this case; `--target` wins over it.")
-    evaluators: list[Any] | None = Field(None, description="Replaces the suite's evaluators.")
-    evaluators_add: list[Any] | None = Field(None, alias="evaluators+", description="Adds to the suite's evaluators.")
+    target: str | None = Field(None, min_length=1, description="Target of this case; `--target` overrides it.")
+    evaluators: list[Any] | None = Field(None, description="Evaluators to use instead of the suite's.")
+    evaluators_add: list[Any] | None = Field(
+        None, alias="evaluators+", description="Evaluators to use in addition to the suite's."
+    )
     threshold: float | None = Field(None, ge=0, le=1)
 
 
 class CaseModel(FileModel):
     """One eval case."""
 
-    id: str = Field(min_length=1, description="Unique in the suite, kept as written.")
+    id: str = Field(min_length=1, description="Unique id within the suite, kept as written.")
     input: str | list[MessageModel] | None = Field(
-        None, description="Shorthand for one user message, or a list of messages."
+        None, description="One user message as a string, or a list of messages."
     )
     input_messages: list[MessageModel] | None = None
-    expected_outcome: str | None = Field(None, description="What a good answer achieves, in words.")
-    outcome: str | None = Field(None, description="Another spelling of `expected_outcome`.")
+    expected_outcome: str | None = Field(None, description="Description of what a good answer achieves.")
+    outcome: str | None = Field(None, description="Alias of `expected_outcome`.")
     expected_messages: list[MessageModel] | None = None
-    reference_answer: str | None = Field(None, description="A good answer; default: the last expected message.")
+    reference_answer: str | None = Field(
+        None, description="Example of a good answer. Default: the last expected message."
+    )
     rubrics: list[Annotated[str, Field(min_length=1)] | RubricModel] | None = None
-    evaluator: str | None = Field(None, description="The type of evaluator when there is no list.")
-    evaluators: list[Any] | None = Field(None, description="Replaces the suite's evaluators.")
-    evaluators_add: list[Any] | None = Field(None, alias="evaluators+", description="Adds to the suite's evaluators.")
+    evaluator: str | None = Field(None, description="Type of the evaluator to use if there is no list.")
+    evaluators: list[Any] | None = Field(None, description="Evaluators to use instead of the suite's.")
+    evaluators_add: list[Any] | None = Field(
+        None, alias="evaluators+", description="Evaluators to use in addition to the suite's."
+    )
     execution: CaseExecutionModel | None = None
-    threshold: float | None = Field(None, ge=0, le=1, description="The pass line of this case.")
-    metadata: dict[str, Any] | None = Field(None, description="Any mapping; copied to the row.")
+    threshold: float | None = Field(None, ge=0, le=1, description="Minimum score for this case to pass.")
+    metadata: dict[str, Any] | None = Field(None, description="Arbitrary data, copied to the row.")
     conversation_id: str | None = None
-    question: Any = Field(None, description="Ignored; a note to the reader.")
+    question: Any = Field(None, description="Ignored; use it for notes.")
     note: Any = Field(None, description="Ignored.")
     description: Any = Field(None, description="Ignored.")
 
 
 class SuiteExecutionModel(FileModel):
-    """How the cases run."""
+    """Settings for all cases of the suite."""
 
-    target: str | None = Field(None, min_length=1, description="The target; `--target` and a case's own win over it.")
-    judge_target: str | None = Field(None, min_length=1, description="Who judges, or `none`.")
-    evaluators: list[Any] | None = Field(None, description="The evaluators of every case without its own list.")
-    threshold: float | None = Field(None, ge=0, le=1, description="The pass line of cases. Default 0.8.")
-    allow_outside_files: bool = Field(False, description="Lets file references leave the suite's repository.")
-    warm: bool = Field(False, description="Sets `warm` for every `code_judge` that does not say otherwise.")
+    target: str | None = Field(
+        None, min_length=1, description="Target of all cases; `--target` and the target of a case override it."
+    )
+    judge_target: str | None = Field(None, min_length=1, description="Judge target; `none` disables judging.")
+    evaluators: list[Any] | None = Field(None, description="Evaluators of every case without its own list.")
+    threshold: float | None = Field(None, ge=0, le=1, description="Minimum score for a case to pass. Default: 0.8.")
+    allow_outside_files: bool = Field(False, description="Allow file references outside the suite's repository.")
+    warm: bool = Field(False, description="Default of `warm` for every `code_judge`.")
 
 
 class SuiteModel(FileModel):
-    """The head of a suite file: everything but the cases."""
+    """The head of a suite file: everything except the cases."""
 
     schema_: str | None = Field(None, alias="$schema")
     description: str | None = None
-    dataset: str | None = Field(None, min_length=1, description="The suite's name in rows; default: the file's name.")
+    dataset: str | None = Field(
+        None, min_length=1, description="Name of the suite in rows. Default: the file name without its suffix."
+    )
     execution: SuiteExecutionModel | None = None
-    target: str | None = Field(None, min_length=1, description="Another spelling of `execution.target`.")
-    evaluator: str | None = Field(None, description="The type of evaluator for cases without any.")
+    target: str | None = Field(None, min_length=1, description="Alias of `execution.target`.")
+    evaluator: str | None = Field(None, description="Type of the evaluator for cases that have none.")

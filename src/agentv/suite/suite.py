@@ -1,4 +1,4 @@
-"""What loading gives: eval suites and eval cases."""
+"""The data model of a loaded suite: `EvalSuite` and `EvalCase`."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from agentv.suite.files import SuiteFiles
 
 
 class NamedTarget(NamedTuple):
-    """A target that an evaluator names, and the case whose evaluator it is."""
+    """A target named by an evaluator, and the position of the case that uses the evaluator."""
 
     target: str
     path: Path
     line: int
     evaluator: str
     number: int | None = None
-    """Its place among the suite's own evaluators; None when it is the case's."""
+    """The index of the evaluator in the suite's list; None if the case lists it."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvalSuite:
-    """A suite whose every line has been checked."""
+    """A suite that has been validated completely."""
 
     path: Path
     name: str
-    """What rows call it: `dataset`, else the file's name without suffix."""
+    """Its name in rows: `dataset`, or the file name without its suffix."""
     ids: tuple[str, ...]
     files: SuiteFiles
     digests: Mapping[str, str]
-    """SHA-256 of the suite file and of every file it refers to."""
+    """SHA-256 of the suite file and of every file it refers to, by path."""
     read_cases: Callable[[], Iterator[EvalCase]] = field(repr=False)
     description: str = ""
     target: str | None = None
@@ -43,9 +43,9 @@ class EvalSuite:
     case_targets: Mapping[str, tuple[str, Path, int]] = field(default_factory=dict)
     """Cases that name their own target: id -> (target, file, line)."""
     judge_names: tuple[NamedTarget, ...] = ()
-    """Targets that evaluators name."""
+    """Targets named by evaluators."""
     judge_choices: frozenset[str | None] = frozenset()
-    """The judge targets of the evaluators that need a judge; None is in it when one of them does not name its own."""
+    """The judge targets of the evaluators that need a judge; contains None if one of them does not name its own."""
     evaluator_needs: frozenset[Need] = frozenset()
     """What the run must provide for the suite's evaluators."""
 
@@ -70,7 +70,7 @@ class Rubric:
 
 @dataclass(frozen=True, slots=True)
 class EvalCase:
-    """One input with expectations, as the suite file says it. Evaluators are kept as they were read."""
+    """One input and what is expected of the answer, as written in the suite file."""
 
     id: str
     question: str
@@ -80,19 +80,19 @@ class EvalCase:
     reference_answer: str | None = None
     rubrics: tuple[Rubric, ...] = ()
     evaluators: tuple[EvaluatorLike, ...] = ()
-    """The evaluators that will judge this case, resolved against the suite's defaults."""
+    """The evaluators of this case, with the suite's defaults applied."""
     target: str | None = None
     threshold: float | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     conversation_id: str | None = None
     system_prompt: str | None = None
     attachments: tuple[Path, ...] = ()
-    """The files of the input's `file` parts, in their order."""
+    """The files of the `file` parts in the input, in order."""
     guideline_files: tuple[Path, ...] = ()
-    """Those among them that hold instructions rather than material."""
+    """The attachments that contain instructions rather than material."""
     line: int = 0
 
     @property
     def input_files(self) -> tuple[Path, ...]:
-        """The attachments that are material."""
+        """The attachments that are material, not guidelines."""
         return tuple(path for path in self.attachments if path not in self.guideline_files)

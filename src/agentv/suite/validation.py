@@ -1,4 +1,4 @@
-"""Validate plain data against a model; every mistake in words, at its node."""
+"""Validate plain data against a model, with a readable message for every problem, at its node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agentv.text import did_you_mean, one_of
 Model = TypeVar("Model", bound=BaseModel)
 
 _KINDS = {
-    "string_type": "text",
+    "string_type": "a string",
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "float_type": "a number",
@@ -28,7 +28,7 @@ _KINDS = {
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
     "finite_number": "a finite number",
-    "none_required": "nothing",
+    "none_required": "null",
 }
 _BOUNDS = {"greater_than_equal": ">=", "greater_than": ">", "less_than_equal": "<=", "less_than": "<"}
 _YAML_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
@@ -42,9 +42,9 @@ def validate(
     at: NodePath = (),
     spelled: Mapping[str, str] = _NONE,
 ) -> Model | None:
-    """The data as `model`, or None with every mistake in `findings`. Numbers where text is meant stay as written.
+    """The data as `model`, or None with every problem in `findings`. Numbers are accepted as strings, as written.
 
-    `spelled` says which keys of the data the file spells in another way.
+    `spelled` maps keys of the data to the aliases that the file uses for them.
     """
     return _check(model, data, findings, at, spelled)[0]
 
@@ -58,13 +58,13 @@ def validate_partly(
     spelled: Mapping[str, str] = _NONE,
     instead: Mapping[str, Any] = _NONE,
 ) -> tuple[Model | None, set[str]]:
-    """As `validate`; but with mistakes, what is right is still given, so that the checks after this one can be made.
+    """Like `validate`, but invalid data still gives a model of its valid parts, so that later checks can run.
 
-    The second value holds the keys that are wrong or missing, for which there may be values in `instead`.
+    The second value contains the keys that are invalid or missing; `instead` has values to use for them.
     """
-    found, data, wrong = _check(model, data, findings, at, spelled)
-    if found is not None:
-        return found, set()
+    valid, data, wrong = _check(model, data, findings, at, spelled)
+    if valid is not None:
+        return valid, set()
     keys = {str(node[0]) for node in wrong if node}
     if () in wrong or not isinstance(data, Mapping):
         return None, keys
@@ -77,20 +77,20 @@ def validate_partly(
 
 
 def show(value: Any) -> str:
-    """A value in an error message, short."""
+    """A value for an error message, shortened."""
     if isinstance(value, str):
         return repr(value) if len(value) <= 60 else repr(value[:57] + "...")
     if isinstance(value, Mapping):
         return "a mapping"
     if isinstance(value, list | tuple):
         return "a list"
-    return "nothing" if value is None else str(as_written(value))[:60]
+    return "null" if value is None else str(as_written(value))[:60]
 
 
 def _check(
     model: type[Model], data: Any, findings: Findings, at: NodePath, spelled: Mapping[str, str]
 ) -> tuple[Model | None, Any, set[NodePath]]:
-    """The model or None, the data with text as written, and the nodes that are wrong."""
+    """The model or None, the data with scalars as written where strings are expected, and the invalid nodes."""
     try:
         return model.model_validate(data), data, set()
     except ValidationError as error:
@@ -127,18 +127,18 @@ def _explain(
         by_node.setdefault((*node, item["loc"][-1]) if missing else node, []).append(item)
     for node, items in by_node.items():
         if any(other[: len(node)] == node and len(other) > len(node) for other in by_node):
-            continue  # a branch of a union that was not meant: the mistake further inside says it better
+            continue  # a branch of a union that does not apply: the problem further inside is more precise
         kinds = {item["type"] for item in items}
         place = in_file(node)
         name = str(place[-1]) if place else ""
         if "missing" in kinds:
             unknown = [str(other[-1]) for other in by_node if other[:-1] == node[:-1] and other != node]
-            if not did_you_mean(name, unknown):  # else the unknown key says it
+            if not did_you_mean(name, unknown):  # otherwise the unknown key is reported
                 findings.add(in_file(node[:-1]), f"`{name}` is missing")
         elif "extra_forbidden" in kinds:
             findings.add(place, _unknown_key(name, known_keys(model, node[:-1], data)), at_key=True)
         else:
-            findings.add(place, _sentence(items, label(place[len(place) - len(node) :]), _get(data, node)))
+            findings.add(place, _sentence(items, place[len(place) - len(node) :], _get(data, node)))
     return set(by_node)
 
 
@@ -148,8 +148,8 @@ def _unknown_key(name: str, known: list[str]) -> str:
     return f"unknown key `{name[:60]}`{near}{allowed}"
 
 
-def _sentence(items: list[ErrorDetails], prefix: str, value: Any) -> str:
-    item = items[0]
+def _sentence(items: list[ErrorDetails], node: NodePath, value: Any) -> str:
+    item, what, prefix = items[0], subject(node), _label(node)
     kind, context = item["type"], item.get("ctx") or {}
     if kind in _KINDS:
         expected = " or ".join(dict.fromkeys(_KINDS[each["type"]] for each in items if each["type"] in _KINDS))
@@ -157,43 +157,52 @@ def _sentence(items: list[ErrorDetails], prefix: str, value: Any) -> str:
         choices = _quoted(context["expected"])
         expected = one_of(choices)
         if isinstance(value, str):
-            return f"{prefix}expected {expected}, got {show(value)}{did_you_mean(value, choices)}"
+            return f"{what} must be {expected}, got {show(value)}{did_you_mean(value, choices)}"
     elif kind == "union_tag_invalid":
         choices, tag = _quoted(context["expected_tags"]), str(context["tag"])
-        kinds = f"expected {one_of(choices)}, got {show(tag)}{did_you_mean(tag, choices)}"
-        return f"{prefix}`{_quoted(context['discriminator'])[0]}`: {kinds}"
+        kinds = f"must be {one_of(choices)}, got {show(tag)}{did_you_mean(tag, choices)}"
+        return f"{prefix}`{_quoted(context['discriminator'])[0]}` {kinds}"
     elif kind == "union_tag_not_found":
         return f"{prefix}`{_quoted(context['discriminator'])[0]}` is missing"
     elif kind in _BOUNDS:
         bound = next(context[name] for name in ("ge", "gt", "le", "lt") if name in context)
         expected = f"a number {_BOUNDS[kind]} {int(bound) if bound == int(bound) else bound}"
     elif kind in ("string_too_short", "too_short"):
-        return f"{prefix}must not be empty"
+        return f"{what} must not be empty"
     elif kind in ("value_error", "assertion_error"):
-        said = str(item["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
-        return said if prefix and said.startswith(prefix[:-2]) else f"{prefix}{said}"
+        reason = str(item["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
+        if reason.startswith("must "):
+            return f"{what} {reason}"
+        return reason if prefix and reason.startswith(prefix[:-2]) else f"{prefix}{reason}"
     else:
         return f"{prefix}{item['msg'][:1].lower()}{item['msg'][1:]}, got {show(value)}"
     hint = ""
     if kind == "bool_type" and isinstance(value, str) and value.lower() in _YAML_BOOLEANS:
         hint = f"; write `{_YAML_BOOLEANS[value.lower()]}`"
-    return f"{prefix}expected {expected}, got {show(value)}{hint}"
+    return f"{what} must be {expected}, got {show(value)}{hint}"
 
 
 def _quoted(words: Any) -> list[str]:
-    """The words of a list as pydantic writes it: `'a', 'b' or 'c'`."""
+    """The words of a list in the format of pydantic: `'a', 'b' or 'c'`."""
     listed = (word.strip().strip("'") for word in str(words).replace(" or ", ", ").split(","))
     return [word for word in listed if word]
 
 
-def label(node: NodePath) -> str:
-    """The key a message is about, for its start."""
+def subject(node: NodePath) -> str:
+    """The subject of a message about a node: its key, or the item of a list."""
+    names = [step for step in node if isinstance(step, str)]
+    if not names:
+        return "the value"
+    return f"an item of `{names[-1]}`" if isinstance(node[-1], int) else f"`{names[-1]}`"
+
+
+def _label(node: NodePath) -> str:
     names = [step for step in node if isinstance(step, str)]
     return f"`{names[-1]}`: " if names else ""
 
 
 def _node_path(data: Any, loc: tuple[int | str, ...]) -> NodePath:
-    """A pydantic location without the steps that are not in the data (union tags, validators)."""
+    """A location from pydantic without the steps that are not in the data (union tags, validators)."""
     node: list[str | int] = []
     for step in loc:
         inside = (isinstance(data, Mapping) and step in data) or (
@@ -212,7 +221,7 @@ def _get(data: Any, node: NodePath) -> Any:
 
 
 def _with(data: Any, node: NodePath, value: Any) -> Any:
-    """A copy of the data with one node replaced; shared parts stay shared (aliases are never changed in place)."""
+    """A copy of the data with one node replaced. Parts shared by aliases are never changed in place."""
     if not node:
         return value
     step, *rest = node
@@ -222,7 +231,7 @@ def _with(data: Any, node: NodePath, value: Any) -> Any:
 
 
 def _without(data: Any, node: NodePath) -> Any:
-    """A copy of the data without the entry that holds a node; lists stay whole or go, so that places stay right."""
+    """A copy of the data without the entry that contains a node. Lists are removed as a whole: indexes stay valid."""
     steps = next((node[:i] for i, step in enumerate(node) if isinstance(step, int)), node)
     *parents, last = steps
     try:
@@ -233,7 +242,7 @@ def _without(data: Any, node: NodePath) -> Any:
 
 
 def known_keys(model: type[BaseModel], node: NodePath, data: Any = None) -> list[str]:
-    """The keys allowed at a node: those of the model that describes it, of several the one its `type` means."""
+    """The keys allowed at a node: those of its model, which its `type` selects if there are several."""
     current: Any = model
     for index, step in enumerate(node):
         if isinstance(step, int):
@@ -256,10 +265,10 @@ def _field(model: type[BaseModel], key: str) -> Any:
 def _models_inside(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [found for argument in getattr(annotation, "__args__", ()) for found in _models_inside(argument)]
+    return [model for argument in getattr(annotation, "__args__", ()) for model in _models_inside(argument)]
 
 
 def _is_meant(model: type[BaseModel], value: Any) -> bool:
     kind = model.model_fields.get("type")
-    given = value.get("type") if isinstance(value, Mapping) else None
-    return kind is not None and given is not None and given in getattr(kind.annotation, "__args__", ())
+    name = value.get("type") if isinstance(value, Mapping) else None
+    return kind is not None and name is not None and name in getattr(kind.annotation, "__args__", ())

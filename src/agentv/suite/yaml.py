@@ -1,9 +1,8 @@
-"""YAML -> plain values, by walking the C parser's events.
+"""Read YAML into plain values by walking the events of the C parser.
 
-The walk streams (one top-level key's list can be taken item by item), reads scalars by the YAML 1.2 core
-schema (so `no`, `12:30`, `0755` and dates stay text), refuses foreign tags and alias bombs, notes duplicate keys,
-and records where nodes stand only when asked: positions are needed when there is a mistake to show, and cost a
-third of the time.
+The walk can stream the list under one top-level key item by item. It reads scalars by the YAML 1.2 core schema (so
+`no`, `12:30`, `0755` and dates are text), rejects custom tags and alias bombs, and collects duplicate keys. Positions
+of nodes are recorded only on request: they are needed only to report problems, and cost a third of the time.
 """
 
 from __future__ import annotations
@@ -35,29 +34,29 @@ _TAG = "tag:yaml.org,2002:"
 _SCALAR_TYPES: dict[str, Any] = {"int": int, "float": (int, float), "bool": bool, "null": type(None)}
 
 MAX_ALIASED_NODES = 100_000
-"""What the aliases of one item may stand for."""
+"""How many values the aliases of one item may expand to."""
 MAX_ALIASED_TOTAL = 300_000
-"""What all aliases may stand for; `ALIASED_PER_NODE` more for every node that is written out."""
+"""How many values all aliases may expand to, plus `ALIASED_PER_NODE` for every node that is written out."""
 ALIASED_PER_NODE = 20
 
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ODD_BOOLEANS = {"True": True, "TRUE": True, "False": False, "FALSE": False}
 _HINTS = {
-    "mapping values are not allowed in this context": "text with `: ` inside needs quotes, or the indentation is wrong",
+    "mapping values are not allowed in this context": "quote text that contains `: `, or fix the indentation",
     "found character that cannot start any token": "indent with spaces, not tabs; quote text that starts with % @ or `",
-    "did not find expected key": "check the indentation of this line, and quotes that end too early",
-    "did not find expected '-' indicator": "the items of a list start in the same column",
-    "could not find expected ':'": "a key is followed by `: `",
+    "did not find expected key": "check the indentation of this line, and for quotes that end too early",
+    "did not find expected '-' indicator": "the items of a list must start in the same column",
+    "could not find expected ':'": "a key must be followed by `: `",
     "did not find expected ',' or ']'": "a `[` list is not closed, or a comma is missing",
     "did not find expected ',' or '}'": "a `{` mapping is not closed, or a comma is missing",
-    "did not find expected <document start>": "check the indentation; keys of the file start in the first column",
+    "did not find expected <document start>": "check the indentation; top-level keys must start in the first column",
     "found unexpected end of stream": "a quote is never closed",
     "found unknown escape character": "write \\\\ for a backslash, or use single quotes",
 }
 
 
-class YamlProblem(Exception):  # noqa: N818 - a mistake in a user's file, turned into a Problem by the reader
-    """The text is not YAML that agentv reads."""
+class YamlProblem(Exception):  # noqa: N818 - a problem in a user's file, turned into a Problem by the reader
+    """The text is not YAML that agentv can read."""
 
     def __init__(self, message: str, line: int, column: int) -> None:
         super().__init__(message)
@@ -65,7 +64,7 @@ class YamlProblem(Exception):  # noqa: N818 - a mistake in a user's file, turned
 
 
 class Mark(NamedTuple):
-    """Where a node stands, from 1: its value, and its key (for an entry of a mapping)."""
+    """The position of a node, counted from 1: of its value, and of its key if it is an entry of a mapping."""
 
     line: int
     column: int
@@ -74,7 +73,7 @@ class Mark(NamedTuple):
 
 
 class _Anchor(NamedTuple):
-    """What an alias stands for."""
+    """The value of an anchor, and what its aliases count towards the limits."""
 
     value: Any
     size: int
@@ -90,7 +89,7 @@ STREAM_BEGINS: Any = object()
 class StreamItem:
     """One item of the streamed list, or one entry of the root mapping (`index` is None).
 
-    The streamed list announces itself with an entry whose value is `STREAM_BEGINS`.
+    Before the items of the streamed list comes an entry with the value `STREAM_BEGINS`.
     """
 
     key: str
@@ -98,9 +97,9 @@ class StreamItem:
     index: int | None = None
     line: int = 0
     written: dict[NodePath, str] = field(default_factory=dict)
-    """Booleans in the value that were not written `true` or `false`, by node."""
+    """How booleans that are not written `true` or `false` are spelled, by node."""
     not_finite: list[NodePath] = field(default_factory=list)
-    """Nodes in the value that are no finite number: JSON cannot hold them."""
+    """Nodes in the value that are infinite or NaN, which JSON cannot express."""
 
 
 @dataclass(slots=True)
@@ -110,12 +109,12 @@ class YamlWalk:
     stream: bytes | str | IO[bytes]
     record: bool = False
     wanted: Collection[NodePath] | None = None
-    """With `record`: the only nodes whose marks are kept (what anchors hold is kept too)."""
+    """With `record`: the only nodes whose marks are kept, besides those inside anchors."""
     marks: dict[NodePath, Mark] = field(default_factory=dict)
     links: dict[NodePath, NodePath] = field(default_factory=dict)
-    """With `record`: nodes that stand elsewhere, because of an alias or a merge."""
+    """With `record`: nodes that are written elsewhere, because of an alias or a merge."""
     duplicates: list[tuple[str, int, int, int]] = field(default_factory=list)
-    """Keys that occur twice: the key, where it stands again, and the line of the first."""
+    """Duplicate keys: the key, the line and column of the duplicate, and the line of the first."""
     _next: Any = None
     _anchors: dict[str, _Anchor] = field(default_factory=dict)
     _open_anchors: int = 0
@@ -136,7 +135,7 @@ class YamlWalk:
         return value
 
     def entries(self, streamed: str) -> Iterator[StreamItem]:
-        """The entries of the root mapping in order; the list under the key `streamed` comes item by item."""
+        """The entries of the root mapping in order, with the list under the key `streamed` item by item."""
         try:
             yield from self._entries(streamed)
         except (yaml.YAMLError, UnicodeError) as error:
@@ -149,7 +148,7 @@ class YamlWalk:
         self._mark((), event, None)
         if type(event) is not MappingStartEvent:
             what = "a list" if type(event) is SequenceStartEvent else "a single value"
-            raise _problem_at(event, f"expected a mapping with `{streamed}:` at the top of the file, got {what}")
+            raise _problem_at(event, f"the top level of the file must be a mapping with `{streamed}:`, got {what}")
         _check_tag(event, "map")
         seen: dict[str, int] = {}
         merged: list[tuple[dict[str, Any], NodePath]] = []
@@ -173,7 +172,7 @@ class YamlWalk:
         self._close()
 
     def place(self, node: NodePath) -> tuple[Mark, bool]:
-        """With `record`: where a node stands, or the nearest node around it, and whether it is the node itself."""
+        """With `record`: the position of a node and True, or the position of its nearest parent and False."""
         found: NodePath = ()
         rest = list(reversed(node))
         mark, exact = self.marks.get((), Mark(1, 1, 1, 1)), not rest
@@ -218,7 +217,7 @@ class YamlWalk:
         while type(event) is DocumentEndEvent:
             event = self._next()
         if type(event) is DocumentStartEvent:
-            raise _problem_at(event, "a second YAML document starts here (`---`); a file holds one")
+            raise _problem_at(event, "a second YAML document starts here (`---`); only one per file is allowed")
 
     # -- nodes
 
@@ -250,7 +249,7 @@ class YamlWalk:
         return self._sequence(path, depth)
 
     def _anchored(self, event: Any, path: NodePath, depth: int) -> Any:
-        """A collection that aliases can stand for: what they would cost is measured while it is read."""
+        """A collection with an anchor: the size that an alias of it adds is measured while it is read."""
         nodes, peak, odd = self._nodes, self._peak, self._odd
         self._peak, self._odd = depth, False
         self._open_anchors += 1
@@ -301,7 +300,7 @@ class YamlWalk:
             if event.anchor:
                 self._anchors[event.anchor] = _Anchor(key, 1, 0, False, ())
         if not isinstance(key, str):
-            raise _problem_at(event, "a key must be plain text")
+            raise _problem_at(event, "a key must be a plain string")
         mark = event.start_mark
         if key in seen:
             self.duplicates.append((key, mark.line + 1, mark.column + 1, seen[key]))
@@ -325,7 +324,7 @@ class YamlWalk:
     def _alias(self, event: Any, path: NodePath | None, depth: int) -> Any:
         anchor = self._anchors.get(event.anchor)
         if anchor is None:
-            raise _problem_at(event, f"alias *{event.anchor} has no anchor &{event.anchor} before it")
+            raise _problem_at(event, f"alias *{event.anchor} has no matching anchor &{event.anchor} before it")
         self._nodes += anchor.size - 1
         self._aliased += anchor.size
         self._aliased_total += anchor.size
@@ -333,7 +332,7 @@ class YamlWalk:
         if self._aliased > MAX_ALIASED_NODES or self._aliased_total > most:
             limit = MAX_ALIASED_NODES if self._aliased > MAX_ALIASED_NODES else most
             raise _problem_at(
-                event, f"aliases stand for more than {limit:,} values here; write values out or use fewer aliases"
+                event, f"aliases expand to more than {limit:,} values here; use fewer aliases or write the values out"
             )
         self._peak = max(self._peak, depth + anchor.height)
         if self._peak > MAX_DEPTH:
@@ -358,7 +357,7 @@ def _too_deep(event: Any) -> YamlProblem:
 
 
 def _entry(item: StreamItem, streamed: str) -> Iterator[StreamItem]:
-    """The entry itself; a streamed list that was read whole (it is an alias, or has an anchor) item by item."""
+    """The entry itself; but a streamed list that was read as a whole (an alias, or anchored) item by item."""
     if item.key != streamed or not isinstance(item.value, list):
         yield item
         return
@@ -371,7 +370,7 @@ def _entry(item: StreamItem, streamed: str) -> Iterator[StreamItem]:
 
 
 def _settled(item: StreamItem) -> StreamItem:
-    """The item with plain values; how the odd ones were written is kept beside them."""
+    """The item with plain values; `written` and `not_finite` are filled for the odd ones."""
     item.value = _settle(item.value, (), item)
     return item
 
@@ -400,14 +399,14 @@ def _tagged(event: Any, text: str) -> Any:
         return text
     value = resolve_plain(text)
     if not isinstance(value, _SCALAR_TYPES[name]) or (name == "int" and isinstance(value, bool)):
-        raise _problem_at(event, f"{text[:40]!r} does not fit the tag !!{name}")
+        raise _problem_at(event, f"{text[:40]!r} is not a valid value for the tag !!{name}")
     return value
 
 
 def _check_tag(event: Any, *allowed: str) -> None:
     if event.tag not in (None, "!") and event.tag.removeprefix(_TAG) not in allowed:
-        shown = event.tag.replace(_TAG, "!!")[:80]
-        raise _problem_at(event, f"the tag `{shown}` is not allowed here; write plain YAML values")
+        tag = event.tag.replace(_TAG, "!!")[:80]
+        raise _problem_at(event, f"the tag `{tag}` is not allowed here; use plain YAML values")
 
 
 def _is_merge(key_event: Any) -> bool:
@@ -417,7 +416,7 @@ def _is_merge(key_event: Any) -> bool:
 def _merge_sources(value: Any, event: Any, path: NodePath) -> list[tuple[dict[str, Any], NodePath]]:
     sources = [(each, (*path, i)) for i, each in enumerate(value)] if isinstance(value, list) else [(value, path)]
     if not all(isinstance(source, dict) for source, _ in sources):
-        raise _problem_at(event, "`<<` merges mappings: give it an alias of a mapping, or a list of them")
+        raise _problem_at(event, "`<<` must be a mapping (usually an alias) or a list of mappings")
     return sources
 
 
@@ -429,7 +428,7 @@ def _problem_at(event: Any, message: str) -> YamlProblem:
 
 
 def _as_problem(error: Exception, stream: Any) -> YamlProblem:
-    """An error of the parser, placed. The stream is at its end for the parser: it may be read again."""
+    """An error of the parser with its position. The parser is done with the stream, so it may be read again."""
     if isinstance(error, yaml.MarkedYAMLError):
         return _syntax(error)
     if isinstance(error, yaml.reader.ReaderError):
@@ -446,18 +445,18 @@ def _as_problem(error: Exception, stream: Any) -> YamlProblem:
 def _syntax(error: yaml.MarkedYAMLError) -> YamlProblem:
     mark = error.problem_mark or error.context_mark
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-    said = error.problem or "cannot be parsed"
+    reason = error.problem or "cannot be parsed"
     where = ""
     if error.context and error.context_mark and error.context_mark.line + 1 != line:
         where = f" ({error.context}, which starts at line {error.context_mark.line + 1})"
     elif error.context:
         where = f" ({error.context})"
-    hint = f"; {_HINTS[said]}" if said in _HINTS else ""
-    return YamlProblem(f"not valid YAML: {said}{where}{hint}", line, column)
+    hint = f"; {_HINTS[reason]}" if reason in _HINTS else ""
+    return YamlProblem(f"not valid YAML: {reason}{where}{hint}", line, column)
 
 
 def _place_of(offset: int, stream: Any) -> tuple[int, int]:
-    """The line and column of a byte."""
+    """The line and column of a byte offset, counted from 1."""
     if isinstance(stream, str):
         return 1, 1
     if isinstance(stream, bytes):

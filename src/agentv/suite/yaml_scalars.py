@@ -1,4 +1,4 @@
-"""Plain scalars by the YAML 1.2 core schema, each able to say how it was written."""
+"""Plain scalars of the YAML 1.2 core schema. Numbers and booleans remember how they were written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _MAX_DIGITS = 400
-"""A longer run of digits is text: nobody counts that far."""
+"""A number with more digits is read as text."""
 _INT = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z")
 _HEX_OR_OCTAL = re.compile(r"0x[0-9a-fA-F]+\Z|0o[0-7]+\Z")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
@@ -22,7 +22,7 @@ _WORDS: dict[str, Any] = {
 }
 _FIRST_OF_WORDS = frozenset("~tTfFnN")
 MAYBE_TYPED = frozenset("0123456789+-.") | _FIRST_OF_WORDS
-"""What a plain scalar that is not text can start with."""
+"""The first characters of plain scalars that may be something other than text."""
 
 
 class WrittenInt(int):
@@ -39,14 +39,14 @@ class WrittenFloat(float):
 
 @dataclass(frozen=True, slots=True)
 class WrittenBool:
-    """`True`, `FALSE`: a boolean until text is wanted, and then what was written."""
+    """A boolean written as `True` or `FALSE`. Where text is expected, it is read as written."""
 
     value: bool
     raw: str
 
 
 def resolve_plain(text: str) -> Any:
-    """A plain scalar by the YAML 1.2 core schema; numbers with a leading zero stay text."""
+    """The value of a plain scalar in the YAML 1.2 core schema; numbers with a leading zero are text."""
     if not text or text[0] in _FIRST_OF_WORDS:
         return _WORDS.get(text, text)
     if len(text) > _MAX_DIGITS:
@@ -61,7 +61,7 @@ def resolve_plain(text: str) -> Any:
 
 
 def written_float(text: str) -> float:
-    """The number; one that Python would write in another way remembers its text."""
+    """The number, as a `WrittenFloat` if Python would write it differently."""
     real = float(text)
     return real if repr(real) == text else _written(real, text)
 
@@ -73,7 +73,7 @@ def _written(real: float, text: str) -> WrittenFloat:
 
 
 def as_written(value: Any) -> Any:
-    """A scalar as the text it was written as; anything else unchanged."""
+    """A scalar as it was written; any other value unchanged."""
     if isinstance(value, WrittenInt | WrittenFloat):
         return value.raw
     if isinstance(value, bool):

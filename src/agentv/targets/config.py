@@ -184,7 +184,7 @@ def _read(path: Path) -> tuple[dict[str, Any], Findings, LineOf]:
         findings.add_at(problem.line, problem.column, problem.message)
         raise ConfigError(findings.problems()) from None
     for key, line, column, first in walk.duplicates:
-        findings.add_at(line, column, f"duplicate key `{key}`; first at line {first}")
+        findings.add_at(line, column, f"duplicate key `{key}` (first at line {first})")
     if not isinstance(data, dict):
         findings.add((), "expected a mapping with `targets:`")
         raise ConfigError(findings.problems())
