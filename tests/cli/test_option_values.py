@@ -30,8 +30,8 @@ from tests.conftest import Project
 def test_empty_option_values_are_rejected(capitals: Project, arguments: tuple[str, ...]) -> None:
     done = capitals.run("eval", *arguments)
     assert done.returncode == 2
-    assert " is empty." in done.stderr
-    assert "leave it out" in done.stderr
+    assert " must not be empty." in done.stderr
+    assert "omit it" in done.stderr
     assert not (capitals.root / ".agentv").exists()
 
 
@@ -47,7 +47,7 @@ def test_empty_option_values_are_rejected(capitals: Project, arguments: tuple[st
         ({"max_cost": float("nan")}, "`max_cost` must be a finite number above 0, got nan."),
         ({"threshold": 1.5}, "`threshold` must be a finite number from 0 to 1, got 1.5."),
         ({"threshold": float("nan")}, "`threshold` must be a finite number from 0 to 1, got nan."),
-        ({"config": ""}, "`config` is empty."),
+        ({"config": ""}, "`config` must not be empty."),
         ({"outputs": "answers.jsonl"}, "a function as `target` cannot be used together"),
     ],
 )
