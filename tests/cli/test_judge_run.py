@@ -287,7 +287,7 @@ MISTAKES = {
     "both": (("--suite", "evals/suite.yaml", "--payload", "-"), "Specify what to judge"),
     "a payload and a case": (("--payload", "-", "--case", "france"), "--case can only be used with --suite"),
     "a payload alone": (("--payload", "-"), "needs a script to run"),
-    "several cases": (("--suite", "evals/suite.yaml"), "name it with --case"),
+    "several cases": (("--suite", "evals/suite.yaml"), "select one with --case"),
     "no such case": (("--suite", "evals/suite.yaml", "--case", "frence"), "did you mean `france`"),
     "no such script": (("gone.py", *CASE), "gone.py does not exist"),
     "several scripts": (CASE, "case 'france' has 2 code_judge evaluators"),
