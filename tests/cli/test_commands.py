@@ -162,9 +162,9 @@ def test_unknown_judge_target_is_reported_at_the_evaluator(capitals: Project) ->
         "      - {name: own, type: rubric, rubrics: [brief], judge_target: noone}\n",
     )
     told = capitals.run("validate", "suite.yaml").stderr
-    assert "suite.yaml:4:7: the evaluator 'tone' names the target 'nobody', which " in told
-    assert "suite.yaml:8:1: the evaluator 'own' names the target 'noone', which " in told
-    assert told.count("names the target") == 2
+    assert "suite.yaml:4:7: evaluator 'tone' names the unknown target 'nobody'" in told
+    assert "suite.yaml:8:1: evaluator 'own' names the unknown target 'noone'" in told
+    assert told.count("names the unknown target") == 2
     assert capitals.run("eval", "suite.yaml").stderr == told
 
 

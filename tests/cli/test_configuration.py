@@ -118,9 +118,9 @@ def test_all_unknown_targets_are_reported_together(project: Project) -> None:
     for command in ("validate", "eval"):
         refused = project.run(command, "one.yaml", "two.yaml")
         assert refused.returncode == 2
-        assert "one.yaml:1:9: `target` names the target 'mian', which" in refused.stderr
-        assert "one.yaml:2:27: `execution.judge_target` names the target 'jugde', which" in refused.stderr
-        assert "two.yaml:1:1: the case 'a' names the target 'other', which" in refused.stderr
+        assert "one.yaml:1:9: `target` names the unknown target 'mian'" in refused.stderr
+        assert "one.yaml:2:27: `execution.judge_target` names the unknown target 'jugde'" in refused.stderr
+        assert "two.yaml:1:1: case 'a' names the unknown target 'other'" in refused.stderr
     assert project.run("eval", "two.yaml", "--target", "main", "--quiet").returncode == 0
 
 

@@ -147,7 +147,7 @@ def test_one_of_several_recorded_answers_is_judged_with_a_note(judges: Project) 
     done = judges.run("judge", "run", "--json", *CASE, "--evaluator", "plain", "--outputs", "answers.jsonl")
     shown = json.loads(done.stdout)
     assert (shown["payload"]["target"], shown["payload"]["attempt"]) == ("a", 2)
-    assert "the one of target 'a', attempt 2" in done.stderr
+    assert "using target 'a', attempt 2" in done.stderr
     _, other = judged(judges, *CASE, "--evaluator", "plain", "--outputs", "answers.jsonl", "--target", "b")
     assert other["payload"]["target"] == "b"
 
