@@ -29,7 +29,7 @@ ENVIRONMENT = {
 """Extra settings for the libraries: aimock supports only this version of the Gemini API."""
 
 
-# A real name of a Claude is deprecated some day, and the library then warns.
+# The library warns about deprecated models, which every real model becomes at some point.
 MODELS = {
     "anthropic": "claude-unknown",
     "gemini": "gemini-2.5-flash",

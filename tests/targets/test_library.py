@@ -159,7 +159,7 @@ async def test_bedrock_signs_with_the_variables_and_gets_the_settings():
         async with BEDROCK.against(server, **settings) as provider:
             await provider.invoke(ask("capital?", system_prompt="Be brief."))
         call = server.calls[0]
-    # The address is part of what was signed: one that is spelled differently is refused by AWS.
+    # The signature covers the URL: AWS rejects one that is spelled differently.
     assert call.path == "/model/us.anthropic.claude-sonnet-4-6-v1%3A0/converse"
     assert call.headers["X-Team"] == "a"
     assert "Credential=AKIAEXAMPLE12345678/" in call.headers["Authorization"]
@@ -178,7 +178,7 @@ async def test_bedrock_accepts_an_api_key_and_a_region(monkeypatch: pytest.Monke
         sent.append((url, headers["Authorization"]))
         return {}, json.dumps(bedrock_reply("ok")).encode()
 
-    # boto3 sends such a key over TLS only, and nothing here has a certificate for AWS.
+    # boto3 sends API keys only over TLS, and there is no certificate for AWS here.
     monkeypatch.setattr(Exchange, "post_for_library", record)
     environment = {**AWS, "AWS_BEARER_TOKEN_BEDROCK": KEY}
     provider = make(HERE, "bedrock", scope={"environment": environment}, model="m", region="us-east-1")
@@ -312,7 +312,7 @@ async def test_no_schema_is_sent_if_unsupported_or_not_requested(vendor, model, 
         assert "score" not in json.dumps(server.calls[0].body)
 
 
-# -- what is missing
+# -- unavailable targets
 
 
 @pytest.mark.parametrize(

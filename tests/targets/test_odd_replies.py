@@ -34,7 +34,7 @@ def said(content: Any, finish: str = "stop", **message: Any) -> dict[str, Any]:
     return {"choices": [{"message": {"content": content, **message}, "finish_reason": finish}]}
 
 
-# -- what was said
+# -- content of replies
 
 
 @pytest.mark.parametrize("content", ["", "Par"])

@@ -213,7 +213,7 @@ def test_azure_accepts_an_endpoint_or_a_resource(base_url, url):
     assert provider._url == url
 
 
-# -- what is missing
+# -- unavailable targets
 
 
 @pytest.mark.parametrize(
@@ -578,7 +578,7 @@ async def test_structured_output_can_be_json_object_or_off(setting, sent):
         assert body_of(server).get("response_format") == sent
 
 
-# -- what to do about it
+# -- next steps
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ async def vendor_body(vendor: Vendor, request: Request, **settings: Any) -> dict
     return body
 
 
-# -- what a provider declares
+# -- supported options
 
 
 def test_every_built_in_provider_is_listed_here():

@@ -153,7 +153,7 @@ async def test_calls_start_in_the_order_they_came_and_a_retry_keeps_its_place():
 
 
 async def test_a_call_let_in_at_the_very_moment_a_pause_begins_waits_it_out():
-    # Both of the first two end at 1 s: the first frees a place for "c", the second is throttled.
+    # Both of the first two end at 1 s: the first frees a slot for "c", the second is rate limited.
     crowd = Crowd(lambda number: throttled(20.0) if number == 1 else None, max_concurrency=2, max_retries=0)
     crowd.call("a", "b", "c", "d")
     await crowd.outcome()
