@@ -1,4 +1,4 @@
-"""The Python door."""
+"""The Python API."""
 
 from __future__ import annotations
 

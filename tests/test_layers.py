@@ -1,4 +1,4 @@
-"""Imports point one way, and heavy libraries stay out of the quick paths."""
+"""Imports follow the layers, and fast commands do not import heavy libraries."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ JOINS = {
 
 
 def allowed(layer: str) -> set[str]:
-    """The layers that a layer may import, itself included."""
+    """The layers that a layer may import, including itself."""
     if layer in RUN_ARM:
         return BASE | set(RUN_ARM[: RUN_ARM.index(layer) + 1])
     if layer in READ_ARM:
@@ -46,13 +46,13 @@ def allowed(layer: str) -> set[str]:
 
 
 def modules_of(root: Path) -> dict[str, Path]:
-    """The modules below a package's directory by their full name."""
+    """The modules in a package directory, by full name."""
     names = {path: (root.name, *path.relative_to(root).with_suffix("").parts) for path in root.rglob("*.py")}
     return {".".join(name[:-1] if name[-1] == "__init__" else name): path for path, name in names.items()}
 
 
 def imports_of(module: str, path: Path, known: Mapping[str, Path], *, typing_too: bool = True) -> set[str]:
-    """The known modules that a file imports, lazily or not; those for type checkers alone with `typing_too`."""
+    """The known modules that a file imports, including lazy imports and, with `typing_too`, type-checking imports."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     skipped = {
         inner
@@ -85,12 +85,12 @@ def wrong_imports(root: Path) -> list[str]:
 
 
 def layer_of(module: str) -> str:
-    """The folder or file below the package that a module is in."""
+    """The top-level folder or file of the package that contains a module."""
     return module.split(".")[1] if "." in module else "__init__"
 
 
 def cycles(root: Path) -> list[str]:
-    """Modules that import each other in a circle, at run time, lazily or not."""
+    """Circular imports at run time, including lazy imports."""
     known = modules_of(root)
     left = {module: imports_of(module, path, known, typing_too=False) for module, path in known.items()}
     while ready := [module for module, imported in left.items() if not imported & left.keys()]:
@@ -249,7 +249,7 @@ def test_validate_and_mock_run_import_only_what_the_suite_uses(
 
 
 def homes(table: Mapping[str, str]) -> set[str]:
-    """The modules that a table of names points to."""
+    """The modules in a table of names."""
     return {where.partition(":")[0] for where in table.values()}
 
 

@@ -1,4 +1,4 @@
-"""The wheel: what `pip install .` on a clone brings."""
+"""The contents of the wheel and its dependencies."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_install_command_of_a_vendor_library_matches_its_extra() -> None:
 
 
 def pinned(name: str) -> dict[str, str]:
-    """Package -> version of a lock file."""
+    """Package -> version in a lock file."""
     text = (ROOT / name).read_text(encoding="utf-8")
     return dict(re.findall(r"^([\w.-]+)==([\w.]+)", text, re.MULTILINE))
 

@@ -1,4 +1,4 @@
-"""A project with judge scripts, and commands of `agentv judge` that are watched while they run."""
+"""A project with judge scripts, and helpers to run `agentv judge` and read its output while it runs."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ print(json.dumps({"score": 1 if "Paris" in case["candidate_answer"] else 0}))
 
 @pytest.fixture
 def judges(project: Project) -> Project:
-    """A suite under `evals` with two scripts; the configuration is above it."""
+    """A project with a suite and two judge scripts in `evals`, and the configuration in its root."""
     project.write("agentv.config.yaml", CONFIG)
     project.write("evals/suite.yaml", SUITE)
     project.write("evals/judges/asks.py", ASKS)
@@ -82,7 +82,7 @@ def judges(project: Project) -> Project:
 
 
 def judged(project: Project, *arguments: str, stdin: str | None = None, **env: str) -> tuple[int, dict[str, Any]]:
-    """The exit code and the object of `agentv judge run --json`."""
+    """Exit code and JSON output of `agentv judge run --json`."""
     done = project.run("judge", "run", "--json", *arguments, stdin=stdin, env=env)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
@@ -90,7 +90,7 @@ def judged(project: Project, *arguments: str, stdin: str | None = None, **env: s
 
 @contextmanager
 def started(project: Project, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A command that is running, and can be interrupted, whoever runs the tests."""
+    """A running command that handles signals even if the test runner ignores them."""
     process = subprocess.Popen(
         [*AGENTV, "judge", *arguments],
         cwd=project.root,
@@ -109,7 +109,7 @@ def started(project: Project, *arguments: str) -> Iterator[subprocess.Popen[str]
 
 
 def read_until(stream: IO[str] | None, wanted: str) -> str:
-    """What is printed up to the line with this text."""
+    """The output up to the line that contains this text."""
     assert stream is not None
     seen = ""
     for line in stream:

@@ -1,4 +1,4 @@
-"""`--max-cost` and `--max-judge-calls`: what is not run is said, and can be gone on with."""
+"""`--max-cost` and `--max-judge-calls`: skipped cases are reported and can be resumed."""
 
 from __future__ import annotations
 

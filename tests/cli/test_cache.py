@@ -1,4 +1,4 @@
-"""`agentv eval --cache`: judges are asked once, whatever asks them; cases are always run."""
+"""`agentv eval --cache`: judge replies are cached, targets are always called."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ evalcases:
 
 @pytest.fixture
 def judged(project: Project) -> Project:
-    """One case, its judge a command that leaves a line in `calls`."""
+    """A suite with one case and a judge command that writes a line to `calls`."""
     project.write("agentv.config.yaml", CONFIG)
     project.write("judge.py", JUDGE)
     project.write("suite.yaml", SUITE)
@@ -53,7 +53,7 @@ def calls(project: Project) -> list[str]:
 
 
 def evaluate(project: Project, name: str, *options: str) -> dict[str, Any]:
-    """Run the suite; what the ledger of its judge says."""
+    """Run the suite and return the ledger of its judge."""
     done = project.run("eval", "suite.yaml", "--run-dir", name, *options)
     assert done.returncode == 0, done.stdout + done.stderr
     (row,) = project.rows(project.root / name)

@@ -129,7 +129,7 @@ def test_validate_accepts_missing_environment_variables(capitals: Project) -> No
 
 CASE = "evalcases: [{id: a, input: x, evaluators: [{type: contains, value: x%s}]}]"
 MISTAKEN = {
-    "unknown target": "execution: {target: nobody}\n" + CASE % "",
+    "unknown target": "execution: {target: missing}\n" + CASE % "",
     "unknown judge": "execution: {judge_target: no}\n" + CASE % "",
     "no cases": "evalcases: []",
     "not yaml": "evalcases: [",
@@ -157,12 +157,12 @@ def test_validate_rejects_exactly_what_eval_rejects(capitals: Project, text: str
 def test_unknown_judge_target_is_reported_at_the_evaluator(capitals: Project) -> None:
     capitals.write(
         "suite.yaml",
-        "execution:\n  evaluators:\n    - {type: is_json}\n    - {name: tone, type: llm_judge, judge_target: nobody}\n"
+        "execution:\n  evaluators:\n    - {type: is_json}\n    - {name: tone, type: llm_judge, judge_target: missing}\n"
         "evalcases:\n  - {id: a, input: x}\n  - {id: b, input: x}\n  - id: c\n    input: x\n    evaluators+:\n"
         "      - {name: own, type: rubric, rubrics: [brief], judge_target: noone}\n",
     )
     told = capitals.run("validate", "suite.yaml").stderr
-    assert "suite.yaml:4:7: evaluator 'tone' names the unknown target 'nobody'" in told
+    assert "suite.yaml:4:7: evaluator 'tone' names the unknown target 'missing'" in told
     assert "suite.yaml:8:1: evaluator 'own' names the unknown target 'noone'" in told
     assert told.count("names the unknown target") == 2
     assert capitals.run("eval", "suite.yaml").stderr == told

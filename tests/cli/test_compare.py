@@ -1,4 +1,4 @@
-"""`agentv compare`, as it is called."""
+"""`agentv compare` on the command line."""
 
 from __future__ import annotations
 

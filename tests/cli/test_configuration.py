@@ -1,4 +1,4 @@
-"""The configuration as a user meets it: variables in it, names that exist or not, what is kept of it."""
+"""The configuration on the command line: variables, unknown names, and what is recorded."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def test_missing_variable_in_judge_target_disables_only_its_target(project: Proj
     assert "WHO_JUDGES" in str(targets["b"]["missing"])
     assert "agentv.config.yaml:3" in str(targets["b"]["missing"])
     assert listed(project, WHO_JUDGES="a")["b"]["judge"] == "a"
-    refused = project.run("targets", env={"WHO_JUDGES": "nobody"})
+    refused = project.run("targets", env={"WHO_JUDGES": "missing"})
     assert refused.returncode == 2
-    assert "unknown target 'nobody'" in refused.stderr
+    assert "unknown target 'missing'" in refused.stderr
 
 
 def test_numeric_target_names_are_strings(project: Project) -> None:
@@ -143,9 +143,9 @@ def test_judging_recorded_answers_needs_a_configuration(project: Project) -> Non
         assert "agentv init" in refused.stderr
     assert not (project.root / ".agentv").exists()
     assert project.run("eval", "checked.yaml", "--outputs", "answers.jsonl", "--quiet").returncode == 0
-    # Whoever says that nobody judges gets what can be said without a judge.
-    nobody = ("eval", "judged.yaml", "--outputs", "answers.jsonl", "--judge-target", "none", "--quiet")
-    assert project.run(*nobody).returncode == 3
+    # With `--judge-target none`, evaluators that need no judge still run.
+    no_judge = ("eval", "judged.yaml", "--outputs", "answers.jsonl", "--judge-target", "none", "--quiet")
+    assert project.run(*no_judge).returncode == 3
 
 
 def test_target_log_is_printed(project: Project) -> None:

@@ -1,4 +1,4 @@
-"""`agentv convert`: rows as YAML and CSV, nothing lost and nothing overwritten."""
+"""`agentv convert`: complete YAML and CSV output, and no overwritten files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`agentv eval`, run as a user runs it."""
+"""`agentv eval` on the command line."""
 
 from __future__ import annotations
 
@@ -297,10 +297,10 @@ def test_results_file_can_be_used_as_outputs(capitals: Project) -> None:
 
 
 def test_outputs_for_unknown_cases_are_rejected(capitals: Project) -> None:
-    capitals.write("answers.jsonl", '{"eval_id": "nobody", "candidate_answer": "x"}\n')
+    capitals.write("answers.jsonl", '{"eval_id": "no-such-case", "candidate_answer": "x"}\n')
     done = capitals.run("eval", "capitals.yaml", "--outputs", "answers.jsonl")
     assert done.returncode == 2
-    assert "nobody" in done.stderr
+    assert "no-such-case" in done.stderr
 
 
 @pytest.mark.parametrize(

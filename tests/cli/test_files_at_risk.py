@@ -1,4 +1,4 @@
-"""`--out` replaces an older file, but never one that a run reads, and never the record of a run."""
+"""`--out` replaces existing files, except files that the run reads and files of recorded runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`agentv generate rubrics`: a model writes rubrics into a suite's own file."""
+"""`agentv generate rubrics`: generated rubrics are added to the suite file."""
 
 from __future__ import annotations
 
@@ -321,7 +321,7 @@ def test_failed_insertion_keeps_the_rubrics_of_other_cases(tmp_path: Path):
     path.write_text("evalcases:\n- {id: a, input: q, expected_outcome: x}\n- id: b\n  input: q\n", encoding="utf-8")
     file = SuiteFile.read(path)
     assert file._yaml is not None
-    file._yaml.places[1] = InsertionPoint(3, 0)  # in the middle of a word: what comes of it is no suite
+    file._yaml.places[1] = InsertionPoint(3, 0)  # in the middle of a word, so the result is not a valid suite
     new, problems = file.with_rubrics({"a": RUBRICS, "b": RUBRICS})
     assert list(problems) == ["b"]
     assert [case.get("rubrics") for case in YamlWalk(new).document()["evalcases"]] == [RUBRICS, None]

@@ -1,4 +1,4 @@
-"""`agentv import promptfoo`: a configuration of promptfoo as a suite that decides as promptfoo does."""
+"""`agentv import promptfoo`: imported suites give the same verdicts as promptfoo."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def cases(project: Project, name: str = "suite.yaml") -> dict[str, Any]:
     return {case["id"]: case for case in document(project, name)["evalcases"]}
 
 
-# With the provider `echo` the answer is the prompt. What promptfoo decides for each test, by its rules: without a
-# threshold all assertions must pass; with one, the weighted mean of 0s and 1s must reach it.
+# With the provider `echo`, the answer is the prompt. The expected verdicts follow promptfoo's rules: without a
+# threshold, all assertions must pass; with one, the weighted mean of 0s and 1s must reach it.
 SEMANTICS = """\
 prompts: ["The capital of {{country}} is {{city}}."]
 providers: [echo]
@@ -346,7 +346,7 @@ def test_import_does_not_overwrite_without_force(project: Project) -> None:
         ("promptfooconfig.yaml", "prompts: [x\n", "promptfooconfig.yaml:1"),
         ("promptfooconfig.yaml", "- a\n", "must be a mapping"),
         ("promptfooconfig.yaml", "providers: [echo]\n", "no prompt can be imported"),
-        ("promptfooconfig.yaml", "prompts: [x]\nproviders: [nobody:x]\n", "no provider can be imported"),
+        ("promptfooconfig.yaml", "prompts: [x]\nproviders: [missing:x]\n", "no provider can be imported"),
         (
             "promptfooconfig.yaml",
             "prompts: [x]\nproviders: [echo]\ntests: file://none.csv\n",

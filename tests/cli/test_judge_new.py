@@ -1,4 +1,4 @@
-"""`agentv judge new`: a script to start from that works at once, with a test that can fail."""
+"""`agentv judge new`: the created script works, and its test can fail."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_new_test_passes_and_fails_if_the_script_is_broken(judges: Project, lang
 
 
 def test_new_bash_script_keeps_the_token_off_command_lines(judges: Project, tmp_path: Path) -> None:
-    """A curl that writes down how it was called stands first on PATH."""
+    """A fake `curl`, first on PATH, records its arguments."""
     needs("bash")
     script, _ = new(judges, "bash")
     fake = tmp_path / "bin" / "curl"
@@ -103,12 +103,12 @@ def test_new_typescript_script_imports_the_sdk_and_needs_no_compiler(judges: Pro
     script, test = new(judges, "typescript")
     text = script.read_text()
     assert 'import { createJudgeProxyClient, defineCodeJudge } from "@agentv/eval";' in text
-    # What needs more than leaving types out: Node would refuse it.
+    # Node only strips types and rejects TypeScript syntax that needs compilation.
     assert not any(word in text + test.read_text() for word in ("enum ", "namespace ", "private ", "declare "))
 
 
 def test_new_typescript_files_compile_and_judge(judges: Project, tmp_path: Path) -> None:
-    """Compiled here, because not every Node runs TypeScript as it is."""
+    """Compiled first, because older versions of Node cannot run TypeScript directly."""
     sdk = ROOT / "sdk" / "typescript"
     compiler = sdk / "node_modules" / "typescript" / "bin" / "tsc"
     if shutil.which("node") is None or not compiler.exists() or not (sdk / "dist" / "index.js").exists():

@@ -1,4 +1,4 @@
-"""`agentv judge run`: one script on one case, with everything it does in view."""
+"""`agentv judge run`: run a judge script on one case and show what it does."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_long_output_is_shortened_unless_full(judges: Project) -> None:
 
 
 def test_log_and_calls_are_printed_while_the_script_runs(judges: Project) -> None:
-    """The script waits for a file that is made only after its words were seen."""
+    """The script waits for a file that is created only after its log was printed."""
     judges.write(
         "evals/judges/waits.py",
         """\
@@ -224,7 +224,7 @@ def test_rejected_and_failed_calls_are_printed_with_the_reason(judges: Project) 
 
         @code_judge
         def tries(input, judge):
-            for target in ("nobody", "broken", None, None):
+            for target in ("missing", "broken", None, None):
                 try:
                     judge.invoke(question="well?", target=target)
                 except JudgeProxyError:
@@ -234,7 +234,7 @@ def test_rejected_and_failed_calls_are_printed_with_the_reason(judges: Project) 
     )
     done = judges.run("judge", "run", "evals/judges/tries.py", *CASE, "--max-calls", "2", env={"COLUMNS": "300"})
     lines = [line.strip() for line in done.stdout.splitlines()]
-    assert any(line.startswith("refused  unknown target 'nobody'") for line in lines)
+    assert any(line.startswith("refused  unknown target 'missing'") for line in lines)
     assert any(line.startswith("judge 1  broken, failed (judge_failed)") for line in lines)
     assert any(line.startswith("failed   judge target 'broken' failed") and "HTTP 500" in line for line in lines)
     assert any(line.startswith("refused  this call would exceed the judge call limit of 2") for line in lines)
@@ -282,7 +282,7 @@ def test_control_sequences_are_not_printed(judges: Project) -> None:
     assert "stderr   ab" in done.stdout
 
 
-MISTAKES = {
+USAGE_ERRORS = {
     "nothing to judge": (("x.py",), "Specify what to judge"),
     "both": (("--suite", "evals/suite.yaml", "--payload", "-"), "Specify what to judge"),
     "a payload and a case": (("--payload", "-", "--case", "france"), "--case can only be used with --suite"),
@@ -295,7 +295,10 @@ MISTAKES = {
     "no such evaluator": ((*CASE, "--evaluator", "ask"), "no evaluator with this name (did you mean `asks`?)"),
     "no code_judge": ((*CASE, "--evaluator", "contains"), "is a `contains`, not a code_judge"),
     "no access": ((*CASE, "--evaluator", "plain", "--max-calls", "2"), "has no judge access"),
-    "two minds": ((*CASE, "--evaluator", "asks", "--no-judge", "--max-calls", "2"), "cannot be used together"),
+    "conflicting options": (
+        (*CASE, "--evaluator", "asks", "--no-judge", "--max-calls", "2"),
+        "cannot be used together",
+    ),
     "two answers": ((*CASE, "--answer", "x", "--outputs", "y"), "cannot be used together"),
     "unknown judge": ((*CASE, "--evaluator", "asks", "--judge-target", "strikt"), "strict"),
     "no payload file": (("evals/judges/plain.py", "--payload", "gone.json"), "cannot read the file"),
@@ -304,7 +307,7 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize(("arguments", "message"), MISTAKES.values(), ids=MISTAKES.keys())
+@pytest.mark.parametrize(("arguments", "message"), USAGE_ERRORS.values(), ids=USAGE_ERRORS.keys())
 def test_usage_error_is_reported_and_nothing_is_run(judges: Project, arguments: tuple[str, ...], message: str) -> None:
     done = judges.run("judge", "run", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
@@ -328,7 +331,7 @@ def test_ctrl_c_ends_the_script_and_exits_with_130(judges: Project) -> None:
 
 
 def saved(path: Path, text: str) -> None:
-    """As an editor does it: nobody sees half of the file, however slowly it is written."""
+    """Save a file atomically, as editors do."""
     new = path.with_name(f".{path.name}.new")
     new.write_text(text)
     new.replace(path)

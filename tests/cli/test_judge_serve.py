@@ -1,4 +1,4 @@
-"""`agentv judge serve`: a judge proxy to work with by hand."""
+"""`agentv judge serve`: a judge proxy for interactive use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["judges"]
 
 
 def ask(exports: str, question: str) -> tuple[int, dict[str, Any]]:
-    """One call with what the two lines say."""
+    """Make one call with the two exported variables."""
     said = dict(re.findall(r"^export (\w+)=(\S+)$", exports, re.MULTILINE))
     assert set(said) == {"AGENTV_JUDGE_PROXY_URL", "AGENTV_JUDGE_PROXY_TOKEN"}
     request = urllib.request.Request(
@@ -44,7 +44,7 @@ def test_serve_prints_exports_answers_calls_and_stops_on_a_signal(
 ) -> None:
     with started(judges, "serve", "--max-calls", "1") as process:
         assert process.stdout is not None
-        exports = process.stdout.read()  # stdout ends with the two lines: a shell can go on
+        exports = process.stdout.read()  # stdout is closed after two lines, so a shell can continue
         assert len(exports.splitlines()) == 2
         opening = read_until(process.stderr, "Judge proxy open")
         assert "judge target strict, at most 1 call. Stop it with Ctrl-C" in opening
@@ -62,7 +62,7 @@ def test_serve_prints_exports_answers_calls_and_stops_on_a_signal(
         closing = read_until(process.stderr, "Judge proxy closed (stopped).")
         assert "strict: 1 of 1 call, 1 refused" in closing
     with pytest.raises(urllib.error.URLError):
-        ask(exports, "Anybody?")
+        ask(exports, "Still open?")
 
 
 def test_serve_closes_at_its_time_limit(judges: Project) -> None:

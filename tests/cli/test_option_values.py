@@ -1,4 +1,4 @@
-"""What an option may hold: an empty value is a mistake, and so is a number that says nothing."""
+"""Option values: empty values and non-finite numbers are rejected."""
 
 from __future__ import annotations
 

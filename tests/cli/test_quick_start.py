@@ -1,4 +1,4 @@
-"""Code that is compiled by its first use behaves like code that was compiled at import."""
+"""Code compiled on first use behaves like code compiled at import."""
 
 from __future__ import annotations
 

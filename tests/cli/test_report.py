@@ -1,4 +1,4 @@
-"""`agentv report`: a run that was made, in every format."""
+"""`agentv report`: a recorded run in every format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.report.test_junit import check_counts
 
 @pytest.fixture
 def run(capitals: Project) -> str:
-    """The id of a run with a pass, a borderline case and a failure."""
+    """The id of a run with a passed, a borderline and a failed case."""
     assert capitals.run("eval", "capitals.yaml", "--quiet").returncode == 1
     return capitals.run_dirs()[-1].name
 

@@ -1,4 +1,4 @@
-"""Stopping a run in any way, and going on with it."""
+"""Interrupted runs and `--resume`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
 
 @pytest.fixture
 def stuck(project: Project) -> Project:
-    """Ten cases: five answer at once, five never do."""
+    """Ten cases: five are answered immediately, five never."""
     project.write("agentv.config.yaml", SLOW)
     project.write("suite.yaml", FIVE_DONE_FIVE_HANGING)
     return project

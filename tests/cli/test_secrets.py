@@ -1,4 +1,4 @@
-"""No secret value in anything a run leaves behind or prints; and who gets to see which variable."""
+"""Secrets are masked in all output and records, and processes receive only the variables they need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that is stopped, at whatever moment: nothing of it goes on, and what it finished counts."""
+"""A stopped run leaves no processes behind and keeps its finished rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
 
 
 def command_that_stays(project: Project, marker: str) -> Path:
-    """A target for every kind of descendant; the file that grows by a byte as each of them runs."""
+    """A target for every kind of descendant, and the file that grows by a byte while each of them runs."""
     ready = project.root / "ready"
     os.mkfifo(ready)
     word = [sys.executable, "-I", "-S", kill_runtime.__file__, "--script"]
@@ -106,7 +106,7 @@ def test_signal_after_the_last_row_does_not_change_the_result(project: Project) 
     process = project.start("eval", "suite.yaml", "--run-dir", "run", "--out", "rows")
     assert process.stderr is not None
     line = ""
-    while "one" not in line:  # written, and told: what is left is to wait for somebody who reads the other copy
+    while "one" not in line:  # the row is recorded; the run now waits for a reader of the pipe `rows`
         line = process.stderr.readline()
         assert line
     time.sleep(0.5)

@@ -1,4 +1,4 @@
-"""`agentv targets --ping`: one small call to each target."""
+"""`agentv targets --ping`: one short call to each target."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_ping_error_names_the_setting_to_check(project: Project, failure: 
 
 
 async def test_ping_distinguishes_unreachable_from_rejecting_servers(project: Project) -> None:
-    with socket.socket() as taken:  # nobody else can have the port, and nobody listens
+    with socket.socket() as taken:  # the port is reserved, and no process listens on it
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
         project.write("agentv.config.yaml", "targets:\n" + chat("real", url))

@@ -1,4 +1,4 @@
-"""Help, hints and headings: they fit a terminal, and what they tell to do is right."""
+"""Help, hints and headings fit a terminal, and suggested commands are correct."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["judges"]
 
 
 def every_help(command: click.Command, name: str, above: click.Context | None = None) -> Iterator[tuple[str, str]]:
-    """The help of a command and of all commands below it, as a terminal of 80 columns gets it."""
+    """The help of a command and its subcommands, formatted for 80 columns."""
     context = click.Context(command, parent=above, info_name=name, terminal_width=80)
     yield context.command_path, command.get_help(context)
     if isinstance(command, click.Group):
@@ -39,7 +39,7 @@ def test_usage_error_shows_an_example_command(project: Project, command: str) ->
 
 
 def test_lists_in_messages_use_and(judges: Project) -> None:
-    done = judges.run("eval", "evals/suite.yaml", "--target", "nobody")
+    done = judges.run("eval", "evals/suite.yaml", "--target", "missing")
     assert done.returncode == 2
     assert "Available: `assistant`, `broken`, `keyed` and `strict`." in done.stderr
 

@@ -10,7 +10,7 @@ from tests.examples import typescript
 
 
 def copy_examples(to: Path) -> Path:
-    # What someone has built there stays there.
+    # Do not copy build output.
     shutil.copytree(
         ROOT / "examples", to / "examples", ignore=shutil.ignore_patterns("node_modules", ".agentv", "*.js")
     )

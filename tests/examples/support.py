@@ -1,4 +1,4 @@
-"""Running an example the way its reader does: the real command, in a copy of the examples."""
+"""Run examples with the real command line in a copy of the examples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import yaml
 
 @dataclass(frozen=True)
 class Ran:
-    """What a run left behind: its exit code, and its rows by the id of their case."""
+    """The exit code of a run, and its rows by case id."""
 
     code: int
     rows: dict[str, dict[str, Any]]
@@ -41,7 +41,7 @@ class Ran:
 
 
 def run(folder: Path, suite: str, *options: str) -> Ran:
-    """`agentv eval examples/<suite>`."""
+    """Run `agentv eval examples/<suite>`."""
     out = folder / "rows.jsonl"
     command = [sys.executable, "-m", "agentv", "eval", f"examples/{suite}", "--quiet", "--out", str(out), *options]
     environment = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
@@ -54,7 +54,7 @@ def run(folder: Path, suite: str, *options: str) -> Ran:
 
 
 def put_target(folder: Path, example: str, name: str, **settings: Any) -> None:
-    """Write a scripted target into the configuration of an example, in the place of one of the same name."""
+    """Add a scripted target to the configuration of an example, replacing the one with the same name."""
     path = folder / "examples" / example / "agentv.config.yaml"
     config = yaml.safe_load(path.read_text(encoding="utf-8"))
     config["targets"][name] = {"provider": "mock", **settings}

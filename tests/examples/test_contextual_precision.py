@@ -1,4 +1,4 @@
-"""Contextual precision, in both ways of asking."""
+"""Contextual precision with both kinds of judge."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BY_HAND = {
 
 
 def found(*passages: str) -> dict[str, Any]:
-    """An answer to grade, whose search returned these passages."""
+    """An answer to grade with these retrieved passages."""
     calls = [{"tool": "search", "input": {}, "output": list(passages)}]
     return {
         "eval_id": "return-a-book",

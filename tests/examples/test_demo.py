@@ -1,4 +1,4 @@
-"""`make demo`: a worse retriever is caught, and an unexpected exit code fails the demo."""
+"""`make demo` catches a worse retriever and fails on an unexpected exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contextual recall, the hybrid judge, several aspects, and the judge in bash."""
+"""The contextual recall, hybrid, multi-aspect and bash judges."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_bash_judge_compares_meaning(folder: Path) -> None:
 
 @needs_curl_and_jq
 def test_bash_judge_keeps_the_token_off_command_lines(folder: Path) -> None:
-    """A `curl` in front of the real one writes down what it was called with."""
+    """A fake `curl`, first on PATH, records its arguments."""
     (folder / "bin").mkdir()
     spy = folder / "bin/curl"
     spy.write_text(f'#!/bin/sh\necho "$@" >>{folder}/argv\nexec {shutil.which("curl")} "$@"\n', encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What the pages of the examples say to type prints what they show."""
+"""The commands in the READMEs of the examples print the shown output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def name_of(page: Path) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_commands_of_a_page_print_the_shown_output(page: Path, folder: Path) -> None:
-    # A page is about the files next to it, so its commands are `text` to whoever follows pages in an empty directory.
+    # These pages use files next to them, so their commands are `text` blocks, which the tests of docs do not run.
     reader = Reader(folder)
     for block in blocks(page):
         if block.text.startswith("$ ") and TYPESCRIPT not in block.needs:

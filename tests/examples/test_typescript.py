@@ -1,4 +1,4 @@
-"""The judges in TypeScript say what the ones in Python say."""
+"""The TypeScript judges give the same results as the Python judges."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EXAMPLES = ["contextual-precision", "contextual-recall", "hybrid", "multi-aspect
 
 
 def said(result: dict[str, Any]) -> dict[str, Any]:
-    """What a judge made of a case, and whom it asked how often."""
+    """The result of a case, and the number of calls per target."""
     claimed = {name: result[name] for name in ("name", "hits", "misses", "reasoning", "error")}
     asked = {name: result["judge_proxy"][name] for name in ("targets", "batch_used", "token_usage", "cost_usd")}
     return {"score": round(result["score"], 6), **claimed, **asked}

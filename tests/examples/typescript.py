@@ -1,4 +1,4 @@
-"""Building the judges in TypeScript, where node and the built SDK are there."""
+"""Build the TypeScript judges if Node and the built SDK are available."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ needed = pytest.mark.skipif(
 
 
 def build(folder: Path) -> None:
-    """In a copy of the examples, what `npm install` and `npm run build` do, without a network."""
+    """Do what `npm install` and `npm run build` do, in a copy of the examples and without network access."""
     scope = folder / "examples/node_modules/@agentv"
     scope.mkdir(parents=True)
     (scope / "eval").symlink_to(SDK, target_is_directory=True)

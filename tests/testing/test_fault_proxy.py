@@ -29,7 +29,7 @@ from agentv.testing.model_server import FakeModelServer
 
 @pytest.fixture
 def model() -> Iterator[FakeModelServer]:
-    """A server in a thread of its own, as the proxy is."""
+    """A server in its own thread, like the proxy."""
     with loop_thread() as run:
         server = FakeModelServer("hello")
         run(server.__aenter__())

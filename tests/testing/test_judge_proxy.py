@@ -1,4 +1,4 @@
-"""A scripted judge behind a real judge proxy, for tests of whoever asks one."""
+"""`with_judge_proxy`: a real judge proxy with a scripted judge."""
 
 from __future__ import annotations
 

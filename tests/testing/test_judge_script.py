@@ -1,4 +1,4 @@
-"""Judge scripts run as agentv runs them, from a test."""
+"""`run_judge`: run a judge script from a test."""
 
 from __future__ import annotations
 

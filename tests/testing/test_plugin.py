@@ -1,4 +1,4 @@
-"""The pytest plugin, in a pytest of its own."""
+"""The pytest plugin, in a separate pytest process."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_inside_a_loop(judge_proxy, run_judge):
 
 
 def plugin() -> list[str]:
-    """What makes pytest load the plugin; nothing where agentv is installed with its entry point."""
+    """Options that load the plugin; empty if agentv is installed with its entry point."""
     return [] if entry_points(group="pytest11", name="agentv") else ["-p", "agentv.testing.plugin"]
 
 
