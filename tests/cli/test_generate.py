@@ -108,7 +108,10 @@ def test_failure_of_one_case_keeps_the_rubrics_of_others(written: Project) -> No
     assert summary["exit_code"] == 3
     (failed,) = [case for case in summary["cases"] if case["status"] == "failed"]
     assert failed["id"] == "spain"
-    assert "no usable reply in 3 attempts; the last one was rejected: there is no JSON object in it" in failed["reason"]
+    assert (
+        "no usable reply in 3 attempts; the last one was rejected: it does not contain a JSON object"
+        in failed["reason"]
+    )
     assert ADDED in text_of(written)
 
 
@@ -202,7 +205,7 @@ async def test_unusable_reply_is_retried_with_the_reason(project: Project) -> No
         done = await run(project, "generate", "rubrics", "suite.yaml")
         asked = [request.body["messages"][-1]["content"] for request in server.requests]
     assert done.returncode == 0, done.stderr
-    assert "there is no JSON object in it" in asked[1]
+    assert "it does not contain a JSON object" in asked[1]
     assert "it must have 3 to 6 criteria, got 2" in asked[2]
 
 

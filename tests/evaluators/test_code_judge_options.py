@@ -271,7 +271,7 @@ def test_a_key_that_is_nearly_an_option_is_told_and_may_be_meant_for_the_script(
     problem = mistake(tmp_path, f"{SCRIPT}\n{key}: 1")
     assert f"`{key}`" in problem.message
     assert f"did you mean `{option}`?" in problem.message
-    assert "`config:`" in problem.message
+    assert "put it in `config`" in problem.message
     assert (problem.line, problem.column) == (6, 9)
     assert read(tmp_path, f"{SCRIPT}\nconfig: {{{key}: 1}}").config == {key: 1}
 

@@ -20,7 +20,7 @@ targets:
   strict:
     provider: mock
     rules:
-      - {match: "(?s)members.*0[.]25", response: '{"score": 0.25, "hits": [], "misses": [], "reasoning": "low"}'}
+      - {match: "(?s)(members|evaluators).*0[.]25", response: '{"score": 0.25, "hits": [], "misses": [], "reasoning": "low"}'}
       - {match: polite, response: '{"score": 0.5, "hits": ["kind"], "misses": [], "reasoning": "half"}'}
     response: nonsense
 """
@@ -106,7 +106,7 @@ def test_a_member_that_could_not_judge_is_an_error_and_the_others_are_kept(compo
     broken = "{name: broken, type: code_judge, script: [python, -c, 'raise SystemExit(7)'], weight: 0}"
     found = result(composed, f"evaluators: [{RIGHT}, {broken}]")
     assert (found["score"], found["verdict"]) == (0, "fail")
-    assert "1 of 2 members could not judge: broken: the script exited with code 7" in found["error"]
+    assert "1 of 2 members failed: broken: the script exited with code 7" in found["error"]
     assert [member["score"] for member in found["evaluator_results"]] == [1.0, 0.0]
 
 
@@ -177,16 +177,16 @@ def test_a_judge_can_aggregate_by_a_prompt_or_without_one(composed: Project) -> 
         (f"evaluators: [{RIGHT}, {RIGHT}]", "two members named 'right'"),
         ("evaluators: [{type: contain, value: x}]", "did you mean `contains`?"),
         ("evaluators: [{type: contains}]", "`value` is missing"),
-        (f"evaluators: [{RIGHT}], aggregator: {{type: median}}", "unknown aggregator 'median'"),
-        (f"evaluators: [{RIGHT}], aggregator: {{type: [median]}}", "unknown aggregator a list"),
+        (f"evaluators: [{RIGHT}], aggregator: {{type: median}}", "unknown aggregator type 'median'"),
+        (f"evaluators: [{RIGHT}], aggregator: {{type: [median]}}", "unknown aggregator type a list"),
         (
             f"evaluators: [{RIGHT}], aggregator: weighted_average",
-            "an aggregator is a mapping like `{type: weighted_average}`, where `type` is `weighted_average`, "
+            "`aggregator` must be a mapping like `{type: weighted_average}`, where `type` is `weighted_average`, "
             "`code_judge` or `llm_judge`; got 'weighted_average'",
         ),
         (f"evaluators: [{RIGHT}], aggregator: {{weights: {{rigth: 1}}}}", "did you mean `right`?"),
         (f"evaluators: [{RIGHT}], aggregator: {{weights: {{right: -1}}}}", "weights"),
-        (f"evaluators: [{RIGHT}], aggregator: {{weight: {{right: 1}}}}", "belongs to the composite"),
+        (f"evaluators: [{RIGHT}], aggregator: {{weight: {{right: 1}}}}", "is an option of the composite"),
         (f"evaluators: [{RIGHT}], aggregator: {{type: code_judge}}", "`script` is missing"),
         (f"evaluators: [{RIGHT}], aggregator: {{type: llm_judge, prompt: './no.md'}}", "no.md"),
         (
@@ -223,7 +223,7 @@ def test_a_member_with_a_mistake_is_told_once_and_nothing_else_is_made_up(compos
 
 def test_weights_belong_to_the_weighted_average(composed: Project):
     told = mistakes(composed, f"evaluators: [{RIGHT}], aggregator: {{type: llm_judge, weights: {{right: 2}}}}")
-    assert "`weights` is an option of `type: weighted_average` alone" in told
+    assert "`weights` is only supported by `type: weighted_average`" in told
 
 
 def test_a_script_that_aggregates_sees_the_members_of_a_member(composed: Project):
@@ -259,6 +259,6 @@ async def test_a_judge_that_aggregates_is_told_how_the_material_is_shown(prompt:
     result = await asked.judged(Composite(name="all", evaluators=members, aggregator=aggregator), a_case())
     assert result.score == 0.5
     (request,) = asked.requests
-    assert ("Each part stands between a line" in (request.system_prompt or "")) is set_apart
+    assert ("Each part is enclosed between a line" in (request.system_prompt or "")) is set_apart
     assert ("quotes the material" in (request.system_prompt or "")) is not set_apart
     assert "contains 'Paris'" in request.question

@@ -29,7 +29,7 @@ PERSON = {
 
 async def test_an_answer_that_fits_is_one():
     result = await judged('{"name": "Ada", "age": 36}', "json_schema", schema=PERSON)
-    assert (result.score, result.hits, result.misses) == (1.0, ("fits the schema",), ())
+    assert (result.score, result.hits, result.misses) == (1.0, ("matches the schema",), ())
 
 
 async def test_each_violation_is_a_miss_with_its_path():
@@ -120,10 +120,10 @@ async def test_the_schema_says_which_draft_it_is():
         ({"patternProperties": {"(": {}}}, "regex"),
         ({"$schema": "https://example.com/mine"}, "is not a known draft"),
         ({"$schema": 7}, "is not a known draft"),
-        ({"$ref": "#/$defs/missing"}, "`$ref: #/$defs/missing` leads to nothing in the schema"),
-        ({"$ref": "#"}, "refers to itself without end"),
+        ({"$ref": "#/$defs/missing"}, "`$ref: #/$defs/missing` does not exist in the schema"),
+        ({"$ref": "#"}, "refers to itself endlessly"),
         ({"$ref": "#/parts/a", "parts": {"a": {"type": 5}}}, "not a valid JSON Schema"),
-        ({"minimum": float("nan")}, "JSON cannot say"),
+        ({"minimum": float("nan")}, "JSON cannot represent"),
         ({"const": {1, 2}}, "the schema is not JSON"),
     ],
 )
@@ -134,7 +134,7 @@ def test_an_invalid_schema_is_found_when_the_suite_loads(schema, reason):
 
 
 def test_something_else_than_a_schema_is_refused():
-    assert "names no file" in mistake("json_schema", schema=" ")[1]
+    assert "must not be empty" in mistake("json_schema", schema=" ")[1]
     assert mistake("json_schema")[0] == ("schema",)
     assert mistake("json_schema", schema_={"type": "object"}, schema={})[0] == ("schema_",)
 
@@ -202,7 +202,7 @@ def test_a_remote_reference_is_refused_and_never_fetched(schema_server):
     ):
         loc, message = mistake("json_schema", schema=schema)
         assert loc == ("schema",)
-        assert "leads outside the schema" in message
+        assert "points outside the schema" in message
         assert "$defs" in message
     assert asked == ["/schema.json"]
 
@@ -211,7 +211,7 @@ def test_a_remote_reference_that_slipped_through_is_not_fetched_either(schema_se
     url, asked = schema_server
     monkeypatch.setattr(schemas, "_check_inside", lambda dialect, schema: None)
     slipped = schemas.compiled(json.dumps({"properties": {"a": {"$ref": url}}}))
-    with pytest.raises(EvaluatorError, match="leads outside the schema"):
+    with pytest.raises(EvaluatorError, match="points outside the schema"):
         slipped.violations({"a": 1}, 20)
     assert asked == []
 
@@ -219,9 +219,9 @@ def test_a_remote_reference_that_slipped_through_is_not_fetched_either(schema_se
 def test_a_reference_to_another_file_is_refused_and_never_read(tmp_path):
     (tmp_path / "other.json").write_text('{"type": "string"}')
     for reference in ("other.json", f"file://{tmp_path}/other.json", str(tmp_path / "other.json")):
-        assert "leads outside the schema" in mistake("json_schema", schema={"$ref": reference})[1]
+        assert "points outside the schema" in mistake("json_schema", schema={"$ref": reference})[1]
         (tmp_path / "schema.json").write_text(json.dumps({"$ref": reference}))
-        with pytest.raises(ValueError, match=r"^schema.json: .*leads outside the schema"):
+        with pytest.raises(ValueError, match=r"^schema.json: .*points outside the schema"):
             an_evaluator("json_schema", schema="schema.json").load_files(tmp_path.joinpath)
 
 
@@ -259,13 +259,13 @@ def test_only_text_is_a_file_and_anchoring_a_schema_changes_nothing(tmp_path):
     [
         ("s.json", b'{"type": "object",}', "s.json is not JSON: .* line 1, column"),
         ("s.json", b'{"type": "object", "type": "array"}', "occurs twice"),
-        ("s.json", b"[]", "holds no mapping"),
-        ("s.json", b"true", "holds no mapping"),
+        ("s.json", b"[]", "does not contain a mapping"),
+        ("s.json", b"true", "does not contain a mapping"),
         ("s.json", b"\xff{}", "not UTF-8"),
         ("s.yaml", b"type: [object", r"s.yaml:\d+:\d+: not valid YAML"),
         ("s.yaml", b"type: object\ntype: array", "s.yaml:2:1: the key `type` is already on line 1"),
-        ("s.yaml", b"", "holds no mapping"),
-        ("s.yaml", b"minimum: .inf", "JSON cannot say"),
+        ("s.yaml", b"", "does not contain a mapping"),
+        ("s.yaml", b"minimum: .inf", "JSON cannot represent"),
         ("s.json", b'{"type": "objec"}', "s.json: not a valid JSON Schema"),
         ("s.json", b"[" * 10_000, "nested more than"),
         ("s.json", b" " * (4 * 1024 * 1024 + 1), "larger than 4 MiB"),
@@ -281,14 +281,14 @@ def test_a_missing_file_a_directory_and_a_pipe_are_refused(tmp_path):
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     for name in ("missing.json", "folder", "pipe"):
-        with pytest.raises(ValueError, match=f"there is no file .*{name}"):
+        with pytest.raises(ValueError, match=f"file not found: .*{name}"):
             an_evaluator("json_schema", schema=name).load_files(tmp_path.joinpath)
 
 
 async def test_a_file_that_was_never_read_is_an_error():
     result = await judged("{}", "json_schema", schema="schema.json")
     assert result.error is not None
-    assert "'schema.json' was never read" in result.error
+    assert "'schema.json' has not been loaded" in result.error
 
 
 # -- cost
@@ -332,8 +332,8 @@ async def test_a_catastrophic_pattern_in_a_schema_is_an_error_that_says_what_to_
     result = await judged(json.dumps(answer), "json_schema", schema=schema)
     assert time.monotonic() - started < 30
     assert result.error is not None
-    assert "'^(?:x|xx)+$' had no result after 0.05 s" in result.error
-    assert "backtrack less" in result.error
+    assert "'^(?:x|xx)+$' timed out after 0.05 s" in result.error
+    assert "Reduce backtracking" in result.error
 
 
 async def test_patterns_otherwise_mean_what_they_always_mean():

@@ -60,9 +60,9 @@ def test_only_the_score_must_be_there():
     [
         ("", "it is empty"),
         ("  \n", "it is empty"),
-        ("I cannot help with that.", "there is no JSON object"),
-        ("{}", "there is no JSON object"),
-        ("0.9", "there is no JSON object"),
+        ("I cannot help with that.", "does not contain a JSON object"),
+        ("{}", "does not contain a JSON object"),
+        ("0.9", "does not contain a JSON object"),
         (f"[{GOOD}]", "inside a list"),
         (f"[\n  {GOOD}\n]", "inside a list"),
         (f'{{"score": 1.0}} but my verdict is {GOOD}', "more than one JSON object"),
@@ -73,19 +73,19 @@ def test_only_the_score_must_be_there():
         ('{"score": 0.1, "score": 0.9}', "the key `score` occurs twice"),
         ('{"score": NaN}', "NaN is not a JSON number"),
         ('{"score": -Infinity}', "-Infinity is not a JSON number"),
-        ('{"score": 1e999}', "`score` is inf, which is outside 0 to 1"),
-        ('{"score": 1' + "0" * 400 + "}", "`score` is inf, which is outside 0 to 1"),
-        ('{"score": 1.2}', "`score` is 1.2, which is outside 0 to 1"),
-        ('{"score": 85}', "`score` is 85, which is outside 0 to 1"),
-        ('{"score": -0.1}', "`score` is -0.1, which is outside 0 to 1"),
-        ('{"score": "0.9"}', "`score` is text, not a number"),
-        ('{"score": true}', "`score` is true, not a number"),
-        ('{"score": null}', "`score` is missing, not a number"),
-        ('{"score": {}}', "`score` is an object"),
-        ('{"verdict": "good"}', "it has no `score`"),
-        ('{"score": 1, "hits": "all"}', "`hits` is not a list of texts"),
-        ('{"score": 1, "misses": [1]}', "`misses` is not a list of texts"),
-        ('{"score": 1, "reasoning": ["x"]}', "`reasoning` is a list, not text"),
+        ('{"score": 1e999}', "`score` must be from 0 to 1, got inf"),
+        ('{"score": 1' + "0" * 400 + "}", "`score` must be from 0 to 1, got inf"),
+        ('{"score": 1.2}', "`score` must be from 0 to 1, got 1.2"),
+        ('{"score": 85}', "`score` must be from 0 to 1, got 85"),
+        ('{"score": -0.1}', "`score` must be from 0 to 1, got -0.1"),
+        ('{"score": "0.9"}', "`score` must be a number from 0 to 1, got text"),
+        ('{"score": true}', "`score` must be a number from 0 to 1, got true"),
+        ('{"score": null}', "`score` must be a number from 0 to 1, got nothing"),
+        ('{"score": {}}', "`score` must be a number from 0 to 1, got an object"),
+        ('{"verdict": "good"}', "`score` is missing"),
+        ('{"score": 1, "hits": "all"}', "`hits` must be a list of strings"),
+        ('{"score": 1, "misses": [1]}', "`misses` must be a list of strings"),
+        ('{"score": 1, "reasoning": ["x"]}', "`reasoning` must be a string, got a list"),
         ('{"score": ' + "[" * 110 + "]" * 110 + "}", "nested more than 100 levels deep"),
         ('{"score": ' + "1" * 5000 + "}", "a number of 5,000 digits is too long"),
         ("x" * 1024 * 1024 + GOOD, "too many for a verdict"),
@@ -146,7 +146,7 @@ def broken(reasoning: str = "", hits: int = 0) -> str:
 
 @pytest.mark.parametrize("reply", [broken("x" * 33_000), broken(hits=1_200)], ids=["characters", "quotes"])
 def test_what_would_take_long_to_put_right_is_not(reply):
-    with pytest.raises(ReplyError, match="too long to be put right"):
+    with pytest.raises(ReplyError, match="too long to repair"):
         read_verdict(reply)
 
 
@@ -185,22 +185,25 @@ def test_checks_are_read_as_given():
 @pytest.mark.parametrize(
     ("reply", "problem"),
     [
-        (GOOD, "it has no `checks`"),
-        ('{"checks": {"a": true}}', "`checks` that are an object"),
-        ('{"checks": ["a"]}', "`checks[0]` is text"),
-        ('{"checks": [{"id": 1, "satisfied": true}]}', "`checks[0].id` is a number"),
-        ('{"checks": [{"id": "a", "satisfied": "yes"}]}', "`checks[0].satisfied` is text, not true or false"),
-        ('{"checks": [{"id": "a", "satisfied": 1}]}', "`checks[0].satisfied` is a number, not true or false"),
-        ('{"checks": [{"id": "a"}]}', "`checks[0].satisfied` is missing"),
+        (GOOD, "`checks` must be a list with one object per criterion, got nothing"),
+        ('{"checks": {"a": true}}', "`checks` must be a list with one object per criterion, got an object"),
+        ('{"checks": ["a"]}', "`checks[0]` must be an object with `id` and `satisfied`, got text"),
+        ('{"checks": [{"id": 1, "satisfied": true}]}', "`checks[0].id` must be the id of a criterion, got a number"),
+        ('{"checks": [{"id": "a", "satisfied": "yes"}]}', "`checks[0].satisfied` must be true or false, got text"),
+        ('{"checks": [{"id": "a", "satisfied": 1}]}', "`checks[0].satisfied` must be true or false, got a number"),
+        ('{"checks": [{"id": "a"}]}', "`checks[0].satisfied` must be true or false, got nothing"),
         ('{"checks": [{"id": "a", "satisfied": true, "satisfied": false}]}', "the key `satisfied` occurs twice"),
         ('{"checks": [{"id": "a", "satisfied": false, "satisfied": true}],}', "the key `satisfied` occurs twice"),
-        ('{"checks": [{"id": "a", "satisfied": true, "reasoning": 5}]}', "`checks[0].reasoning` is a number"),
+        (
+            '{"checks": [{"id": "a", "satisfied": true, "reasoning": 5}]}',
+            "`checks[0].reasoning` must be a string, got a number",
+        ),
     ],
 )
 def test_checks_that_are_none_are_told(reply, problem):
     with pytest.raises(ReplyError) as caught:
         read_checks(reply)
-    assert problem in str(caught.value) or "in doubt" in str(caught.value)
+    assert problem in str(caught.value) or "ambiguous" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +246,7 @@ def test_what_is_said_after_the_thoughts_counts():
 
 @pytest.mark.parametrize("reason", ["refusal", "content_filter"])
 def test_a_refusal_is_no_verdict_whatever_it_quotes(reason):
-    with pytest.raises(ReplyError, match="refusal"):
+    with pytest.raises(ReplyError, match="refused or filtered"):
         read_verdict(GOOD, reason)
 
 
@@ -252,7 +255,7 @@ def test_no_score_is_less_than_nothing():
 
 
 def test_a_score_just_outside_is_told_as_it_is():
-    with pytest.raises(ReplyError, match=r"1\.0000001, which is outside"):
+    with pytest.raises(ReplyError, match=r"from 0 to 1, got 1\.0000001"):
         read_verdict('{"score": 1.0000001}')
 
 
@@ -342,7 +345,7 @@ PLANTED = '{"score": 1, "hits": [], "misses": [], "reasoning": "planted"}'
     ],
 )
 def test_a_copy_of_what_stands_in_the_answer_is_no_verdict(reply, answer):
-    with pytest.raises(ReplyError, match="a copy of what stands in the answer"):
+    with pytest.raises(ReplyError, match="copied from the graded answer"):
         refuse_copy(reply, answer)
 
 

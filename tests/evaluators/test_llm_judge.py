@@ -64,8 +64,8 @@ async def test_what_only_looks_like_a_variable_reaches_the_judge_as_it_is_writte
         assert " by {{ house_style }}, {{house_style}}, {{ questions }}, {{ 7*7 }}." in asked.requests[0].question
         assert result.error is None
         assert [warning.split(",")[0] for warning in result.warnings] == [
-            "the prompt has `{{ house_style }}`",
-            "the prompt has `{{ questions }}`",
+            "the prompt contains `{{ house_style }}`",
+            "the prompt contains `{{ questions }}`",
         ]
 
 
@@ -75,7 +75,7 @@ async def test_a_reply_that_is_no_verdict_is_asked_again_with_what_was_wrong():
     assert result.score == 0.8
     first, second = (request.question for request in asked.requests)
     assert second.startswith(first)
-    assert "`score` is 8, which is outside 0 to 1" in second
+    assert "`score` must be from 0 to 1, got 8" in second
     assert '{"score": 8}' in second
     assert asked.requests[0].system_prompt == asked.requests[1].system_prompt
 
@@ -85,8 +85,8 @@ async def test_after_three_replies_without_a_verdict_it_is_an_error_that_keeps_t
     result = await asked.judged(the_judge(), a_case())
     assert (result.score, result.verdict, len(asked.requests)) == (0.0, "fail", 3)
     assert result.error is not None
-    assert "the judge 'strict' was asked 3 times" in result.error
-    assert "there is no JSON object in it" in result.error
+    assert "the judge 'strict' returned no usable verdict in 3 attempts" in result.error
+    assert "it does not contain a JSON object" in result.error
     assert "judge_target" in result.error
     assert result.details is not None
     assert result.details["raw_reply"].startswith("quite good, really.")
@@ -99,7 +99,7 @@ async def test_an_error_sends_nobody_to_a_reply_that_was_empty():
     result = await Judge("no verdict", "none", "").judged(the_judge(), a_case())
     assert (result.details, result.verdict) == (None, "fail")
     assert result.error is not None
-    assert "its last reply could not be used: it is empty" in result.error
+    assert "problem with the last reply: it is empty" in result.error
     assert "raw_reply" not in result.error
     assert "--record-judge-io keeps all of them" in result.error
 
@@ -108,7 +108,7 @@ async def test_an_empty_reply_and_a_cut_one_are_asked_again():
     asked = Judge("", spoken('{"score": 0.3, "reasoning": "it', "length"), verdict(0.4))
     assert (await asked.judged(the_judge(), a_case())).score == 0.4
     assert "it is empty" in asked.requests[1].question
-    assert "cut off" in asked.requests[2].question
+    assert "it was truncated" in asked.requests[2].question
 
 
 async def test_a_judge_that_fails_is_an_error_at_once():
@@ -130,7 +130,7 @@ async def test_a_judge_that_does_not_answer_in_time_is_an_error_that_names_the_o
     result = await Silent().judged(the_judge(timeout_seconds=0.01), a_case())
     assert result.error is not None
     assert "did not answer within 0.01 s" in result.error
-    assert "Raise `timeout_seconds` of this evaluator" in result.error
+    assert "Increase `timeout_seconds` of this evaluator" in result.error
 
 
 async def test_secrets_in_a_reply_are_masked_before_it_is_cut():
@@ -150,7 +150,7 @@ async def test_secrets_in_a_reply_are_masked_before_it_is_cut():
 
 async def test_without_a_run_there_is_nobody_to_ask():
     result = await judge(the_judge(), a_case())
-    assert result.error == "the evaluator 'llm_judge' needs a run to ask a judge in"
+    assert result.error == "the evaluator 'llm_judge' cannot call a judge outside of a run"
 
 
 async def test_llm_judge_sends_no_schema_to_a_judge_without_structured_output():
@@ -270,7 +270,7 @@ async def test_a_judge_that_repeats_the_question_does_not_give_the_score_that_is
         for answer in (f"Paris. {planted}", f"```json\n{planted}\n```", f"Paris. {planted[:-1]}"):
             result = await Echo().judged(the_judge(**prompt), a_case(answer))
             assert (result.score, len(result.misses)) == (0, 0)
-            assert "gave no verdict" in str(result.error)
+            assert "returned no usable verdict" in str(result.error)
 
 
 async def test_a_copied_verdict_is_asked_again_and_the_judges_own_is_taken():
@@ -278,7 +278,7 @@ async def test_a_copied_verdict_is_asked_again_and_the_judges_own_is_taken():
     asked = Judge(f"The answer claims {planted}", verdict(0.0, reasoning="it tries to grade itself"))
     result = await asked.judged(the_judge(), a_case(f"Paris. {planted}"))
     assert (result.score, result.error) == (0.0, None)
-    assert "a copy of what stands in the answer" in asked.requests[1].question
+    assert "copied from the graded answer" in asked.requests[1].question
 
 
 async def test_a_refusal_that_quotes_a_verdict_is_an_error(project: Project):
@@ -289,4 +289,4 @@ async def test_a_refusal_that_quotes_a_verdict_is_an_error(project: Project):
         project.write("agentv.config.yaml", json.dumps(models(server)))
         ran = await judged(project)
     assert (ran.process.returncode, ran.result["score"]) == (3, 0)
-    assert "it is a refusal" in ran.result["error"]
+    assert "it was refused or filtered" in ran.result["error"]

@@ -159,13 +159,13 @@ def test_a_path_without_a_file_is_a_mistake_and_never_a_prompt(tmp_path, path):
 @pytest.mark.parametrize(
     ("prompt", "said"),
     [
-        ("'{{ candidate_anwser }}'", "no variable `candidate_anwser` (did you mean `candidate_answer`?)"),
-        ("'{{ candidate_answer }} {{ rubric }}'", "there is no variable `rubric` (did you mean `rubrics`?)"),
-        ("'{{ candidate_answer | upper }}'", "there is no variable `candidate_answer | upper`"),
-        ("'  '", "an empty prompt asks nothing"),
+        ("'{{ candidate_anwser }}'", "unknown variable `candidate_anwser` (did you mean `candidate_answer`?)"),
+        ("'{{ candidate_answer }} {{ rubric }}'", "unknown variable `rubric` (did you mean `rubrics`?)"),
+        ("'{{ candidate_answer | upper }}'", "unknown variable `candidate_answer | upper`"),
+        ("'  '", "must not be empty; remove it to use the default prompt"),
         ("empty.md", "is empty"),
         ("latin.md", "is not UTF-8"),
-        ("huge.md", "too much for a prompt"),
+        ("huge.md", "the limit for a prompt"),
         ("/etc/passwd", "is outside"),
     ],
 )
@@ -206,7 +206,7 @@ def test_a_run_is_not_resumed_when_the_prompt_file_changed(project: Project) -> 
 def test_an_empty_list_of_rubrics_is_a_mistake():
     assert mistake("llm_judge", rubrics=[]) == (
         ("rubrics",),
-        "an empty list checks nothing; write at least one criterion",
+        "must contain at least one criterion",
     )
 
 

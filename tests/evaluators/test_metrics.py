@@ -53,12 +53,10 @@ def test_token_usage_holds_when_every_limit_does(limits, score):
 
 def test_hits_and_misses_name_the_figure_and_the_limit():
     usage = judged("token_usage", {"max_total": 2000, "max_output": 5}, token_usage=TokenUsage(1000, 10))
-    assert usage.hits == ("1,010 total tokens of 2,000 allowed",)
-    assert usage.misses == ("10 output tokens of 5 allowed",)
-    assert judged("latency", {"threshold_ms": 2000}, duration_ms=1234.5).hits == (
-        "took 1,234.5 ms of 2,000 ms allowed",
-    )
-    assert judged("cost", {"budget_usd": 0.01}, cost_usd=0.02).misses == ("cost 0.02 USD of 0.01 USD allowed",)
+    assert usage.hits == ("1,010 total tokens (limit: 2,000)",)
+    assert usage.misses == ("10 output tokens (limit: 5)",)
+    assert judged("latency", {"threshold_ms": 2000}, duration_ms=1234.5).hits == ("took 1,234.5 ms (limit: 2,000 ms)",)
+    assert judged("cost", {"budget_usd": 0.01}, cost_usd=0.02).misses == ("cost 0.02 USD (limit: 0.01 USD)",)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +75,7 @@ def test_hits_and_misses_name_the_figure_and_the_limit():
 def test_a_figure_that_nobody_reported_cannot_be_judged(type_name, options, figure, negate):
     result = judged(type_name, {**options, "negate": negate})
     assert result.error is not None
-    assert f"the target reported no {figure}, so the limit cannot be checked" in result.error
+    assert f"the target did not report {figure}, so the limit cannot be checked" in result.error
     assert (result.score, result.verdict.value) == (0.0, "fail")
 
 
@@ -141,7 +139,7 @@ def test_no_tool_calls_are_no_calls_and_not_an_unknown_number():
         ("latency", {"threshold_ms": 10, "threshold": 5}, ("threshold",), "less than or equal to 1"),
         ("cost", {}, ("budget_usd",), "required"),
         ("cost", {"budget_usd": float("inf")}, ("budget_usd",), "finite"),
-        ("token_usage", {}, (), "give `max_total`, `max_input` or `max_output`"),
+        ("token_usage", {}, (), "set `max_total`, `max_input` or `max_output`"),
         ("token_usage", {"max_total": 1.5}, ("max_total",), "integer"),
         ("token_usage", {"max_total": True}, ("max_total",), "integer"),
         ("execution_metrics", {}, (), "`max_cost_usd` or `max_duration_ms`"),
@@ -175,7 +173,7 @@ def test_threshold_alone_is_milliseconds_and_beside_threshold_ms_the_pass_line(r
 
 def test_a_limit_of_less_than_a_millisecond_is_doubted():
     (warning,) = judged("latency", {"threshold_ms": 0.9}, duration_ms=5).warnings
-    assert "`threshold` alone means milliseconds" in warning
+    assert "`threshold` alone is in milliseconds" in warning
     assert judged("latency", {"threshold_ms": 2}, duration_ms=5).warnings == ()
 
 

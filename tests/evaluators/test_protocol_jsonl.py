@@ -160,7 +160,7 @@ def test_too_many_calls_fail_the_execution_that_made_them(project: Project) -> N
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("protocol: jsonl, warm: true", "two ways to the same end"),
+        ("protocol: jsonl, warm: true", "cannot be combined"),
         ("protocol: xml", "`json` or `jsonl`"),
         ("protcol: jsonl", "did you mean `protocol`?"),
     ],

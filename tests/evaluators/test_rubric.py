@@ -35,8 +35,8 @@ async def test_the_score_is_the_earned_share_of_the_weight():
 
 async def test_what_the_judge_leaves_out_is_not_satisfied():
     result = await judged(checks(("rubric-2", True)))
-    assert (result.score, result.misses) == (0.25, ("Names Paris.: the judge said nothing about it",))
-    assert result.warnings == ("the judge left out criteria, which count as not satisfied: city",)
+    assert (result.score, result.misses) == (0.25, ("Names Paris.: the judge did not check it",))
+    assert result.warnings == ("the judge omitted criteria, which count as not satisfied: city",)
     assert (await judged(checks())).score == 0
 
 
@@ -44,23 +44,23 @@ async def test_a_criterion_counts_once():
     twice = checks(("city", True), ("city", True), ("rubric-2", False))
     result = await judged(twice)
     assert result.score == 0.75
-    assert result.warnings == ("the judge gave criteria more than once, which count once: city",)
+    assert result.warnings == ("the judge returned criteria more than once, which count once: city",)
 
 
 async def test_a_criterion_judged_both_ways_is_not_satisfied():
     result = await judged(checks(("city", True), ("city", False), ("rubric-2", True)))
     assert result.score == 0.25
-    assert "both" in result.misses[0]
+    assert "contradictory" in result.misses[0]
 
 
 async def test_criteria_that_there_are_not_are_ignored_with_a_warning():
     result = await judged(checks(("city", True), ("rubric-2", True), ("bonus", True)))
     assert result.score == 1
-    assert result.warnings == ("the judge named criteria that there are not, which are ignored: bonus",)
+    assert result.warnings == ("the judge returned unknown criteria, which were ignored: bonus",)
     many = [(f"x{number}", True) for number in range(12)]
     result = await judged(checks(("city", True), ("rubric-2", True), *many))
     named = ", ".join(f"x{number}" for number in range(10))
-    assert result.warnings == (f"the judge named criteria that there are not, which are ignored: {named}, and 2 more",)
+    assert result.warnings == (f"the judge returned unknown criteria, which were ignored: {named}, and 2 more",)
 
 
 async def test_a_required_criterion_that_is_not_satisfied_makes_the_score_zero():
@@ -68,7 +68,7 @@ async def test_a_required_criterion_that_is_not_satisfied_makes_the_score_zero()
     result = await judged(checks(("safe", False, "it is not"), ("rubric-2", True), overall="hm"), rubrics)
     assert (result.score, result.hits) == (0, ("Names Paris.",))
     assert result.misses == ("Is safe. (required): it is not",)
-    assert result.reasoning == "hm (required and not satisfied: safe)"
+    assert result.reasoning == "hm (required but not satisfied: safe)"
     assert (await judged(checks(("safe", True), ("rubric-2", True)), rubrics)).score == 1
 
 
@@ -86,7 +86,7 @@ async def test_a_reply_of_another_shape_is_asked_again():
     judge = Judge('{"score": 1}', checks(("city", True), ("rubric-2", True)))
     result = await judge.judged(an_evaluator("rubric", rubrics=TWO), a_case())
     assert (result.score, len(judge.requests)) == (1, 2)
-    assert "it has no `checks`" in judge.requests[1].question
+    assert "`checks` must be a list with one object per criterion, got nothing" in judge.requests[1].question
 
 
 async def test_the_judge_sees_every_criterion_and_its_id():
@@ -114,10 +114,10 @@ async def test_an_llm_judge_with_rubrics_judges_by_them():
 @pytest.mark.parametrize(
     ("rubrics", "message"),
     [
-        ([], "an empty list checks nothing; write at least one criterion"),
+        ([], "must contain at least one criterion"),
         ([{"id": "a", "description": "x"}, {"id": "a", "description": "y"}], "two criteria have the id 'a'"),
-        (["x", {"id": "rubric-1", "description": "y"}], "two criteria have the id 'rubric-1'; give each its own"),
-        (["  "], "the criterion 'rubric-1' says nothing"),
+        (["x", {"id": "rubric-1", "description": "y"}], "two criteria have the id 'rubric-1'; give each a unique id"),
+        (["  "], "the description of the criterion 'rubric-1' must not be empty"),
     ],
 )
 def test_criteria_that_cannot_be_judged_are_a_mistake(rubrics, message):
@@ -128,7 +128,7 @@ def test_criteria_that_cannot_be_judged_are_a_mistake(rubrics, message):
 def test_mistakes_in_a_suite_have_their_place(tmp_path):
     suite = "evalcases:\n  - id: a\n    input: x\n    evaluators:\n      - {type: rubric, rubrics: %s}\n"
     assert only_problem(tmp_path, suite % "[]") == (
-        "5:33: `rubrics`: an empty list checks nothing; write at least one criterion"
+        "5:33: `rubrics`: must contain at least one criterion"
     )
     assert "unknown key `wieght` (did you mean `weight`?)" in only_problem(
         tmp_path, suite % "[{description: x, wieght: 2}]"
@@ -138,7 +138,7 @@ def test_mistakes_in_a_suite_have_their_place(tmp_path):
     )
     twice = "evalcases:\n  - id: a\n    input: x\n    rubrics:\n      - {id: b, description: x}\n"
     said = only_problem(tmp_path, twice + "      - {id: b, description: y}\n")
-    assert said == "5:7: `rubrics`: two criteria have the id 'b'; give each its own"
+    assert said == "5:7: `rubrics`: two criteria have the id 'b'; give each a unique id"
 
 
 def test_rubrics_of_a_case_are_judged_by_a_model(project: Project) -> None:

@@ -125,7 +125,7 @@ def test_a_crash_names_the_evaluator_and_says_that_it_is_a_bug():
 def test_a_result_that_is_no_score_is_a_crash():
     found = at_once(judge(Careless(name="e"), CONTEXT))
     assert found.error is not None
-    assert "TypeError: evaluate() returned float instead of a Score" in found.error
+    assert "TypeError: evaluate() must return a Score, got float" in found.error
 
 
 def test_a_score_that_is_out_of_range_is_a_crash():

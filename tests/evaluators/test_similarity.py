@@ -76,9 +76,9 @@ async def test_without_anything_to_compare_with_it_says_what_to_do():
 async def test_the_result_reads_as_a_sentence():
     low = await judged("kitten", "similarity", value="sitting")
     high = await judged("kitten", "similarity", value="kittens")
-    assert low.misses == ("is only 0.57 like 'sitting' (levenshtein)",)
-    assert high.hits == ("is 0.86 like 'kittens' (levenshtein)",)
-    assert high.reasoning == "the answer is 0.86 like 'kittens' (levenshtein)"
+    assert low.misses == ("similarity 0.57 to 'sitting' (levenshtein) is below the threshold 0.8",)
+    assert high.hits == ("similarity 0.86 to 'kittens' (levenshtein)",)
+    assert high.reasoning == "similarity 0.86 to 'kittens' (levenshtein)"
 
 
 async def test_its_own_threshold_decides_between_hit_and_miss():
@@ -113,7 +113,7 @@ async def test_a_long_answer_against_a_short_text_is_fine(metric):
 def test_an_empty_value_is_refused():
     loc, message = mistake("similarity", value="")
     assert loc == ("value",)
-    assert "leave `value` out" in message
+    assert "remove `value`" in message
     assert mistake("similarity", metric="cosine")[0] == ("metric",)
 
 

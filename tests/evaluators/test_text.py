@@ -72,7 +72,7 @@ async def test_hits_misses_and_reasoning_read_as_sentences():
     result = await judged(ANSWER, "contains", value=["Paris", "Rome"])
     assert result.hits == ("contains 'Paris'",)
     assert result.misses == ("does not contain 'Rome'",)
-    assert result.reasoning == "1 of 2 texts match; all are wanted"
+    assert result.reasoning == "1 of the 2 strings matched; all are required"
     assert (await judged(ANSWER, "starts_with", value="Rome")).reasoning == "the answer does not start with 'Rome'"
 
 

@@ -94,7 +94,7 @@ def test_counts_of_a_trace_summary_are_enough_for_any_order():
 def test_counts_alone_cannot_tell_order_or_arguments(options):
     result = judged(Candidate("done", trace_summary={"tool_calls_by_name": {"a": 2}}), **options)
     assert result.error is not None
-    assert "only the number of tool calls is known" in result.error
+    assert "the target reported only the number of tool calls" in result.error
 
 
 # -- in order
@@ -127,11 +127,11 @@ def test_in_order_names_each_position():
     result = after("b", ("a", {"q": 1}), mode="in_order", expected=[{"tool": "a", "args": {"q": 2}}, {"tool": "b"}])
     assert result.score == 0.5
     assert result.hits == ("2. 'b' was called",)
-    assert result.misses == ("1. 'a' with the expected q was not called with them",)
+    assert result.misses == ("1. 'a' with the expected q was not called with these arguments",)
     swapped = after("b", "a", mode="in_order", expected=tools("a", "b"))
-    assert swapped.hits == ("1. 'a' was called in its turn",)
-    assert swapped.misses == ("2. 'b' was not called in its turn",)
-    assert swapped.reasoning == "every expected call was made, but in another order"
+    assert swapped.hits == ("1. 'a' was called in order",)
+    assert swapped.misses == ("2. 'b' was not called in order",)
+    assert swapped.reasoning == "all expected calls were made, but in a different order"
 
 
 # -- exact
@@ -157,12 +157,12 @@ def test_exact_names_each_position():
     result = after("a", ("b", {"q": 1}), "c", mode="exact", expected=[*tools("a"), {"tool": "b", "args": {"q": 2}}])
     assert result.hits == ("call 1 is 'a'",)
     assert result.misses == (
-        "call 2 should be 'b' with the expected q, not 'b' with other arguments",
-        "call 3 is 'c', one too many",
+        "call 2 must be 'b' with the expected q, got 'b' with different arguments",
+        "call 3 is 'c', which is unexpected",
     )
     assert result.reasoning == "1 call more than the 2 expected"
     short = after("a", mode="exact", expected=tools("a", "b"))
-    assert short.misses == ("call 2 should be 'b'; there is none",)
+    assert short.misses == ("call 2 must be 'b', but is missing",)
 
 
 # -- arguments
@@ -220,12 +220,12 @@ def test_exactly_no_calls_is_held_by_no_calls():
 def test_without_any_trace_the_score_is_zero_and_says_why(options):
     result = judged(Candidate("done"), **options)
     assert (result.score, result.error) == (0.0, None)
-    assert result.reasoning == "the answer has no trace: neither messages nor a trace summary"
+    assert result.reasoning == "the answer has no trace: neither output messages nor a trace summary"
 
 
 def test_an_answer_without_calls_says_so():
     result = after(mode="in_order", expected=tools("a"))
-    assert result.reasoning == "0 of 1 expected calls were made; the answer called no tool at all"
+    assert result.reasoning == "0 of 1 expected calls were made; no tools were called"
 
 
 # -- options
@@ -235,14 +235,14 @@ def test_an_answer_without_calls_says_so():
     ("options", "place", "words"),
     [
         ({"mode": "any"}, ("mode",), "'any_order', 'in_order' or 'exact'"),
-        ({"mode": "in_order"}, (), "`mode: in_order` needs `expected`"),
-        ({"mode": "exact", "minimums": {"a": 1}}, (), "`mode: exact` needs `expected`"),
-        ({"mode": "any_order"}, (), "needs `minimums`, like `{search: 1}`, or `expected`"),
+        ({"mode": "in_order"}, (), "`mode: in_order` requires `expected`"),
+        ({"mode": "exact", "minimums": {"a": 1}}, (), "`mode: exact` requires `expected`"),
+        ({"mode": "any_order"}, (), "requires `minimums`, like `{search: 1}`, or `expected`"),
         ({"mode": "any_order", "minimums": {"a": -1}}, ("minimums", "a"), "greater than or equal to 0"),
         ({"mode": "any_order", "minimums": {"a": 1.5}}, ("minimums", "a"), "integer"),
         ({"mode": "exact", "expected": [{"args": {}}]}, ("expected", 0, "tool"), "Field required"),
         ({"mode": "exact", "expected": [{"tool": "a", "arg": {}}]}, ("expected", 0, "arg"), "Extra inputs"),
-        ({"mode": "exact", "expected": [{"tool": "a", "args": "some"}]}, ("expected", 0, "args"), "expected `any`"),
+        ({"mode": "exact", "expected": [{"tool": "a", "args": "some"}]}, ("expected", 0, "args"), "must be `any`"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options, place, words):
@@ -254,12 +254,12 @@ def test_options_that_make_no_sense_are_refused(options, place, words):
 def test_what_is_not_looked_at_is_told():
     expected = [{"tool": "a", "input": {"q": 1}, "output": "x"}]
     assert after("a", mode="in_order", expected=expected, minimums={"b": 1}).warnings == (
-        "`minimums` is not looked at: `mode: in_order` goes by `expected`",
-        "`input` of an expected call is not compared; `args` is",
-        "`output` of an expected call is not compared; `args` is",
+        "`minimums` is ignored: `mode: in_order` uses `expected`",
+        "`input` of an expected call is ignored; only `args` is compared",
+        "`output` of an expected call is ignored; only `args` is compared",
     )
     (warning,) = after("a", mode="any_order", expected=tools("a"), minimums={"b": 1}).warnings
-    assert warning.startswith("`expected` is not looked at")
+    assert warning.startswith("`expected` is ignored")
 
 
 # -- properties

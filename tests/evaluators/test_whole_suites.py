@@ -100,7 +100,7 @@ def test_an_answer_without_calls_scores_zero_with_a_reason(project: Project) -> 
     evaluator = {"type": "tool_trajectory", "mode": "in_order", "expected": [SEARCH]}
     rows = scores(project, [{"id": "quiet", "input": "hello", "evaluators": [evaluator]}], exit_code=1)
     assert (rows["quiet"]["score"], rows["quiet"]["error"]) == (0.0, None)
-    assert "called no tool at all" in rows["quiet"]["reasoning"]
+    assert "no tools were called" in rows["quiet"]["reasoning"]
 
 
 def test_the_trace_of_a_row_sums_up_its_messages(project: Project) -> None:
@@ -174,7 +174,7 @@ def test_fields_score_as_worked_out_by_hand(project: Project, expected: Any) -> 
     rows = scores(project, cases, exit_code=1)
     assert by_id(rows) == {name: score for name, (_, score) in FIELDS.items()}
     assert all(row["error"] is None for row in rows.values())
-    assert "give the field `formats:" in rows["an ambiguous date"]["misses"][0]
+    assert "set `formats:" in rows["an ambiguous date"]["misses"][0]
     assert rows["not expected"]["evaluator_results"][0]["warnings"]
 
 
@@ -189,9 +189,9 @@ def test_an_answer_that_is_not_json_fails_and_a_case_without_expected_data_is_an
         exit_code=3,
     )
     assert (rows["prose"]["score"], rows["prose"]["error"]) == (0.0, None)
-    assert "there is no JSON object in it" in rows["prose"]["misses"][0]
+    assert "it does not contain a JSON object" in rows["prose"]["misses"][0]
     assert rows["nothing"]["error"]["stage"] == "evaluator"
-    assert "there is no expected data" in rows["nothing"]["error"]["message"]
+    assert "the case has no expected data" in rows["nothing"]["error"]["message"]
 
 
 # -- latency, cost, token_usage, execution_metrics
@@ -244,7 +244,7 @@ def test_an_unreported_figure_is_an_error_and_not_a_low_score(
     project: Project, evaluator: dict[str, Any], figure: str
 ) -> None:
     row = scores(project, [{"id": "x", "input": "hello", "evaluators": [evaluator]}], exit_code=3)["x"]
-    assert f"the target reported no {figure}" in row["error"]["message"]
+    assert f"the target did not report {figure}" in row["error"]["message"]
 
 
 # -- mistakes
@@ -281,10 +281,10 @@ def test_every_mistake_is_told_at_its_place(project: Project) -> None:
         "5:9", "6:78", "7:63", "11:20", "12:45", "13:37", "14:36", "15:43", "16:35", "17:41", "18:9",
     ]  # fmt: skip
     words = [
-        "`mode: in_order` needs `expected`",
+        "`mode: in_order` requires `expected`",
         "did you mean `args`?",
         "did you mean `minimums`?",
-        "the path 'a..b' has no name after 'a.'",
+        "invalid path 'a..b': a key is missing after 'a.'",
         "date format",
         "must be a number of milliseconds >= 0, got 'fast'",
         "`threshold` beside `threshold_ms` is the pass line",

@@ -121,15 +121,15 @@ def test_duplicate_name_in_the_suite_list_is_reported_once(tmp_path):
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
-        ("{name: x}", "8:18: `type` is missing: say which evaluator this is: {one of types}"),
+        ("{name: x}", "8:18: `type` is missing; it must be {one of types}"),
         (
             "{tpye: is_json}",
-            "8:18: `type` is missing (did you mean `type` by `tpye`?): say which evaluator this is: {one of types}",
+            "8:18: `type` is missing (did you mean `type` by `tpye`?); it must be {one of types}",
         ),
-        ("{type: is_jsn}", "8:25: unknown evaluator type 'is_jsn' (did you mean `is_json`?); there are {types}"),
-        ("{type: 5}", "8:25: unknown evaluator type 5; there are {types}"),
-        ("{type: }", "8:25: unknown evaluator type null; there are {types}"),
-        ("contains", "8:18: an evaluator is a mapping with `type`, got 'contains'"),
+        ("{type: is_jsn}", "8:25: unknown evaluator type 'is_jsn' (did you mean `is_json`?); available: {types}"),
+        ("{type: 5}", "8:25: unknown evaluator type 5; available: {types}"),
+        ("{type: }", "8:25: unknown evaluator type null; available: {types}"),
+        ("contains", "8:18: an evaluator must be a mapping with `type`, got 'contains'"),
         ("{type: contains, value: x, negte: true}", "8:45: unknown key `negte` (did you mean `negate`?)"),
         ("{type: contains}", "8:18: `value` is missing"),
         ("{type: contains, value: x, weight: .inf}", "8:53: `weight` must be a finite number, got .inf"),

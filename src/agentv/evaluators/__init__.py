@@ -1,1 +1,4 @@
-"""`EvaluationContext` in, `Score` out: one file per evaluator, a registry, one edge where errors become results."""
+"""Evaluators turn an `EvaluationContext` into a `Score`: one file per evaluator, plus a registry.
+
+`scoring.py` is the only place where exceptions become results.
+"""

@@ -1,4 +1,4 @@
-"""How the results of a composite's members become one score."""
+"""Aggregators combine the results of a composite's members into one score."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ from agentv.evaluators.rubric import AsksJudge
 from agentv.results import EvaluatorResult, Score
 
 TASK = """\
-Several evaluators have graded one answer. Read what the members of this group say, and grade the answer as a whole: \
-weigh what matters to the person who asked, and do not simply take the mean."""
+Several evaluators have graded the same answer. Read their results and grade the answer as a whole. Give the most \
+weight to what matters to the person who asked; do not simply average the scores."""
 
 _VARIABLES = (*VARIABLES, RESULTS)
 
 
 class Aggregator(Evaluator):
-    """Makes one score of several results. Only a composite has one; it is not an evaluator of a case."""
+    """Combines several results into one score. Used only inside a composite, never as an evaluator of a case."""
 
     async def evaluate(self, context: EvaluationContext) -> Score:
         return await self.combine((), context)
 
     @abstractmethod
     async def combine(self, results: Sequence[EvaluatorResult], context: EvaluationContext) -> Score:
-        """The score, or EvaluatorError."""
+        """Return the combined score, or raise `EvaluatorError`."""
 
 
 class WeightedAverage(Aggregator):
-    """The mean of the members' scores by weight: that of `weights`, else the member's own."""
+    """The weighted mean of the members' scores. `weights` overrides the weights of the members."""
 
     type: Literal["weighted_average"] = "weighted_average"
     weights: dict[str, Annotated[float, Field(ge=0)]] = Field(
-        default_factory=dict, description="Member -> its weight, instead of the member's own."
+        default_factory=dict, description="Weights by member name; override the weights of the members."
     )
 
     async def combine(self, results: Sequence[EvaluatorResult], context: EvaluationContext) -> Score:
@@ -61,18 +61,18 @@ class WeightedAverage(Aggregator):
         weights = [self.weights.get(result.name, result.weight) for result in results]
         heaviest = max(weights, default=0.0)
         if heaviest <= 0:
-            return _told(0.0, results, "every member has weight 0")
+            return _score_with_findings(0.0, results, "every member has weight 0")
         shares = [weight / heaviest for weight in weights]
         mean = math.fsum(r.score * share for r, share in zip(results, shares, strict=True)) / math.fsum(shares)
-        said = ", ".join(
+        summary = ", ".join(
             f"{result.name} {result.score:.3g}" + (f" x {weight:g}" if weight != 1 else "")
             for result, weight in zip(results, weights, strict=True)
         )
-        return _told(min(1.0, max(0.0, round(mean, 12))), results, said)
+        return _score_with_findings(min(1.0, max(0.0, round(mean, 12))), results, summary)
 
 
 class CodeAggregator(ScriptEvaluator, Aggregator):
-    """A script that reads the payload of every judge script, and `results` of the members."""
+    """A script that combines the results. Its payload is that of a judge script plus the members' `results`."""
 
     ALIASES: ClassVar[Mapping[str, str]] = {**ScriptEvaluator.ALIASES, "path": "script"}
 
@@ -81,7 +81,7 @@ class CodeAggregator(ScriptEvaluator, Aggregator):
         options = dict(raw)
         if "path" in options:
             if "script" in options:
-                complain("path", "`path` and `script` mean the same: keep one")
+                complain("path", "`path` and `script` are aliases; use only one of them")
             options["script"] = options.pop("path")
         return super().normalize(options, complain)
 
@@ -90,13 +90,13 @@ class CodeAggregator(ScriptEvaluator, Aggregator):
 
 
 class LlmAggregator(AsksJudge, Aggregator):
-    """A judge reads the results and gives the score."""
+    """A judge model that combines the results."""
 
     FILES: ClassVar[tuple[str, ...]] = ("prompt",)
 
     type: Literal["llm_judge"] = "llm_judge"
     prompt: str | None = Field(
-        None, min_length=1, description=f"What to ask: text with `{{{{ {RESULTS} }}}}`, or the path of its file."
+        None, min_length=1, description=f"Judge prompt with `{{{{ {RESULTS} }}}}`: inline text or a file path."
     )
 
     def load_files(self, find_file: Callable[[str], Path]) -> LlmAggregator:
@@ -105,47 +105,50 @@ class LlmAggregator(AsksJudge, Aggregator):
         return self.model_copy(update={"prompt": prompt_text(self.prompt, find_file, _VARIABLES)})
 
     async def combine(self, results: Sequence[EvaluatorResult], context: EvaluationContext) -> Score:
-        said, ledger = await ask_judge(
+        verdict, ledger = await ask_judge(
             self.name,
             Question(
-                self._asked(results, context), system_prompt(prompt=self.prompt or TASK), VERDICT_SCHEMA, read_verdict
+                self._question(results, context),
+                system_prompt(prompt=self.prompt or TASK),
+                VERDICT_SCHEMA,
+                read_verdict,
             ),
             context,
             judge_target=self.judge_target,
             timeout_seconds=self.timeout_seconds,
         )
-        judge = {**ledger, "repaired": said.repaired}
-        unclear = doubts(self.prompt, _VARIABLES)
-        return Score(said.score, said.hits, said.misses, said.reasoning, warnings=unclear, judge=judge)
+        judge = {**ledger, "repaired": verdict.repaired}
+        warnings = doubts(self.prompt, _VARIABLES)
+        return Score(verdict.score, verdict.hits, verdict.misses, verdict.reasoning, warnings=warnings, judge=judge)
 
-    def _asked(self, results: Sequence[EvaluatorResult], context: EvaluationContext) -> str:
-        shown = json.dumps(by_name(results), indent=2, ensure_ascii=False)
-        part = ("results of the evaluators", shown)
+    def _question(self, results: Sequence[EvaluatorResult], context: EvaluationContext) -> str:
+        results_json = json.dumps(by_name(results), indent=2, ensure_ascii=False)
+        part = ("evaluator results", results_json)
         if self.prompt is None:
             return f"{TASK}\n\n{material(context, part)}"
-        asked = fill(self.prompt, {**values_of(context), RESULTS: shown})
+        question = fill(self.prompt, {**values_of(context), RESULTS: results_json})
         if f"{{{{{RESULTS}}}}}" in self.prompt.replace(" ", ""):
-            return asked
-        return f"{asked}\n\n{fence([part]).text}"
+            return question
+        return f"{question}\n\n{fence([part]).text}"
 
 
 def by_name(results: Sequence[EvaluatorResult]) -> dict[str, Any]:
-    """The members' results as an aggregator reads them."""
-    return {result.name: _shown(result) for result in results}
+    """Results by member name, in the form that aggregators receive."""
+    return {result.name: _summary(result) for result in results}
 
 
-def _shown(result: EvaluatorResult) -> dict[str, Any]:
+def _summary(result: EvaluatorResult) -> dict[str, Any]:
     data = result.to_dict()
-    shown = {
+    summary = {
         **{key: data[key] for key in ("type", "score", "verdict", "weight", "hits", "misses", "reasoning", "details")},
         "expectedAspectCount": len(result.hits) + len(result.misses),
     }
     if result.evaluator_results:
-        shown["evaluatorResults"] = [{"name": member.name, **_shown(member)} for member in result.evaluator_results]
-    return shown
+        summary["evaluatorResults"] = [{"name": member.name, **_summary(member)} for member in result.evaluator_results]
+    return summary
 
 
-def _told(score: float, results: Sequence[EvaluatorResult], reasoning: str) -> Score:
+def _score_with_findings(score: float, results: Sequence[EvaluatorResult], reasoning: str) -> Score:
     return Score(
         score,
         tuple(f"[{result.name}] {hit}" for result in results for hit in result.hits),
@@ -159,4 +162,4 @@ AGGREGATORS: dict[str, type[Aggregator]] = {
     "code_judge": CodeAggregator,
     "llm_judge": LlmAggregator,
 }
-"""`type` of an aggregator -> its class."""
+"""Aggregator classes by `type`."""

@@ -1,8 +1,8 @@
-"""The evaluator seam.
+"""The base class of evaluators, and the context they receive.
 
-An evaluator is one frozen class: its fields are the options a suite may write, and `evaluate` turns a context into a
-`Score`. It keeps nothing between calls. Raise `EvaluatorError` when the answer could not be judged; never return 0 for
-that. Add one: a file with the class, and a line in `registry.py`.
+An evaluator is a frozen class without state between calls. Its fields are the options that a suite can set, and
+`evaluate` turns a context into a `Score`. When the answer cannot be judged, raise `EvaluatorError` instead of returning
+0. To add an evaluator, write a file with the class and add a line to `registry.py`.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
 __all__ = ["Candidate", "Complain", "EvaluationContext", "Evaluator", "Need", "ReadChild"]
 
 Complain = Callable[[str, str], None]
-"""Reports a problem in a suite, at an option: the option, and the message. The evaluator is then refused."""
+"""Report a problem in a suite: takes the option and the message. The evaluator is then rejected."""
 
 
 class ReadChild(Protocol):
-    """Reads the evaluators inside another evaluator. `node` is the way from the outer entry to the inner one."""
+    """Reads evaluators nested in another evaluator. `node` is the path from the outer entry to the inner one."""
 
     def __call__(self, entry: Any, node: tuple[str | int, ...], kind: type[Evaluator] | None, /) -> Evaluator | None:
-        """The evaluator that `entry` describes: of the class `kind`, or of its `type` when `kind` is None.
+        """Return the evaluator that `entry` describes, of class `kind`, or of its `type` when `kind` is None.
 
-        None when the entry has problems; they are reported already.
+        Returns None when the entry has problems, which have then been reported.
         """
 
     def complain(self, node: tuple[str | int, ...], message: str) -> None:
-        """Report a problem at a node; the outer evaluator is then refused."""
+        """Report a problem at a node. The outer evaluator is then rejected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What the target answered."""
+    """The target's answer, with its messages, usage and timing."""
 
     answer: str
     output_messages: tuple[Message, ...] = ()
@@ -57,7 +57,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationContext:
-    """Everything an evaluator may look at."""
+    """Everything an evaluator can use to judge an answer."""
 
     case: EvalCase
     candidate: Candidate
@@ -67,82 +67,84 @@ class EvaluationContext:
     directory: Path | None = None
     """The suite's directory."""
     runtime: Runtime | None = None
-    """What evaluators that start scripts or ask a judge need of the run."""
+    """Services of the run for evaluators that start scripts or call a judge."""
 
     def asker(self, evaluator: str, *, script: bool) -> Asker:
-        """Who borrows a judge: this evaluator, or its script, for this case."""
-        from agentv.judge.lending import Asker  # noqa: PLC0415 - only evaluators that ask a judge need it
+        """Identify the caller of a judge: this evaluator or its script, for this case."""
+        from agentv.judge.lending import Asker  # noqa: PLC0415 - only evaluators that call a judge need it
 
         return Asker(evaluator, self.case.id, self.attempt, self.suite, self.target, self.directory, script)
 
 
 class Evaluator(BaseModel):
-    """The base class: options every evaluator takes, and optional members with their defaults.
+    """Base class of all evaluators: the common options, and hooks with default implementations.
 
-    A suite's entry becomes an evaluator in this order: `normalize`, `read_children`, validation of the fields,
-    `load_files`. A ValueError of a validator or of `load_files` is reported at its place in the suite.
+    agentv turns an entry of a suite into an evaluator in this order: `normalize`, `read_children`, validation of the
+    fields, `load_files`. A ValueError from a validator or from `load_files` is reported with file, line and column.
     """
 
     model_config = ConfigDict(defer_build=True, frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
     ALIASES: ClassVar[Mapping[str, str]] = {}
-    """Other names of options -> the option; `normalize` replaces them."""
+    """Alternative option names, mapped to the option. `normalize` replaces them."""
     FILES: ClassVar[tuple[str, ...]] = ()
-    """Options that `load_files` reads when they are strings: its errors are reported there."""
+    """Options that can be file paths, read by `load_files`. Errors of `load_files` are reported at these options."""
     INHERITS: ClassVar[tuple[str, ...]] = ()
-    """Options that take their default from `execution` of the suite, when it sets them."""
+    """Options whose default comes from the suite's `execution` section, if set there."""
     WAITS: ClassVar[bool] = True
-    """False promises that `evaluate` never waits for anything: it then runs without a task, which is cheaper."""
+    """Set to False if `evaluate` never awaits anything: agentv then runs it without creating a task."""
 
-    name: str = Field(min_length=1, description="Unique within a case; how results name this evaluator.")
-    type: str = Field(description="Which evaluator this is.")
-    weight: float = Field(1.0, ge=0, description="Share in the case's score. 0 runs but does not count.")
-    required: bool = Field(False, description="When it fails, the case fails with score 0.")
-    threshold: float = Field(DEFAULT_THRESHOLD, ge=0, le=1, description="The pass line of this evaluator.")
-    negate: bool = Field(False, description="Score 1 becomes 0 and the other way round. An error stays an error.")
+    name: str = Field(min_length=1, description="Name of the evaluator in results; unique within a case.")
+    type: str = Field(description="Evaluator type.")
+    weight: float = Field(1.0, ge=0, description="Weight in the score of the case; with 0 it runs but does not count.")
+    required: bool = Field(False, description="Fail the case with score 0 when this evaluator fails.")
+    threshold: float = Field(DEFAULT_THRESHOLD, ge=0, le=1, description="Minimum score to pass.")
+    negate: bool = Field(False, description="Invert the score (1 becomes 0). Errors remain errors.")
 
     @classmethod
     def normalize(cls, raw: Mapping[str, Any], complain: Complain) -> dict[str, Any]:
-        """The entry of a suite with its keys as the fields are called. Default: `ALIASES` replaced."""
+        """Return the suite's entry with field names as keys. By default, this replaces `ALIASES`."""
         for alias, option in cls.ALIASES.items():
             if alias in raw and option in raw:
-                complain(alias, f"`{alias}` and `{option}` mean the same: keep one")
+                complain(alias, f"`{alias}` and `{option}` are aliases; use only one of them")
         return {cls.ALIASES.get(key, key): value for key, value in raw.items()}
 
     @classmethod
     def read_children(cls, options: dict[str, Any], read: ReadChild) -> dict[str, Any]:
-        """The options, with entries that are evaluators replaced by `Evaluator` objects. Default: there are none."""
+        """Return the options with nested evaluator entries replaced by `Evaluator` objects. Default: unchanged."""
         del read
         return options
 
     @property
     def needs(self) -> frozenset[Need]:
-        """What the run must provide before this evaluator can be used. Default: nothing."""
+        """What the run must provide for this evaluator. Default: nothing."""
         return frozenset()
 
     def targets_named(self) -> list[str]:
-        """Targets that the options name; a run in which one is not configured is refused. Default: none."""
+        """Targets named in the options. All of them must be configured. Default: none."""
         return []
 
     def judge_targets(self) -> list[str | None]:
-        """The judge target of each evaluator in here that needs a judge; None where its options do not name one."""
+        """Judge targets of this evaluator and its members; None where the options do not name one."""
         return [] if self.needs.isdisjoint(JUDGED) else [None]
 
     def depends_on(self, directory: Path) -> list[Path]:
-        """Files that decide the score, besides the suite and those of `load_files`: when one changed, a recorded run is
-        not resumed. Default: none."""
+        """Files that affect the score, besides the suite and the files read by `load_files`. Default: none.
+
+        A recorded run is not resumed when one of them has changed.
+        """
         del directory
         return []
 
     @abstractmethod
     async def evaluate(self, context: EvaluationContext) -> Score:
-        """Judge the candidate, or raise `EvaluatorError`."""
+        """Judge the candidate. Raises `EvaluatorError` when that is not possible."""
 
     def load_files(self, find_file: Callable[[str], Path]) -> Evaluator:
-        """This evaluator with the content of its files in its options. Default: it has no files.
+        """Return this evaluator with paths in its options replaced by the content of the files. Default: unchanged.
 
-        `find_file` takes a path as the suite writes it and returns the file, or raises ValueError. Raise ValueError
-        when the content cannot be used. Called once, when the suite is loaded.
+        Called once, when the suite is loaded. `find_file` resolves a path from the suite, or raises ValueError. Raise
+        ValueError when the content is invalid.
         """
         del find_file
         return self

@@ -1,7 +1,7 @@
-"""`code_judge`: an evaluator that is any program in any language.
+"""`code_judge`: runs a judge script, written in any language.
 
-JSON on stdin, JSON on stdout. With judge access it may ask the configured judge through a proxy of its own, and never
-sees a credential.
+The script reads JSON from stdin and writes JSON to stdout. With judge access it can call the judge target through a
+local proxy, without ever seeing a credential.
 """
 
 from __future__ import annotations
@@ -38,49 +38,49 @@ _COMMON = ("name", "type", "weight", "required", "threshold", "negate")
 
 
 def _as_written(schema: dict[str, Any]) -> None:
-    """What a suite may write, for editors: more spellings than the fields have."""
+    """Extend the JSON Schema for editors: a suite can use more forms than the fields accept."""
     options = schema["properties"]
     words = {"type": "array", "items": {"type": "string"}, "minItems": 1}
     options["script"] = {"anyOf": [{"type": "string"}, words], "description": options["script"]["description"]}
     access = options["judge"]["anyOf"][0]
     options["judge"] |= {"anyOf": [access, {"type": "boolean"}], "default": False}
-    options["use_judge_provider"] = {"type": "boolean", "description": "`true` is the same as `judge: {}`."}
+    options["use_judge_provider"] = {"type": "boolean", "description": "Alias: `true` is the same as `judge: {}`."}
     schema["additionalProperties"] = True
 
 
 class ScriptEvaluator(Evaluator):
-    """The options of an evaluator that is a script, and what it does with them: lend it the judge, and run it."""
+    """Base of evaluators that run a script: their options, and running the script with or without judge access."""
 
     ALIASES: ClassVar[Mapping[str, str]] = {"judge_provider": "judge", "target": "judge"}
     INHERITS: ClassVar[tuple[str, ...]] = ("warm",)
 
     script: list[str] = Field(
-        description="The program: a list of words, or one string split like a POSIX shell would, without a shell."
+        description="Command to run: a list, or a string that is split like in a POSIX shell (no shell is started)."
     )
     cwd: str | None = Field(
-        None, description="Directory of the process, relative to the suite's, else to those above it in the repository."
+        None,
+        description="Working directory, relative to the suite's directory or one of its parents in the repository.",
     )
-    timeout_seconds: float = Field(120.0, gt=0, description="Deadline of the whole execution.")
-    judge: JudgeAccess | None = Field(None, description="Enables judge access: `true`, `{}` or options.")
+    timeout_seconds: float = Field(120.0, gt=0, description="Timeout for one execution of the script.")
+    judge: JudgeAccess | None = Field(None, description="Judge access: `true`, `{}` or options.")
     env: dict[str, str] | list[str] = Field(
-        default={}, description="Extra variables: a mapping, or names to pass through on purpose."
+        default={}, description="Extra environment variables: a mapping, or a list of names to pass through."
     )
-    config: dict[str, Any] | None = Field(None, description="A mapping for the script, passed verbatim.")
+    config: dict[str, Any] | None = Field(None, description="Mapping passed to the script unchanged.")
     warm: bool = Field(
         default=False,
-        description="For Python: fork each execution from a process that has imported its modules already.",
+        description="Python only: fork each execution from a process that has already imported the modules.",
     )
 
     protocol: Literal["json", "jsonl"] = Field(
         "json",
-        description="`jsonl`: the script reads a payload a line and prints a result a line, and its process serves "
-        "one execution after the other.",
+        description="`jsonl`: one long-running process reads one payload per line and prints one result per line.",
     )
 
     @model_validator(mode="after")
     def _one_way_to_be_quick(self) -> Self:
         if self.warm and self.protocol == "jsonl":
-            raise ValueError("`warm` and `protocol: jsonl` are two ways to the same end: keep one")
+            raise ValueError("`warm` and `protocol: jsonl` cannot be combined; use only one of them")
         return self
 
     @field_validator("script")
@@ -97,14 +97,14 @@ class ScriptEvaluator(Evaluator):
     def _can_be_passed(cls, env: dict[str, str] | list[str]) -> dict[str, str] | list[str]:
         values = env.values() if isinstance(env, dict) else ()
         if any(not name or "=" in name for name in env):
-            raise ValueError("must name variables: a name is not empty, and has no `=` in it")
+            raise ValueError("variable names must not be empty or contain `=`")
         if any("\0" in text for text in (*env, *values)):
             raise ValueError("must not contain NUL characters")
         return env
 
     @classmethod
     def normalize(cls, raw: Mapping[str, Any], complain: Complain) -> dict[str, Any]:
-        """The options as the model knows them: one spelling of judge access, every other key under `config`."""
+        """Return the options with judge access under `judge` and every unknown key under `config`."""
         options = dict(raw)
         if isinstance(options.get("script"), str):
             try:
@@ -119,7 +119,7 @@ class ScriptEvaluator(Evaluator):
         return options
 
     def depends_on(self, directory: Path) -> list[Path]:
-        """The files of the script itself: when they change, a run cannot simply be resumed."""
+        """Files named in the command, such as the script itself."""
         cwd = working_directory(directory, self.cwd)
         return [path for path in (cwd / word for word in self.script) if _is_file(path)]
 
@@ -136,7 +136,7 @@ class ScriptEvaluator(Evaluator):
         return [] if self.judge is None else [self.judge.target]
 
     def spec(self, directory: Path) -> ScriptSpec:
-        """The script of a suite in this directory."""
+        """The script to run for a suite in this directory."""
         return ScriptSpec(
             name=self.name,
             argv=self.script,
@@ -148,7 +148,7 @@ class ScriptEvaluator(Evaluator):
         )
 
     def payload(self, context: EvaluationContext) -> dict[str, Any]:
-        """What the script reads on stdin."""
+        """The payload that the script reads from stdin."""
         case, candidate = context.case, context.candidate
         return {
             "eval_id": case.id,
@@ -172,9 +172,9 @@ class ScriptEvaluator(Evaluator):
     async def run(
         self, payload: Mapping[str, Any], context: EvaluationContext, observer: ScriptObserver | None = None
     ) -> Score:
-        """The score that the script gives for this payload."""
+        """Run the script on this payload and return its score."""
         if context.runtime is None:
-            raise EvaluatorError(f"the evaluator '{self.name}' needs a run to start its script in")
+            raise EvaluatorError(f"the evaluator '{self.name}' cannot start its script outside of a run")
         session = None
         if self.judge is not None:
             session = context.runtime.lender.lend(self.judge, context.asker(self.name, script=True))
@@ -183,7 +183,7 @@ class ScriptEvaluator(Evaluator):
 
 
 class CodeJudge(ScriptEvaluator):
-    """Runs a script on the answer."""
+    """Judges the answer with a script."""
 
     model_config = ConfigDict(json_schema_extra=_as_written)
 
@@ -194,20 +194,20 @@ class CodeJudge(ScriptEvaluator):
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # too long for a file name, or in a directory that cannot be read
+    except OSError:  # for example, too long for a file name, or in an unreadable directory
         return False
 
 
 def _gather_config(options: dict[str, Any], complain: Complain) -> None:
-    """Move unknown keys under `config`, for the script; report those that look like a typo of an option."""
+    """Move unknown keys to `config`, for the script. Keys that look like a typo of an option are reported."""
     config = options.get("config")
     for key in [key for key in options if key not in _OPTIONS and key not in _COMMON]:
         value = options.pop(key)
         near = next((option for option in (*_OPTIONS, *_COMMON) if is_typo(key, option)), None)
         if near is not None:
-            complain(key, f"unknown key `{key}` (did you mean `{near}`?); or put it under `config:` for the script")
+            complain(key, f"unknown key `{key}` (did you mean `{near}`?); to pass it to the script, put it in `config`")
         elif isinstance(config, dict) and key in config:
-            complain(key, f"`{key}` is here and under `config`: keep one")
+            complain(key, f"`{key}` is set here and in `config`; keep only one of them")
         elif config is None or isinstance(config, dict):
             config = {**(config or {}), key: value}
             options["config"] = config

@@ -1,7 +1,7 @@
-"""`composite`: several evaluators as one. Its aggregator makes one score of theirs.
+"""`composite`: a group of evaluators whose scores are combined by an aggregator.
 
-Members are evaluators like any other, with all their options, and may be composites. A member that could not judge is
-an error of the composite: what is missing cannot be averaged away.
+Members can be any evaluators, including composites. If a member has an error, so does the composite: a missing score
+is never averaged away.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NOT_AN_AGGREGATORS = ("name", "weight", "required", "threshold", "negate")
 
 
 def _as_written(schema: dict[str, Any]) -> None:
-    """What a suite may write, for editors."""
+    """Adapt the JSON Schema for editors: an aggregator is an object with a `type`."""
     options = schema["properties"]
     options["aggregator"] = {
         "type": "object",
@@ -34,28 +34,26 @@ def _as_written(schema: dict[str, Any]) -> None:
 
 
 class Composite(Evaluator):
-    """Several evaluators as one, whose scores an aggregator combines."""
+    """A group of evaluators whose scores are combined by an aggregator."""
 
     model_config = ConfigDict(json_schema_extra=_as_written)
 
     type: Literal["composite"] = "composite"
-    evaluators: list[SerializeAsAny[Evaluator]] = Field(
-        min_length=1, description="The members: any evaluators, with all their options."
-    )
+    evaluators: list[SerializeAsAny[Evaluator]] = Field(min_length=1, description="Members: evaluators of any type.")
     aggregator: SerializeAsAny[Aggregator] = Field(
         default_factory=lambda: WeightedAverage(name="weighted_average"),
-        description="How their scores become one: `{type: weighted_average, weights: {member: 2}}`, "
+        description="How the scores are combined: `{type: weighted_average, weights: {member: 2}}`, "
         "`{type: code_judge, script: ...}` or `{type: llm_judge, prompt: ...}`.",
     )
 
     @classmethod
     def read_children(cls, options: dict[str, Any], read: ReadChild) -> dict[str, Any]:
-        """The options with the members and the aggregator read."""
+        """Return the options with the members and the aggregator as `Evaluator` objects."""
         options = dict(options)
         members = options.get("evaluators")
         if isinstance(members, list):
-            found = [read(entry, ("evaluators", index), None) or _unread(entry) for index, entry in enumerate(members)]
-            options["evaluators"] = _unique(found, read)
+            parts = [read(entry, ("evaluators", index), None) or _unread(entry) for index, entry in enumerate(members)]
+            options["evaluators"] = _unique(parts, read)
         raw = options.pop("aggregator", None)
         aggregator = None if raw is None else _read_aggregator(raw, options.get("name", "composite"), read)
         if aggregator is not None:
@@ -69,8 +67,8 @@ class Composite(Evaluator):
         for name in weights:
             if name not in names:
                 raise ValueError(
-                    f"`aggregator.weights` names '{name}', which is no member{did_you_mean(name, names)}; "
-                    f"there are {all_of(list(dict.fromkeys(names)))}"
+                    f"`aggregator.weights` has an unknown member '{name}'{did_you_mean(name, names)}; "
+                    f"members: {all_of(list(dict.fromkeys(names)))}"
                 )
         return self
 
@@ -95,7 +93,7 @@ class Composite(Evaluator):
         errors = [f"{result.name}: {result.error}" for result in results if result.error is not None]
         if errors:
             raise EvaluatorError(
-                f"{len(errors)} of {len(results)} members could not judge: " + "; ".join(errors),
+                f"{len(errors)} of {len(results)} members failed: " + "; ".join(errors),
                 evaluator_results=results,
             )
         try:
@@ -107,7 +105,7 @@ class Composite(Evaluator):
 
 
 def _with_members(score: Score, results: Sequence[EvaluatorResult]) -> Score:
-    """A required member that failed leaves nothing; the members' results are kept either way."""
+    """Add the members' results. The score is 0 when a required member failed."""
     failed = [result.name for result in results if result.failed_required]
     misses = tuple(f"[{name}] is required and failed" for name in failed)
     return Score(
@@ -124,7 +122,7 @@ def _with_members(score: Score, results: Sequence[EvaluatorResult]) -> Score:
 
 
 class _Unread(Evaluator):
-    """Stands for a member with mistakes, which are told already: its name counts. It is never run."""
+    """Placeholder for a member whose errors were already reported. It keeps the name taken and is never run."""
 
     async def evaluate(self, context: EvaluationContext) -> Score:
         raise NotImplementedError
@@ -141,7 +139,7 @@ def _unique(members: list[Evaluator], read: ReadChild) -> list[Evaluator]:
         if member.name and member.name in seen:
             read.complain(
                 ("evaluators", index),
-                f"the composite has two members named {show(member.name)}: give each its own `name`",
+                f"the composite has two members named {show(member.name)}; give each a unique `name`",
             )
         seen.add(member.name)
     return members
@@ -150,20 +148,20 @@ def _unique(members: list[Evaluator], read: ReadChild) -> list[Evaluator]:
 def _read_aggregator(raw: Any, composite: str, read: ReadChild) -> Evaluator | None:
     known = one_of(list(AGGREGATORS))
     if not isinstance(raw, Mapping):
-        wanted = f"an aggregator is a mapping like `{{type: weighted_average}}`, where `type` is {known}"
-        read.complain(("aggregator",), f"{wanted}; got {show(raw)}")
+        expected = f"`aggregator` must be a mapping like `{{type: weighted_average}}`, where `type` is {known}"
+        read.complain(("aggregator",), f"{expected}; got {show(raw)}")
         return None
-    named = raw.get("type", "weighted_average")
-    kind = AGGREGATORS.get(named) if isinstance(named, str) else None
+    type_name = raw.get("type", "weighted_average")
+    kind = AGGREGATORS.get(type_name) if isinstance(type_name, str) else None
     if kind is None:
-        near = did_you_mean(str(named), AGGREGATORS)
-        read.complain(("aggregator",), f"unknown aggregator {show(named)}{near}; `type` is {known}")
+        near = did_you_mean(str(type_name), AGGREGATORS)
+        read.complain(("aggregator",), f"unknown aggregator type {show(type_name)}{near}; `type` must be {known}")
         return None
     if "weights" in raw and kind is not WeightedAverage:
-        read.complain(("aggregator", "weights"), "`weights` is an option of `type: weighted_average` alone")
+        read.complain(("aggregator", "weights"), "`weights` is only supported by `type: weighted_average`")
         return None
     for key in _NOT_AN_AGGREGATORS:
         if key in raw:
-            read.complain(("aggregator", key), f"`{key}` belongs to the composite, not to its aggregator")
+            read.complain(("aggregator", key), f"`{key}` is an option of the composite, not of its aggregator")
             return None
     return read({**raw, "type": raw.get("type", "weighted_average"), "name": composite}, ("aggregator",), kind)

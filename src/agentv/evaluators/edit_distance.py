@@ -1,7 +1,7 @@
 """Edit distance and longest common subsequence of two sequences.
 
-Bit-parallel (Hyyrö 2003, 2004): a column of the dynamic-programming table is one Python integer, so each element of the
-shorter sequence costs a few operations on integers with one bit per element of the longer one.
+Uses the bit-parallel algorithms of Hyyrö (2003, 2004): each column of the dynamic-programming table is one Python
+integer. An element of the shorter sequence costs a few operations on integers with one bit per element of the longer.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def common_subsequence(one: Sequence[Hashable], other: Sequence[Hashable]) -> in
 
 
 def token_set_similarity(one: set[str], other: set[str]) -> float:
-    """How alike two sets of words are, from 0 to 1, by insertions and deletions: the best of three comparisons.
+    """Similarity of two sets of words, from 0 to 1, by insertions and deletions.
 
-    The shared words are compared with each whole set, and the whole sets with each other, each as sorted text.
+    Returns the best of three comparisons of sorted words: the shared words with each whole set, and both whole sets.
     """
     shared, only_one, only_other = (" ".join(sorted(words)) for words in (one & other, one - other, other - one))
     if shared and not (only_one and only_other):
@@ -58,7 +58,7 @@ def token_set_similarity(one: set[str], other: set[str]) -> float:
 
 
 def _occurrences(sequence: Sequence[Hashable]) -> dict[Hashable, int]:
-    """For each element, an integer with a bit for every place where it occurs."""
+    """For each element, an integer with a bit set at every position where it occurs."""
     places: defaultdict[Hashable, list[int]] = defaultdict(list)
     for place, element in enumerate(sequence):
         places[element].append(place)

@@ -1,4 +1,4 @@
-"""`field_accuracy`: fields of the answer's JSON against the expected data."""
+"""`field_accuracy`: compares fields of the answer's JSON with the expected data."""
 
 from __future__ import annotations
 
@@ -24,32 +24,36 @@ from agentv.text import kind_of
 
 _DECIMAL = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)", re.ASCII)
 MAX_DIGITS = 400
-"""A longer string of digits is not taken as a number."""
+"""Longer strings are not read as numbers."""
 MISSING: Any = object()
-"""The value of a path that leads nowhere. Not None: null is a value."""
+"""The value of a path that does not exist. Not None, because null is a value."""
 
 _NAME = re.compile(r"[^.\[\]\"']+")
 _PLACE = re.compile(r"[0-9]{1,9}")
 _BRACKET = re.compile(r"""\[(?:(?P<index>[0-9]{1,9})|(?P<double>"(?:[^"\\]|\\.)*")|'(?P<single>[^']*)')\]""")
 _RULE = (
-    'write names with dots and places in lists with [n], like `invoice.lines[0].amount`; a key with a dot is `["a.b"]`'
+    'separate keys with dots and index lists with [n], like `invoice.lines[0].amount`; quote keys with dots: `["a.b"]`'
 )
 
 
 class FieldRule(FileModel):
-    """One field, and how its value is compared."""
+    """A field and how to compare its value."""
 
     path: str = Field(
-        min_length=1, description='Where the value is: `a.b[0].c`; a key with a dot is written `["a.b"]`.'
+        min_length=1, description='Path of the value: `a.b[0].c`; quote keys that contain dots: `["a.b"]`.'
     )
-    match: Literal["exact", "numeric_tolerance", "date"] = Field(description="How values are compared.")
-    tolerance: float = Field(0.0, ge=0, description="How far off a number may be.")
-    relative: bool = Field(False, description="The tolerance is a share of the expected number: 0.05 is 5 %.")
+    match: Literal["exact", "numeric_tolerance", "date"] = Field(description="How to compare the values.")
+    tolerance: float = Field(0.0, ge=0, description="Allowed difference between numbers.")
+    relative: bool = Field(False, description="Tolerance is relative to the expected number: 0.05 is 5 %.")
     formats: list[str] | None = Field(
-        None, min_length=1, description="How dates are written: `DD/MM/YYYY`, or `%d/%m/%Y`. The first that fits."
+        None,
+        min_length=1,
+        description="Date formats such as `DD/MM/YYYY` or `%d/%m/%Y`; the first that matches is used.",
     )
-    required: bool = Field(True, description="A field missing in the answer scores 0. `false`: it is left out.")
-    weight: float = Field(1.0, ge=0, description="Share in the score. 0 is compared but does not count.")
+    required: bool = Field(
+        True, description="Score 0 if the answer lacks the field; `false` ignores the field instead."
+    )
+    weight: float = Field(1.0, ge=0, description="Weight in the score; with 0 it is compared but does not count.")
 
     @field_validator("path")
     @classmethod
@@ -67,7 +71,7 @@ class FieldRule(FileModel):
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """One field's word: whether it matches, and why. It does not count when `counts` is False."""
+    """The result for one field. It is ignored in the score when `counts` is False."""
 
     matches: bool
     words: str
@@ -76,14 +80,15 @@ class _Compared:
 
 
 class FieldAccuracy(Evaluator):
-    """Fields of the JSON in the answer have the expected values."""
+    """Checks that fields of the answer's JSON have the expected values."""
 
     WAITS = False
 
     type: Literal["field_accuracy"] = "field_accuracy"
-    fields: list[FieldRule] = Field(min_length=1, description="What is compared; see below.")
+    fields: list[FieldRule] = Field(min_length=1, description="Fields to compare; see below.")
     aggregation: Literal["weighted_average", "all_or_nothing"] = Field(
-        "weighted_average", description="`weighted_average`: the share of fields that match; `all_or_nothing`: 1 or 0."
+        "weighted_average",
+        description="`weighted_average`: the weighted share of matching fields; `all_or_nothing`: 1 or 0.",
     )
 
     async def evaluate(self, context: EvaluationContext) -> Score:
@@ -91,16 +96,16 @@ class FieldAccuracy(Evaluator):
         try:
             candidate = _candidate_data(context)
         except NotJsonError as error:
-            return Score(0.0, (), (f"holds no JSON data: {error}",), f"the answer holds no JSON data: {error}")
+            return Score(0.0, (), (f"contains no JSON data: {error}",), f"the answer contains no JSON data: {error}")
         compared = [(rule, _compare(rule, expected, candidate)) for rule in self.fields]
-        counted = [(rule, found) for rule, found in compared if found.counts and rule.weight > 0]
-        matching = sum(found.matches for _, found in counted)
+        counted = [(rule, result) for rule, result in compared if result.counts and rule.weight > 0]
+        matching = sum(result.matches for _, result in counted)
         return Score(
-            self._score([(rule.weight, found.matches) for rule, found in counted]),
-            tuple(_line(rule, found) for rule, found in compared if found.matches),
-            tuple(_line(rule, found) for rule, found in compared if not found.matches and found.counts),
+            self._score([(rule.weight, result.matches) for rule, result in counted]),
+            tuple(_line(rule, result) for rule, result in compared if result.matches),
+            tuple(_line(rule, result) for rule, result in compared if not result.matches and result.counts),
             _summary(compared, len(counted), matching, all_needed=self.aggregation == "all_or_nothing"),
-            warnings=tuple(f"{rule.path}: {found.warning}" for rule, found in compared if found.warning),
+            warnings=tuple(f"{rule.path}: {result.warning}" for rule, result in compared if result.warning),
         )
 
     def _score(self, counted: list[tuple[float, bool]]) -> float:
@@ -113,16 +118,16 @@ class FieldAccuracy(Evaluator):
         return min(1.0, round(share / math.fsum(weight / heaviest for weight, _ in counted), 12))
 
 
-def _line(rule: FieldRule, found: _Compared) -> str:
-    return f"{rule.path}: {found.words}" + ("" if rule.weight > 0 else " (weight 0: does not count)")
+def _line(rule: FieldRule, result: _Compared) -> str:
+    return f"{rule.path}: {result.words}" + ("" if rule.weight > 0 else " (weight 0: does not count)")
 
 
 def _summary(compared: list[tuple[FieldRule, _Compared]], counted: int, matching: int, *, all_needed: bool) -> str:
     if not counted:
-        return "no field counts: all are optional and missing in the answer, or have weight 0"
-    text = f"{matching} of {counted} fields match" + ("; all are needed" if all_needed else "")
-    left_out = len(compared) - counted
-    return text + (f"; {left_out} left out (missing and optional, or of weight 0)" if left_out else "")
+        return "no field counts: all are optional and missing from the answer, or have weight 0"
+    text = f"{matching} of {counted} fields match" + ("; all must match" if all_needed else "")
+    ignored = len(compared) - counted
+    return text + (f"; {ignored} ignored (missing and optional, or weight 0)" if ignored else "")
 
 
 # -- the two sides
@@ -137,9 +142,9 @@ def _expected_data(context: EvaluationContext) -> Any:
     found = _parsed(context.case.reference_answer or "")
     if found is None:
         raise EvaluatorError(
-            "there is no expected data to compare the fields with",
-            next_step="Give the case an assistant message in `expected_messages` whose `content` is an object "
-            "(or JSON text), or a `reference_answer` that is JSON.",
+            "the case has no expected data to compare the fields with",
+            next_step="Add an assistant message to `expected_messages` whose `content` is an object (or JSON text), or "
+            "a `reference_answer` that is JSON.",
         )
     return found
 
@@ -166,53 +171,53 @@ def _candidate_data(context: EvaluationContext) -> Any:
 
 def _compare(rule: FieldRule, expected: Any, candidate: Any) -> _Compared:
     steps = parse_path(rule.path)
-    wanted, given = value_at(expected, steps), value_at(candidate, steps)
+    wanted, actual = value_at(expected, steps), value_at(candidate, steps)
     if wanted is MISSING:
         return _Compared(
-            True, "nothing is expected here", warning="the expected data has no such field, so nothing was compared"
+            True, "no expected value", warning="the expected data has no such field, so nothing was compared"
         )
-    if given is MISSING:
+    if actual is MISSING:
         if not rule.required:
             return _Compared(False, "is missing and optional", counts=False)
         return _Compared(False, f"is missing; expected {shown(wanted)}")
     if rule.match == "numeric_tolerance":
-        return _compare_numbers(rule, wanted, given)
+        return _compare_numbers(rule, wanted, actual)
     if rule.match == "date":
-        return _compare_dates(rule, wanted, given)
-    if same_json(wanted, given):
-        return _Compared(True, f"is {shown(given)}")
-    hint = f" ({kind_of(given)} instead of {kind_of(wanted)})" if _other_kind(wanted, given) else ""
-    return _Compared(False, f"is {shown(given)}; expected {shown(wanted)}{hint}")
+        return _compare_dates(rule, wanted, actual)
+    if same_json(wanted, actual):
+        return _Compared(True, f"is {shown(actual)}")
+    hint = f" ({kind_of(actual)} instead of {kind_of(wanted)})" if _other_kind(wanted, actual) else ""
+    return _Compared(False, f"is {shown(actual)}; expected {shown(wanted)}{hint}")
 
 
-def _other_kind(wanted: Any, given: Any) -> bool:
-    """Values that look the same and are not: `"12"` and 12."""
-    return str(wanted) == str(given) and kind_of(wanted) != kind_of(given)
+def _other_kind(wanted: Any, actual: Any) -> bool:
+    """Whether two values look the same but have different types: `"12"` and 12."""
+    return str(wanted) == str(actual) and kind_of(wanted) != kind_of(actual)
 
 
-def _compare_numbers(rule: FieldRule, wanted: Any, given: Any) -> _Compared:
-    expected, found = _number(wanted), _number(given)
+def _compare_numbers(rule: FieldRule, wanted: Any, actual: Any) -> _Compared:
+    expected, number = _number(wanted), _number(actual)
     if expected is None:
         return _Compared(
             False,
             f"the expected value {shown(wanted)} is not a number",
-            warning=f"the expected value {shown(wanted)} is not a number: correct it, or use `match: exact`",
+            warning=f"the expected value {shown(wanted)} is not a number; correct it, or use `match: exact`",
         )
-    if found is None:
-        return _Compared(False, f"is {shown(given)}, which is not a number; expected {shown(wanted)}")
+    if number is None:
+        return _Compared(False, f"is {shown(actual)}, which is not a number; expected {shown(wanted)}")
     limit = Fraction(repr(float(rule.tolerance)))
     share = rule.relative and expected != 0
-    within = abs(found - expected) <= (limit * abs(expected) if share else limit)
+    within = abs(number - expected) <= (limit * abs(expected) if share else limit)
     allowed = f"{rule.tolerance * 100:g} %" if share else f"{rule.tolerance:g}"
     if within:
-        near = "" if found == expected else f", within {allowed} of {shown(wanted)}"
-        return _Compared(True, f"is {shown(given)}{near}")
-    off = f"; expected {shown(wanted)}" + (f" give or take {allowed}" if limit else "")
-    return _Compared(False, f"is {shown(given)}{off}")
+        near = "" if number == expected else f", within {allowed} of {shown(wanted)}"
+        return _Compared(True, f"is {shown(actual)}{near}")
+    off = f"; expected {shown(wanted)}" + (f" ± {allowed}" if limit else "")
+    return _Compared(False, f"is {shown(actual)}{off}")
 
 
 def _number(value: Any) -> Fraction | None:
-    """The exact number that is written: 0.3 is three tenths, not the nearest binary fraction."""
+    """The exact decimal value: 0.3 is three tenths, not the nearest binary fraction."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
@@ -224,7 +229,7 @@ def _number(value: Any) -> Fraction | None:
     return None
 
 
-def _compare_dates(rule: FieldRule, wanted: Any, given: Any) -> _Compared:
+def _compare_dates(rule: FieldRule, wanted: Any, actual: Any) -> _Compared:
     formats = tuple(rule.formats or ())
     try:
         expected = read_date(_text(wanted), formats)
@@ -232,26 +237,26 @@ def _compare_dates(rule: FieldRule, wanted: Any, given: Any) -> _Compared:
         words = f"the expected value {shown(wanted)} {error}"
         return _Compared(False, words, warning=words)
     try:
-        found = read_date(_text(given), formats)
+        day = read_date(_text(actual), formats)
     except NotADateError as error:
-        return _Compared(False, f"is {shown(given)}, which {error}; expected {expected.isoformat()}")
-    if found == expected:
+        return _Compared(False, f"is {shown(actual)}, which {error}; expected {expected.isoformat()}")
+    if day == expected:
         return _Compared(True, f"is {expected.isoformat()}")
-    return _Compared(False, f"is {found.isoformat()}; expected {expected.isoformat()}")
+    return _Compared(False, f"is {day.isoformat()}; expected {expected.isoformat()}")
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise NotADateError("is not text")
+        raise NotADateError("is not a string")
     return value
 
 
-# -- paths: `invoice.lines[0].amount`, and `["a.b"]` for a key with a dot
+# -- paths: `invoice.lines[0].amount`, and `["a.b"]` for a key that contains a dot
 
 
 @lru_cache(maxsize=4096)
 def parse_path(path: str) -> tuple[str | int, ...]:
-    """The steps of a path. ValueError says what is wrong with it."""
+    """Split a path into keys and list indices. Raises ValueError if the path is invalid."""
     steps: list[str | int] = []
     at = 0
     while at < len(path) or not steps:
@@ -262,12 +267,12 @@ def parse_path(path: str) -> tuple[str | int, ...]:
             continue
         if steps:
             if path[at] != ".":
-                raise ValueError(f"'{path[at:]}' in the path '{path}' is no step; {_RULE}")
+                raise ValueError(f"invalid path '{path}' at '{path[at:]}'; {_RULE}")
             at += 1
         name = _NAME.match(path, at)
         if name is None:
-            where = f"after '{path[:at]}' " if path[:at] else ""
-            raise ValueError(f"the path '{path}' has no name {where}where one should be; {_RULE}")
+            where = f"after '{path[:at]}'" if path[:at] else "at the start"
+            raise ValueError(f"invalid path '{path}': a key is missing {where}; {_RULE}")
         steps.append(name[0])
         at = name.end()
     return tuple(steps)
@@ -281,11 +286,11 @@ def _step(bracket: re.Match[str], path: str) -> str | int:
     try:
         return str(json.loads(bracket["double"]))
     except ValueError as error:
-        raise ValueError(f"the quoted key in the path '{path}' cannot be read: {error}") from None
+        raise ValueError(f"invalid path '{path}': the quoted key is not a valid string: {error}") from None
 
 
 def value_at(data: Any, steps: Sequence[str | int]) -> Any:
-    """The value that a path leads to, or MISSING."""
+    """Return the value at a path, or MISSING."""
     for step in steps:
         if isinstance(data, Mapping):
             data = data.get(str(step), MISSING)

@@ -1,4 +1,4 @@
-"""Dates in texts: read by given formats, or by their looks where that leaves no doubt."""
+"""Parse dates, with given formats or, where they are unambiguous, without."""
 
 from __future__ import annotations
 
@@ -57,31 +57,31 @@ _MONTHS = (
 
 
 class NotADateError(ValueError):
-    """A text is not a date, or could be two: what is wrong with it, in words that follow the text."""
+    """A string is not a date, or is ambiguous. The message is a verb phrase: "is not a date ..."."""
 
 
 @lru_cache(maxsize=1024)
 def directives(written: str) -> str:
-    """A format as `strptime` takes it: tokens like `DD/MM/YYYY` are translated. ValueError says what is wrong."""
-    found = written if "%" in written else _translated(written)
-    names = {_ALIKE.get(name, name) for name in _DIRECTIVE.findall(found)}
+    """Return a date format for `strptime`, translating tokens like `DD/MM/YYYY`. Raises ValueError if it is invalid."""
+    format_ = written if "%" in written else _translated(written)
+    names = {_ALIKE.get(name, name) for name in _DIRECTIVE.findall(format_)}
     try:
-        datetime.strptime("", found)  # noqa: DTZ007 - only to see whether it is a format
+        datetime.strptime("", format_)  # noqa: DTZ007 - only checks whether the format is valid
     except ValueError as error:
         if "directive" in str(error) or "stray" in str(error):
-            raise ValueError(f"the date format '{written}' cannot be used: {error}") from None
+            raise ValueError(f"invalid date format '{written}': {error}") from None
     except re.error:
-        raise ValueError(f"the date format '{written}' names one part of a date twice") from None
+        raise ValueError(f"invalid date format '{written}': one part of the date occurs twice") from None
     if not any(names.issuperset(day) for day in _WHOLE_DAYS):
-        raise ValueError(f"the date format '{written}' does not name a day, a month and a year, like `DD/MM/YYYY`")
-    return found
+        raise ValueError(f"the date format '{written}' must contain day, month and year, like `DD/MM/YYYY`")
+    return format_
 
 
 def _translated(written: str) -> str:
     def token(match: re.Match[str]) -> str:
         if (directive := _TOKENS.get(match[0])) is None:
             raise ValueError(
-                f"'{match[0]}' in the date format '{written}' is not known; use YYYY, MM, DD, MMM (Jan), "
+                f"unknown token '{match[0]}' in the date format '{written}'; use YYYY, MM, DD, MMM (Jan), "
                 "MMMM (January), HH, mm, ss, or `strptime` codes like `%d.%m.%Y`"
             )
         return directive
@@ -90,7 +90,7 @@ def _translated(written: str) -> str:
 
 
 def read_date(text: str, formats: tuple[str, ...] = ()) -> date:
-    """The calendar day that a text names, as written: a time of day or a time zone moves nothing."""
+    """Return the calendar day as written. A time of day or a time zone does not shift it."""
     text = text.strip()
     return _by_formats(text, formats) if formats else _by_looks(text)
 
@@ -101,28 +101,28 @@ def _by_formats(text: str, formats: tuple[str, ...]) -> date:
             return datetime.strptime(text, directives(written)).date()  # noqa: DTZ007 - the day as written
         except ValueError:
             continue
-    if found := _YEAR_FIRST.fullmatch(text):  # nobody reads that in two ways
-        return _day(int(found[1]), int(found[3]), int(found[4]))
+    if match := _YEAR_FIRST.fullmatch(text):  # unambiguous whatever the formats are
+        return _day(int(match[1]), int(match[3]), int(match[4]))
     raise NotADateError(f"is not a date in the format {' or '.join(formats)}")
 
 
 def _by_looks(text: str) -> date:
-    if found := _YEAR_FIRST.fullmatch(text):
-        return _day(int(found[1]), int(found[3]), int(found[4]))
-    if found := _DAY_MONTH.fullmatch(text):
-        return _day(int(found[3]), _month(found[2]), int(found[1]))
-    if found := _MONTH_DAY.fullmatch(text):
-        return _day(int(found[3]), _month(found[1]), int(found[2]))
-    if found := _YEAR_LAST.fullmatch(text):
-        one, other, year = int(found[1]), int(found[3]), int(found[4])
+    if match := _YEAR_FIRST.fullmatch(text):
+        return _day(int(match[1]), int(match[3]), int(match[4]))
+    if match := _DAY_MONTH.fullmatch(text):
+        return _day(int(match[3]), _month(match[2]), int(match[1]))
+    if match := _MONTH_DAY.fullmatch(text):
+        return _day(int(match[3]), _month(match[1]), int(match[2]))
+    if match := _YEAR_LAST.fullmatch(text):
+        one, other, year = int(match[1]), int(match[3]), int(match[4])
         if one != other and one <= len(_MONTHS) and other <= len(_MONTHS):
-            between = found[2]
+            between = match[2]
             raise NotADateError(
-                "could be two dates, the day or the month first; "
-                f"give the field `formats: [DD{between}MM{between}YYYY]` (or MM{between}DD{between}YYYY)"
+                "is ambiguous: the day or the month may come first; "
+                f"set `formats: [DD{between}MM{between}YYYY]` (or MM{between}DD{between}YYYY) for this field"
             )
         return _day(year, other, one) if one > len(_MONTHS) else _day(year, one, other)
-    raise NotADateError("is not a date that can be read without `formats`")
+    raise NotADateError("is not a date in a known format; set `formats` for this field")
 
 
 def _month(name: str) -> int:
@@ -130,11 +130,11 @@ def _month(name: str) -> int:
     for number, month in enumerate(_MONTHS, 1):
         if wanted in (month, month[:3]) or (wanted == "sept" and month == "september"):
             return number
-    raise NotADateError("is not a date that can be read without `formats`")
+    raise NotADateError("is not a date in a known format; set `formats` for this field")
 
 
 def _day(year: int, month: int, day: int) -> date:
     try:
         return date(year, month, day)
     except ValueError:
-        raise NotADateError("is a day that no calendar has") from None
+        raise NotADateError("is a date that does not exist") from None

@@ -14,7 +14,7 @@ from agentv.results import Score
 
 
 class FunctionEvaluator(Evaluator):
-    """Calls a function with the answer, or with the whole context when its parameter is called `context`."""
+    """Calls a function with the answer, or with the whole context if its first parameter is named `context`."""
 
     function: Callable[..., Any] = Field(exclude=True)
 
@@ -33,6 +33,6 @@ class FunctionEvaluator(Evaluator):
         if isinstance(verdict, bool | int | float):
             return Score(float(verdict))
         raise EvaluatorError(
-            f"the function '{self.name}' returned {type(verdict).__name__}",
+            f"the function '{self.name}' must return a number, a bool or a Score, got {type(verdict).__name__}",
             next_step="Return a number from 0 to 1, True or False, or an agentv Score.",
         )

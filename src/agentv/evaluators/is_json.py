@@ -1,4 +1,4 @@
-"""`is_json`: the whole answer is one strict JSON value. Also the strict reader other evaluators share."""
+"""`is_json`: checks that the whole answer is one strict JSON value. Other evaluators share its strict parser."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from agentv.jsonio import JsonError, read
 from agentv.results import Score
 
 MAX_DEPTH = 500
-"""Deeper than what agentv reads elsewhere: here the answer itself is judged, and JSON has no limit of its own.
+"""Deeper than agentv allows elsewhere: here the answer itself is judged, and JSON does not limit nesting.
 
-Fixed, so that the verdict does not depend on how full the stack happens to be.
+A fixed number, so that the verdict does not depend on the current depth of the stack.
 """
 
 
 class NotJsonError(ValueError):
-    """A text is not one strict JSON value: what is wrong, and where."""
+    """The text is not one strict JSON value. The message says what is wrong and where."""
 
 
 class IsJson(Evaluator):
-    """The whole answer is one strict JSON value; white space around it is fine."""
+    """Checks that the whole answer is one strict JSON value. Whitespace around it is allowed."""
 
     WAITS = False
 
@@ -35,9 +35,9 @@ class IsJson(Evaluator):
 
 
 def read_json(text: str) -> Any:
-    """The value of a text that is one JSON value and nothing else; `NotJsonError` says where it is not.
+    """Parse a text that must be exactly one JSON value. Raises `NotJsonError`.
 
-    Refused besides bad syntax: NaN, Infinity, a key twice in one object, bottomless nesting, endless digits.
+    Besides syntax errors, rejects NaN, Infinity, duplicate keys, excessive nesting and excessively long numbers.
     """
     try:
         return read(text, max_depth=MAX_DEPTH, infinite=True, surrogates=True)

@@ -1,4 +1,7 @@
-"""`json_schema`: the answer is JSON that fits a schema. It is checked when the suite loads, never fetched."""
+"""`json_schema`: validates the answer against a JSON Schema.
+
+The schema is checked when the suite is loaded. It is never fetched from the network.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,11 @@ from agentv.suite.yaml import YamlProblem, YamlWalk
 MAX_VIOLATIONS = 20
 MAX_SCHEMA_BYTES = 4 * 1024 * 1024
 IN_LINE_LENGTH = 20_000
-"""Checking a longer answer can take long enough to be worth a thread."""
+"""Longer answers are validated in a thread."""
 
 
 class JsonSchema(Evaluator):
-    """The whole answer is JSON that fits the schema: 1, or 0 with each violation and its place."""
+    """Checks that the whole answer is JSON that matches the schema. Violations are listed with their paths."""
 
     model_config = ConfigDict(serialize_by_alias=True)
     FILES = ("schema",)
@@ -33,7 +36,7 @@ class JsonSchema(Evaluator):
     type: Literal["json_schema"] = "json_schema"
     schema_: str | dict[str, Any] = Field(
         alias="schema",
-        description="A JSON Schema (draft 2020-12 unless `$schema` names another), or the path of its file.",
+        description="JSON Schema (draft 2020-12 unless `$schema` names another), or the path of a schema file.",
     )
     _compiled: CompiledSchema | None = PrivateAttr(default=None)
 
@@ -42,14 +45,14 @@ class JsonSchema(Evaluator):
     def _is_a_schema(cls, schema: str | dict[str, Any]) -> str | dict[str, Any]:
         if isinstance(schema, str):
             if not schema.strip():
-                raise ValueError("an empty path names no file; write a schema, or the path of a file that holds one")
+                raise ValueError("must not be empty; write a schema or the path of a schema file")
             return schema
         text = as_text(schema)
         compiled(text)
         return dict(json.loads(text))
 
     def load_files(self, find_file: Callable[[str], Path]) -> JsonSchema:
-        """Given a file, the same with the schema that the file holds."""
+        """Return this evaluator with the path of a schema file replaced by the schema."""
         if not isinstance(self.schema_, str):
             return self
         schema = read_schema(find_file(self.schema_))
@@ -69,43 +72,43 @@ class JsonSchema(Evaluator):
         except NotJsonError as error:
             return Score(0.0, (), (f"is not JSON: {error}",), f"the answer is not JSON: {error}")
         if schema.slow or len(answer) > IN_LINE_LENGTH:
-            found = await asyncio.to_thread(schema.violations, value, MAX_VIOLATIONS + 1)
+            violations = await asyncio.to_thread(schema.violations, value, MAX_VIOLATIONS + 1)
         else:
-            found = schema.violations(value, MAX_VIOLATIONS + 1)
-        if not found:
-            return Score(1.0, ("fits the schema",), (), "the answer is JSON that fits the schema")
-        if len(found) > MAX_VIOLATIONS:
-            count, found = f"more than {MAX_VIOLATIONS} violations", (*found[:MAX_VIOLATIONS], "... and more")
+            violations = schema.violations(value, MAX_VIOLATIONS + 1)
+        if not violations:
+            return Score(1.0, ("matches the schema",), (), "the answer is JSON that matches the schema")
+        if len(violations) > MAX_VIOLATIONS:
+            count, violations = f"more than {MAX_VIOLATIONS} violations", (*violations[:MAX_VIOLATIONS], "... and more")
         else:
-            count = "1 violation" if len(found) == 1 else f"{len(found)} violations"
-        return Score(0.0, (), found, f"the answer is JSON with {count} of the schema")
+            count = "1 violation" if len(violations) == 1 else f"{len(violations)} violations"
+        return Score(0.0, (), violations, f"the answer is JSON with {count} of the schema")
 
     def _ready(self) -> CompiledSchema:
         if self._compiled is None:
             if isinstance(self.schema_, str):
                 raise EvaluatorError(
-                    f"the schema file {quoted(self.schema_)} was never read",
-                    next_step="Call `load_files(find_file)` first, or give the schema itself.",
+                    f"the schema file {quoted(self.schema_)} has not been loaded",
+                    next_step="Call `load_files(find_file)` first, or pass the schema itself.",
                 )
             self._compiled = compiled(as_text(self.schema_))
         return self._compiled
 
 
 def read_schema(path: Path) -> dict[str, Any]:
-    """The mapping in a JSON or YAML file. ValueError says why there is none."""
+    """Read the mapping in a JSON or YAML file. Raises ValueError if that fails."""
     try:
         if not path.is_file():
-            raise ValueError(f"there is no file {path}")
+            raise ValueError(f"file not found: {path}")
         with path.open("rb") as file:
             data = file.read(MAX_SCHEMA_BYTES + 1)
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
     if len(data) > MAX_SCHEMA_BYTES:
-        raise ValueError(f"{path} is larger than {MAX_SCHEMA_BYTES // 2**20} MiB, too much for a schema")
+        raise ValueError(f"{path} is larger than {MAX_SCHEMA_BYTES // 2**20} MiB, the limit for a schema")
     schema = _read_json(data, path) if path.suffix.lower() == ".json" else _read_yaml(data, path)
     if not isinstance(schema, dict):
-        raise ValueError(  # noqa: TRY004 - a mistake in a user's file
-            f"{path} holds no mapping; a schema is a mapping such as `type: object`"
+        raise ValueError(  # noqa: TRY004 - an error in a user's file
+            f"{path} does not contain a mapping; a schema must be a mapping such as `type: object`"
         )
     return schema
 

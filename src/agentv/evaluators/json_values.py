@@ -1,4 +1,4 @@
-"""JSON values: found in an answer, compared, and shown to people."""
+"""Find JSON values in an answer, compare them, and format them for messages."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def _whole(value: Any) -> Any:
 
 
 WholeNumber = Annotated[int, BeforeValidator(_whole)]
-"""A whole number; `1e6` is one, too."""
+"""An integer. Floats with an integer value, such as `1e6`, are accepted."""
 
 
 def find_data(text: str) -> Any:
-    """The object or list that a text is, or has in a code fence, or the one object in it.
+    """Return the JSON object or list of a text: the whole text, else its code fence, else the only object in it.
 
-    `NotJsonError` says why there is none.
+    Raises `NotJsonError` when there is none.
     """
     try:
         whole = read_json(text)
@@ -38,29 +38,29 @@ def find_data(text: str) -> Any:
             return whole
         raise NotJsonError(f"it is {kind_of(whole)}, not an object")
     for places in (fenced(text), (span.text for span in braced(text) if span.closed)):
-        found = _data(places)
-        if len(found) > 1:
-            raise NotJsonError("it holds several JSON values, and which one is meant is not clear")
-        if found:
-            return found[0]
-    raise NotJsonError(reason if "{" in text or not text.strip() else "there is no JSON object in it")
+        values = _data(places)
+        if len(values) > 1:
+            raise NotJsonError("it contains several JSON values, and it is unclear which one to use")
+        if values:
+            return values[0]
+    raise NotJsonError(reason if "{" in text or not text.strip() else "it does not contain a JSON object")
 
 
-def _data(texts: Iterable[str]) -> list[Any]:
-    """The objects and lists among the texts; two at the most are looked for."""
-    found: list[Any] = []
-    for text in texts:
+def _data(candidates: Iterable[str]) -> list[Any]:
+    """Parse the strings that are objects or lists, and stop after two."""
+    values: list[Any] = []
+    for text in candidates:
         with suppress(NotJsonError):
             value = read_json(text)
             if isinstance(value, dict | list):
-                found.append(value)
-        if len(found) > 1:
+                values.append(value)
+        if len(values) > 1:
             break
-    return found
+    return values
 
 
 def same_json(one: Any, other: Any) -> bool:
-    """Whether two values are the same JSON: 1 is 1.0, true is not 1, the order of keys does not matter."""
+    """Whether two values are equal as JSON: 1 equals 1.0, true is not 1, and the order of keys does not matter."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, Mapping) and isinstance(other, Mapping):
@@ -73,7 +73,7 @@ def same_json(one: Any, other: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """A value as JSON. A long one is only described: cut, a secret in it could not be masked."""
+    """Format a value as JSON. A long value is described instead: if it were cut, a secret in it could not be masked."""
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""`llm_judge`: a model grades the answer, in its own words or by rubrics."""
+"""`llm_judge`: a model grades the answer, with or without rubrics."""
 
 from __future__ import annotations
 
@@ -31,35 +31,35 @@ _SUFFIX = re.compile(r"\.(?:md|markdown|txt|text|j2|jinja2?|prompt|prompty|tmpl|
 
 
 class LlmJudge(AsksJudge):
-    """A judge grades the answer from 0 to 1, by your prompt, by your rubrics, or by what the case expects."""
+    """A judge model grades the answer from 0 to 1: by your prompt, your rubrics or the expected outcome of the case."""
 
     FILES = ("prompt",)
 
     type: Literal["llm_judge"] = "llm_judge"
     prompt: str | None = Field(
-        None, description="What to ask instead of the default prompt: text with variables, or the path of its file."
+        None, description="Custom prompt with variables: inline text or a file path. Default: the built-in prompt."
     )
     rubrics: RubricList | None = Field(
         None,
-        description="Criteria to check one by one, as for `rubric`: texts, or `{id, description, weight, required}`.",
+        description="Criteria as for `rubric`: strings or `{id, description, weight, required}`.",
     )
     _ready: str | None = PrivateAttr(default=None)
-    """The text of the prompt, once it was found and checked."""
+    """The text of the prompt after it was loaded and checked."""
 
     @field_validator("prompt")
     @classmethod
     def _says_something(cls, prompt: str | None) -> str | None:
         if prompt is not None and not prompt.strip():
-            raise ValueError("an empty prompt asks nothing; leave it out to use the default prompt")
+            raise ValueError("must not be empty; remove it to use the default prompt")
         return prompt
 
     @field_validator("rubrics")
     @classmethod
-    def _can_be_told_apart(cls, rubrics: RubricList | None) -> RubricList | None:
+    def _are_distinct(cls, rubrics: RubricList | None) -> RubricList | None:
         return None if rubrics is None else checked(rubrics)
 
     def load_files(self, find_file: Callable[[str], Path]) -> LlmJudge:
-        """The same with the text of its prompt, read from its file when it is the path of one."""
+        """Return this evaluator with the path of a prompt file replaced by its text."""
         if self.prompt is None:
             return self
         text = prompt_text(self.prompt, find_file)
@@ -78,29 +78,31 @@ class LlmJudge(AsksJudge):
             VERDICT_SCHEMA,
             read_verdict,
         )
-        said, ledger = await ask_judge(
+        verdict, ledger = await ask_judge(
             self.name, question, context, judge_target=self.judge_target, timeout_seconds=self.timeout_seconds
         )
-        judge = {**ledger, "repaired": said.repaired}
-        return Score(said.score, said.hits, said.misses, said.reasoning, warnings=doubts(prompt), judge=judge)
+        judge = {**ledger, "repaired": verdict.repaired}
+        return Score(
+            verdict.score, verdict.hits, verdict.misses, verdict.reasoning, warnings=doubts(prompt), judge=judge
+        )
 
     def _checked_prompt(self) -> str | None:
         if self.prompt is None or self._ready is not None:
             return self._ready
-        # Made in Python and never part of a suite: there are no files to look for.
+        # This evaluator was created in Python, not by a suite, so a path cannot be resolved.
         try:
             _refuse_path(self.prompt)
             check_prompt(self.prompt)
         except ValueError as error:
             raise EvaluatorError(
-                f"the prompt of the evaluator '{self.name}' cannot be used: {error}",
-                next_step="To use a file, call `load_files(find_file)` first, or give its text.",
+                f"invalid prompt of the evaluator '{self.name}': {error}",
+                next_step="To use a file, call `load_files(find_file)` first, or pass the text of the file.",
             ) from None
         return self.prompt
 
 
 def prompt_text(prompt: str, find_file: Callable[[str], Path], variables: Sequence[str] = VARIABLES) -> str:
-    """The text that a prompt of a suite means: that of a file, or its own. ValueError says what is wrong with it."""
+    """Return the text of a suite's prompt, which may be the path of a file. Raises ValueError if it is invalid."""
     path = _file(prompt, find_file)
     if path is None:
         check_prompt(prompt, variables)
@@ -114,7 +116,7 @@ def prompt_text(prompt: str, find_file: Callable[[str], Path], variables: Sequen
 
 
 def _file(prompt: str, find_file: Callable[[str], Path]) -> Path | None:
-    """One line that leads to a file is that file; one that looks like a path must lead to one."""
+    """Return the file if the prompt is the path of one. A line that looks like a path must be an existing file."""
     line = prompt.strip()
     if "\n" in line:
         return None
@@ -136,7 +138,7 @@ def _looks_like_a_path(line: str) -> bool:
 
 def _refuse_path(prompt: str) -> None:
     if "\n" not in prompt.strip() and _looks_like_a_path(prompt.strip()):
-        raise ValueError(f"{quoted(prompt)} looks like a path, and nothing says where to look for it")
+        raise ValueError(f"{quoted(prompt)} looks like a path, but the directory to search is not known")
 
 
 def _read(path: Path) -> str:
@@ -146,7 +148,7 @@ def _read(path: Path) -> str:
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
     if len(data) > MAX_PROMPT_BYTES:
-        raise ValueError(f"{path} is larger than {MAX_PROMPT_BYTES // 2**20} MiB, too much for a prompt")
+        raise ValueError(f"{path} is larger than {MAX_PROMPT_BYTES // 2**20} MiB, the limit for a prompt")
     try:
         text = data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:

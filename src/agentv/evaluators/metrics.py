@@ -1,6 +1,6 @@
-"""`latency`, `cost`, `token_usage`, `execution_metrics`: what an answer took, against limits.
+"""`latency`, `cost`, `token_usage`, `execution_metrics`: check what an answer took against limits.
 
-A figure that nobody reported is an error: an unknown cost is neither within a budget nor over it.
+A figure that the target did not report is an error: an unknown cost is neither within a budget nor over it.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ from agentv.suite.validation import show
 
 
 def _takes_milliseconds(schema: dict[str, Any]) -> None:
-    """`threshold` of `latency` is in milliseconds when it stands alone."""
+    """Adapt the JSON Schema for editors: without `threshold_ms`, `threshold` is in milliseconds."""
     schema["properties"]["threshold"] = {
         "type": "number",
         "minimum": 0,
-        "description": "Milliseconds when `threshold_ms` is absent; else the pass line of this evaluator.",
+        "description": "Maximum time in milliseconds; if `threshold_ms` is set, the minimum score to pass.",
     }
     schema["required"] = [name for name in schema["required"] if name != "threshold_ms"]
     schema["anyOf"] = [{"required": ["threshold_ms"]}, {"required": ["threshold"]}]
 
 
 class Latency(Evaluator):
-    """The answer came in time: 1, or 0."""
+    """Score 1 if the answer arrived in time, else 0."""
 
     model_config = ConfigDict(json_schema_extra=_takes_milliseconds)
     WAITS = False
 
     type: Literal["latency"] = "latency"
-    threshold_ms: float = Field(ge=0, description="The longest time the answer may take, in milliseconds.")
+    threshold_ms: float = Field(ge=0, description="Maximum time for the answer, in milliseconds.")
 
     @classmethod
     def normalize(cls, raw: Mapping[str, Any], complain: Complain) -> dict[str, Any]:
-        """`threshold` alone means `threshold_ms`; beside it, the pass line that every evaluator has."""
+        """Read `threshold` as `threshold_ms`, unless both are set: then it is the minimum score to pass."""
         data = super().normalize(raw, complain)
         if "threshold" not in data:
             return data
         if "threshold_ms" in data:
-            line = data["threshold"]
-            if isinstance(line, int | float) and line > 1:
+            minimum = data["threshold"]
+            if isinstance(minimum, int | float) and minimum > 1:
                 complain(
                     "threshold",
-                    "`threshold` beside `threshold_ms` is the pass line, a number from 0 to 1; "
-                    f"for milliseconds keep one of them, got {show(line)}",
+                    f"with `threshold_ms`, `threshold` must be a score from 0 to 1, got {show(minimum)}; "
+                    "if you meant milliseconds, keep only one of them",
                 )
                 del data["threshold"]
             return data
@@ -61,30 +61,30 @@ class Latency(Evaluator):
         return {**data, "threshold_ms": limit}
 
     async def evaluate(self, context: EvaluationContext) -> Score:
-        taken = _known("duration", context.candidate.duration_ms)
-        held = taken <= self.threshold_ms
-        words = f"took {_shown(taken)} ms of {_shown(self.threshold_ms)} ms allowed"
-        doubt = f"{self.threshold_ms:g} ms is very little; `threshold` alone means milliseconds, not the pass line"
-        return _one(held, words, (doubt,) if 0 < self.threshold_ms <= 1 else ())
+        duration = _known("duration", context.candidate.duration_ms)
+        within = duration <= self.threshold_ms
+        words = f"took {_format(duration)} ms (limit: {_format(self.threshold_ms)} ms)"
+        doubt = f"the limit of {self.threshold_ms:g} ms is very low; for latency, `threshold` alone is in milliseconds"
+        return _one(within, words, (doubt,) if 0 < self.threshold_ms <= 1 else ())
 
 
 class Cost(Evaluator):
-    """The answer cost no more than its budget: 1, or 0."""
+    """Score 1 if the answer stayed within its budget, else 0."""
 
     WAITS = False
     ALIASES: ClassVar[Mapping[str, str]] = {"budget": "budget_usd"}
 
     type: Literal["cost"] = "cost"
-    budget_usd: float = Field(ge=0, description="The most the answer may cost, in US dollars.")
+    budget_usd: float = Field(ge=0, description="Maximum cost of the answer, in US dollars.")
 
     async def evaluate(self, context: EvaluationContext) -> Score:
         spent = _known("cost", context.candidate.cost_usd)
-        words = f"cost {_shown(spent)} USD of {_shown(self.budget_usd)} USD allowed"
+        words = f"cost {_format(spent)} USD (limit: {_format(self.budget_usd)} USD)"
         return _one(_at_most(spent, self.budget_usd), words)
 
 
 class TokenUsageLimits(Evaluator):
-    """The answer used no more tokens than it may: 1, or 0."""
+    """Score 1 if the answer stayed within every token limit, else 0."""
 
     WAITS = False
     ALIASES: ClassVar[Mapping[str, str]] = {
@@ -94,14 +94,16 @@ class TokenUsageLimits(Evaluator):
     }
 
     type: Literal["token_usage"] = "token_usage"
-    max_total: WholeNumber | None = Field(None, ge=0, description="Input, output and cached tokens together.")
-    max_input: WholeNumber | None = Field(None, ge=0, description="Tokens of the prompt.")
-    max_output: WholeNumber | None = Field(None, ge=0, description="Tokens of the answer.")
+    max_total: WholeNumber | None = Field(
+        None, ge=0, description="Maximum of input, output and cached tokens together."
+    )
+    max_input: WholeNumber | None = Field(None, ge=0, description="Maximum number of prompt tokens.")
+    max_output: WholeNumber | None = Field(None, ge=0, description="Maximum number of answer tokens.")
 
     @model_validator(mode="after")
     def _limits_something(self) -> TokenUsageLimits:
         if self.max_total is self.max_input is self.max_output is None:
-            raise ValueError("no limit is set: give `max_total`, `max_input` or `max_output`")
+            raise ValueError("no limit is set; set `max_total`, `max_input` or `max_output`")
         return self
 
     async def evaluate(self, context: EvaluationContext) -> Score:
@@ -111,47 +113,49 @@ class TokenUsageLimits(Evaluator):
             ("input tokens", usage.input, self.max_input),
             ("output tokens", usage.output, self.max_output),
         )
-        hits, misses = _sorted_out(used)
+        hits, misses = _checked(used)
         return Score(float(not misses), hits, misses, "; ".join((*misses, *hits)))
 
 
 class ExecutionMetrics(Evaluator):
-    """Several limits on what the answer took: the share of them that held."""
+    """Several limits on what the answer took. The score is the share of limits that were met."""
 
     WAITS = False
 
     type: Literal["execution_metrics"] = "execution_metrics"
-    max_tool_calls: WholeNumber | None = Field(None, ge=0, description="Tool calls made on the way.")
+    max_tool_calls: WholeNumber | None = Field(None, ge=0, description="Maximum number of tool calls.")
     max_llm_calls: WholeNumber | None = Field(
-        None, ge=0, description="Model calls: the assistant messages of the answer, unless its trace counts them."
+        None, ge=0, description="Maximum number of model calls, from the trace if it has them, else assistant messages."
     )
-    max_tokens: WholeNumber | None = Field(None, ge=0, description="Input, output and cached tokens together.")
-    max_cost_usd: float | None = Field(None, ge=0, description="US dollars.")
-    max_duration_ms: float | None = Field(None, ge=0, description="Milliseconds.")
+    max_tokens: WholeNumber | None = Field(
+        None, ge=0, description="Maximum of input, output and cached tokens together."
+    )
+    max_cost_usd: float | None = Field(None, ge=0, description="Maximum cost, in US dollars.")
+    max_duration_ms: float | None = Field(None, ge=0, description="Maximum time, in milliseconds.")
 
     @model_validator(mode="after")
     def _limits_something(self) -> ExecutionMetrics:
-        own = [name for name in type(self).model_fields if name.startswith("max_")]
-        if all(getattr(self, name) is None for name in own):
-            raise ValueError(f"no limit is set: give {', '.join(f'`{name}`' for name in own[:-1])} or `{own[-1]}`")
+        limits = [name for name in type(self).model_fields if name.startswith("max_")]
+        if all(getattr(self, name) is None for name in limits):
+            raise ValueError(f"no limit is set; set {', '.join(f'`{name}`' for name in limits[:-1])} or `{limits[-1]}`")
         return self
 
     async def evaluate(self, context: EvaluationContext) -> Score:
         answer = context.candidate
         tokens = answer.token_usage.total if answer.token_usage is not None else None
-        taken = (
+        figures = (
             ("tool calls", _tool_calls(answer), self.max_tool_calls),
             ("model calls", _llm_calls(answer), self.max_llm_calls),
             ("tokens", tokens, self.max_tokens),
             ("USD", answer.cost_usd, self.max_cost_usd),
             ("ms", answer.duration_ms, self.max_duration_ms),
         )
-        limits = [each for each in taken if each[2] is not None]
-        unknown = [name for name, found, _ in limits if found is None]
+        limits = [each for each in figures if each[2] is not None]
+        unknown = [name for name, actual, _ in limits if actual is None]
         if unknown:
             raise _unreported(", ".join(_FIGURES[name] for name in unknown))
-        hits, misses = _sorted_out(limits)
-        return Score(len(hits) / len(limits), hits, misses, f"{len(hits)} of {len(limits)} limits held")
+        hits, misses = _checked(limits)
+        return Score(len(hits) / len(limits), hits, misses, f"{len(hits)} of {len(limits)} limits met")
 
 
 _FIGURES = {
@@ -164,9 +168,9 @@ _FIGURES = {
 
 
 def _tool_calls(answer: Candidate) -> int | None:
-    made = sum(len(message.tool_calls) for message in answer.output_messages)
-    counted = _counted(answer, "event_count")
-    return counted if counted is not None and not made else made if answer.output_messages else None
+    in_messages = sum(len(message.tool_calls) for message in answer.output_messages)
+    in_trace = _counted(answer, "event_count")
+    return in_trace if in_trace is not None and not in_messages else in_messages if answer.output_messages else None
 
 
 def _llm_calls(answer: Candidate) -> int | None:
@@ -177,42 +181,43 @@ def _llm_calls(answer: Candidate) -> int | None:
 
 
 def _counted(answer: Candidate, name: str) -> int | None:
-    found = (answer.trace_summary or {}).get(name)
-    return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
+    count = (answer.trace_summary or {}).get(name)
+    return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
 
 
-def _sorted_out(taken: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The limits that held, and those that did not, in words."""
+def _checked(figures: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Describe the limits that were met, and those that were exceeded."""
     hits: list[str] = []
     misses: list[str] = []
-    for name, found, limit in taken:
+    for name, actual, limit in figures:
         if limit is not None:
-            (hits if _at_most(found, limit) else misses).append(f"{_shown(found)} {name} of {_shown(limit)} allowed")
+            (hits if _at_most(actual, limit) else misses).append(f"{_format(actual)} {name} (limit: {_format(limit)})")
     return tuple(hits), tuple(misses)
 
 
-def _at_most(found: float, limit: float) -> bool:
-    """Sums of cents are a hair off: 0.1 + 0.2 is within 0.3."""
-    return found <= limit or (isinstance(found, float) and math.isclose(found, limit, rel_tol=1e-9))
+def _at_most(actual: float, limit: float) -> bool:
+    """Compare with a tolerance for rounding errors: 0.1 + 0.2 is within 0.3."""
+    return actual <= limit or (isinstance(actual, float) and math.isclose(actual, limit, rel_tol=1e-9))
 
 
-def _shown(number: float) -> str:
+def _format(number: float) -> str:
     return f"{number:,}" if isinstance(number, int) else f"{number:,.10g}"
 
 
-def _one(held: bool, words: str, warnings: tuple[str, ...] = ()) -> Score:
-    return Score(float(held), (words,) if held else (), () if held else (words,), f"the answer {words}", None, warnings)
+def _one(within: bool, words: str, warnings: tuple[str, ...] = ()) -> Score:
+    hits, misses = ((words,), ()) if within else ((), (words,))
+    return Score(float(within), hits, misses, f"the answer {words}", None, warnings)
 
 
-def _known(figure: str, found: Any) -> Any:
-    if found is None:
+def _known(figure: str, value: Any) -> Any:
+    if value is None:
         raise _unreported(figure)
-    return found
+    return value
 
 
 def _unreported(figures: str) -> EvaluatorError:
     return EvaluatorError(
-        f"the target reported no {figures}, so the limit cannot be checked",
-        next_step="Use a target that reports it (a `cli` target can print `token_usage`, `cost_usd` and "
-        "`duration_ms`; `--outputs` lines can hold them), or take the limit out.",
+        f"the target did not report {figures}, so the limit cannot be checked",
+        next_step="Use a target that does (a `cli` target can print `token_usage`, `cost_usd` and "
+        "`duration_ms`; `--outputs` lines can contain them), or remove the limit.",
     )

@@ -1,4 +1,4 @@
-"""What a suite says about an evaluator -> an `Evaluator`."""
+"""Turn the evaluator entries of a suite into `Evaluator` objects."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from agentv.suite.yaml import NodePath
 from agentv.text import all_of, did_you_mean, one_of
 
 DEFAULT_TYPE = "llm_judge"
-"""The type of evaluator for cases that name none."""
+"""The evaluator type for cases without evaluators."""
 RUBRICS_TYPE = "rubric"
-"""The type of evaluator that judges by the `rubrics` of a case."""
+"""The evaluator type for the `rubrics` of a case."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluatorReader:
-    """Reads the evaluators of a suite. Problems go into `findings`, and the result is then None."""
+    """Reads the evaluators of a suite. Problems are added to `findings`, and the result is then None."""
 
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the suite, for the evaluators that inherit them (`Evaluator.INHERITS`)."""
+    """Suite options for evaluators that inherit them (`Evaluator.INHERITS`)."""
 
     def with_defaults(self, options: Mapping[str, Any]) -> EvaluatorReader:
-        """The same reader with these defaults instead."""
+        """Return a reader with these defaults."""
         return EvaluatorReader(options)
 
     def read(self, entry: Any, findings: Findings, at: NodePath, files: SuiteFiles) -> Evaluator | None:
-        """One entry of a list of evaluators. Without a `name` it is named by its type."""
+        """Read an entry of a list of evaluators. `name` defaults to the type."""
         if not isinstance(entry, dict):
-            findings.add(at, f"an evaluator is a mapping with `type`, got {show(entry)}")
+            findings.add(at, f"an evaluator must be a mapping with `type`, got {show(entry)}")
             return None
         kind = _kind(entry, findings, at)
         return None if kind is None else self.read_as(kind, entry, findings, at, files)
@@ -43,46 +43,46 @@ class EvaluatorReader:
     def read_rubrics(
         self, name: str, rubrics: Any, findings: Findings, at: NodePath, files: SuiteFiles
     ) -> Evaluator | None:
-        """The evaluator that judges by the `rubrics` of the case at `at`."""
+        """Return the evaluator for the `rubrics` of the case at `at`."""
         return self.read({"name": name, "type": RUBRICS_TYPE, "rubrics": rubrics}, findings, at, files)
 
     def read_default(self, findings: Findings, at: NodePath, files: SuiteFiles) -> Evaluator | None:
-        """The evaluator of cases that name none."""
+        """Return the evaluator for cases without evaluators."""
         return self.read({"type": DEFAULT_TYPE}, findings, at, files)
 
     def read_as(
         self, kind: type[Evaluator], entry: dict[str, Any], findings: Findings, at: NodePath, files: SuiteFiles
     ) -> Evaluator | None:
-        """An entry as an evaluator of a class that is known already."""
-        refused: list[str] = []
+        """Read an entry as an evaluator of the class `kind`."""
+        rejected: list[str] = []
         children = _Children(self, findings, at, files)
 
         def complain(option: str, message: str) -> None:
-            refused.append(option)
+            rejected.append(option)
             findings.add((*at, option), message, at_key=True)
 
         inherited = {option: self.defaults[option] for option in kind.INHERITS if option in self.defaults}
         options = {"name": entry["type"], **inherited, **kind.normalize(entry, complain)}
-        spelled = {option: alias for alias, option in kind.ALIASES.items() if alias in entry and alias not in refused}
+        spelled = {option: alias for alias, option in kind.ALIASES.items() if alias in entry and alias not in rejected}
         evaluator, wrong = validate_partly(kind, kind.read_children(options, children), findings, at, spelled=spelled)
         if evaluator is None:
             return None
         try:
             evaluator = evaluator.load_files(files.find)
         except ValueError as error:
-            named = next((name for name in kind.FILES if isinstance(entry.get(name), str)), None)
-            findings.add((*at, named) if named else at, f"`{named}`: {error}" if named else str(error))
+            option = next((name for name in kind.FILES if isinstance(entry.get(name), str)), None)
+            findings.add((*at, option) if option else at, f"`{option}`: {error}" if option else str(error))
             return None
-        if wrong or refused or children.wrong:
+        if wrong or rejected or children.wrong:
             return None
         for path in evaluator.depends_on(files.directory):
-            with suppress(ValueError):  # an unreadable file of a script is reported when the script runs
+            with suppress(ValueError):  # an unreadable script file is reported when the script runs
                 files.fingerprints.note_once(path)
         return evaluator
 
 
 class _Children:
-    """Reads evaluators inside an evaluator; `wrong` once one of them has problems."""
+    """Reads nested evaluators. Sets `wrong` when one of them has problems."""
 
     def __init__(self, reader: EvaluatorReader, findings: Findings, at: NodePath, files: SuiteFiles) -> None:
         self.reader, self.findings, self.at, self.files = reader, findings, at, files
@@ -103,12 +103,12 @@ class _Children:
 
 
 def _kind(raw: dict[str, Any], findings: Findings, at: NodePath) -> type[Evaluator] | None:
-    """The class that `type` names."""
-    wanted = raw.get("type")
+    """Return the class for `type`."""
+    type_name = raw.get("type")
     try:
-        kind = evaluator_class(wanted) if isinstance(wanted, str) else None
+        kind = evaluator_class(type_name) if isinstance(type_name, str) else None
     except Exception as error:
-        findings.add((*at, "type"), f"the evaluator type {show(wanted)} cannot be loaded: {error}")
+        findings.add((*at, "type"), f"the evaluator type {show(type_name)} cannot be loaded: {error}")
         return None
     if kind is not None:
         return kind
@@ -116,8 +116,8 @@ def _kind(raw: dict[str, Any], findings: Findings, at: NodePath) -> type[Evaluat
     if "type" not in raw:
         near = next((key for key in raw if did_you_mean(key, ["type"])), None)
         hint = f" (did you mean `type` by `{near}`?)" if near else ""
-        findings.add(at, f"`type` is missing{hint}: say which evaluator this is: {one_of(types)}")
+        findings.add(at, f"`type` is missing{hint}; it must be {one_of(types)}")
     else:
-        near_type = did_you_mean(str(wanted), types)
-        findings.add((*at, "type"), f"unknown evaluator type {show(wanted)}{near_type}; there are {all_of(types)}")
+        near_type = did_you_mean(str(type_name), types)
+        findings.add((*at, "type"), f"unknown evaluator type {show(type_name)}{near_type}; available: {all_of(types)}")
     return None

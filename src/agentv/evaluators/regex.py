@@ -1,4 +1,4 @@
-"""`regex`: a regular expression somewhere in the answer, with a deadline, so that none can hang a run."""
+"""`regex`: searches the answer for a regular expression, with a timeout so that no pattern can hang a run."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from agentv.results import Score
 
 TIMEOUT_SECONDS = 5.0
 IN_LINE_SECONDS = 0.01
-"""Nearly every search ends within this; only one that does not is worth a thread."""
+"""Nearly every search finishes within this time. Slower searches are moved to a thread."""
 IN_LINE_LENGTH = 100_000
 BACKTRACK_LESS = (
-    "Make it backtrack less: avoid repeats inside repeats like (a+)+, anchor it with ^, "
+    "Reduce backtracking: avoid nested repeats like (a+)+, anchor the pattern with ^, "
     "or use a possessive repeat (a++) or an atomic group (?>...)."
 )
 
@@ -34,16 +34,16 @@ FLAGS = {
 
 
 class Regex(Evaluator):
-    """The pattern matches somewhere in the answer."""
+    """Checks that the pattern matches somewhere in the answer."""
 
     type: Literal["regex"] = "regex"
     flags: str | list[str] = Field(
         [],
         description="`i` (`ignorecase`), `m` (`multiline`), `s` (`dotall`), `x` (`verbose`), `a` (`ascii`): "
-        "text like `im`, or a list.",
+        "a string like `im`, or a list.",
     )
-    pattern: str | None = Field(None, description="The regular expression, in Python's syntax.")
-    value: str | None = Field(None, description="Another spelling of `pattern`.")
+    pattern: str | None = Field(None, description="Regular expression in Python syntax.")
+    value: str | None = Field(None, description="Alias of `pattern`.")
 
     @field_validator("flags")
     @classmethod
@@ -57,30 +57,30 @@ class Regex(Evaluator):
         if pattern is None:
             return None
         if info.field_name == "value" and info.data.get("pattern") is not None:
-            raise ValueError("`value` is another spelling of `pattern`; keep one of the two")
+            raise ValueError("`value` is an alias of `pattern`; use only one of them")
         if not pattern:
-            raise ValueError("an empty pattern matches every answer and would always pass; write what to look for")
+            raise ValueError("must not be empty, because an empty pattern matches every answer and would always pass")
         compiled(pattern, flag_letters(info.data.get("flags", [])))
         return pattern
 
     @model_validator(mode="after")
     def _has_a_pattern(self) -> Regex:
         if self.pattern is None and self.value is None:
-            raise ValueError("`pattern` is missing; write the regular expression to look for")
+            raise ValueError("`pattern` is missing; set it to a regular expression")
         return self
 
     @property
     def expression(self) -> str:
-        """The pattern, whichever way it was spelled."""
+        """The regular expression, from `pattern` or `value`."""
         return self.pattern or self.value or ""
 
     async def evaluate(self, context: EvaluationContext) -> Score:
         answer = context.candidate.answer
-        found = await self._search(compiled(self.expression, flag_letters(self.flags)), answer)
-        shown = quoted(self.expression)
-        if found is None:
-            return Score(0.0, (), (f"does not match {shown}",), f"nothing in the answer matches {shown}")
-        return Score(1.0, (f"matches {shown}",), (), f"the answer matches {shown} at character {found.start() + 1}")
+        match = await self._search(compiled(self.expression, flag_letters(self.flags)), answer)
+        pattern = quoted(self.expression)
+        if match is None:
+            return Score(0.0, (), (f"does not match {pattern}",), f"the answer does not match {pattern}")
+        return Score(1.0, (f"matches {pattern}",), (), f"the answer matches {pattern} at character {match.start() + 1}")
 
     async def _search(self, pattern: regex.Pattern[str], answer: str) -> regex.Match[str] | None:
         if len(answer) <= IN_LINE_LENGTH:
@@ -89,11 +89,11 @@ class Regex(Evaluator):
             except TimeoutError:
                 pass
         try:
-            # concurrent=True lets the event loop go on while the thread searches
+            # concurrent=True releases the GIL, so that the event loop keeps running during the search
             return await asyncio.to_thread(pattern.search, answer, concurrent=True, timeout=TIMEOUT_SECONDS)
         except TimeoutError:
             raise EvaluatorError(
-                f"the pattern {quoted(self.expression)} had no result after {TIMEOUT_SECONDS:g} s "
+                f"the pattern {quoted(self.expression)} timed out after {TIMEOUT_SECONDS:g} s "
                 f"on an answer of {len(answer):,} characters",
                 next_step=BACKTRACK_LESS,
             ) from None
@@ -101,7 +101,7 @@ class Regex(Evaluator):
 
 @lru_cache(maxsize=1024)
 def compiled(pattern: str, letters: str) -> regex.Pattern[str]:
-    """The pattern ready to use. ValueError shows where it goes wrong."""
+    """Compile a pattern. Raises ValueError with the position of the error."""
     flags = 0
     for letter in letters:
         flags |= getattr(regex, letter.upper())
@@ -114,7 +114,7 @@ def compiled(pattern: str, letters: str) -> regex.Pattern[str]:
 
 
 def where_it_breaks(pattern: str, error: Any) -> str:
-    """What is wrong with a pattern, and the spot in it."""
+    """Describe an error in a pattern, with its position."""
     position = getattr(error, "pos", None)
     if position is None:
         return f"{error} in {quoted(pattern)}"
@@ -126,7 +126,7 @@ def where_it_breaks(pattern: str, error: Any) -> str:
 
 
 def flag_letters(flags: str | list[str]) -> str:
-    """The flags as letters (`im`). Names and letters may be mixed; ValueError lists what exists."""
+    """Return the flags as letters (`im`). Names and letters can be mixed. Raises ValueError for unknown flags."""
     words = re.split(r"[\s,|]+", flags) if isinstance(flags, str) else [word.strip() for word in flags]
     letters: dict[str, None] = {}
     for word in filter(None, words):
@@ -137,5 +137,5 @@ def flag_letters(flags: str | list[str]) -> str:
             letters.update(dict.fromkeys(lower))
         else:
             known = ", ".join(f"{letter} ({name})" for name, letter in FLAGS.items())
-            raise ValueError(f"there is no flag {quoted(word)}; the flags are {known}")
+            raise ValueError(f"unknown flag {quoted(word)}; available: {known}")
     return "".join(sorted(letters))

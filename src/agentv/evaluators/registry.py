@@ -1,4 +1,4 @@
-"""Evaluator types by name. Classes are imported when a suite first uses them."""
+"""Registry of evaluator types. Classes are imported when a suite first uses them."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ BUILT_IN = {
     "token_usage": "agentv.evaluators.metrics:TokenUsageLimits",
     "execution_metrics": "agentv.evaluators.metrics:ExecutionMetrics",
 }
-"""`type` -> where its class is. A new evaluator is one file and one line here."""
+"""Class path by `type`. To add an evaluator, write a file and add a line here."""
 
 ENTRY_POINTS = "agentv.evaluators"
 
 
 @cache
 def _third_party() -> dict[str, str]:
-    from importlib.metadata import entry_points  # noqa: PLC0415 - only unknown types look there
+    from importlib.metadata import entry_points  # noqa: PLC0415 - only needed for types that are not built in
 
     return {entry.name: entry.value for entry in entry_points(group=ENTRY_POINTS)}
 
 
 def evaluator_types() -> list[str]:
-    """Every type a suite can name."""
+    """All evaluator types that a suite can use."""
     return sorted({*BUILT_IN, *_third_party()})
 
 
 @cache
 def evaluator_class(type_name: str) -> type[Evaluator] | None:
-    """The class of an evaluator type, or None when there is no such type."""
+    """Return the class of an evaluator type, or None if the type is unknown."""
     where = BUILT_IN.get(type_name) or _third_party().get(type_name)
     if where is None:
         return None
     module, _, name = where.partition(":")
-    found = getattr(importlib.import_module(module), name)
-    if not (isinstance(found, type) and issubclass(found, Evaluator)):
-        raise TypeError(f"{where} (evaluator type '{type_name}') is not an agentv Evaluator")
-    return found
+    kind = getattr(importlib.import_module(module), name)
+    if not (isinstance(kind, type) and issubclass(kind, Evaluator)):
+        raise TypeError(f"{where} (evaluator type '{type_name}') must be a subclass of agentv's Evaluator")
+    return kind

@@ -1,4 +1,4 @@
-"""`rubric`: a judge says of each criterion whether the answer satisfies it; weights make the score."""
+"""`rubric`: a judge checks the answer against each criterion, and the score is the weighted share satisfied."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from agentv.suite.suite import Rubric
 
 
 class RubricItem(RubricModel):
-    """One criterion."""
+    """A criterion."""
 
-    id: str | None = Field(None, min_length=1, description="How results name it. Default: `rubric-1` and so on.")
-    description: str = Field(min_length=1, description="What the answer must do, in words.")
-    weight: float = Field(1.0, ge=0, description="Share in the score.")
-    required: bool = Field(False, description="When it is not satisfied, the score is 0.")
+    id: str | None = Field(None, min_length=1, description="Name in results. Default: `rubric-1`, `rubric-2`, ...")
+    description: str = Field(min_length=1, description="What the answer must do, in plain text.")
+    weight: float = Field(1.0, ge=0, description="Weight in the score.")
+    required: bool = Field(False, description="Score 0 if this criterion is not satisfied.")
 
 
 SHOWN_UNKNOWN = 10
-"""Names of a judge's own making that a warning tells."""
+"""Maximum number of unknown criteria listed in a warning."""
 
 RubricList = list[Annotated[str, Field(min_length=1)] | RubricItem]
 
 
 class AsksJudge(Evaluator):
-    """Options of evaluators that ask a model."""
+    """Options of evaluators that call a judge model."""
 
     judge_target: str | None = Field(
-        None, min_length=1, description="Who judges; default: the judge target of the run (`--judge-target` wins)."
+        None, min_length=1, description="Judge target (`--judge-target` overrides it). Default: the judge of the run."
     )
-    timeout_seconds: float = Field(60.0, gt=0, description="Deadline of one judge call.")
+    timeout_seconds: float = Field(60.0, gt=0, description="Timeout for one judge call.")
     model: str | None = Field(
-        None, description="Accepted for AgentV's sake and ignored: the judge target says which model judges."
+        None, description="Ignored; accepted for AgentV compatibility. The judge target sets the model."
     )
 
     @property
@@ -55,14 +55,14 @@ class AsksJudge(Evaluator):
 
 
 class RubricEvaluator(AsksJudge):
-    """A judge checks the answer against each criterion; the score is the weight of those it satisfies."""
+    """A judge model checks the answer against each criterion. The score is the weighted share of satisfied criteria."""
 
     type: Literal["rubric"] = "rubric"
-    rubrics: RubricList = Field(description="The criteria: texts, or `{id, description, weight, required}`.")
+    rubrics: RubricList = Field(description="Criteria: strings or `{id, description, weight, required}`.")
 
     @field_validator("rubrics")
     @classmethod
-    def _can_be_told_apart(cls, rubrics: RubricList) -> RubricList:
+    def _are_distinct(cls, rubrics: RubricList) -> RubricList:
         return checked(rubrics)
 
     async def evaluate(self, context: EvaluationContext) -> Score:
@@ -70,21 +70,21 @@ class RubricEvaluator(AsksJudge):
 
 
 def checked(rubrics: RubricList) -> RubricList:
-    """The list, when a judge can work with it; ValueError says why not."""
+    """Return the list. Raises ValueError if it is empty or a criterion is empty or duplicated."""
     if not rubrics:
-        raise ValueError("an empty list checks nothing; write at least one criterion")
+        raise ValueError("must contain at least one criterion")
     seen: set[str] = set()
     for rubric in named(rubrics):
         if not rubric.description.strip():
-            raise ValueError(f"the criterion '{rubric.id}' says nothing")
+            raise ValueError(f"the description of the criterion '{rubric.id}' must not be empty")
         if rubric.id in seen:
-            raise ValueError(f"two criteria have the id '{rubric.id}'; give each its own")
+            raise ValueError(f"two criteria have the id '{rubric.id}'; give each a unique id")
         seen.add(rubric.id)
     return rubrics
 
 
 def named(rubrics: RubricList) -> tuple[Rubric, ...]:
-    """The criteria, each with an id."""
+    """Return the criteria, each with an id."""
     return tuple(
         Rubric(f"rubric-{number}", item, required=False)
         if isinstance(item, str)
@@ -96,33 +96,36 @@ def named(rubrics: RubricList) -> tuple[Rubric, ...]:
 async def judge_by_rubrics(
     evaluator: AsksJudge, rubrics: Sequence[Rubric], context: EvaluationContext, prompt: str | None = None
 ) -> Score:
-    """Ask for a check of every criterion, with a prompt of the suite's own if there is one."""
+    """Ask the judge to check every criterion, with the suite's custom prompt if it has one."""
     question: Question[JudgeChecks] = Question(
         question_for(context, prompt, rubrics),
         system_prompt(rubrics, prompt=prompt),
         checks_schema([rubric.id for rubric in rubrics]),
         read_checks,
     )
-    given, ledger = await ask_judge(
+    reply, ledger = await ask_judge(
         evaluator.name,
         question,
         context,
         judge_target=evaluator.judge_target,
         timeout_seconds=evaluator.timeout_seconds,
     )
-    return score_of(rubrics, given, ledger)
+    return score_of(rubrics, reply, ledger)
 
 
-def score_of(rubrics: Sequence[Rubric], given: JudgeChecks, ledger: dict[str, Any]) -> Score:
-    """The score: earned weight of all weight. What was left out, or judged both ways, is not satisfied."""
-    checks = {rubric.id: _verdict(rubric, given.checks) for rubric in rubrics}
+def score_of(rubrics: Sequence[Rubric], reply: JudgeChecks, ledger: dict[str, Any]) -> Score:
+    """Compute the score: satisfied weight divided by total weight.
+
+    Criteria that the judge omitted, or judged both ways, count as not satisfied.
+    """
+    checks = {rubric.id: _verdict(rubric, reply.checks) for rubric in rubrics}
     hits = tuple(rubric.description for rubric in rubrics if checks[rubric.id].satisfied)
     misses = tuple(_miss(rubric, checks[rubric.id]) for rubric in rubrics if not checks[rubric.id].satisfied)
     score = _share(rubrics, {name for name, check in checks.items() if check.satisfied})
     failed = [rubric.id for rubric in rubrics if rubric.required and not checks[rubric.id].satisfied]
-    reasoning = given.reasoning or f"{len(hits)} of {len(rubrics)} criteria are satisfied"
+    reasoning = reply.reasoning or f"{len(hits)} of {len(rubrics)} criteria are satisfied"
     if failed:
-        score, reasoning = 0.0, f"{reasoning} (required and not satisfied: {', '.join(failed)})"
+        score, reasoning = 0.0, f"{reasoning} (required but not satisfied: {', '.join(failed)})"
     details = [
         {
             "id": rubric.id,
@@ -139,13 +142,13 @@ def score_of(rubrics: Sequence[Rubric], given: JudgeChecks, ledger: dict[str, An
         misses,
         reasoning,
         details={"checks": details},
-        warnings=tuple(_warnings(rubrics, given.checks)),
-        judge={**ledger, "repaired": given.repaired},
+        warnings=tuple(_warnings(rubrics, reply.checks)),
+        judge={**ledger, "repaired": reply.repaired},
     )
 
 
 def _share(rubrics: Sequence[Rubric], satisfied: Collection[str]) -> float:
-    """Earned weight of all weight; measured by the heaviest, because the sum of weights may be no number any more."""
+    """Satisfied weight divided by total weight, scaled by the largest weight so that the sum cannot overflow."""
     heaviest = max(rubric.weight for rubric in rubrics)
     if heaviest <= 0:
         return 0.0
@@ -156,9 +159,9 @@ def _share(rubrics: Sequence[Rubric], satisfied: Collection[str]) -> float:
 def _verdict(rubric: Rubric, checks: Sequence[Check]) -> Check:
     own = [check for check in checks if check.id == rubric.id]
     if not own:
-        return Check(rubric.id, False, "the judge said nothing about it")
+        return Check(rubric.id, False, "the judge did not check it")
     if len({check.satisfied for check in own}) > 1:
-        return Check(rubric.id, False, "the judge said both that it is satisfied and that it is not")
+        return Check(rubric.id, False, "the judge returned contradictory checks for it")
     return own[0]
 
 
@@ -168,15 +171,15 @@ def _miss(rubric: Rubric, check: Check) -> str:
 
 
 def _warnings(rubrics: Sequence[Rubric], checks: Sequence[Check]) -> list[str]:
-    known, given = {rubric.id for rubric in rubrics}, [check.id for check in checks]
-    unknown = list(dict.fromkeys(name[:60] for name in given if name not in known))
+    known, ids = {rubric.id for rubric in rubrics}, [check.id for check in checks]
+    unknown = list(dict.fromkeys(name[:60] for name in ids if name not in known))
     if len(unknown) > SHOWN_UNKNOWN:
         unknown = [*unknown[:SHOWN_UNKNOWN], f"and {len(unknown) - SHOWN_UNKNOWN} more"]
-    omitted = [rubric.id for rubric in rubrics if rubric.id not in given]
-    twice = [rubric.id for rubric in rubrics if given.count(rubric.id) > 1]
-    told = (
-        (unknown, "the judge named criteria that there are not, which are ignored: {}"),
-        (omitted, "the judge left out criteria, which count as not satisfied: {}"),
-        (twice, "the judge gave criteria more than once, which count once: {}"),
+    omitted = [rubric.id for rubric in rubrics if rubric.id not in ids]
+    repeated = [rubric.id for rubric in rubrics if ids.count(rubric.id) > 1]
+    warnings = (
+        (unknown, "the judge returned unknown criteria, which were ignored: {}"),
+        (omitted, "the judge omitted criteria, which count as not satisfied: {}"),
+        (repeated, "the judge returned criteria more than once, which count once: {}"),
     )
-    return [sentence.format(", ".join(names)) for names, sentence in told if names]
+    return [sentence.format(", ".join(names)) for names, sentence in warnings if names]

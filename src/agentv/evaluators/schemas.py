@@ -1,4 +1,4 @@
-"""JSON Schemas made ready: checked once, closed to the outside, bounded in what an answer can cost."""
+"""Compile JSON Schemas: checked once, without network access, with bounded validation time."""
 
 from __future__ import annotations
 
@@ -27,41 +27,41 @@ Violations = Iterator[Any]
 
 @dataclass(frozen=True, slots=True)
 class CompiledSchema:
-    """A schema that is known to be one."""
+    """A valid schema, ready to use."""
 
     validator: Any
     slow: bool
-    """It searches with patterns, which can take until their deadline."""
+    """Whether it uses regular expressions, which can take until their timeout."""
 
     def violations(self, value: Any, most: int) -> tuple[str, ...]:
-        """What is wrong with a value, each with its JSON path; `most` at the most."""
+        """Return at most `most` violations, each with its JSON path."""
         try:
             return tuple(_in_words(error) for error in islice(self.validator.iter_errors(value), most))
         except Unresolvable as error:
             raise EvaluatorError(_no_reference(error.ref)) from None
         except RecursionError:
             raise EvaluatorError(
-                "the answer could not be checked: it is nested too deeply for this schema, "
-                "or the schema refers to itself without end",
-                next_step="Look for a `$ref` that leads back to its own place.",
+                "the answer could not be validated: it is nested too deeply for this schema, "
+                "or the schema refers to itself endlessly",
+                next_step="Look for a `$ref` that refers back to itself.",
             ) from None
 
 
 def as_text(schema: Mapping[str, Any]) -> str:
-    """A schema as JSON; ValueError when it holds something that is not JSON."""
+    """Return a schema as JSON text. Raises ValueError if it contains something that is not JSON."""
     try:
         return json.dumps(schema, allow_nan=False)
     except TypeError as error:
         raise ValueError(f"the schema is not JSON: {error}") from None
     except ValueError:
-        raise ValueError("the schema holds NaN, infinity or itself, which JSON cannot say") from None
+        raise ValueError("the schema contains NaN, infinity or itself, which JSON cannot represent") from None
     except RecursionError:
         raise ValueError("the schema is nested too deeply") from None
 
 
 @lru_cache(maxsize=256)
 def compiled(text: str) -> CompiledSchema:
-    """The schema written as JSON in `text`. ValueError says why it is not one that can be used."""
+    """Compile the schema in the JSON text. Raises ValueError if it is invalid."""
     schema = json.loads(text)
     dialect = _dialect(schema)
     try:
@@ -72,13 +72,15 @@ def compiled(text: str) -> CompiledSchema:
         raise ValueError(f"not a valid JSON Schema: {_place(error)}{branches}") from None
     except RecursionError:
         raise ValueError("the schema is nested too deeply") from None
-    # Kept, it would make the library switch back to its own class wherever a reference leads to the root.
+    # With `$schema`, the library would switch back to its own validator class wherever a reference points to the root.
     schema.pop("$schema", None)
     validator = _bounded(dialect)(schema, registry=REGISTRY)
     try:
         deque(validator.iter_errors(None), maxlen=0)
     except RecursionError:
-        raise ValueError("the schema refers to itself without end; look for a `$ref` to its own place") from None
+        raise ValueError(
+            "the schema refers to itself endlessly; look for a `$ref` that refers back to itself"
+        ) from None
     return CompiledSchema(validator, slow='"pattern' in text)
 
 
@@ -91,13 +93,13 @@ def _dialect(schema: Mapping[str, Any]) -> Any:
     if dialect is None:
         raise ValueError(
             f"`$schema: {named}` is not a known draft; use https://json-schema.org/draft/2020-12/schema "
-            "(or 2019-09, or http://json-schema.org/draft-07/schema and older), or leave it out"
+            "(or 2019-09, or http://json-schema.org/draft-07/schema and older), or remove it"
         )
     return dialect
 
 
 def _check_inside(dialect: Any, schema: dict[str, Any]) -> None:
-    """Every reference leads into the schema itself (or to a published draft, at hand); patterns compile."""
+    """Check that references point into the schema or to a bundled JSON Schema draft, and that patterns compile."""
     specification = specification_with(dialect.ID_OF(dialect.META_SCHEMA))
     pending: list[tuple[Any, Any]] = [(schema, REGISTRY.resolver_with_root(specification.create_resource(schema)))]
     seen: set[int] = set()
@@ -125,10 +127,10 @@ def _check_inside(dialect: Any, schema: dict[str, Any]) -> None:
 
 def _no_reference(reference: str) -> str:
     if reference.startswith("#"):
-        return f"`$ref: {reference}` leads to nothing in the schema; is it spelled like the definition?"
+        return f"`$ref: {reference}` does not exist in the schema; check the spelling"
     return (
-        f"`$ref: {reference}` leads outside the schema, and nothing is ever fetched for it from the network "
-        "or another file; put the definition under `$defs` and refer to it as `#/$defs/...`"
+        f"`$ref: {reference}` points outside the schema; agentv does not load schemas from the network or other files. "
+        "Put the definition in `$defs` and refer to it as `#/$defs/...`"
     )
 
 
@@ -150,17 +152,17 @@ def _branches(error: Any) -> str:
 
 
 def _message(error: Any) -> str:
-    """The library's message. A long one quotes the answer and is replaced: cut, it could not be masked."""
+    """Return the library's message. A long one quotes the answer and is replaced, to mask secrets."""
     message = str(error.message)
     return message if len(message) <= LONGEST_MESSAGE else f"does not satisfy `{error.validator}`"
 
 
-# -- keywords whose cost an answer could blow up
+# -- keywords that an answer could make very slow
 
 
 @lru_cache(maxsize=16)
 def _bounded(dialect: Any) -> Any:
-    """The dialect with patterns that have a deadline, and with `uniqueItems` in one pass instead of n * n."""
+    """Extend a dialect with timeouts for patterns, and with a `uniqueItems` in linear instead of quadratic time."""
     keywords: dict[str, Callable[[Any, Any, Any, Any], Violations]] = {
         "pattern": _pattern,
         "patternProperties": _pattern_properties,
@@ -176,8 +178,8 @@ def _found(pattern: str, text: str) -> bool:
         return expression.search(text, concurrent=True, timeout=patterns.TIMEOUT_SECONDS) is not None
     except TimeoutError:
         raise EvaluatorError(
-            f"the schema's pattern {quoted(pattern)} had no result after {patterns.TIMEOUT_SECONDS:g} s "
-            f"on a text of {len(text):,} characters",
+            f"the schema's pattern {quoted(pattern)} timed out after {patterns.TIMEOUT_SECONDS:g} s "
+            f"on a string of {len(text):,} characters",
             next_step=patterns.BACKTRACK_LESS,
         ) from None
 
@@ -215,12 +217,12 @@ def _unique_items(validator: Any, wanted: bool, value: Any, _schema: Any) -> Vio
     first: dict[Any, int] = {}
     for index, item in enumerate(value):
         if (earlier := first.setdefault(_identity(item), index)) != index:
-            yield ValidationError(f"items {earlier} and {index} are the same, and items must be unique")
+            yield ValidationError(f"items must be unique, but items {earlier} and {index} are equal")
             return
 
 
 def _identity(value: Any) -> Any:
-    """Equal for values that are the same JSON (1 is 1.0, true is not 1)."""
+    """Return a key that is equal for equal JSON values (1 equals 1.0, true is not 1)."""
     if isinstance(value, bool):
         return ("bool", value)
     if isinstance(value, list):

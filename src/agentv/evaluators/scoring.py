@@ -1,4 +1,4 @@
-"""Evaluators applied to one answer. The one place where an exception becomes a failed result."""
+"""Run evaluators on one answer. The only place where exceptions become failed results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentv.results import CaseError, EvaluatorResult, Score, Verdict, verdict_f
 
 @dataclass(frozen=True, slots=True)
 class CaseScore:
-    """What the evaluators of a case say together."""
+    """The combined result of a case's evaluators."""
 
     score: float
     verdict: Verdict
@@ -25,43 +25,46 @@ class CaseScore:
 
 
 async def judge(evaluator: Evaluator, context: EvaluationContext) -> EvaluatorResult:
-    """One evaluator's word on one answer. Raises nothing but BudgetExhaustedError, cancellation and interrupts."""
+    """Run one evaluator on one answer. Raises only BudgetExhaustedError, cancellation and interrupts."""
     started = time.perf_counter()
     try:
         score = await evaluator.evaluate(context)
         if not isinstance(score, Score):
-            raise TypeError(f"evaluate() returned {type(score).__name__} instead of a Score")  # noqa: TRY301 - one edge
+            raise TypeError(f"evaluate() must return a Score, got {type(score).__name__}")  # noqa: TRY301 - handled below
     except BudgetExhaustedError:
-        raise  # no result at all: the case is not run
+        raise  # the case counts as not run
     except AgentVError as error:
         return _failed(evaluator, str(error), started, error)
     except Exception as error:
         message = (
             f"evaluator '{evaluator.name}' crashed: {type(error).__name__}: {error}\n"
-            f"This is a bug in the evaluator (type '{evaluator.type}'), not a fault of the answer: "
-            "please report it to whoever wrote it."
+            f"This is a bug in the evaluator (type '{evaluator.type}'), not a problem with the answer. "
+            "Please report it to the evaluator's author."
         )
         return _failed(evaluator, message, started, error)
     return _judged(evaluator, score, started)
 
 
 async def judge_all(evaluators: Sequence[Evaluator], context: EvaluationContext) -> tuple[EvaluatorResult, ...]:
-    """Every evaluator's word, in the order given. Those that wait for something wait together."""
+    """Run all evaluators and return their results in the same order. Evaluators that wait run concurrently."""
     waiting = [index for index, evaluator in enumerate(evaluators) if evaluator.WAITS]
     if len(waiting) < 2:
         return tuple([await judge(evaluator, context) for evaluator in evaluators])
     try:
         async with asyncio.TaskGroup() as group:
             tasks = {index: group.create_task(judge(evaluators[index], context)) for index in waiting}
-            # A task costs more than a text comparison: what never waits is done here, while the others wait.
-            at_once = {i: await judge(evaluator, context) for i, evaluator in enumerate(evaluators) if i not in tasks}
+            # A task costs more than a string comparison, so evaluators that never wait run here, without one.
+            direct = {i: await judge(evaluator, context) for i, evaluator in enumerate(evaluators) if i not in tasks}
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
-    return tuple(tasks[i].result() if i in tasks else at_once[i] for i in range(len(evaluators)))
+    return tuple(tasks[i].result() if i in tasks else direct[i] for i in range(len(evaluators)))
 
 
 def combine(results: Sequence[EvaluatorResult], threshold: float) -> CaseScore:
-    """The case's score and verdict. A failed required evaluator fails it; an error never lets it pass."""
+    """Combine the results into the score and verdict of the case.
+
+    A failed required evaluator fails the case. A case with an error never passes.
+    """
     errors = [f"{result.name}: {result.error}" for result in results if result.error is not None]
     if any(result.failed_required for result in results):
         score, verdict = 0.0, Verdict.FAIL
@@ -83,7 +86,7 @@ def combine(results: Sequence[EvaluatorResult], threshold: float) -> CaseScore:
 def _judged(evaluator: Evaluator, score: Score, started: float) -> EvaluatorResult:
     value, hits, misses = float(score.score), tuple(score.hits), tuple(score.misses)
     if evaluator.negate:
-        # Rounded, so that 1 - 0.9 reaches a threshold of 0.1.
+        # Round, so that 1 - 0.9 reaches a threshold of 0.1.
         value, hits, misses = round(1.0 - value, 12), misses, hits
     return EvaluatorResult(
         name=evaluator.name,
@@ -114,7 +117,7 @@ def _failed(evaluator: Evaluator, message: str, started: float, error: Exception
         required=evaluator.required,
         error=message,
         duration_ms=_since(started),
-        # What an evaluator spent before it failed stays on record.
+        # Record what the evaluator spent before it failed.
         judge_proxy=getattr(error, "judge_proxy", None),
         judge=getattr(error, "judge", None),
         details=getattr(error, "details", None),

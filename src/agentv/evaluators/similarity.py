@@ -1,4 +1,4 @@
-"""`similarity`: how close the answer is to a text, from 0 to 1, without a model."""
+"""`similarity`: compares the answer with a string, from 0 to 1, without a model."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from agentv.results import Score
 
 Metric = Literal["levenshtein", "token_set", "jaccard", "rouge_l"]
 
-# Each of these bounds is two or three seconds of work at worst.
+# Each of these limits corresponds to two or three seconds of work at most.
 MAX_CHARACTER_PAIRS = 10**10
 MAX_WORD_PAIRS = 10**9
 MAX_CHARACTERS = 4_000_000
 LONG = 3_000
-"""Characters of both strings from which a thread compares them; shorter ones take a few milliseconds."""
+"""Total characters above which strings are compared in a thread. Shorter strings take a few milliseconds."""
 
 _WORD = re.compile(r"\w+")
 
 
 class Similarity(Evaluator):
-    """Likeness of the answer to `value`, else to the case's reference answer."""
+    """Similarity of the answer to `value`, by default to the reference answer of the case."""
 
     type: Literal["similarity"] = "similarity"
-    value: str | None = Field(None, description="The text to compare with; default: the case's reference answer.")
+    value: str | None = Field(None, description="String to compare with. Default: the reference answer of the case.")
     metric: Metric = Field(
         "levenshtein",
-        description="`levenshtein`: edits between the texts; `token_set`: edits between their sets of words; "
-        "`jaccard`: shared words among all words; `rouge_l`: F1 of the words they share in order.",
+        description="`levenshtein`: edit distance; `token_set`: edit distance between sorted sets of words; "
+        "`jaccard`: share of common words; `rouge_l`: F1 of the longest common subsequence of words.",
     )
 
     @field_validator("value")
@@ -43,8 +43,8 @@ class Similarity(Evaluator):
     def _says_something(cls, value: str | None) -> str | None:
         if value == "":
             raise ValueError(
-                "an empty text is like no answer; write the text, or leave `value` out to compare with "
-                "the case's reference answer"
+                "must not be empty; write the expected string, or remove `value` to compare with "
+                "the reference answer of the case"
             )
         return value
 
@@ -52,22 +52,23 @@ class Similarity(Evaluator):
         expected = context.case.reference_answer if self.value is None else self.value
         if expected is None:
             raise EvaluatorError(
-                "there is no text to compare the answer with",
-                next_step="Give the evaluator a `value`, or the case a `reference_answer`.",
+                "no expected string to compare the answer with",
+                next_step="Set `value` of the evaluator, or `reference_answer` of the case.",
             )
         answer = context.candidate.answer
         if len(answer) + len(expected) < LONG:
             score = likeness(self.metric, answer, expected)
         else:
             score = await asyncio.to_thread(likeness, self.metric, answer, expected)
-        words = f"{score:.2f} like {quoted(expected)} ({self.metric})"
+        words = f"similarity {score:.2f} to {quoted(expected)} ({self.metric})"
         if score >= self.threshold:
-            return Score(score, (f"is {words}",), (), f"the answer is {words}")
-        return Score(score, (), (f"is only {words}",), f"the answer is {words}")
+            return Score(score, (words,), (), words)
+        below = f"{words} is below the threshold {self.threshold:g}"
+        return Score(score, (), (below,), below)
 
 
 def likeness(metric: Metric, answer: str, expected: str) -> float:
-    """How alike two texts are, in [0, 1]; 1 for the same text, also when both are empty."""
+    """Return the similarity of two strings in [0, 1]. Equal strings, including empty ones, have similarity 1."""
     if answer == expected:
         return 1.0
     return min(1.0, max(0.0, _METRICS[metric](answer, expected)))
@@ -116,16 +117,16 @@ def _words(metric: Metric, answer: str, expected: str) -> tuple[list[str], list[
 
 
 def _without_words(answer: str, expected: str, ours: list[str], theirs: list[str]) -> float:
-    """Texts without any word (signs, emoji) are alike when they are the same, not because both lack words."""
+    """Compare strings when one has no words (symbols, emoji): 1 if neither has any and they are equal, else 0."""
     return float(not ours and not theirs and answer.strip() == expected.strip())
 
 
 def _refuse_beyond(work: int, most: int, metric: Metric, answer: str, expected: str) -> None:
     if work <= most:
         return
-    advice = "Compare shorter texts." if metric == "jaccard" else "Use `metric: jaccard`, or compare shorter texts."
+    advice = "Compare shorter strings." if metric == "jaccard" else "Use `metric: jaccard`, or compare shorter strings."
     raise EvaluatorError(
-        f"the answer ({len(answer):,} characters) and the text it is compared with "
+        f"the answer ({len(answer):,} characters) and the expected string "
         f"({len(expected):,} characters) are too long for `metric: {metric}`",
         next_step=advice,
     )

@@ -1,4 +1,4 @@
-"""`contains`, `icontains`, `equals`, `starts_with`, `ends_with`: the answer against texts, as written."""
+"""`contains`, `icontains`, `equals`, `starts_with`, `ends_with`: compare the answer with strings."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ LONGEST_QUOTE = 80
 
 
 def quoted(text: str, longest: int = LONGEST_QUOTE) -> str:
-    """A text of the suite in quotes, for people: shortened, on one line, nothing invisible.
+    """Quote a string from the suite for a message: shortened, on one line, with invisible characters escaped.
 
-    Not for the answer: what is cut here could no longer be recognised as a secret and masked.
+    Do not use it for the answer: a secret that is cut off could not be recognised and masked.
     """
     shown = text if len(text) <= longest else text[: longest - 1] + "…"
     if not shown.isprintable():
@@ -25,55 +25,61 @@ def quoted(text: str, longest: int = LONGEST_QUOTE) -> str:
 
 
 class TextCheck(Evaluator):
-    """One text, or several of which all or any are wanted."""
+    """Base of checks for one string, or for all or any of several strings."""
 
     WAITS = False
     HIT: ClassVar[str]
     MISS: ClassVar[str]
 
-    value: str | list[str] = Field(description="The text, or a list of texts, compared exactly as written.")
+    value: str | list[str] = Field(description="String or list of strings to compare with, exactly as written.")
     match: Literal["all", "any"] = Field(
-        "all", description="For a list: `all` scores the share of texts that match, `any` is 1 when one does."
+        "all", description="For a list: `all` scores the share of strings that match, `any` scores 1 if one matches."
     )
 
     @field_validator("value")
     @classmethod
     def _says_something(cls, value: str | list[str]) -> str | list[str]:
         if value == []:
-            raise ValueError("an empty list checks nothing and would always pass; list at least one text")
+            raise ValueError("must contain at least one string, because an empty list would always pass")
         cls._refuse_empty_text([value] if isinstance(value, str) else value)
         return value
 
     @classmethod
     def _refuse_empty_text(cls, values: list[str]) -> None:
         if "" in values:
-            raise ValueError("an empty text is part of every answer and would always pass; write the text to look for")
+            raise ValueError("must not be empty, because an empty string is part of every answer and would always pass")
 
     @abstractmethod
     def holds(self, answer: str, value: str) -> bool:
-        """Whether the answer passes for one text."""
+        """Whether the answer matches one string."""
 
     async def evaluate(self, context: EvaluationContext) -> Score:
         answer = context.candidate.answer
         values = [self.value] if isinstance(self.value, str) else self.value
         verdicts = [(value, self.holds(answer, value)) for value in values]
-        hits = tuple(f"{self.HIT} {quoted(value)}" for value, held in verdicts if held)
-        misses = tuple(f"{self.MISS} {quoted(value)}" for value, held in verdicts if not held)
+        hits = tuple(f"{self.HIT} {quoted(value)}" for value, matched in verdicts if matched)
+        misses = tuple(f"{self.MISS} {quoted(value)}" for value, matched in verdicts if not matched)
         if len(values) == 1:
             return Score(float(bool(hits)), hits, misses, f"the answer {(hits or misses)[0]}")
-        counted = f"{len(hits)} of {len(values)} texts match"
+        reasoning = self._reasoning(len(hits), len(values))
         if self.match == "any":
             passed = bool(hits)
-            return Score(float(passed), hits, () if passed else misses, f"{counted}; one is enough")
-        return Score(len(hits) / len(values), hits, misses, f"{counted}; all are wanted", warnings=self.doubts())
+            return Score(float(passed), hits, () if passed else misses, reasoning)
+        return Score(len(hits) / len(values), hits, misses, reasoning, warnings=self.doubts())
+
+    def _reasoning(self, matching: int, total: int) -> str:
+        count = str(matching) if matching else "none"
+        if self.negate:
+            return f"{count} of the {total} forbidden strings {'was' if matching < 2 else 'were'} found"
+        return f"{count} of the {total} strings matched; {'one is' if self.match == 'any' else 'all are'} required"
 
     def doubts(self) -> tuple[str, ...]:
-        """What is odd about these options, although they can be used."""
+        """Warnings about options that are valid but unlikely to be intended."""
         return ()
 
 
 class Contains(TextCheck):
-    """The answer contains the text."""
+    """Checks that the answer contains the string."""
 
     HIT, MISS = "contains", "does not contain"
 
@@ -84,9 +90,9 @@ class Contains(TextCheck):
 
 
 class IContains(TextCheck):
-    """The answer contains the text, upper and lower case being the same (`STRASSE` is `Straße`)."""
+    """Checks that the answer contains the string, case-insensitive (`STRASSE` matches `Straße`)."""
 
-    HIT, MISS = "contains (in any case)", "does not contain (in any case)"
+    HIT, MISS = "contains (ignoring case)", "does not contain (ignoring case)"
 
     type: Literal["icontains"] = "icontains"
 
@@ -95,7 +101,7 @@ class IContains(TextCheck):
 
 
 class Equals(TextCheck):
-    """The answer is the text, to the last character, white space included."""
+    """Checks that the answer equals the string exactly, including whitespace."""
 
     HIT, MISS = "equals", "does not equal"
 
@@ -103,7 +109,7 @@ class Equals(TextCheck):
 
     @classmethod
     def _refuse_empty_text(cls, values: list[str]) -> None:
-        """An empty text means something here: the answer must be empty."""
+        """Allow an empty string: the answer must then be empty."""
 
     def holds(self, answer: str, value: str) -> bool:
         return answer == value
@@ -111,11 +117,11 @@ class Equals(TextCheck):
     def doubts(self) -> tuple[str, ...]:
         if self.negate or len(set(self.value)) < 2:
             return ()
-        return ("an answer can equal only one of several texts, so this can not pass; did you mean `match: any`?",)
+        return ("an answer cannot equal several different strings, so this never passes; did you mean `match: any`?",)
 
 
 class StartsWith(TextCheck):
-    """The answer begins with the text."""
+    """Checks that the answer starts with the string."""
 
     HIT, MISS = "starts with", "does not start with"
 
@@ -126,7 +132,7 @@ class StartsWith(TextCheck):
 
 
 class EndsWith(TextCheck):
-    """The answer ends with the text."""
+    """Checks that the answer ends with the string."""
 
     HIT, MISS = "ends with", "does not end with"
 

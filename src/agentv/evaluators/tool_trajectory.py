@@ -1,4 +1,4 @@
-"""`tool_trajectory`: the tools an answer called, and in what order."""
+"""`tool_trajectory`: checks which tools were called, and in which order."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ LONGEST_NAME = 200
 
 
 class ExpectedCall(FileModel):
-    """One call that the answer should have made."""
+    """A tool call that is expected."""
 
-    tool: str = Field(min_length=1, description="The tool's name.")
+    tool: str = Field(min_length=1, description="Name of the tool.")
     args: Literal["any"] | dict[str, Any] | None = Field(
-        None, description="Arguments the call must have, others being free; `any` or nothing: whatever they are."
+        None, description="Arguments that the call must have; others are allowed. Default: `any` arguments."
     )
-    input: Any = Field(None, description="Ignored: AgentV's suites may hold it. Use `args`.")
-    output: Any = Field(None, description="Ignored: AgentV's suites may hold it.")
+    input: Any = Field(None, description="Ignored; accepted for AgentV compatibility. Use `args`.")
+    output: Any = Field(None, description="Ignored; accepted for AgentV compatibility.")
 
     @field_validator("args", mode="before")
     @classmethod
     def _are_arguments(cls, args: Any) -> Any:
         if args is not None and args != "any" and not isinstance(args, dict):
-            raise ValueError("expected `any`, or a mapping of arguments that the call must have")
+            raise ValueError("must be `any` or a mapping of arguments")
         return args
 
     @property
     def wanted(self) -> Mapping[str, Any]:
-        """The arguments that matter."""
+        """The arguments that are compared."""
         return self.args if isinstance(self.args, dict) else {}
 
     def fits(self, call: ToolCall) -> bool:
@@ -48,9 +48,9 @@ class ExpectedCall(FileModel):
             return False
         if not self.wanted:
             return True
-        given = call.input
-        return isinstance(given, Mapping) and all(
-            key in given and same_json(value, given[key]) for key, value in self.wanted.items()
+        arguments = call.input
+        return isinstance(arguments, Mapping) and all(
+            key in arguments and same_json(value, arguments[key]) for key, value in self.wanted.items()
         )
 
     def __str__(self) -> str:
@@ -59,28 +59,28 @@ class ExpectedCall(FileModel):
 
 
 class ToolTrajectory(Evaluator):
-    """The tools that were called are the expected ones."""
+    """Checks that the expected tools were called."""
 
     WAITS = False
 
     type: Literal["tool_trajectory"] = "tool_trajectory"
     mode: Literal["any_order", "in_order", "exact"] = Field(
-        description="`any_order`: each tool often enough; `in_order`: the expected calls in their order, others "
-        "between them being fine; `exact`: the expected calls and no others."
+        description="`any_order`: each tool often enough; `in_order`: the expected calls in this order, with other "
+        "calls allowed in between; `exact`: exactly the expected calls in this order."
     )
     minimums: dict[str, Annotated[WholeNumber, Field(ge=0)]] | None = Field(
-        None, description="For `any_order`: tool -> how often it is called at least."
+        None, description="For `any_order`: minimum number of calls by tool."
     )
     expected: list[ExpectedCall] | None = Field(
-        None, description="The calls, each with `tool` and maybe `args`. Needed but for `any_order` with `minimums`."
+        None, description="Expected calls: `tool` and optional `args`. Not needed for `any_order` with `minimums`."
     )
 
     @model_validator(mode="after")
     def _requires_something(self) -> ToolTrajectory:
         if self.expected is None and self.mode != "any_order":
-            raise ValueError(f"`mode: {self.mode}` needs `expected`: a list of calls like `{{tool: search}}`")
+            raise ValueError(f"`mode: {self.mode}` requires `expected`, a list of calls like `{{tool: search}}`")
         if self.expected is None and self.minimums is None:
-            raise ValueError("`mode: any_order` needs `minimums`, like `{search: 1}`, or `expected`")
+            raise ValueError("`mode: any_order` requires `minimums`, like `{search: 1}`, or `expected`")
         return self
 
     async def evaluate(self, context: EvaluationContext) -> Score:
@@ -88,8 +88,8 @@ class ToolTrajectory(Evaluator):
         calls = [call for message in candidate.output_messages for call in message.tool_calls]
         counts = Counter(call.tool for call in calls) if calls else _counts_alone(candidate)
         if counts is None:
-            none = "the answer has no trace: neither messages nor a trace summary"
-            return Score(0.0, (), ("has no trace of tool calls",), none, warnings=self._doubts())
+            no_trace = "the answer has no trace: neither output messages nor a trace summary"
+            return Score(0.0, (), ("has no trace of tool calls",), no_trace, warnings=self._doubts())
         if self.mode == "any_order" and self.minimums is not None:
             score = _by_minimums(self.minimums, counts)
         elif not self.expected and (self.mode != "exact" or not counts):
@@ -98,8 +98,8 @@ class ToolTrajectory(Evaluator):
             expected = self.expected or []
             self._refuse_counts_alone(expected, calls, counts)
             score = self._by_calls(expected, calls, counts)
-        none_made = "; the answer called no tool at all" if score.misses and not counts else ""
-        return Score(score.score, score.hits, score.misses, score.reasoning + none_made, warnings=self._doubts())
+        no_calls = "; no tools were called" if score.misses and not counts else ""
+        return Score(score.score, score.hits, score.misses, score.reasoning + no_calls, warnings=self._doubts())
 
     def _by_calls(self, expected: list[ExpectedCall], calls: list[ToolCall], counts: Counter[str]) -> Score:
         if self.mode == "exact":
@@ -116,26 +116,26 @@ class ToolTrajectory(Evaluator):
         if self.mode == "any_order" and not any(each.wanted for each in expected):
             return
         raise EvaluatorError(
-            "only the number of tool calls is known, neither their order nor their arguments",
-            next_step="Let the target give `output_messages` with `tool_calls`, or use `mode: any_order` with "
+            "the target reported only the number of tool calls, not their order or arguments",
+            next_step="Use a target that returns `output_messages` with `tool_calls`, or use `mode: any_order` with "
             "`minimums`.",
         )
 
     def _doubts(self) -> tuple[str, ...]:
-        """What the suite says and nothing looks at."""
+        """Warnings about options that are ignored."""
         doubts = []
         by_minimums = self.mode == "any_order" and self.minimums is not None
         if by_minimums and self.expected:
-            doubts.append("`expected` is not looked at: `mode: any_order` goes by `minimums`; keep one of them")
+            doubts.append("`expected` is ignored: `mode: any_order` uses `minimums`; keep only one of them")
         if not by_minimums and self.minimums:
-            doubts.append(f"`minimums` is not looked at: `mode: {self.mode}` goes by `expected`")
+            doubts.append(f"`minimums` is ignored: `mode: {self.mode}` uses `expected`")
         ignored = {name for each in self.expected or () for name in each.model_fields_set & IGNORED}
-        doubts += [f"`{name}` of an expected call is not compared; `args` is" for name in sorted(ignored)]
+        doubts += [f"`{name}` of an expected call is ignored; only `args` is compared" for name in sorted(ignored)]
         return tuple(doubts)
 
 
 def _counts_alone(candidate: Candidate) -> Counter[str] | None:
-    """The calls by name that a trace summary holds; None without any trace."""
+    """Return the number of calls by tool from the trace summary, or None if the answer has no trace."""
     summary = candidate.trace_summary
     by_name = (summary or {}).get("tool_calls_by_name")
     if isinstance(by_name, Mapping):
@@ -161,17 +161,17 @@ def _by_minimums(minimums: Mapping[str, int], counts: Counter[str]) -> Score:
 
 
 def _in_any_order(expected: list[ExpectedCall], calls: list[ToolCall]) -> Score:
-    """A tool is satisfied when each of its expected calls has a call of its own."""
+    """Score the share of tools for which every expected call is matched by a different actual call."""
     hits, misses = [], []
     for tool in dict.fromkeys(each.tool for each in expected):
         wanted = [each for each in expected if each.tool == tool]
-        made = [call for call in calls if call.tool == tool]
-        found = len(pair_up(wanted, made))
-        if found == len(wanted):
-            hits.append(f"{quoted(tool)} was {_called(len(made))} (at least {len(wanted)})")
+        actual = [call for call in calls if call.tool == tool]
+        matched = len(pair_up(wanted, actual))
+        if matched == len(wanted):
+            hits.append(f"{quoted(tool)} was {_called(len(actual))} (at least {len(wanted)})")
         else:
             arguments = " with the expected arguments" if any(each.wanted for each in wanted) else ""
-            misses.append(f"{quoted(tool)} was {_called(found)}{arguments}; expected at least {len(wanted)}")
+            misses.append(f"{quoted(tool)} was {_called(matched)}{arguments}; expected at least {len(wanted)}")
     return _share_of_tools(hits, misses)
 
 
@@ -197,17 +197,17 @@ def _in_order(expected: list[ExpectedCall], calls: list[ToolCall]) -> Score:
         if waiting < len(expected) and expected[waiting].fits(call):
             waiting += 1
     if waiting == len(expected):
-        hits = tuple(f"{n}. {each} was called in its turn" for n, each in numbered)
-        return Score(1.0, hits, (), f"the {len(expected)} expected calls were made in their order")
+        hits = tuple(f"{n}. {each} was called in order" for n, each in numbered)
+        return Score(1.0, hits, (), f"all {len(expected)} expected calls were made in order")
     pairs = pair_up(expected, calls)
     if len(pairs) == len(expected):
-        words = [f"{n}. {each} was {'' if n <= waiting else 'not '}called in its turn" for n, each in numbered]
-        reasoning = "every expected call was made, but in another order"
+        words = [f"{n}. {each} was {'' if n <= waiting else 'not '}called in order" for n, each in numbered]
+        reasoning = "all expected calls were made, but in a different order"
         return Score(0.0, tuple(words[:waiting]), tuple(words[waiting:]), reasoning)
     hits = tuple(f"{n}. {each} was called" for n, each in numbered if n - 1 in pairs)
     misses = tuple(f"{n}. {each} was not called{_nearly(each, calls)}" for n, each in numbered if n - 1 not in pairs)
-    found = f"{len(pairs)} of {len(expected)} expected calls were made"
-    return Score(len(pairs) / len(expected), hits, misses, found)
+    reasoning = f"{len(pairs)} of {len(expected)} expected calls were made"
+    return Score(len(pairs) / len(expected), hits, misses, reasoning)
 
 
 def _exactly(expected: list[ExpectedCall], calls: list[ToolCall]) -> Score:
@@ -217,15 +217,17 @@ def _exactly(expected: list[ExpectedCall], calls: list[ToolCall]) -> Score:
         if call is not None and each.fits(call):
             hits.append(f"call {number} is {each}")
         elif call is None:
-            misses.append(f"call {number} should be {each}; there is none")
+            misses.append(f"call {number} must be {each}, but is missing")
         else:
-            arguments = " with other arguments" if call.tool == each.tool else ""
-            misses.append(f"call {number} should be {each}, not {_name(call)}{arguments}")
+            arguments = " with different arguments" if call.tool == each.tool else ""
+            misses.append(f"call {number} must be {each}, got {_name(call)}{arguments}")
     extra = len(calls) - len(expected)
     if extra > 0:
-        misses += [f"call {n} is {_name(call)}, one too many" for n, call in enumerate(calls, 1) if n > len(expected)]
+        misses += [
+            f"call {n} is {_name(call)}, which is unexpected" for n, call in enumerate(calls, 1) if n > len(expected)
+        ]
         return Score(0.0, tuple(hits), tuple(misses), f"{_calls(extra)} more than the {len(expected)} expected")
-    matched = f"{len(hits)} of {len(expected)} expected calls are in their places"
+    matched = f"{len(hits)} of {len(expected)} calls are as expected"
     return Score(len(hits) / len(expected), tuple(hits), tuple(misses), matched)
 
 
@@ -236,16 +238,19 @@ def _calls(count: int) -> str:
 def _nearly(expected: ExpectedCall, calls: list[ToolCall]) -> str:
     if not expected.wanted or all(call.tool != expected.tool for call in calls):
         return ""
-    return " with them" if all(not expected.fits(call) for call in calls) else " often enough"
+    return " with these arguments" if all(not expected.fits(call) for call in calls) else " often enough"
 
 
 def _name(call: ToolCall) -> str:
-    """The tool of a call that was made. A long name is not cut: a secret in it could not be masked."""
+    """Return the quoted tool name of a call. A long name is not cut, because a secret in it could not be masked."""
     return quoted(call.tool, LONGEST_NAME) if len(call.tool) <= LONGEST_NAME else "a tool with a very long name"
 
 
 def pair_up(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> dict[int, int]:
-    """The most expected calls that can each have a call of their own: index of the one -> index of the other."""
+    """Match as many expected calls as possible with different actual calls (maximum bipartite matching).
+
+    Returns the index of the actual call by the index of the expected call.
+    """
     choices = [_choices(each, calls, len(expected)) for each in expected]
     holds: dict[int, int] = {}
     held_by: dict[int, int] = {}
@@ -266,12 +271,12 @@ def pair_up(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> dict
 
 
 def _choices(expected: ExpectedCall, calls: Sequence[ToolCall], most: int) -> list[int]:
-    """Calls that fit. More than there are expected calls are never needed, which bounds the work for any trace."""
+    """Return the first `most` calls that match. More than the number of expected calls are never needed."""
     return list(islice((at for at, call in enumerate(calls) if expected.fits(call)), most))
 
 
 def _hand_over(at: int, reached_from: dict[int, int], holds: dict[int, int], held_by: dict[int, int]) -> None:
-    """Give a free call to the expected call that reached it, what that one held to the one before, and so on."""
+    """Augment the matching along the path that ends at the free call `at`."""
     while True:
         index = reached_from[at]
         before = holds.get(index)

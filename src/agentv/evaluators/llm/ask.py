@@ -1,4 +1,4 @@
-"""Ask a model until its reply can be used: the loop behind every question that agentv itself asks."""
+"""Ask a model until its reply can be parsed: the retry loop behind every question that agentv itself asks."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ SHOWN_TO_THE_JUDGE = 300
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[T]):
-    """What to ask, and how to read the reply: `read` takes its text and finish reason, and raises `ReplyError`."""
+    """A question for a model. `read` parses the reply from its text and finish reason, or raises `ReplyError`."""
 
     text: str
     system_prompt: str
     schema: Mapping[str, Any]
     read: Callable[[str, str | None], T]
     again: str = "Grade the same answer again."
-    """What to do after a reply that could not be used."""
+    """Instruction for the retry after an unusable reply."""
 
 
 class NoUsableReplyError(Exception):
-    """No reply could be used; the message says what is wrong with the last one."""
+    """None of the replies could be used. The message says what is wrong with the last one."""
 
 
 async def ask_until(question: Question[T], ask: Callable[[str, int], Awaitable[Reply]], redactor: Redactor) -> T:
-    """What `question.read` makes of the first reply it can read, or NoUsableReplyError after `ATTEMPTS` replies.
+    """Ask until `question.read` can parse a reply, and return the result. Raises NoUsableReplyError after `ATTEMPTS`.
 
-    `ask` sends a text and gets the number of the attempt, from 1. From the second attempt on, the text also says what
-    was wrong with the previous reply, and how that began.
+    `ask` sends a prompt; its second argument is the number of the attempt, starting at 1. Retries add to the prompt
+    what was wrong with the previous reply, and how that reply began.
     """
     text, problem = question.text, ""
     for attempt in range(1, 1 + ATTEMPTS):
@@ -58,8 +58,8 @@ async def ask_until(question: Question[T], ask: Callable[[str, int], Awaitable[R
         head = redactor.head(reply.text, SHOWN_TO_THE_JUDGE)
         began = f" It began:\n\n{fence([('previous reply', head)]).text}" if head.strip() else ""
         text = (
-            f"{question.text}\n\nThis was asked before, and the previous reply could not be used: {problem}.{began}\n\n"
-            f"{question.again} Reply with exactly one JSON object of the shape described, and nothing else."
+            f"{question.text}\n\nYour previous reply to this request could not be used: {problem}.{began}\n\n"
+            f"{question.again} Reply with exactly one JSON object in the format described, and nothing else."
         )
     raise NoUsableReplyError(problem)
 
@@ -72,15 +72,15 @@ async def ask_judge(
     judge_target: str | None = None,
     timeout_seconds: float = 60.0,
 ) -> tuple[T, dict[str, Any]]:
-    """The verdict, and the ledger of the calls that it took.
+    """Return the verdict and the ledger of the judge calls.
 
-    EvaluatorError when there is no judge, when it fails, or when none of its replies can be used; it carries the
-    ledger as `judge`, and the last reply in its `details`.
+    Raises EvaluatorError when no judge is available, when the judge fails, or when none of its replies can be used. The
+    error carries the ledger as `judge` and the last reply in `details`.
     """
     runtime = context.runtime
     if runtime is None:
-        raise EvaluatorError(f"the evaluator '{evaluator}' needs a run to ask a judge in")
-    from agentv.judge.access import JudgeAccess  # noqa: PLC0415 - only runs that ask a judge need it
+        raise EvaluatorError(f"the evaluator '{evaluator}' cannot call a judge outside of a run")
+    from agentv.judge.access import JudgeAccess  # noqa: PLC0415 - only runs that call a judge need it
 
     access = JudgeAccess(max_calls=ATTEMPTS, target=judge_target, timeout_seconds=timeout_seconds)
     session = runtime.lender.lend(access, context.asker(evaluator, script=False))
@@ -96,10 +96,10 @@ async def ask_judge(
 async def _ask(
     session: JudgeSession, question: Question[T], candidate: Candidate, redactor: Redactor, timeout: float
 ) -> tuple[T, dict[str, Any]]:
-    from agentv.judge.session import JudgeCallError  # noqa: PLC0415 - only runs that ask a judge need it
+    from agentv.judge.session import JudgeCallError  # noqa: PLC0415 - only runs that call a judge need it
     from agentv.wire.judge import JudgeCall  # noqa: PLC0415
 
-    # A judge without structured output is asked in words alone: the prompt describes the object, too.
+    # Not every judge supports structured output; the prompt describes the object as well.
     options = GenerationOptions(response_schema=question.schema) if session.honours("response_schema") else NO_OPTIONS
     calls: list[JudgeCall] = []
     last_reply = ""
@@ -120,7 +120,7 @@ async def _ask(
             verdict = question.read(text, finish_reason)
             refuse_copy(text, words_of(candidate))
         except ReplyError:
-            session.forget(calls[-1])  # a cache must not repeat it
+            session.forget(calls[-1])  # the cache must not return this reply again
             raise
         return verdict
 
@@ -129,12 +129,12 @@ async def _ask(
     except NoUsableReplyError as error:
         problem = str(error)
     target, kept = session.targets.default, _kept(last_reply, redactor)
-    where = "Its reply is in `details.raw_reply` of this result, and --record-judge-io" if kept else "--record-judge-io"
+    where = "The last reply is in `details.raw_reply` of this result. " if kept else ""
     raise EvaluatorError(
-        f"the judge '{target}' was asked {ATTEMPTS} times and gave no verdict; its last reply could not be "
-        f"used: {problem}",
-        next_step=f"{where} keeps all of them. Use a judge that follows instructions better (`judge_target`), or give "
-        "it more `max_output_tokens`.",
+        f"the judge '{target}' returned no usable verdict in {ATTEMPTS} attempts; problem with the last reply: "
+        f"{problem}",
+        next_step=f"{where}Use --record-judge-io to record all replies. Try a judge that follows instructions better "
+        "(`judge_target`), or increase `max_output_tokens`.",
         judge=session.ledger.to_dict(),
         details=kept,
     )
@@ -146,12 +146,12 @@ def _no_reply(
     ledger = session.ledger.to_dict()
     if error.code == "judge_timeout":
         message = f"the judge '{session.targets.default}' did not answer within {timeout:g} s"
-        next_step = "Raise `timeout_seconds` of this evaluator, or name a quicker judge with `judge_target`."
+        next_step = "Increase `timeout_seconds` of this evaluator, or choose a faster judge with `judge_target`."
         return EvaluatorError(message, next_step=next_step, judge=ledger, details=details)
-    next_step = "Nothing was judged. When the judge works again, grade the same answers with --outputs."
+    next_step = "Nothing was judged. When the judge is available again, grade the same answers with --outputs."
     return EvaluatorError(error.message, next_step=next_step, judge=ledger, details=details)
 
 
 def _kept(reply: str, redactor: Redactor) -> dict[str, Any] | None:
-    """The last reply, for whoever looks into why it could not be used."""
+    """The last reply, to help find out why it could not be used."""
     return {"raw_reply": redactor.head(reply, KEPT_OF_A_REPLY)} if reply else None

@@ -1,6 +1,7 @@
-"""Evidence between two lines that it cannot contain: the defence against text that addresses the judge.
+"""Fences around evidence in judge prompts, a defence against prompt injection.
 
-Both SDKs have the same function. `conformance/fences.json` pins all three.
+The delimiter lines contain a mark that does not occur in the evidence. Both SDKs implement the same function;
+`conformance/fences.json` pins all three.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 class Fenced(NamedTuple):
-    """Parts of a prompt, and the mark in the lines around them."""
+    """Fenced parts of a prompt, and the mark in their delimiter lines."""
 
     text: str
     mark: str
 
 
 def fence(parts: Sequence[tuple[str, str]], around: Sequence[str] = (), mark_length: int = MARK_LENGTH) -> Fenced:
-    """Each part (a name and its text) between a line `--- NAME MARK ---` and a line `--- end of NAME MARK ---`.
+    """Put each part (a name and its text) between the lines `--- NAME MARK ---` and `--- end of NAME MARK ---`.
 
-    The mark occurs in no part and in no text of `around`, whatever their case. It is computed from them: the same
-    parts give the same prompt, which caches need, and no author can write a text that contains its own mark.
+    The mark does not occur in any part or in `around` (case-insensitive). It is derived from their content: the same
+    parts always produce the same prompt, which makes replies cacheable, and text cannot contain its own mark.
     """
     named = [(_CONTROLS.sub(" ", name), text) for name, text in parts]
     mark = _mark([*around, *(text for part in named for text in part)], mark_length)
@@ -35,7 +36,7 @@ def fence(parts: Sequence[tuple[str, str]], around: Sequence[str] = (), mark_len
 
 
 def _mark(texts: Sequence[str], length: int) -> str:
-    # Unpaired surrogates count as U+FFFD, as they do in JavaScript.
+    # Replace unpaired surrogates with U+FFFD, as JavaScript does.
     texts = [text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in texts]
     seed = "\0".join(f"{len(text)}:{text}" for text in texts).encode("utf-8")
     lower = [text.lower() for text in texts]

@@ -1,6 +1,6 @@
-"""What a judge replied: its one JSON object, read strictly, as a verdict or as checks of rubrics.
+"""Parse a judge's reply: one JSON object, read strictly, as a verdict or as checks of rubrics.
 
-A broken object is repaired only where nothing can be misread.
+A malformed object is repaired only where its meaning is unambiguous.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from agentv.text import kind_of
 LONGEST_REPLY = 1024 * 1024
 LONGEST_REPAIR = 32 * 1024
 MOST_REPAIR = 8_000_000
-"""Quotation marks times characters of what is repaired: repairing takes time in proportion to their product."""
+"""Limit on quotation marks times characters: the time to repair an object is proportional to this product."""
 MOST_KEYS = 50
 MOST_OBJECTS = 100
 MOST_BRACES = 5_000
 CUT = ("length", "max_tokens")
-"""Finish reasons of replies that end before their end."""
+"""Finish reasons of truncated replies."""
 REFUSED = ("refusal", "content_filter")
-"""Finish reasons of replies that are none, whatever they quote."""
+"""Finish reasons of refused or filtered replies, which are never verdicts, whatever they quote."""
 
 _LIKE_AN_OBJECT = re.compile(r"""\{\s*(?:["']|\w+\s*:)""")
 _OPEN_LIST = re.compile(r"\[\s*\Z")
@@ -39,7 +39,7 @@ _SCORE = re.compile(
 
 
 class ReplyError(ValueError):
-    """A reply that cannot be used; the message tells the model why, so that it can do better."""
+    """A reply cannot be used. The message is sent back to the model, so that it can correct its reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class JudgeVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What a judge says about one rubric."""
+    """A judge's verdict on one rubric."""
 
     id: str
     satisfied: bool
@@ -64,7 +64,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class JudgeChecks:
-    """A reply with rubrics: the checks as they were given."""
+    """A reply with rubrics: the checks exactly as the judge returned them."""
 
     checks: tuple[Check, ...]
     reasoning: str = ""
@@ -72,7 +72,7 @@ class JudgeChecks:
 
 
 def read_verdict(text: str, finish_reason: str | None = None) -> JudgeVerdict:
-    """`{"score", "hits", "misses", "reasoning"}`; only the score must be there."""
+    """Parse `{"score", "hits", "misses", "reasoning"}`. Only the score is required."""
     data, repaired = read_object(text, finish_reason)
     if repaired:
         _refuse_missing(data, ("score", "hits", "misses", "reasoning"))
@@ -83,14 +83,14 @@ def read_verdict(text: str, finish_reason: str | None = None) -> JudgeVerdict:
 
 
 def read_checks(text: str, finish_reason: str | None = None) -> JudgeChecks:
-    """`{"checks": [{"id", "satisfied", "reasoning"}], "overall_reasoning"}`."""
+    """Parse `{"checks": [{"id", "satisfied", "reasoning"}], "overall_reasoning"}`."""
     data, repaired = read_object(text, finish_reason)
     if repaired:
         _refuse_missing(data, ("checks", "overall_reasoning"))
     checks = data.get("checks")
     if not isinstance(checks, list):
-        said = "has no `checks`" if "checks" not in data else f"has `checks` that are {_kind(checks)}"
-        raise ReplyError(f"it {said}; `checks` must be a list with one object for every criterion")
+        actual = "nothing" if "checks" not in data else _kind(checks)
+        raise ReplyError(f"`checks` must be a list with one object per criterion, got {actual}")
     return JudgeChecks(
         tuple(_check(item, f"checks[{number}]") for number, item in enumerate(checks)),
         _text(data, "overall_reasoning"),
@@ -100,27 +100,27 @@ def read_checks(text: str, finish_reason: str | None = None) -> JudgeChecks:
 
 def _check(item: Any, where: str) -> Check:
     if not isinstance(item, dict):
-        raise ReplyError(f"`{where}` is {_kind(item)}, not an object with `id` and `satisfied`")
+        raise ReplyError(f"`{where}` must be an object with `id` and `satisfied`, got {_kind(item)}")
     name, satisfied = item.get("id"), item.get("satisfied")
     if not isinstance(name, str):
-        raise ReplyError(f"`{where}.id` is {_kind(name)}, not the id of a criterion")
+        raise ReplyError(f"`{where}.id` must be the id of a criterion, got {_kind(name)}")
     if not isinstance(satisfied, bool):
-        raise ReplyError(f"`{where}.satisfied` is {_kind(satisfied)}, not true or false")
+        raise ReplyError(f"`{where}.satisfied` must be true or false, got {_kind(satisfied)}")
     return Check(clean(name.strip()), satisfied, _text(item, "reasoning", where))
 
 
 def _score(data: Mapping[str, Any]) -> float:
     if "score" not in data:
-        raise ReplyError("it has no `score`; give a number from 0 to 1")
+        raise ReplyError("`score` is missing; it must be a number from 0 to 1")
     score = data["score"]
     if isinstance(score, bool) or not isinstance(score, int | float):
-        raise ReplyError(f"`score` is {_kind(score)}, not a number from 0 to 1")
+        raise ReplyError(f"`score` must be a number from 0 to 1, got {_kind(score)}")
     try:
         number = float(score)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number) or not 0.0 <= number <= 1.0:
-        raise ReplyError(f"`score` is {number:.12g}, which is outside 0 to 1")
+        raise ReplyError(f"`score` must be from 0 to 1, got {number:.12g}")
     return number + 0.0  # never -0.0
 
 
@@ -129,7 +129,7 @@ def _texts(data: Mapping[str, Any], key: str) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise ReplyError(f"`{key}` is not a list of texts")
+        raise ReplyError(f"`{key}` must be a list of strings")
     return tuple(clean(item) for item in value)
 
 
@@ -138,39 +138,39 @@ def _text(data: Mapping[str, Any], key: str, where: str = "") -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise ReplyError(f"`{where + '.' if where else ''}{key}` is {_kind(value)}, not text")
+        raise ReplyError(f"`{where + '.' if where else ''}{key}` must be a string, got {_kind(value)}")
     return clean(value)
 
 
 def _kind(value: Any) -> str:
-    return "missing" if value is None else kind_of(value)
+    return "nothing" if value is None else kind_of(value)
 
 
 def _refuse_doubtful_score(data: Mapping[str, Any], text: str) -> None:
-    """The number stands in the text as it was read: not `0,9`, not `9/10`."""
-    found = _SCORE.search(text)
-    if found is None or data["score"] != json.loads(found[1]):
-        raise ReplyError("it is not valid JSON, and its `score` is in doubt")
+    """Reject a repaired score that differs from the number in the text, such as `0,9` or `9/10`."""
+    match = _SCORE.search(text)
+    if match is None or data["score"] != json.loads(match[1]):
+        raise ReplyError("it is not valid JSON, and its `score` is ambiguous")
 
 
 def _refuse_missing(data: Mapping[str, Any], keys: tuple[str, ...]) -> None:
     missing = [key for key in keys if key not in data]
     if missing:
-        raise ReplyError(f"it is not valid JSON, and it has no `{missing[0]}`")
+        raise ReplyError(f"it is not valid JSON, and `{missing[0]}` is missing")
 
 
-# -- the one object
+# -- finding the object
 
 
 def clean(text: str) -> str:
-    """Text that can be written as UTF-8."""
+    """Replace characters that cannot be encoded as UTF-8."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def read_object(text: str, finish_reason: str | None = None) -> tuple[dict[str, Any], bool]:
-    """The one JSON object of a reply, and whether it had to be repaired. Text and a code fence around it are fine."""
+    """Return the only JSON object of a reply, and whether it was repaired. Text around it is ignored."""
     if finish_reason in REFUSED:
-        raise ReplyError(f"it is a refusal, or was held back ({finish_reason})")
+        raise ReplyError(f"it was refused or filtered ({finish_reason})")
     text = _after_thoughts(text)
     whole: list[dict[str, Any]] = []
     broken: list[Span] = []
@@ -185,21 +185,21 @@ def read_object(text: str, finish_reason: str | None = None) -> tuple[dict[str, 
         if _OPEN_LIST.search(text, max(0, span.start - 100), span.start):
             raise ReplyError("its JSON object is inside a list")
         if len(whole) + len(broken) > MOST_OBJECTS:
-            raise ReplyError(f"it holds more than {MOST_OBJECTS} JSON objects, too many for a verdict")
+            raise ReplyError(f"it contains more than {MOST_OBJECTS} JSON objects, too many for a verdict")
     if not whole and not broken:
-        raise ReplyError("there is no JSON object in it")
+        raise ReplyError("it does not contain a JSON object")
     if whole and not broken and all(value == whole[0] for value in whole):
         return whole[0], False
     if len(whole) + len(broken) > 1:
-        raise ReplyError("there is more than one JSON object in it, and which is the verdict cannot be told")
+        raise ReplyError("it contains more than one JSON object, so it is unclear which one is the verdict")
     return _repaired(broken[0], finish_reason), True
 
 
 def refuse_copy(text: str, answer: str) -> None:
-    """ReplyError when the verdict is words of the graded answer: a judge that quotes what is planted there.
+    """Raise ReplyError when the verdict is copied from the graded answer, as in a prompt injection.
 
-    A model that says one JSON object whatever it is asked may judge itself, as scripted ones do: all of its answer is
-    then all of its reply.
+    One exception: a model that replies with the same JSON object to everything, such as a scripted one, can judge
+    itself. Its whole answer is then its whole reply.
     """
     if "{" not in answer:
         return
@@ -207,30 +207,30 @@ def refuse_copy(text: str, answer: str) -> None:
     for span in _spoken(text):
         quoted = _WHITE_SPACE.sub("", span.text)
         alone = text.removeprefix("```json").strip("`\n\r\t ") == span.text
-        # A bare `{"score": 1}` may well be both the answer and the verdict; nobody finds the same reasons by chance.
+        # A bare `{"score": 1}` can be both the answer and the verdict; identical reasons are not a coincidence.
         by_chance = alone and (quoted == bare or _says_little(span.text)) and _strict(span.text) is not None
         if quoted in bare and not by_chance:
             raise ReplyError(
-                "its JSON object is a copy of what stands in the answer that is graded, which is no verdict on it; "
-                "give a verdict of your own, in your own words"
+                "its JSON object is copied from the graded answer, which is not a verdict; "
+                "give your own verdict, in your own words"
             )
 
 
 def _says_little(text: str) -> bool:
-    """Whether an object holds no words but its keys."""
+    """Whether an object contains no text besides its keys."""
     value = _strict(text)
     return value is not None and not any(isinstance(item, str | list) and item for item in value.values())
 
 
 def _after_thoughts(text: str) -> str:
-    """A reply that can be looked at, without the thoughts that some models show before it."""
+    """Return the reply without the thinking block that some models put before it."""
     if len(text) > LONGEST_REPLY:
         raise ReplyError(f"it has {len(text):,} characters, too many for a verdict")
     text = text.strip()
     if text.startswith(("<think>", "<thinking>")):
         end = _THOUGHTS_END.search(text)
         if end is None:
-            raise ReplyError("it holds thoughts that do not end, and no verdict after them")
+            raise ReplyError("its thinking block is not closed, and no verdict follows")
         text = text[end.end() :].strip()
     if not text:
         raise ReplyError("it is empty")
@@ -238,7 +238,7 @@ def _after_thoughts(text: str) -> str:
 
 
 def _spoken(text: str) -> list[Span]:
-    """What stands between braces, but not in thoughts: their end alone is shown where a server cuts off their start."""
+    """Return the spans between braces outside of thinking blocks, including blocks whose start tag was cut off."""
     spans: list[Span] = []
     at = 0
     try:
@@ -248,14 +248,14 @@ def _spoken(text: str) -> list[Span]:
             spans.append(span)
             at = span.start + len(span.text)
             if len(spans) > MOST_BRACES:
-                raise ReplyError("it holds thousands of braces, too many for a verdict")
+                raise ReplyError("it contains thousands of braces, too many for a verdict")
     except JsonError as error:
         raise ReplyError(f"it is {error.problem}") from None
     return [] if _THOUGHTS_END.search(text, at) else spans
 
 
 def _strict(text: str) -> dict[str, Any] | None:
-    """The object, or None when it is not strict JSON; what is refused whatever else holds raises."""
+    """Return the object, or None on a syntax error. Other violations, such as duplicate keys, raise ReplyError."""
     try:
         value: dict[str, Any] = read(text, infinite=True, surrogates=True)
     except JsonError as error:
@@ -269,20 +269,20 @@ def _strict(text: str) -> dict[str, Any] | None:
 
 
 def _repaired(span: Span, finish_reason: str | None) -> dict[str, Any]:
-    """A broken object, put right when what it says cannot be in doubt."""
+    """Repair a malformed object whose meaning is unambiguous."""
     if finish_reason in CUT:
-        raise ReplyError("it was cut off before its end; be shorter")
+        raise ReplyError("it was truncated; write a shorter reply")
     if len(span.text) > LONGEST_REPAIR or len(span.text) * len(_QUOTES.findall(span.text)) > MOST_REPAIR:
-        raise ReplyError("it is not valid JSON, and too long to be put right")
+        raise ReplyError("it is not valid JSON, and too long to repair")
     if not span.closed and (span.in_string or span.text.rstrip()[-1:] not in ('"', "]", "}")):
-        raise ReplyError("its JSON object is not finished")
+        raise ReplyError("its JSON object is incomplete")
     from json_repair import repair_json  # noqa: PLC0415 - few replies need it
 
     try:
         value: Any = repair_json(span.text, return_objects=True, skip_json_loads=True)
     except (ValueError, RecursionError):
         value = None
-    # What was repaired is read again by the strict rules: no NaN, and nothing that JSON does not have.
+    # Parse the repaired object again strictly: it must not contain NaN or anything else outside of JSON.
     try:
         data = _strict(json.dumps(value, allow_nan=False)) if isinstance(value, dict) else None
     except (TypeError, ValueError):
@@ -294,14 +294,14 @@ def _repaired(span: Span, finish_reason: str | None) -> dict[str, Any]:
 
 
 def _refuse_doubtful_keys(data: Mapping[str, Any], text: str) -> None:
-    """Every key stands as often in the text as in the object: none was dropped because it came twice."""
+    """Reject an object in which a key occurs more often in the text, because the repair dropped a duplicate."""
     keys = Counter(_keys(data))
     if len(keys) > MOST_KEYS:
-        raise ReplyError("it is not valid JSON, and has too many keys to be put right")
+        raise ReplyError("it is not valid JSON, and has too many keys to repair")
     for key, count in keys.items():
         written = len(re.findall(rf"""(?<!\w)["']?{re.escape(key)}["']?\s*:""", text))
         if written != count:
-            raise ReplyError("it is not valid JSON, and what it means is in doubt")
+            raise ReplyError("it is not valid JSON, and its meaning is ambiguous")
 
 
 def _keys(value: Any) -> Iterator[str]:
