@@ -25,7 +25,7 @@ def test_manually_edited_page_is_stale_and_is_regenerated(tmp_path: Path) -> Non
     shutil.copytree(ROOT / "docs", docs)
     page = docs / "reference" / "evaluators.md"
     right = page.read_text(encoding="utf-8")
-    page.write_text(right.replace("Share in the case's score.", "Something else."), encoding="utf-8")
+    page.write_text(right.replace("Weight in the score of the case;", "Something else."), encoding="utf-8")
 
     stale = generate(docs, "--check")
     assert (stale.returncode, stale.stdout) == (1, "stale: docs/reference/evaluators.md\n")

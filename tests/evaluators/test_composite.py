@@ -20,7 +20,7 @@ targets:
   strict:
     provider: mock
     rules:
-      - {match: "(?s)(members|evaluators).*0[.]25", response: '{"score": 0.25, "hits": [], "misses": [], "reasoning": "low"}'}
+      - {match: "(?s)(members|evaluat).*0[.]25", response: '{"score": 0.25, "hits": [], "misses": [], "reasoning": ""}'}
       - {match: polite, response: '{"score": 0.5, "hits": ["kind"], "misses": [], "reasoning": "half"}'}
     response: nonsense
 """

@@ -101,7 +101,7 @@ async def test_an_error_sends_nobody_to_a_reply_that_was_empty():
     assert result.error is not None
     assert "problem with the last reply: it is empty" in result.error
     assert "raw_reply" not in result.error
-    assert "--record-judge-io keeps all of them" in result.error
+    assert "Use --record-judge-io to record all replies" in result.error
 
 
 async def test_an_empty_reply_and_a_cut_one_are_asked_again():

@@ -287,9 +287,9 @@ def test_every_mistake_is_told_at_its_place(project: Project) -> None:
         "invalid path 'a..b': a key is missing after 'a.'",
         "date format",
         "must be a number of milliseconds >= 0, got 'fast'",
-        "`threshold` beside `threshold_ms` is the pass line",
+        "with `threshold_ms`, `threshold` must be a score from 0 to 1",
         "`budget` must be a number >= 0",
-        "`budget` and `budget_usd` mean the same",
+        "`budget` and `budget_usd` are aliases",
         "did you mean `max_total`?",
         "no limit is set",
     ]

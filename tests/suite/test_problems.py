@@ -61,7 +61,7 @@ def test_all_problems_of_a_file_are_reported_with_positions(tmp_path):
         "25:13: an item of `input` must be a mapping, got 1",
         "25:16: an item of `input` must be a mapping, got 2",
         "29:15: `metadata` must be a mapping, got a list",
-        f"31:25: unknown evaluator type 'contians' (did you mean `contains`?); there are {all_of(evaluator_types())}",
+        f"31:25: unknown evaluator type 'contians' (did you mean `contains`?); available: {all_of(evaluator_types())}",
         "32:51: `weight` must be a number >= 0, got -1",
         "33:5: a case must be a mapping with `id` and `input`, got 'only text'",
     ]
