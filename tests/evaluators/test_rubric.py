@@ -127,9 +127,7 @@ def test_criteria_that_cannot_be_judged_are_a_mistake(rubrics, message):
 
 def test_mistakes_in_a_suite_have_their_place(tmp_path):
     suite = "evalcases:\n  - id: a\n    input: x\n    evaluators:\n      - {type: rubric, rubrics: %s}\n"
-    assert only_problem(tmp_path, suite % "[]") == (
-        "5:33: `rubrics`: must contain at least one criterion"
-    )
+    assert only_problem(tmp_path, suite % "[]") == ("5:33: `rubrics` must contain at least one criterion")
     assert "unknown key `wieght` (did you mean `weight`?)" in only_problem(
         tmp_path, suite % "[{description: x, wieght: 2}]"
     )
