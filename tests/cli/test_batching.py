@@ -56,7 +56,7 @@ def test_missing_batch_line_is_an_error_row_for_that_case_only(batched: Project)
     assert batched.run("eval", "suite.yaml").returncode == 3
     errors = {row["eval_id"]: row["error"] for row in batched.rows()}
     assert [name for name, error in errors.items() if error] == ["left-out"]
-    assert "no line for the case 'left-out'" in errors["left-out"]["message"]
+    assert "no line for case 'left-out'" in errors["left-out"]["message"]
 
 
 @pytest.mark.parametrize(
