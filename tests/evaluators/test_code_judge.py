@@ -202,9 +202,7 @@ def test_what_a_script_prints_is_its_result(name: str, outputs: dict[str, tuple[
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_what_is_no_result_is_a_failure_that_says_what_to_do(
-    name: str, outputs: dict[str, tuple[dict[str, Any], Ran]]
-) -> None:
+def test_invalid_result_is_a_failure_with_advice(name: str, outputs: dict[str, tuple[dict[str, Any], Ran]]) -> None:
     failure = outputs[name][1].failure
     for words in FAILURES[name][1]:
         assert words in failure

@@ -316,7 +316,7 @@ def test_a_run_without_judge_calls_leaves_no_record_of_any(project: Project) -> 
     assert ran.ledger["call_count"] == 0
 
 
-def test_a_full_disk_under_the_record_of_calls_is_told_and_fails_no_call(project: Project) -> None:
+def test_full_disk_for_recorded_calls_is_reported_and_calls_succeed(project: Project) -> None:
     script = """
         os.symlink("/dev/full", "run-0/judge_calls.jsonl")
         done(statuses=[invoke()[0], invoke()[0]])

@@ -181,7 +181,7 @@ def test_the_limit_is_50_and_the_deadline_of_a_call_60_seconds() -> None:
         ("judge: {target: ''}", 6, ["`target`", "empty"]),
     ],
 )
-def test_what_is_no_judge_access_is_refused_where_it_stands(
+def test_invalid_judge_access_is_reported_at_its_position(
     tmp_path: Path, written: str, line: int, words: list[str]
 ) -> None:
     problem = mistake(tmp_path, f"{SCRIPT}\n{written}")
@@ -262,9 +262,7 @@ def test_config_is_a_mapping(tmp_path: Path, written: str) -> None:
         ("requird", "required"),
     ],
 )
-def test_a_key_that_is_nearly_an_option_is_told_and_may_be_meant_for_the_script(
-    tmp_path: Path, key: str, option: str | None
-) -> None:
+def test_key_similar_to_an_option_is_reported_with_both_meanings(tmp_path: Path, key: str, option: str | None) -> None:
     if option is None:
         assert read(tmp_path, f"{SCRIPT}\n{key}: 1").config == {key: 1}
         return
@@ -276,17 +274,17 @@ def test_a_key_that_is_nearly_an_option_is_told_and_may_be_meant_for_the_script(
     assert read(tmp_path, f"{SCRIPT}\nconfig: {{{key}: 1}}").config == {key: 1}
 
 
-def test_a_misspelt_script_is_told_as_such(tmp_path: Path) -> None:
+def test_misspelled_script_option_is_reported(tmp_path: Path) -> None:
     found = mistakes(tmp_path, "scrpt: [python, judge.py]")
     assert any("did you mean `script`?" in problem.message for problem in found)
 
 
 @pytest.mark.parametrize("key", ["targets", "scripts", "configs", "weights", "thresholds", "envs", "judges", "names"])
-def test_a_plural_is_no_typo(tmp_path: Path, key: str) -> None:
+def test_plural_is_not_a_typo(tmp_path: Path, key: str) -> None:
     assert read(tmp_path, f"{SCRIPT}\n{key}: [1]").config == {key: [1]}
 
 
-def test_every_mistake_is_told_at_once(tmp_path: Path) -> None:
+def test_all_problems_are_reported_in_one_run(tmp_path: Path) -> None:
     found = mistakes(
         tmp_path, f"{SCRIPT}\njudge: {{max_call: 1}}\nuse_judge_provder: true\nweight: -1\ncwd: 5.5.5\nenv: 3"
     )

@@ -195,7 +195,7 @@ def test_a_judge_can_aggregate_by_a_prompt_or_without_one(composed: Project) -> 
         ),
     ],
 )
-def test_mistakes_are_told_where_they_are(composed: Project, composite: str, said: str) -> None:
+def test_problems_are_reported_at_their_position(composed: Project, composite: str, said: str) -> None:
     assert said in mistakes(composed, composite)
 
 

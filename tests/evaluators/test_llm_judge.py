@@ -69,7 +69,7 @@ async def test_what_only_looks_like_a_variable_reaches_the_judge_as_it_is_writte
         ]
 
 
-async def test_a_reply_that_is_no_verdict_is_asked_again_with_what_was_wrong():
+async def test_invalid_reply_is_retried_with_the_reason():
     asked = Judge('{"score": 8}', verdict(0.8))
     result = await asked.judged(the_judge(), a_case())
     assert result.score == 0.8
@@ -111,7 +111,7 @@ async def test_an_empty_reply_and_a_cut_one_are_asked_again():
     assert "it was truncated" in asked.requests[2].question
 
 
-async def test_a_judge_that_fails_is_an_error_at_once():
+async def test_judge_failure_is_an_error_without_retry():
     asked = Judge("no verdict", ProviderError("the service is down", status=503))
     result = await asked.judged(the_judge(), a_case())
     assert result.error is not None
@@ -148,7 +148,7 @@ async def test_secrets_in_a_reply_are_masked_before_it_is_cut():
     assert secret not in asked.requests[1].question
 
 
-async def test_without_a_run_there_is_nobody_to_ask():
+async def test_judge_call_outside_of_a_run_is_an_error():
     result = await judge(the_judge(), a_case())
     assert result.error == "the evaluator 'llm_judge' cannot call a judge outside of a run"
 

@@ -72,7 +72,7 @@ def test_hits_and_misses_name_the_figure_and_the_limit():
     ],
 )
 @pytest.mark.parametrize("negate", [False, True])
-def test_a_figure_that_nobody_reported_cannot_be_judged(type_name, options, figure, negate):
+def test_unreported_figure_is_an_error(type_name, options, figure, negate):
     result = judged(type_name, {**options, "negate": negate})
     assert result.error is not None
     assert f"the target did not report {figure}, so the limit cannot be checked" in result.error

@@ -53,7 +53,7 @@ async def test_a_criterion_judged_both_ways_is_not_satisfied():
     assert "contradictory" in result.misses[0]
 
 
-async def test_criteria_that_there_are_not_are_ignored_with_a_warning():
+async def test_unknown_criteria_are_ignored_with_a_warning():
     result = await judged(checks(("city", True), ("rubric-2", True), ("bonus", True)))
     assert result.score == 1
     assert result.warnings == ("the judge returned unknown criteria, which were ignored: bonus",)
@@ -82,7 +82,7 @@ async def test_thirds_add_up_to_one():
     assert (await judged(checks(*((str(n), True) for n in range(3))), rubrics)).score == 1
 
 
-async def test_a_reply_of_another_shape_is_asked_again():
+async def test_reply_in_another_format_is_retried():
     judge = Judge('{"score": 1}', checks(("city", True), ("rubric-2", True)))
     result = await judge.judged(an_evaluator("rubric", rubrics=TWO), a_case())
     assert (result.score, len(judge.requests)) == (1, 2)
@@ -120,7 +120,7 @@ async def test_an_llm_judge_with_rubrics_judges_by_them():
         (["  "], "the description of the criterion 'rubric-1' must not be empty"),
     ],
 )
-def test_criteria_that_cannot_be_judged_are_a_mistake(rubrics, message):
+def test_invalid_criteria_are_rejected(rubrics, message):
     where, said = mistake("rubric", rubrics=rubrics)
     assert (where, said.startswith(message)) == (("rubrics",), True)
 

@@ -122,7 +122,7 @@ def test_a_crash_names_the_evaluator_and_says_that_it_is_a_bug():
     assert "This is a bug in the evaluator (type 'fixed')" in found.error
 
 
-def test_a_result_that_is_no_score_is_a_crash():
+def test_result_that_is_not_a_score_is_a_crash():
     found = at_once(judge(Careless(name="e"), CONTEXT))
     assert found.error is not None
     assert "TypeError: evaluate() must return a Score, got float" in found.error

@@ -85,7 +85,7 @@ async def test_a_long_or_invisible_value_is_shown_short_and_on_one_line():
     assert miss == "does not contain '\\ud800'"
 
 
-async def test_negate_forbids_texts():
+async def test_negate_forbids_strings():
     clean = await judged("fine", "contains", value=["badly", "worse"], negate=True)
     dirty = await judged("badly worse", "contains", value=["badly", "worse"], negate=True)
     assert (clean.score, clean.hits) == (1.0, ("does not contain 'badly'", "does not contain 'worse'"))

@@ -251,7 +251,7 @@ def test_options_that_make_no_sense_are_refused(options, place, words):
     assert words in message
 
 
-def test_what_is_not_looked_at_is_told():
+def test_ignored_options_are_reported():
     expected = [{"tool": "a", "input": {"q": 1}, "output": "x"}]
     assert after("a", mode="in_order", expected=expected, minimums={"b": 1}).warnings == (
         "`minimums` is ignored: `mode: in_order` uses `expected`",

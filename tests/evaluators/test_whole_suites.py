@@ -271,7 +271,7 @@ evalcases:
 """
 
 
-def test_every_mistake_is_told_at_its_place(project: Project) -> None:
+def test_every_problem_is_reported_at_its_position(project: Project) -> None:
     project.write("agentv.config.yaml", CONFIG)
     project.write("suite.yaml", BROKEN)
     done = project.run("validate", "suite.yaml")
