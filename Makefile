@@ -23,9 +23,10 @@ test: $(READY) $(TYPESCRIPT_READY) $(LIVE_READY)  ## run the tests
 
 typescript: $(TYPESCRIPT_READY)  ## build the TypeScript SDK
 
-check: $(READY)  ## run what CI runs: format, lint, types, then the tests
+check: $(READY)  ## run what CI runs: format, lint, wording, types, then the tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/python -m tests.english
 	$(BIN)/mypy
 	$(BIN)/mypy tests
 	$(MAKE) test

@@ -25,6 +25,7 @@ from agentv.evaluators.llm.reply import JudgeVerdict, read_verdict
 from agentv.evaluators.rubric import AsksJudge, RubricList, checked, judge_by_rubrics, named
 from agentv.evaluators.text import quoted
 from agentv.results import Score
+from agentv.suite.files import FileMissingError
 
 MAX_PROMPT_BYTES = 1024 * 1024
 _SUFFIX = re.compile(r"\.(?:md|markdown|txt|text|j2|jinja2?|prompt|prompty|tmpl|mustache|hbs|liquid|rst|ya?ml|json)$")
@@ -122,8 +123,8 @@ def _file(prompt: str, find_file: Callable[[str], Path]) -> Path | None:
         return None
     try:
         return find_file(line)
-    except ValueError as error:
-        if _looks_like_a_path(line) or not str(error).startswith("there is no file"):
+    except FileMissingError:
+        if _looks_like_a_path(line):
             raise
         return None
 

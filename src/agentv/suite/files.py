@@ -43,6 +43,10 @@ class FileReferenceError(ValueError):
     """A file reference in a suite that does not lead to a readable file. The message includes the reference."""
 
 
+class FileMissingError(FileReferenceError):
+    """No file exists at any place that a reference can mean."""
+
+
 class FileUnusableError(ValueError):
     """A file that cannot be read or has changed. The message is the rest of a sentence that starts with the file."""
 
@@ -175,7 +179,7 @@ class SuiteFiles:
                 "move it inside, or set `execution.allow_outside_files: true` in the suite"
             )
         above = f", the directories above it up to {self.root}," if self.root != self.directory else ""
-        raise FileReferenceError(
+        raise FileMissingError(
             f"there is no file '{_short(reference)}' in {self.directory}{above} or the working directory"
         )
 

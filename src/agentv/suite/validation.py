@@ -33,6 +33,8 @@ _KINDS = {
 _BOUNDS = {"greater_than_equal": ">=", "greater_than": ">", "less_than_equal": "<=", "less_than": "<"}
 _YAML_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 _NONE: Mapping[str, Any] = {}
+IS_MISSING = "is missing"
+"""How the message of an absent key ends; the configuration recognizes it while a variable is not set."""
 
 
 def validate(
@@ -134,7 +136,7 @@ def _explain(
         if "missing" in kinds:
             unknown = [str(other[-1]) for other in by_node if other[:-1] == node[:-1] and other != node]
             if not did_you_mean(name, unknown):  # otherwise the unknown key is reported
-                findings.add(in_file(node[:-1]), f"`{name}` is missing")
+                findings.add(in_file(node[:-1]), f"`{name}` {IS_MISSING}")
         elif "extra_forbidden" in kinds:
             findings.add(place, _unknown_key(name, known_keys(model, node[:-1], data)), at_key=True)
         else:
@@ -163,7 +165,7 @@ def _sentence(items: list[ErrorDetails], node: NodePath, value: Any) -> str:
         kinds = f"must be {one_of(choices)}, got {show(tag)}{did_you_mean(tag, choices)}"
         return f"{prefix}`{_quoted(context['discriminator'])[0]}` {kinds}"
     elif kind == "union_tag_not_found":
-        return f"{prefix}`{_quoted(context['discriminator'])[0]}` is missing"
+        return f"{prefix}`{_quoted(context['discriminator'])[0]}` {IS_MISSING}"
     elif kind in _BOUNDS:
         bound = next(context[name] for name in ("ge", "gt", "le", "lt") if name in context)
         expected = f"a number {_BOUNDS[kind]} {int(bound) if bound == int(bound) else bound}"

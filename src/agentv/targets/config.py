@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentv.errors import AgentVError, ConfigError, Problem, UsageError
 from agentv.suite.findings import Findings
-from agentv.suite.validation import show, validate
+from agentv.suite.validation import IS_MISSING, show, validate
 from agentv.suite.yaml import NodePath, YamlProblem, YamlWalk
 from agentv.suite.yaml_scalars import as_written, resolve_plain
 from agentv.targets.environment import (
@@ -458,7 +458,7 @@ def _check_what_can_be(
     validate(model, filled, scratch, at, spelled)
     unfilled = {(*at, spelled[key]) for key, value in written.items() if variables_in(value)}
     for node, message, at_key in scratch.by_node():
-        if not any(node[: len(path)] == path for path in unfilled) and "is missing" not in message:
+        if not any(node[: len(path)] == path for path in unfilled) and IS_MISSING not in message:
             findings.add(node, message, at_key=at_key)
 
 
