@@ -1,4 +1,4 @@
-"""A judge that says what it is told to, lent by the real lender; and what it was asked."""
+"""A scripted judge that is called through the real `Lender` and records its requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Scripted = str | Exception | Reply
 
 
 class Judge(Provider):
-    """Replies in order, the last one again and again; `requests` is what arrived."""
+    """Returns the replies in order, then repeats the last one; `requests` are the received requests."""
 
     honours = frozenset(OPTIONS)
 
@@ -31,10 +31,10 @@ class Judge(Provider):
 
     async def invoke(self, request: Request) -> Reply:
         self.requests.append(request)
-        said = self.replies[min(len(self.requests), len(self.replies)) - 1]
-        if isinstance(said, Exception):
-            raise said
-        return said if isinstance(said, Reply) else spoken(said)
+        reply = self.replies[min(len(self.requests), len(self.replies)) - 1]
+        if isinstance(reply, Exception):
+            raise reply
+        return reply if isinstance(reply, Reply) else spoken(reply)
 
     def runtime(self, redactor: Redactor = NO_SECRETS) -> Runtime:
         return Runtime(
@@ -63,7 +63,7 @@ def checks(*given: tuple[str, bool] | tuple[str, bool, str], overall: str = "all
 
 
 def a_case(answer: str = "Paris", **fields: Any) -> EvaluationContext:
-    """A case about a capital, and an answer to it; `output_messages` are the candidate's."""
+    """A case about a capital with an answer; `output_messages` belong to the candidate."""
     output = tuple(fields.pop("output_messages", ()))
     given = {"id": "france", "question": "?", "input_messages": (Message("user", "The capital of France?"),), **fields}
     return EvaluationContext(EvalCase(**given), Candidate(answer, output))

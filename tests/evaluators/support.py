@@ -1,4 +1,4 @@
-"""Short ways to make an evaluator, give it an answer, and read what it says."""
+"""Helpers to create an evaluator, run it on an answer and read the result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def an_answer(answer: str, reference: str | None = None) -> EvaluationContext:
     return EvaluationContext(case, Candidate(answer))
 
 
-def an_evaluator(type: str, **options: Any) -> Evaluator:  # noqa: A002 - the option's own name
+def an_evaluator(type: str, **options: Any) -> Evaluator:  # noqa: A002 - same name as the option
     found = evaluator_class(type)
     assert found is not None
     return found.model_validate({"name": type, "type": type, **options})
@@ -32,27 +32,27 @@ async def judged(answer: str, type: str, *, reference: str | None = None, **opti
     return await judge(an_evaluator(type, **options), an_answer(answer, reference))
 
 
-def mistake(type: str, **options: Any) -> tuple[tuple[int | str, ...], str]:  # noqa: A002
-    """Where and why these options are refused; there is exactly one mistake."""
+def problem_of(type: str, **options: Any) -> tuple[tuple[int | str, ...], str]:  # noqa: A002
+    """Location and message of the only validation error for these options."""
     with pytest.raises(ValidationError) as caught:
         an_evaluator(type, **options)
     (error,) = caught.value.errors(include_url=False)
     return error["loc"], error["msg"].removeprefix("Value error, ")
 
 
-def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that never waits; one that does is a mistake."""
+def without_waiting(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that never waits; fails if it does wait."""
     try:
         coroutine.send(None)
     except StopIteration as stop:
         value: T = stop.value
         return value
     coroutine.close()
-    raise AssertionError("it waited for something")
+    raise AssertionError("the coroutine waited")
 
 
 class Fixed(Evaluator):
-    """Says what it is told to."""
+    """Returns the configured score, or raises the configured failure."""
 
     WAITS = False
 

@@ -1,4 +1,4 @@
-"""What a `code_judge` execution gives a script, takes from it, and makes of it."""
+"""`code_judge`: the payload sent to a script, the output read from it, and the result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KEYS = [
 ECHO = "done(payload=json.load(sys.stdin))"
 
 
-def test_the_payload_has_every_key_and_leaves_user_data_as_it_was(project: Project) -> None:
+def test_payload_has_every_key_and_keeps_user_data_unchanged(project: Project) -> None:
     odd = {"camelCase": {"innerKey": [1, None, {"snake_case": "é ☃ 👍"}]}, "HTTPHeader": "a\tb", "list": []}
     messages = [
         {
@@ -69,7 +69,7 @@ def test_the_payload_has_every_key_and_leaves_user_data_as_it_was(project: Proje
     assert payload["trace_summary"]["tool_names"] == ["lookUp"]
 
 
-def test_what_is_absent_is_null_or_an_empty_list(project: Project) -> None:
+def test_absent_payload_values_are_null_or_an_empty_list(project: Project) -> None:
     write(project, ECHO)
     payload = run(project).details["payload"]
     assert list(payload) == KEYS
@@ -86,19 +86,19 @@ def test_attempts_are_counted_from_one(project: Project) -> None:
     assert sorted(row["evaluator_results"][0]["details"]["attempt"] for row in ran.rows) == [1, 2]
 
 
-def test_python_is_the_interpreter_of_agentv_and_paths_start_at_cwd(project: Project) -> None:
+def test_python_is_the_agentv_interpreter_and_paths_are_relative_to_cwd(project: Project) -> None:
     (project.root / "sub").mkdir()
     (project.root / "sub" / "here.py").write_text(
         "import agentv_eval, json, os, sys\n"
         "print(json.dumps({'score': 1, 'details': {'cwd': os.getcwd(), 'python': sys.executable}}))\n"
     )
     write(project, "", {"script": "python here.py", "cwd": "sub"})
-    said = run(project).details
-    assert Path(said["cwd"]) == (project.root / "sub").resolve()
-    assert Path(said["python"]).parent.name == "bin"
+    details = run(project).details
+    assert Path(details["cwd"]) == (project.root / "sub").resolve()
+    assert Path(details["python"]).parent.name == "bin"
 
 
-# -- stdout: one run, a case for each kind of output
+# -- stdout: one run with a case for each kind of output
 
 PRINTED: dict[str, tuple[str, float, dict[str, Any]]] = {
     "only a score": ("print('{\"score\": 0.25}')", 0.25, {"hits": [], "misses": [], "reasoning": "", "details": None}),
@@ -148,9 +148,9 @@ FAILURES: dict[str, tuple[str, list[str]]] = {
     "score 1e999": ("print('{\"score\": 1e999}')", ["finite"]),
     "score of 400 digits": ("print('{\"score\": 1' + '0' * 400 + '}')", ["finite"]),
     "score of 5000 digits": ("print('{\"score\": 1' + '0' * 5000 + '}')", ["digits"]),
-    "hits no list": ('print(\'{"score": 1, "hits": "all"}\')', ["`hits` must be a list of strings"]),
-    "hits no texts": ('print(\'{"score": 1, "misses": [1]}\')', ["`misses` must be a list of strings"]),
-    "reasoning no text": ('print(\'{"score": 1, "reasoning": 5}\')', ["`reasoning` must be a string"]),
+    "hits not a list": ('print(\'{"score": 1, "hits": "all"}\')', ["`hits` must be a list of strings"]),
+    "misses not strings": ('print(\'{"score": 1, "misses": [1]}\')', ["`misses` must be a list of strings"]),
+    "reasoning not a string": ('print(\'{"score": 1, "reasoning": 5}\')', ["`reasoning` must be a string"]),
     "details no object": ('print(\'{"score": 1, "details": []}\')', ["`details` must be an object"]),
     "a key twice": ('print(\'{"score": 1, "score": 0}\')', ["duplicate key 'score'"]),
     "too much output": ("sys.stdout.write('x' * (17 << 20))\ndone(1.0)", ["16 MiB", "stderr"]),
@@ -167,7 +167,7 @@ UNSTARTABLE: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[dict[str, Any], Ran]]:
-    """Every script above, in one run: none of them keeps another from its result."""
+    """Row and run for every script above; all scripts are run together."""
     project = Project(tmp_path_factory.mktemp("outputs"))
     (project.root / ".git").mkdir()
     (project.root / "kit.py").write_text(KIT)
@@ -192,7 +192,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[dict[st
 
 
 @pytest.mark.parametrize("name", PRINTED)
-def test_what_a_script_prints_is_its_result(name: str, outputs: dict[str, tuple[dict[str, Any], Ran]]) -> None:
+def test_script_output_becomes_the_result(name: str, outputs: dict[str, tuple[dict[str, Any], Ran]]) -> None:
     row, ran = outputs[name]
     _, score, rest = PRINTED[name]
     assert ran.result["error"] is None
@@ -212,7 +212,7 @@ def test_invalid_result_is_a_failure_with_advice(name: str, outputs: dict[str, t
 
 @pytest.mark.parametrize("name", UNSTARTABLE)
 @pytest.mark.parametrize("judge", ["", " with judge"])
-def test_a_script_that_cannot_be_started_says_why(
+def test_script_that_cannot_be_started_is_reported_with_the_reason(
     name: str, judge: str, outputs: dict[str, tuple[dict[str, Any], Ran]]
 ) -> None:
     ran = outputs[name + judge][1]
@@ -222,21 +222,21 @@ def test_a_script_that_cannot_be_started_says_why(
 
 
 @pytest.mark.parametrize("judge", ["", " with judge"])
-def test_a_script_that_takes_too_long_is_ended(judge: str, outputs: dict[str, tuple[dict[str, Any], Ran]]) -> None:
+def test_script_is_stopped_after_the_timeout(judge: str, outputs: dict[str, tuple[dict[str, Any], Ran]]) -> None:
     ran = outputs["too slow" + judge][1]
     assert "within 0.5 s" in ran.failure
     assert "`timeout_seconds`" in ran.failure
     assert ran.result["duration_ms"] < 20_000
 
 
-def test_the_end_of_stderr_is_shown_and_bounded(project: Project) -> None:
+def test_last_part_of_stderr_is_included_with_a_size_limit(project: Project) -> None:
     write(project, "print('old ' * 100_000 + 'THE LAST WORDS', file=sys.stderr)\nsys.exit(1)")
     failure = run(project).failure
     assert failure.endswith("THE LAST WORDS")
     assert len(failure) < 5_000
 
 
-def test_failures_are_counted_apart_and_weigh_nothing_but_zero(project: Project) -> None:
+def test_script_failure_counts_as_an_error_and_scores_zero(project: Project) -> None:
     good = {"name": "good", "type": "code_judge", "script": ["python", "-c", "print('{\"score\": 1}')"]}
     bad = {"name": "bad", "type": "code_judge", "script": ["python", "-c", "raise SystemExit(4)"], "negate": True}
     write_suite(project, [{"id": "a", "input": "?", "evaluators": [good, bad]}])
@@ -248,7 +248,7 @@ def test_failures_are_counted_apart_and_weigh_nothing_but_zero(project: Project)
     assert [result["score"] for result in ran.row["evaluator_results"]] == [1, 0]
 
 
-# -- going on with a run
+# -- resuming a run
 
 
 def test_resume_refuses_when_the_script_has_changed(project: Project) -> None:
@@ -264,7 +264,7 @@ def test_resume_refuses_when_the_script_has_changed(project: Project) -> None:
     assert project.run("eval", "--resume", first.directory.name, "--allow-changed").returncode == 0
 
 
-def test_a_suite_with_its_head_below_the_cases_runs_its_scripts(project: Project) -> None:
+def test_scripts_run_when_suite_settings_follow_the_cases(project: Project) -> None:
     write(project, "done(status=invoke()[0])", {"judge": True})
     suite = json.loads((project.root / "suite.yaml").read_text())
     cases, execution = json.dumps(suite["evalcases"]), json.dumps(suite["execution"])
@@ -272,20 +272,20 @@ def test_a_suite_with_its_head_below_the_cases_runs_its_scripts(project: Project
     assert run(project).details == {"status": 200}
 
 
-def test_a_script_without_a_target_configuration_can_judge_recorded_answers(project: Project) -> None:
+def test_script_judges_recorded_answers_without_target_configuration(project: Project) -> None:
     write(project, "done(answer=json.load(sys.stdin)['candidate_answer'])")
     (project.root / "agentv.config.yaml").unlink()
     project.write("answers.jsonl", json.dumps({"eval_id": "case-0", "candidate_answer": "Rome"}) + "\n")
     assert run(project, "--outputs", "answers.jsonl").details == {"answer": "Rome"}
 
 
-def test_the_answer_of_a_target_that_failed_is_not_judged(project: Project) -> None:
+def test_answer_is_not_judged_when_the_target_failed(project: Project) -> None:
     write(project, "open('started', 'w')\ndone()", config={"targets": {"assistant": mock(error="down", max_retries=0)}})
     assert run(project).row["error"]["stage"] == "target"
     assert not (project.root / "started").exists()
 
 
-def test_a_working_directory_is_looked_for_above_the_suite_too(project: Project) -> None:
+def test_working_directory_is_searched_in_parents_of_the_suite(project: Project) -> None:
     project.write("agentv.config.yaml", "targets: {scripted: {provider: mock, response: ok}}\n")
     project.write("judges/here.py", "import json, os; print(json.dumps({'score': 1, 'reasoning': os.getcwd()}))\n")
     project.write(

@@ -1,4 +1,4 @@
-"""What a script with judge access may see and ask, who answers, and what is kept of it."""
+"""Judge access of scripts: environment, judge target, limits and recorded calls."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CALLER = {
 
 def environment(project: Project, options: dict[str, Any], env: dict[str, str] | None = None) -> dict[str, str]:
     write(project, SHOW, options, config=SECRETIVE)
-    # The rows are masked, so what the script saw is read from a file of its own.
+    # Rows are masked, so the script writes its environment to a separate file.
     (project.root / "judge.py").write_text(
         "import json, os\njson.dump(dict(os.environ), open('seen.json', 'w'))\nprint('{\"score\": 1}')\n"
     )
@@ -56,7 +56,7 @@ def environment(project: Project, options: dict[str, Any], env: dict[str, str] |
 # -- the environment
 
 
-def test_without_access_the_environment_is_the_callers_with_the_env_file(project: Project) -> None:
+def test_environment_without_judge_access_includes_caller_variables_and_env_file(project: Project) -> None:
     project.write(".env", "FROM_FILE=file\nPLAIN=from the file\nFILE_API_KEY=key-in-the-file\n")
     seen = environment(project, {})
     expected = project.environment({"MODEL_KEY": KEY, **CALLER, "FROM_FILE": "file", "FILE_API_KEY": "key-in-the-file"})
@@ -67,7 +67,7 @@ def test_without_access_the_environment_is_the_callers_with_the_env_file(project
     }
 
 
-def test_with_access_secret_names_and_values_are_gone(project: Project) -> None:
+def test_environment_with_judge_access_excludes_secrets(project: Project) -> None:
     project.write(".env", "FROM_FILE=file\nFILE_API_KEY=key-in-the-file\n")
     seen = environment(project, ACCESS, {"OTHER": "has key-in-the-file in it"})
     for name in ("MODEL_KEY", "OPENAI_API_KEY", "COPY_OF_IT", "FROM_FILE", "FILE_API_KEY", "OTHER"):
@@ -81,7 +81,7 @@ def test_with_access_secret_names_and_values_are_gone(project: Project) -> None:
     assert not seen["AGENTV_JUDGE_PROXY_URL"].endswith("/")
 
 
-def test_a_variable_is_handed_back_by_naming_it(project: Project) -> None:
+def test_variable_listed_in_env_is_passed_to_the_script(project: Project) -> None:
     seen = environment(project, {**ACCESS, "env": ["OPENAI_API_KEY", "NOT_THERE"]})
     assert seen["OPENAI_API_KEY"] == CALLER["OPENAI_API_KEY"]
     assert "MODEL_KEY" not in seen
@@ -104,7 +104,7 @@ def test_env_as_a_mapping_adds_variables(project: Project) -> None:
         ({"no_proxy": "*"}, {"NO_PROXY": "*", "no_proxy": "*"}),
     ],
 )
-def test_loopback_is_never_reached_through_a_proxy_and_other_exceptions_stay(
+def test_no_proxy_includes_loopback_and_keeps_other_exceptions(
     project: Project, given: dict[str, str], expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("NO_PROXY", "no_proxy"):
@@ -115,7 +115,7 @@ def test_loopback_is_never_reached_through_a_proxy_and_other_exceptions_stay(
 
 @pytest.fixture
 def recording_proxy() -> Iterator[tuple[str, list[bytes]]]:
-    """An HTTP proxy that answers everything with 502 and remembers what it was sent."""
+    """An HTTP proxy that returns 502 for every request and records what it received."""
     heard: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -134,7 +134,7 @@ def recording_proxy() -> Iterator[tuple[str, list[bytes]]]:
         listener.shutdown(socket.SHUT_RDWR)
 
 
-def test_a_proxy_of_the_environment_never_hears_the_token(
+def test_http_proxy_never_receives_the_token(
     project: Project, recording_proxy: tuple[str, list[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("NO_PROXY", "no_proxy"):
@@ -158,11 +158,11 @@ def test_a_proxy_of_the_environment_never_hears_the_token(
     assert heard[0].startswith(b"GET http://judge.invalid/")
 
 
-# -- who judges
+# -- the judge target
 
 
 def config_of(names: list[str], **places: Any) -> dict[str, Any]:
-    """A configuration in which every target answers with its own name."""
+    """A configuration in which every target replies with its own name."""
     targets = {name: mock(name) for name in ["assistant", *names]}
     targets["assistant"] |= {"judge_target": places["target"]} if "target" in places else {}
     defaults = {"judge_target": places["defaults"]} if "defaults" in places else {}
@@ -173,20 +173,20 @@ LEVELS = ["option", "evaluator", "suite", "target", "defaults"]
 
 
 @pytest.mark.parametrize("first", range(6), ids=[*LEVELS, "main"])
-def test_the_first_setting_that_names_a_judge_wins(project: Project, first: int) -> None:
-    said = LEVELS[first:]
-    config = config_of(LEVELS, **{name: name for name in said if name in ("target", "defaults")})
-    judge = {"target": "evaluator"} if "evaluator" in said else {}
-    execution = {"judge_target": "suite"} if "suite" in said else {}
+def test_judge_target_is_taken_from_the_setting_with_the_highest_priority(project: Project, first: int) -> None:
+    configured = LEVELS[first:]
+    config = config_of(LEVELS, **{name: name for name in configured if name in ("target", "defaults")})
+    judge = {"target": "evaluator"} if "evaluator" in configured else {}
+    execution = {"judge_target": "suite"} if "suite" in configured else {}
     write(project, "done(who=invoke()[1]['rawText'])", {"judge": judge}, config=config, execution=execution)
-    ran = run(project, *(["--judge-target", "option"] if "option" in said else []))
-    expected = (said or ["assistant"])[0]
+    ran = run(project, *(["--judge-target", "option"] if "option" in configured else []))
+    expected = (configured or ["assistant"])[0]
     assert ran.details["who"] == expected
     assert ran.ledger["target"] == expected
 
 
 MISSING = {"provider": "openai_compatible", "model": "m", "base_url": "http://127.0.0.1:1", "api_key": "${{ NOT_SET }}"}
-NOBODY: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[str], str]] = {
+NO_JUDGE: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[str], str]] = {
     "--judge-target none": (scripted(), {}, {}, ["--judge-target", "none"], "`none`"),
     "judge.target none": (scripted(), {"target": "none"}, {}, [], "`none`"),
     "execution none": (scripted(), {}, {"judge_target": "none"}, [], "`none`"),
@@ -197,9 +197,9 @@ NOBODY: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[str
 }
 
 
-@pytest.mark.parametrize("name", NOBODY)
-def test_without_a_judge_the_script_is_not_started(project: Project, name: str) -> None:
-    config, judge, execution, arguments, reason = NOBODY[name]
+@pytest.mark.parametrize("name", NO_JUDGE)
+def test_script_is_not_started_without_a_judge(project: Project, name: str) -> None:
+    config, judge, execution, arguments, reason = NO_JUDGE[name]
     write(project, "open('started', 'w')\ndone()", {"judge": judge}, config=config, execution=execution)
     project.write("answers.jsonl", json.dumps({"eval_id": "case-0", "candidate_answer": "Rome"}) + "\n")
     ran = run(project, *arguments)
@@ -210,13 +210,13 @@ def test_without_a_judge_the_script_is_not_started(project: Project, name: str) 
     assert (project.root / "started").exists()
 
 
-def test_recorded_answers_can_be_judged_by_a_named_judge(project: Project) -> None:
+def test_recorded_answers_are_judged_by_the_configured_judge(project: Project) -> None:
     write(project, "done(who=invoke()[1]['rawText'])", ACCESS)
     project.write("answers.jsonl", json.dumps({"eval_id": "case-0", "candidate_answer": "Rome"}) + "\n")
     assert run(project, "--outputs", "answers.jsonl").details == {"who": "strict says yes"}
 
 
-def test_only_allowed_targets_and_the_judge_itself_may_be_chosen(project: Project) -> None:
+def test_script_can_only_call_the_judge_and_allowed_targets(project: Project) -> None:
     script = """
         done(replies=[invoke(target=name) for name in ("strict", "mini", "assistant", "gone")], info=ask("/info")[1])
     """
@@ -238,7 +238,7 @@ def test_only_allowed_targets_and_the_judge_itself_may_be_chosen(project: Projec
 
 
 @pytest.mark.parametrize("ending", ["done(1.0)", "sys.exit(9)", "os.kill(os.getpid(), 15)", "print('nonsense')"])
-def test_a_refused_call_fails_the_evaluator_however_the_script_ends(project: Project, ending: str) -> None:
+def test_rejected_call_fails_the_evaluator_for_any_script_exit(project: Project, ending: str) -> None:
     write(project, f"invoke(); invoke(); invoke()\n{ending}", {"judge": {"max_calls": 1}})
     ran = run(project)
     assert "judge call limit of 1 (2 refused)" in ran.failure
@@ -246,13 +246,13 @@ def test_a_refused_call_fails_the_evaluator_however_the_script_ends(project: Pro
     assert (ran.ledger["call_count"], ran.ledger["refused_calls"]) == (1, 2)
 
 
-def test_max_calls_0_refuses_every_call(project: Project) -> None:
+def test_max_calls_0_rejects_every_call(project: Project) -> None:
     write(project, "json.dump(invoke()[0], open('status', 'w'))\ndone(1.0)", {"judge": {"max_calls": 0}})
     assert "judge call limit of 0" in run(project).failure
     assert (project.root / "status").read_text() == "429"
 
 
-def test_a_judge_call_has_a_deadline_of_its_own(project: Project) -> None:
+def test_judge_call_has_its_own_timeout(project: Project) -> None:
     config = scripted(judge=mock("late", delay_ms=60_000), quick=mock("quick"))
     write(project, "done(replies=[invoke(), invoke(target='quick')])", {"judge": {"timeout_seconds": 2}}, config=config)
     ran = run(project)
@@ -263,7 +263,7 @@ def test_a_judge_call_has_a_deadline_of_its_own(project: Project) -> None:
     assert (ran.ledger["call_count"], ran.ledger["failed_calls"]) == (2, 1)
 
 
-# -- what is kept
+# -- recorded calls
 
 ASKING = """
     ask("/invoke", {"question": "QUESTION-TEXT", "systemPrompt": "SYSTEM-TEXT", "target": "mini", "attempt": 3})
@@ -273,7 +273,7 @@ ASKING = """
 PROMPTS = ("QUESTION-TEXT", "SYSTEM-TEXT", "BATCH-TEXT", "REPLY-TEXT")
 
 
-async def test_the_row_and_judge_calls_say_who_was_asked_and_what_it_cost(project: Project) -> None:
+async def test_row_and_judge_calls_record_target_and_cost(project: Project) -> None:
     async with fake_model("REPLY-TEXT one two", failures=[None, Failure(500)]) as server:
         write(project, ASKING, ACCESS, config=models(server, "mini"))
         ran = await judged(project, "--verbose")
@@ -296,7 +296,7 @@ async def test_the_row_and_judge_calls_say_who_was_asked_and_what_it_cost(projec
         assert text not in ran.files + ran.words
 
 
-async def test_prompts_and_replies_are_kept_when_asked_for_with_secrets_masked(project: Project) -> None:
+async def test_prompts_and_replies_are_recorded_on_request_with_secrets_masked(project: Project) -> None:
     async with fake_model(f"REPLY-TEXT with {KEY}") as server:
         write(project, ASKING, ACCESS, config=models(server, "mini"))
         ran = await judged(project, "--record-judge-io")
@@ -309,7 +309,7 @@ async def test_prompts_and_replies_are_kept_when_asked_for_with_secrets_masked(p
         assert text not in json.dumps(ran.rows) + ran.words
 
 
-def test_a_run_without_judge_calls_leaves_no_record_of_any(project: Project) -> None:
+def test_run_without_judge_calls_writes_no_call_record(project: Project) -> None:
     write(project, "done()", ACCESS)
     ran = run(project)
     assert ran.calls == []

@@ -1,4 +1,4 @@
-"""What a script or a suite got wrong is told so that it can be put right."""
+"""Error messages for invalid script output and invalid `code_judge` options."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.spec.support import run, write
 
 
 @pytest.mark.parametrize(
-    ("printed", "said"),
+    ("printed", "expected"),
     [
         ('{"score": 1, "hits": ["a", 1]}', "`hits[1]` is 1."),
         ('{"score": 1, "hits": [true]}', "`hits[0]` is true."),
@@ -18,14 +18,14 @@ from tests.spec.support import run, write
         ('{"score": null}', "got null."),
     ],
 )
-def test_the_wrong_value_is_named_as_it_was_printed(printed: str, said: str) -> None:
+def test_invalid_value_is_reported_as_printed(printed: str, expected: str) -> None:
     with pytest.raises(OutputError) as caught:
         parse_output(printed.encode())
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
 
 
 @pytest.mark.parametrize("env", [{"A=B": "x"}, {"": "x"}, ["A=B"], {"A": "x\0y"}])
-def test_variables_that_no_program_can_be_given_are_mistakes_of_the_suite(project: Project, env: object) -> None:
+def test_invalid_environment_variables_are_suite_errors(project: Project, env: object) -> None:
     write(project, "done()", {"env": env})
     ran = run(project)
     assert ran.process.returncode == 2
@@ -33,7 +33,7 @@ def test_variables_that_no_program_can_be_given_are_mistakes_of_the_suite(projec
     assert "`env`" in ran.words
 
 
-def test_a_result_that_is_no_line_is_told_when_the_time_is_over(project: Project) -> None:
+def test_timeout_reports_result_without_a_newline(project: Project) -> None:
     code = "sys.stdin.readline()\nsys.stdout.write('{\"score\": 1}')\nsys.stdout.flush()\nimport time\ntime.sleep(600)"
     write(project, code, {"protocol": "jsonl", "timeout_seconds": 4})
     failure = run(project).failure

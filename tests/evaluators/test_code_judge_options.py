@@ -1,4 +1,4 @@
-"""What a suite may write for a `code_judge`, and what is refused with a place and a way out."""
+"""Options of `code_judge`: accepted values, and errors with their position and advice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCRIPT = "script: [python, judge.py]"
 
 
 def suite(options: str) -> str:
-    """A suite whose evaluator begins at line 5; the first of the options stands there."""
+    """A suite whose evaluator starts at line 5 with the first of the options."""
     return "evalcases:\n  - id: a\n    input: hi\n    evaluators:\n" + indent(options, " " * 8).replace(
         "        ", "      - ", 1
     ) + "\n        type: code_judge\n"  # fmt: skip
@@ -38,18 +38,18 @@ def read(tmp_path: Path, options: str) -> CodeJudge:
     return evaluator
 
 
-def mistakes(tmp_path: Path, options: str) -> tuple[Problem, ...]:
+def problems(tmp_path: Path, options: str) -> tuple[Problem, ...]:
     with pytest.raises(SuiteError) as caught:
         read(tmp_path, options)
     return caught.value.problems
 
 
-def mistake(tmp_path: Path, options: str) -> Problem:
-    (problem,) = mistakes(tmp_path, options)
+def only_problem(tmp_path: Path, options: str) -> Problem:
+    (problem,) = problems(tmp_path, options)
     return problem
 
 
-# -- script, cwd, deadline, weight
+# -- script, cwd, timeout, weight
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,7 @@ def mistake(tmp_path: Path, options: str) -> Problem:
         ("[python, 3]", ["python", "3"]),
     ],
 )
-def test_a_script_is_a_list_of_words_or_a_string_split_like_a_shell_would(
-    tmp_path: Path, written: str, words: list[str]
-) -> None:
+def test_script_is_a_list_or_a_string_split_with_shell_rules(tmp_path: Path, written: str, words: list[str]) -> None:
     assert read(tmp_path, f"script: {written}").script == words
 
 
@@ -73,25 +71,25 @@ def test_a_script_is_a_list_of_words_or_a_string_split_like_a_shell_would(
     "command",
     ["a | b", "a && b", "a; b", "a > out", "a < in", "echo `id`", "echo $(id)", 'echo "$(id)"', "a &", "(a)"],
 )
-def test_shell_operators_are_refused_with_the_way_to_use_a_shell(tmp_path: Path, command: str) -> None:
-    problem = mistake(tmp_path, f"script: {json.dumps(command)}")
+def test_shell_operators_are_rejected_with_advice(tmp_path: Path, command: str) -> None:
+    problem = only_problem(tmp_path, f"script: {json.dumps(command)}")
     assert "needs a shell" in problem.message
     assert "[sh, -c," in problem.message
     assert (problem.line, problem.column) == (5, 9)
 
 
 @pytest.mark.parametrize("written", ["", "[]", "''", "['']", "'  '", "5", "{a: 1}", "[python, [x]]", '"\'open"'])
-def test_a_script_that_names_no_program_is_refused(tmp_path: Path, written: str) -> None:
-    problem = mistake(tmp_path, f"script: {written}")
+def test_script_without_a_program_is_rejected(tmp_path: Path, written: str) -> None:
+    problem = only_problem(tmp_path, f"script: {written}")
     assert "script" in problem.message
     assert problem.line == 5
 
 
-def test_a_script_is_required(tmp_path: Path) -> None:
-    assert "`script` is missing" in mistake(tmp_path, "judge: {}").message
+def test_script_is_required(tmp_path: Path) -> None:
+    assert "`script` is missing" in only_problem(tmp_path, "judge: {}").message
 
 
-def test_the_defaults_are_those_of_the_reference(tmp_path: Path) -> None:
+def test_defaults_match_the_reference(tmp_path: Path) -> None:
     judge = read(tmp_path, SCRIPT)
     assert (judge.name, judge.cwd, judge.timeout_seconds, judge.judge) == ("code_judge", None, 120, None)
     assert (judge.weight, judge.required, judge.threshold) == (1.0, False, 0.8)
@@ -99,13 +97,13 @@ def test_the_defaults_are_those_of_the_reference(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("written", ["0", "-1", ".inf", ".nan", "true", "'5'", "soon"])
-def test_a_deadline_is_a_positive_number(tmp_path: Path, written: str) -> None:
-    problem = mistake(tmp_path, f"{SCRIPT}\ntimeout_seconds: {written}")
+def test_timeout_must_be_a_positive_number(tmp_path: Path, written: str) -> None:
+    problem = only_problem(tmp_path, f"{SCRIPT}\ntimeout_seconds: {written}")
     assert "`timeout_seconds`" in problem.message
     assert problem.line == 6
 
 
-def test_common_options_are_read_as_for_every_evaluator(tmp_path: Path) -> None:
+def test_common_evaluator_options_are_read(tmp_path: Path) -> None:
     judge = read(tmp_path, f"{SCRIPT}\nname: mine\nweight: 2\nrequired: true\nthreshold: 0.5\ncwd: sub")
     assert (judge.name, judge.weight, judge.required, judge.threshold, judge.cwd) == ("mine", 2.0, True, 0.5, "sub")
 
@@ -113,7 +111,7 @@ def test_common_options_are_read_as_for_every_evaluator(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("written", "env"), [("{A: b}", {"A": "b"}), ("{A: 1}", {"A": "1"}), ("[HOME, X]", ["HOME", "X"])]
 )
-def test_env_is_a_mapping_or_names(tmp_path: Path, written: str, env: Any) -> None:
+def test_env_is_a_mapping_or_a_list_of_names(tmp_path: Path, written: str, env: Any) -> None:
     assert read(tmp_path, f"{SCRIPT}\nenv: {written}").env == env
 
 
@@ -145,7 +143,7 @@ def test_env_is_a_mapping_or_names(tmp_path: Path, written: str, env: Any) -> No
         ("target: {}", JudgeAccess()),
     ],
 )
-def test_judge_access_has_one_meaning_in_every_spelling(
+def test_judge_access_is_read_the_same_in_every_spelling(
     tmp_path: Path, written: str, access: JudgeAccess | None
 ) -> None:
     judge = read(tmp_path, f"{SCRIPT}\n{written}")
@@ -153,7 +151,7 @@ def test_judge_access_has_one_meaning_in_every_spelling(
     assert judge.needs == ({Need.SCRIPTS, Need.JUDGE_ACCESS} if access else {Need.SCRIPTS})
 
 
-def test_the_limit_is_50_and_the_deadline_of_a_call_60_seconds() -> None:
+def test_judge_access_defaults_to_50_calls_and_60_seconds() -> None:
     assert (JudgeAccess().max_calls, JudgeAccess().timeout_seconds) == (50, 60)
 
 
@@ -184,7 +182,7 @@ def test_the_limit_is_50_and_the_deadline_of_a_call_60_seconds() -> None:
 def test_invalid_judge_access_is_reported_at_its_position(
     tmp_path: Path, written: str, line: int, words: list[str]
 ) -> None:
-    problem = mistake(tmp_path, f"{SCRIPT}\n{written}")
+    problem = only_problem(tmp_path, f"{SCRIPT}\n{written}")
     assert problem.line == line
     for word in words:
         assert word in problem.message
@@ -192,9 +190,9 @@ def test_invalid_judge_access_is_reported_at_its_position(
 
 @pytest.mark.parametrize("value", ["1.5", '"10"', "true", ".nan", ".inf", "-1", "", "[1]", "many"])
 @pytest.mark.parametrize("spelling", ["judge", "target", "use_judge_provider: true\njudge_provider"])
-def test_max_calls_is_a_whole_number_from_0(tmp_path: Path, value: str, spelling: str) -> None:
+def test_max_calls_must_be_a_non_negative_integer(tmp_path: Path, value: str, spelling: str) -> None:
     options = f"{SCRIPT}\n{spelling}:\n  max_calls: {value}"
-    problem = mistake(tmp_path, options)
+    problem = only_problem(tmp_path, options)
     assert "`max_calls`" in problem.message
     assert problem.line == 5 + options.count("\n")
 
@@ -209,7 +207,7 @@ def test_max_calls_is_a_whole_number_from_0(tmp_path: Path, value: str, spelling
     ],
 )
 def test_unknown_keys_inside_judge_are_errors(tmp_path: Path, key: str, hint: str) -> None:
-    problem = mistake(tmp_path, f"{SCRIPT}\njudge:\n  {key}: 3")
+    problem = only_problem(tmp_path, f"{SCRIPT}\njudge:\n  {key}: 3")
     assert f"unknown key `{key}`" in problem.message
     assert hint in problem.message
     assert (problem.line, problem.column) == (7, 11)
@@ -218,7 +216,7 @@ def test_unknown_keys_inside_judge_are_errors(tmp_path: Path, key: str, hint: st
 # -- keys for the script
 
 
-def test_other_keys_go_to_config_as_they_are(tmp_path: Path) -> None:
+def test_other_keys_are_passed_to_config_unchanged(tmp_path: Path) -> None:
     judge = read(
         tmp_path,
         f"{SCRIPT}\nminScore: 0.5\nconfig: {{deepKey: {{innerKey: [1, 'x']}}}}\ntargets: [a]\n1: one\nlist-of: []",
@@ -233,15 +231,15 @@ def test_other_keys_go_to_config_as_they_are(tmp_path: Path) -> None:
     assert judge.judge is None
 
 
-def test_the_same_key_in_config_and_beside_it_is_an_error(tmp_path: Path) -> None:
-    problem = mistake(tmp_path, f"{SCRIPT}\nconfig: {{model: a}}\nmodel: b")
+def test_key_set_in_config_and_on_the_evaluator_is_an_error(tmp_path: Path) -> None:
+    problem = only_problem(tmp_path, f"{SCRIPT}\nconfig: {{model: a}}\nmodel: b")
     assert "`model`" in problem.message
     assert problem.line == 7
 
 
 @pytest.mark.parametrize("written", ["5", "[a]", "text"])
-def test_config_is_a_mapping(tmp_path: Path, written: str) -> None:
-    assert "`config`" in mistake(tmp_path, f"{SCRIPT}\nconfig: {written}\nmodel: b").message
+def test_config_must_be_a_mapping(tmp_path: Path, written: str) -> None:
+    assert "`config`" in only_problem(tmp_path, f"{SCRIPT}\nconfig: {written}\nmodel: b").message
 
 
 @pytest.mark.parametrize(
@@ -266,7 +264,7 @@ def test_key_similar_to_an_option_is_reported_with_both_meanings(tmp_path: Path,
     if option is None:
         assert read(tmp_path, f"{SCRIPT}\n{key}: 1").config == {key: 1}
         return
-    problem = mistake(tmp_path, f"{SCRIPT}\n{key}: 1")
+    problem = only_problem(tmp_path, f"{SCRIPT}\n{key}: 1")
     assert f"`{key}`" in problem.message
     assert f"did you mean `{option}`?" in problem.message
     assert "put it in `config`" in problem.message
@@ -275,17 +273,17 @@ def test_key_similar_to_an_option_is_reported_with_both_meanings(tmp_path: Path,
 
 
 def test_misspelled_script_option_is_reported(tmp_path: Path) -> None:
-    found = mistakes(tmp_path, "scrpt: [python, judge.py]")
+    found = problems(tmp_path, "scrpt: [python, judge.py]")
     assert any("did you mean `script`?" in problem.message for problem in found)
 
 
 @pytest.mark.parametrize("key", ["targets", "scripts", "configs", "weights", "thresholds", "envs", "judges", "names"])
-def test_plural_is_not_a_typo(tmp_path: Path, key: str) -> None:
+def test_plural_of_an_option_is_not_reported_as_a_typo(tmp_path: Path, key: str) -> None:
     assert read(tmp_path, f"{SCRIPT}\n{key}: [1]").config == {key: [1]}
 
 
 def test_all_problems_are_reported_in_one_run(tmp_path: Path) -> None:
-    found = mistakes(
+    found = problems(
         tmp_path, f"{SCRIPT}\njudge: {{max_call: 1}}\nuse_judge_provder: true\nweight: -1\ncwd: 5.5.5\nenv: 3"
     )
     assert sorted(problem.line for problem in found) == [6, 7, 8, 10]
@@ -294,7 +292,7 @@ def test_all_problems_are_reported_in_one_run(tmp_path: Path) -> None:
 # -- files and names
 
 
-def test_a_long_word_of_a_command_is_no_file_name(tmp_path: Path) -> None:
+def test_long_command_argument_is_not_treated_as_a_file_name(tmp_path: Path) -> None:
     (tmp_path / "judge.py").write_text("")
     judge = read(tmp_path, f"script: [sh, -c, '{'echo; ' * 1000}', judge.py]")
     assert judge.depends_on(tmp_path) == [tmp_path / "judge.py"]
@@ -309,7 +307,7 @@ defaults: {target: assistant}
 @pytest.mark.parametrize(
     "options", ["judge: {target: stict}", "judge: {allowed_targets: [strict, stict]}", "target: {target: stict}"]
 )
-def test_targets_that_do_not_exist_are_refused_before_anything_is_called(project: Project, options: str) -> None:
+def test_unknown_targets_are_rejected_before_any_call(project: Project, options: str) -> None:
     project.write("agentv.config.yaml", CONFIG)
     project.write("suite.yaml", suite(f'script: [python, -c, \'open("started", "w")\']\n{options}'))
     for command in ("validate", "eval"):
@@ -323,13 +321,13 @@ def test_targets_that_do_not_exist_are_refused_before_anything_is_called(project
     assert project.run("validate", "suite.yaml").returncode == 0
 
 
-def test_the_judge_target_none_needs_no_configuration(project: Project) -> None:
+def test_judge_target_none_needs_no_configuration(project: Project) -> None:
     project.write("agentv.config.yaml", CONFIG)
     project.write("suite.yaml", suite(f"{SCRIPT}\njudge: {{target: none}}"))
     assert project.run("validate", "suite.yaml").returncode == 0
 
 
-def test_validate_flags_typos_with_their_places(project: Project) -> None:
+def test_validate_reports_typos_with_their_position(project: Project) -> None:
     project.write("agentv.config.yaml", CONFIG)
     project.write("suite.yaml", suite(f"{SCRIPT}\njudge: {{max_call: 3}}\nuse_judge_provder: true"))
     for command in ("validate", "eval"):
@@ -361,7 +359,7 @@ def test_validate_flags_typos_with_their_places(project: Project) -> None:
         ({"script": ["python"], "use_judge_provider": "yes"}, False),
     ],
 )
-def test_the_schema_for_editors_knows_the_same_spellings(options: dict[str, Any], right: bool) -> None:
+def test_editor_schema_accepts_the_same_spellings(options: dict[str, Any], right: bool) -> None:
     schema = suite_schema()
     case = {"id": "a", "input": "hi", "evaluators": [{"type": "code_judge", **options}]}
     assert jsonschema.Draft202012Validator(schema).is_valid({"evalcases": [case]}) is right

@@ -1,4 +1,4 @@
-"""`composite`: members keep their options, the aggregator makes one score, and an error is never averaged away."""
+"""`composite`: members keep their options, the aggregator computes one score, and member errors are reported."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def result(project: Project, composite: str) -> dict[str, Any]:
     return dict(found)
 
 
-def mistakes(project: Project, composite: str) -> str:
+def problems(project: Project, composite: str) -> str:
     suite(project, composite)
     done = project.run("validate", "suite.yaml")
     assert done.returncode == 2
@@ -74,13 +74,13 @@ def mistakes(project: Project, composite: str) -> str:
         ("[{name: right, type: contains, value: Lyon, negate: true}]", "", 1.0),
     ],
 )
-def test_the_weighted_average_takes_its_weights_first_and_the_members_own_else(
+def test_weighted_average_prefers_aggregator_weights_over_member_weights(
     composed: Project, members: str, aggregator: str, score: float
 ) -> None:
     assert result(composed, f"evaluators: {members}{aggregator}")["score"] == score
 
 
-def test_results_of_members_are_kept_and_their_hits_and_misses_say_whose_they_are(composed: Project) -> None:
+def test_member_results_are_kept_and_hits_and_misses_name_the_member(composed: Project) -> None:
     found = result(composed, f"evaluators: [{RIGHT}, {WRONG}]")
     assert [member["name"] for member in found["evaluator_results"]] == ["right", "wrong"]
     assert found["hits"] == ["[right] contains 'Paris'"]
@@ -88,21 +88,21 @@ def test_results_of_members_are_kept_and_their_hits_and_misses_say_whose_they_ar
     assert found["reasoning"] == "right 1, wrong 0"
 
 
-def test_composites_nest(composed: Project) -> None:
+def test_composites_can_be_nested(composed: Project) -> None:
     inner = f"{{name: inner, type: composite, evaluators: [{RIGHT}, {WRONG}]}}"
     found = result(composed, f"evaluators: [{RIGHT}, {inner}]")
     assert found["score"] == 0.75
     assert found["evaluator_results"][1]["evaluator_results"][0]["name"] == "right"
 
 
-def test_a_required_member_that_fails_leaves_nothing(composed: Project) -> None:
+def test_score_is_zero_when_a_required_member_fails(composed: Project) -> None:
     required = "{name: wrong, type: contains, value: Lyon, required: true}"
     found = result(composed, f"evaluators: [{RIGHT}, {required}]")
     assert found["score"] == 0
     assert found["misses"][0] == "[wrong] is required and failed"
 
 
-def test_a_member_that_could_not_judge_is_an_error_and_the_others_are_kept(composed: Project) -> None:
+def test_member_error_is_an_error_and_keeps_other_results(composed: Project) -> None:
     broken = "{name: broken, type: code_judge, script: [python, -c, 'raise SystemExit(7)'], weight: 0}"
     found = result(composed, f"evaluators: [{RIGHT}, {broken}]")
     assert (found["score"], found["verdict"]) == (0, "fail")
@@ -110,7 +110,7 @@ def test_a_member_that_could_not_judge_is_an_error_and_the_others_are_kept(compo
     assert [member["score"] for member in found["evaluator_results"]] == [1.0, 0.0]
 
 
-def test_a_judge_inside_keeps_its_prompt_and_its_rubrics(composed: Project) -> None:
+def test_llm_judge_member_keeps_its_prompt(composed: Project) -> None:
     judged = "{name: tone, type: llm_judge, prompt: 'Is this polite? {{ candidate_answer }}'}"
     found = result(composed, f"evaluators: [{RIGHT}, {judged}]")
     assert (found["error"], found["score"]) == (None, 0.75)
@@ -127,14 +127,14 @@ print(json.dumps({"score": min(r["score"] for r in results.values()) + 0.1, "rea
 
 
 @pytest.mark.parametrize("spelled", ["script: [python, all.py]", "path: python all.py"])
-def test_a_script_can_aggregate(composed: Project, spelled: str) -> None:
+def test_script_aggregates_member_results(composed: Project, spelled: str) -> None:
     composed.write("all.py", AGGREGATE)
     found = result(composed, f"evaluators: [{RIGHT}, {WRONG}], aggregator: {{type: code_judge, {spelled}}}")
     assert (found["error"], found["score"], found["reasoning"]) == (None, 0.1, "right,wrong")
     assert len(found["evaluator_results"]) == 2
 
 
-def test_a_script_that_aggregates_can_have_judge_access(composed: Project) -> None:
+def test_aggregator_script_can_have_judge_access(composed: Project) -> None:
     composed.write(
         "all.py",
         "from agentv_eval import create_judge_proxy_client, define_code_judge\n"
@@ -149,7 +149,7 @@ def test_a_script_that_aggregates_can_have_judge_access(composed: Project) -> No
     assert (found["error"], found["score"], found["judge_proxy"]["call_count"]) == (None, 0.5, 1)
 
 
-def test_a_script_that_fails_to_aggregate_is_an_error_that_keeps_the_members(composed: Project) -> None:
+def test_failing_aggregator_script_is_an_error_and_keeps_member_results(composed: Project) -> None:
     found = result(
         composed, f"evaluators: [{RIGHT}], aggregator: {{type: code_judge, script: [python, -c, 'print(1)']}}"
     )
@@ -157,7 +157,7 @@ def test_a_script_that_fails_to_aggregate_is_an_error_that_keeps_the_members(com
     assert found["evaluator_results"][0]["score"] == 1
 
 
-def test_a_judge_can_aggregate_by_a_prompt_or_without_one(composed: Project) -> None:
+def test_llm_aggregator_works_with_and_without_a_prompt(composed: Project) -> None:
     quarter = f"evaluators: [{RIGHT}, {{name: x, type: composite, evaluators: [{RIGHT}, {WRONG}], "
     quarter += "aggregator: {weights: {right: 1, wrong: 3}}}], aggregator: {type: llm_judge"
     asked = "'The members said {{EVALUATOR_RESULTS_JSON}}'"
@@ -169,7 +169,7 @@ def test_a_judge_can_aggregate_by_a_prompt_or_without_one(composed: Project) -> 
 
 
 @pytest.mark.parametrize(
-    ("composite", "said"),
+    ("composite", "expected"),
     [
         ("evaluators: []", "`evaluators`"),
         ("evaluators: nope", "`evaluators`"),
@@ -195,11 +195,11 @@ def test_a_judge_can_aggregate_by_a_prompt_or_without_one(composed: Project) -> 
         ),
     ],
 )
-def test_problems_are_reported_at_their_position(composed: Project, composite: str, said: str) -> None:
-    assert said in mistakes(composed, composite)
+def test_problems_are_reported_at_their_position(composed: Project, composite: str, expected: str) -> None:
+    assert expected in problems(composed, composite)
 
 
-def test_mistakes_of_members_have_their_own_line(composed: Project) -> None:
+def test_member_errors_are_reported_at_their_own_line(composed: Project) -> None:
     composed.write(
         "suite.yaml",
         "evalcases:\n- id: a\n  input: x\n  evaluators:\n    - name: all\n      type: composite\n      evaluators:\n"
@@ -208,25 +208,25 @@ def test_mistakes_of_members_have_their_own_line(composed: Project) -> None:
     assert "suite.yaml:9:" in composed.run("validate", "suite.yaml").stderr
 
 
-def test_an_editor_knows_composites(composed: Project) -> None:
+def test_editor_schema_includes_composite(composed: Project) -> None:
     schema = json.loads(composed.run("schema").stdout)["suite"]
     assert schema["$defs"]["composite"]["properties"]["evaluators"]["items"] == {"$ref": "#/$defs/Evaluator"}
 
 
-def test_a_member_with_a_mistake_is_told_once_and_nothing_else_is_made_up(composed: Project):
-    told = mistakes(
+def test_invalid_member_is_reported_once_without_follow_up_errors(composed: Project):
+    output = problems(
         composed, "evaluators: [{name: x, type: contains, value: a, weight: -1}], aggregator: {weights: {x: 2}}"
     )
-    assert "`weight` must be a number >= 0, got -1" in told
-    assert "1 problem in 1 file" in told
+    assert "`weight` must be a number >= 0, got -1" in output
+    assert "1 problem in 1 file" in output
 
 
-def test_weights_belong_to_the_weighted_average(composed: Project):
-    told = mistakes(composed, f"evaluators: [{RIGHT}], aggregator: {{type: llm_judge, weights: {{right: 2}}}}")
-    assert "`weights` is only supported by `type: weighted_average`" in told
+def test_weights_are_rejected_for_other_aggregators(composed: Project):
+    output = problems(composed, f"evaluators: [{RIGHT}], aggregator: {{type: llm_judge, weights: {{right: 2}}}}")
+    assert "`weights` is only supported by `type: weighted_average`" in output
 
 
-def test_a_script_that_aggregates_sees_the_members_of_a_member(composed: Project):
+def test_aggregator_script_receives_results_of_nested_members(composed: Project):
     composed.write(
         "aggregate.py",
         """\
@@ -244,7 +244,7 @@ def test_a_script_that_aggregates_sees_the_members_of_a_member(composed: Project
 
 
 @pytest.mark.parametrize(
-    ("prompt", "set_apart"),
+    ("prompt", "is_fenced"),
     [
         (None, True),
         ("Weigh what the members say.", True),
@@ -252,13 +252,13 @@ def test_a_script_that_aggregates_sees_the_members_of_a_member(composed: Project
         ("The answer is {{ candidate_answer }}", False),
     ],
 )
-async def test_a_judge_that_aggregates_is_told_how_the_material_is_shown(prompt: str | None, set_apart: bool) -> None:
+async def test_llm_aggregator_prompt_explains_how_material_is_marked(prompt: str | None, is_fenced: bool) -> None:
     asked = Judge(verdict(0.5))
     members: list[Evaluator] = [Contains(name="right", value="Paris")]
     aggregator = LlmAggregator(name="all", prompt=prompt)
     result = await asked.judged(Composite(name="all", evaluators=members, aggregator=aggregator), a_case())
     assert result.score == 0.5
     (request,) = asked.requests
-    assert ("Each part is enclosed between a line" in (request.system_prompt or "")) is set_apart
-    assert ("quotes the material" in (request.system_prompt or "")) is not set_apart
+    assert ("Each part is enclosed between a line" in (request.system_prompt or "")) is is_fenced
+    assert ("quotes the material" in (request.system_prompt or "")) is not is_fenced
     assert "contains 'Paris'" in request.question

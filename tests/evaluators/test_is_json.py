@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentv.evaluators.is_json import MAX_DEPTH, NotJsonError, read_json
-from tests.evaluators.support import an_answer, an_evaluator, at_once, judged, mistake
+from tests.evaluators.support import an_answer, an_evaluator, judged, problem_of, without_waiting
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from tests.evaluators.support import an_answer, an_evaluator, at_once, judged, m
         '"NaN"',
     ],
 )
-async def test_one_json_value_is_json(answer):
+async def test_single_json_value_passes(answer):
     result = await judged(answer, "is_json")
     assert (result.score, result.hits, result.misses) == (1.0, ("is JSON",), ())
 
@@ -51,7 +51,7 @@ async def test_one_json_value_is_json(answer):
         ("1" * 5000, "a number of 5,000 digits is too long at line 1, column 1"),
     ],
 )
-async def test_anything_else_is_a_miss_that_says_where_it_stopped(answer, where):
+async def test_invalid_json_is_a_miss_with_the_position(answer, where):
     result = await judged(answer, "is_json")
     (miss,) = result.misses
     assert (result.score, result.error) == (0.0, None)
@@ -62,18 +62,18 @@ async def test_anything_else_is_a_miss_that_says_where_it_stopped(answer, where)
 @pytest.mark.parametrize(
     "answer", ["[" * 200_000, "[" * 100_000 + "]" * 100_000, '{"a":' * 100_000 + "1" + "}" * 100_000]
 )
-async def test_bottomless_nesting_is_a_miss_and_no_crash(answer):
+async def test_very_deep_nesting_is_a_miss_not_a_crash(answer):
     (miss,) = (await judged(answer, "is_json")).misses
     assert f"nested more than {MAX_DEPTH} levels deep at line 1" in miss
 
 
-async def test_nesting_up_to_the_limit_is_fine_and_brackets_in_text_do_not_count():
+async def test_nesting_up_to_the_limit_passes_and_ignores_brackets_in_strings():
     assert (await judged("[" * MAX_DEPTH + "]" * MAX_DEPTH, "is_json")).score == 1.0
     assert (await judged(json.dumps(["[{" * 10_000, '"' * 10_000]), "is_json")).score == 1.0
     assert (await judged("[" + "[]," * 10_000 + "[]]", "is_json")).score == 1.0
 
 
-async def test_a_megabyte_of_hostile_text_takes_no_time():
+async def test_megabyte_of_hostile_text_is_rejected_quickly():
     started = time.monotonic()
     for answer in ('\\"' * 500_000, '"' + '\\"' * 500_000, '["' * 300_000, '"a"' * 300_000, "[1," * 300_000):
         assert (await judged(answer, "is_json")).score == 0.0
@@ -87,13 +87,13 @@ async def test_a_megabyte_of_hostile_text_takes_no_time():
         max_leaves=20,
     )
 )
-def test_what_the_standard_library_writes_is_read_back(value):
+def test_output_of_json_dumps_is_read_back(value):
     assert read_json(json.dumps(value)) == value
     assert read_json(json.dumps(value, ensure_ascii=False, indent=2)) == value
 
 
 @given(st.text(alphabet='{}[]",:\\ntrue1NaI-efiy \n'))
-def test_any_text_is_read_as_the_standard_library_reads_it_or_refused(text):
+def test_any_text_is_read_like_json_loads_or_rejected(text):
     try:
         value = read_json(text)
     except NotJsonError:
@@ -101,8 +101,8 @@ def test_any_text_is_read_as_the_standard_library_reads_it_or_refused(text):
     assert json.loads(text) == value
 
 
-def test_it_takes_no_options_and_never_waits():
-    assert mistake("is_json", value="x")[0] == ("value",)
+def test_is_json_rejects_options_and_never_waits():
+    assert problem_of("is_json", value="x")[0] == ("value",)
     evaluator = an_evaluator("is_json")
     assert not evaluator.WAITS
-    assert at_once(evaluator.evaluate(an_answer("{}"))).score == 1.0
+    assert without_waiting(evaluator.evaluate(an_answer("{}"))).score == 1.0

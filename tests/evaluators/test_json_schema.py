@@ -17,7 +17,7 @@ from agentv.errors import EvaluatorError
 from agentv.evaluators import regex, schemas
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.scoring import judge
-from tests.evaluators.support import an_answer, an_evaluator, at_once, judged, mistake
+from tests.evaluators.support import an_answer, an_evaluator, judged, problem_of, without_waiting
 
 PERSON = {
     "type": "object",
@@ -27,12 +27,12 @@ PERSON = {
 }
 
 
-async def test_an_answer_that_fits_is_one():
+async def test_valid_answer_scores_one():
     result = await judged('{"name": "Ada", "age": 36}', "json_schema", schema=PERSON)
     assert (result.score, result.hits, result.misses) == (1.0, ("matches the schema",), ())
 
 
-async def test_each_violation_is_a_miss_with_its_path():
+async def test_each_violation_is_reported_as_a_miss_with_its_path():
     answer = '{"name": 5, "age": -1, "tall": true}'
     result = await judged(answer, "json_schema", schema=PERSON)
     assert result.score == 0.0
@@ -44,13 +44,13 @@ async def test_each_violation_is_a_miss_with_its_path():
     assert result.reasoning == "the answer is JSON with 3 violations of the schema"
 
 
-async def test_the_path_leads_into_lists_and_odd_keys():
+async def test_violation_path_includes_list_indexes_and_unusual_keys():
     schema = {"properties": {"a b": {"items": {"properties": {"c": {"type": "integer"}}}}}}
     (miss,) = (await judged('{"a b": [{"c": 1}, {"c": "x"}]}', "json_schema", schema=schema)).misses
     assert miss == "$['a b'][1].c: 'x' is not of type 'integer'"
 
 
-async def test_a_miss_of_anyof_says_what_came_closest():
+async def test_anyof_violation_reports_the_closest_alternative():
     schema = {"anyOf": [{"type": "string"}, {"properties": {"c": {"type": "integer"}}}]}
     (miss,) = (await judged('{"c": "z"}', "json_schema", schema=schema)).misses
     assert "closest: $.c: 'z' is not of type 'integer'" in miss
@@ -67,14 +67,14 @@ async def test_violations_are_capped_at_twenty():
     assert many.reasoning == "the answer is JSON with more than 20 violations of the schema"
 
 
-async def test_a_violation_by_a_huge_value_stays_short():
+async def test_violation_message_is_short_for_a_huge_value():
     schema = {"properties": {"a": {"type": "integer"}}}
     (miss,) = (await judged(json.dumps({"a": "x" * 100_000}), "json_schema", schema=schema)).misses
     assert miss == "$.a: does not satisfy `type`"
 
 
 @pytest.mark.parametrize("answer", ["not json", '{"name": "Ada", "age": 36} done', '{"age": 1, "age": 2}', "NaN", ""])
-async def test_an_answer_that_is_not_strict_json_is_a_miss(answer):
+async def test_answer_that_is_not_strict_json_is_a_miss(answer):
     result = await judged(answer, "json_schema", schema=PERSON)
     assert (result.score, result.error) == (0.0, None)
     assert result.misses[0].startswith("is not JSON: ")
@@ -96,19 +96,19 @@ async def test_unique_items_compares_json_values(answer, unique):
     assert Draft202012Validator({"uniqueItems": True}).is_valid(json.loads(answer)) is unique
 
 
-async def test_unique_items_is_quick_on_many_objects():
+async def test_unique_items_is_fast_for_many_objects():
     started = time.monotonic()
     answer = json.dumps([{"id": number} for number in range(20_000)])
     assert (await judged(answer, "json_schema", schema={"uniqueItems": True})).score == 1.0
     assert time.monotonic() - started < 30
 
 
-async def test_the_schema_says_which_draft_it_is():
+async def test_draft_is_selected_by_the_schema():
     tuples = {"items": [{"type": "integer"}]}
     draft7 = {"$schema": "http://json-schema.org/draft-07/schema#", **tuples}
     assert (await judged('["x"]', "json_schema", schema=draft7)).score == 0.0
     assert (await judged('[1, "x"]', "json_schema", schema=draft7)).score == 1.0
-    assert mistake("json_schema", schema=tuples)[0] == ("schema",)
+    assert problem_of("json_schema", schema=tuples)[0] == ("schema",)
 
 
 @pytest.mark.parametrize(
@@ -127,19 +127,19 @@ async def test_the_schema_says_which_draft_it_is():
         ({"const": {1, 2}}, "the schema is not JSON"),
     ],
 )
-def test_an_invalid_schema_is_found_when_the_suite_loads(schema, reason):
-    loc, message = mistake("json_schema", schema=schema)
+def test_invalid_schema_is_rejected_when_the_suite_loads(schema, reason):
+    loc, message = problem_of("json_schema", schema=schema)
     assert loc == ("schema",)
     assert reason in message
 
 
-def test_something_else_than_a_schema_is_refused():
-    assert "must not be empty" in mistake("json_schema", schema=" ")[1]
-    assert mistake("json_schema")[0] == ("schema",)
-    assert mistake("json_schema", schema_={"type": "object"}, schema={})[0] == ("schema_",)
+def test_value_that_is_not_a_schema_is_rejected():
+    assert "must not be empty" in problem_of("json_schema", schema=" ")[1]
+    assert problem_of("json_schema")[0] == ("schema",)
+    assert problem_of("json_schema", schema_={"type": "object"}, schema={})[0] == ("schema_",)
 
 
-async def test_references_inside_the_schema_work():
+async def test_references_inside_the_schema_are_resolved():
     tree = {
         "$ref": "#/$defs/node",
         "$defs": {"node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}},
@@ -158,14 +158,14 @@ async def test_references_inside_the_schema_work():
     assert (await judged('{"type": "objec"}', "json_schema", schema=meta)).score == 0.0
 
 
-async def test_a_reference_in_data_is_not_a_reference():
+async def test_ref_key_in_data_is_not_resolved():
     schema = {"const": {"$ref": "http://example.com/x"}, "examples": [{"$ref": "other.json"}]}
     assert (await judged('{"$ref": "http://example.com/x"}', "json_schema", schema=schema)).score == 1.0
 
 
 @pytest.fixture
 def schema_server() -> Iterator[tuple[str, list[str]]]:
-    """A server that hands out a schema, and the paths it was asked for."""
+    """URL of a server that returns a schema, and the requested paths."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -187,7 +187,7 @@ def schema_server() -> Iterator[tuple[str, list[str]]]:
         thread.join()
 
 
-def test_a_remote_reference_is_refused_and_never_fetched(schema_server):
+def test_remote_reference_is_rejected_without_a_request(schema_server):
     url, asked = schema_server
     with urllib.request.urlopen(url) as reply:
         assert json.loads(reply.read()) == {"type": "string"}
@@ -200,14 +200,14 @@ def test_a_remote_reference_is_refused_and_never_fetched(schema_server):
         {"$ref": "#/parts/a", "parts": {"a": {"$ref": url}}},
         {"$dynamicRef": url},
     ):
-        loc, message = mistake("json_schema", schema=schema)
+        loc, message = problem_of("json_schema", schema=schema)
         assert loc == ("schema",)
         assert "points outside the schema" in message
         assert "$defs" in message
     assert asked == ["/schema.json"]
 
 
-def test_a_remote_reference_that_slipped_through_is_not_fetched_either(schema_server, monkeypatch):
+def test_unchecked_remote_reference_is_not_fetched_during_validation(schema_server, monkeypatch):
     url, asked = schema_server
     monkeypatch.setattr(schemas, "_check_inside", lambda dialect, schema: None)
     slipped = schemas.compiled(json.dumps({"properties": {"a": {"$ref": url}}}))
@@ -216,10 +216,10 @@ def test_a_remote_reference_that_slipped_through_is_not_fetched_either(schema_se
     assert asked == []
 
 
-def test_a_reference_to_another_file_is_refused_and_never_read(tmp_path):
+def test_reference_to_another_file_is_rejected_without_reading_it(tmp_path):
     (tmp_path / "other.json").write_text('{"type": "string"}')
     for reference in ("other.json", f"file://{tmp_path}/other.json", str(tmp_path / "other.json")):
-        assert "points outside the schema" in mistake("json_schema", schema={"$ref": reference})[1]
+        assert "points outside the schema" in problem_of("json_schema", schema={"$ref": reference})[1]
         (tmp_path / "schema.json").write_text(json.dumps({"$ref": reference}))
         with pytest.raises(ValueError, match=r"^schema.json: .*points outside the schema"):
             an_evaluator("json_schema", schema="schema.json").load_files(tmp_path.joinpath)
@@ -237,7 +237,7 @@ def test_a_reference_to_another_file_is_refused_and_never_read(tmp_path):
         ("person.schema", json.dumps(PERSON)),
     ],
 )
-async def test_a_schema_is_read_from_a_json_or_yaml_file(tmp_path, name, text):
+async def test_schema_is_read_from_a_json_or_yaml_file(tmp_path, name, text):
     (tmp_path / name).write_text(text, encoding="utf-8")
     loaded = an_evaluator("json_schema", schema=name).load_files(tmp_path.joinpath)
     (tmp_path / name).unlink()
@@ -247,7 +247,7 @@ async def test_a_schema_is_read_from_a_json_or_yaml_file(tmp_path, name, text):
     assert loaded.model_dump()["schema"]["type"] == "object"
 
 
-def test_only_text_is_a_file_and_anchoring_a_schema_changes_nothing(tmp_path):
+def test_load_files_does_not_change_an_inline_schema(tmp_path):
     evaluator = an_evaluator("json_schema", schema=PERSON)
     assert evaluator.FILES == ("schema",)
     assert Evaluator.FILES == ()
@@ -271,13 +271,13 @@ def test_only_text_is_a_file_and_anchoring_a_schema_changes_nothing(tmp_path):
         ("s.json", b" " * (4 * 1024 * 1024 + 1), "larger than 4 MiB"),
     ],
 )
-def test_a_file_that_holds_no_schema_is_refused_in_words(tmp_path, name, content, reason):
+def test_file_without_a_valid_schema_is_rejected_with_the_reason(tmp_path, name, content, reason):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=reason):
         an_evaluator("json_schema", schema=name).load_files(tmp_path.joinpath)
 
 
-def test_a_missing_file_a_directory_and_a_pipe_are_refused(tmp_path):
+def test_missing_file_directory_and_pipe_are_rejected(tmp_path):
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     for name in ("missing.json", "folder", "pipe"):
@@ -285,7 +285,7 @@ def test_a_missing_file_a_directory_and_a_pipe_are_refused(tmp_path):
             an_evaluator("json_schema", schema=name).load_files(tmp_path.joinpath)
 
 
-async def test_a_file_that_was_never_read_is_an_error():
+async def test_schema_file_that_was_not_loaded_is_an_error():
     result = await judged("{}", "json_schema", schema="schema.json")
     assert result.error is not None
     assert "'schema.json' has not been loaded" in result.error
@@ -294,7 +294,7 @@ async def test_a_file_that_was_never_read_is_an_error():
 # -- cost
 
 
-def test_a_schema_is_compiled_once_however_many_cases(monkeypatch, tmp_path):
+def test_schema_is_compiled_once_for_all_cases(monkeypatch, tmp_path):
     (tmp_path / "s.json").write_text(json.dumps(PERSON))
     evaluators = [
         an_evaluator("json_schema", schema=PERSON),
@@ -303,10 +303,10 @@ def test_a_schema_is_compiled_once_however_many_cases(monkeypatch, tmp_path):
     before = schemas.compiled.cache_info().misses
     for evaluator in evaluators:
         for _ in range(100):
-            assert at_once(evaluator.evaluate(an_answer('{"name": "Ada", "age": 36}'))).score == 1.0
+            assert without_waiting(evaluator.evaluate(an_answer('{"name": "Ada", "age": 36}'))).score == 1.0
     assert schemas.compiled.cache_info().misses == before
     monkeypatch.setattr("agentv.evaluators.json_schema.compiled", None)
-    assert all(at_once(evaluator.evaluate(an_answer("{}"))).score == 0.0 for evaluator in evaluators)
+    assert all(without_waiting(evaluator.evaluate(an_answer("{}"))).score == 0.0 for evaluator in evaluators)
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_a_schema_is_compiled_once_however_many_cases(monkeypatch, tmp_path):
         ),
     ],
 )
-async def test_a_catastrophic_pattern_in_a_schema_is_an_error_that_says_what_to_do(monkeypatch, schema, answer):
+async def test_catastrophic_pattern_in_a_schema_is_an_error_with_advice(monkeypatch, schema, answer):
     monkeypatch.setattr(regex, "TIMEOUT_SECONDS", 0.05)
     started = time.monotonic()
     result = await judged(json.dumps(answer), "json_schema", schema=schema)
@@ -336,7 +336,7 @@ async def test_a_catastrophic_pattern_in_a_schema_is_an_error_that_says_what_to_
     assert "Reduce backtracking" in result.error
 
 
-async def test_patterns_otherwise_mean_what_they_always_mean():
+async def test_other_patterns_keep_their_usual_meaning():
     schema = {
         "properties": {"id": {"pattern": "^[a-z]+$"}},
         "patternProperties": {"^n_": {"type": "integer"}},
@@ -350,12 +350,12 @@ async def test_patterns_otherwise_mean_what_they_always_mean():
     )
 
 
-async def test_an_answer_too_deep_for_its_schema_is_an_error_not_a_crash():
+async def test_answer_nested_too_deeply_for_its_schema_is_an_error_not_a_crash():
     result = await judged("[" * 450 + "]" * 450, "json_schema", schema={"items": {"$ref": "#"}})
     assert result.error is None or "nested too deeply for this schema" in result.error
 
 
-def test_the_option_is_called_schema_everywhere():
+def test_option_is_named_schema_in_dumps_and_json_schema():
     evaluator = an_evaluator("json_schema", schema={"type": "object"})
     assert evaluator.model_dump()["schema"] == {"type": "object"}
     assert "schema" in type(evaluator).model_json_schema()["properties"]

@@ -13,23 +13,25 @@ from agentv.messages import Message, TokenUsage, ToolCall
 from agentv.results import EvaluatorResult
 from agentv.run.case import summarize_trace
 from agentv.suite.suite import EvalCase
-from tests.evaluators.support import an_evaluator, at_once, mistake
+from tests.evaluators.support import an_evaluator, problem_of, without_waiting
 
 CASE = EvalCase(id="case", question="question", input_messages=())
 
 
 def judged(type_name: str, options: dict[str, Any], **figures: Any) -> EvaluatorResult:
-    """What an evaluator says of an answer that took these."""
-    return at_once(judge(an_evaluator(type_name, **options), EvaluationContext(CASE, Candidate("done", **figures))))
+    """Result of an evaluator for an answer with these metrics."""
+    return without_waiting(
+        judge(an_evaluator(type_name, **options), EvaluationContext(CASE, Candidate("done", **figures)))
+    )
 
 
 @pytest.mark.parametrize(("taken", "score"), [(0.0, 1.0), (1500.0, 1.0), (1500.001, 0.0), (9e9, 0.0)])
-def test_latency_is_held_up_to_the_limit(taken, score):
+def test_latency_passes_up_to_the_limit(taken, score):
     assert judged("latency", {"threshold_ms": 1500}, duration_ms=taken).score == score
 
 
 @pytest.mark.parametrize(("spent", "score"), [(0.0, 1.0), (0.3, 1.0), (0.1 + 0.2, 1.0), (0.3001, 0.0)])
-def test_cost_is_held_up_to_the_budget(spent, score):
+def test_cost_passes_up_to_the_budget(spent, score):
     assert judged("cost", {"budget_usd": 0.3}, cost_usd=spent).score == score
 
 
@@ -47,11 +49,11 @@ def test_cost_is_held_up_to_the_budget(spent, score):
         ({"max_total": 1e3}, 1.0),
     ],
 )
-def test_token_usage_holds_when_every_limit_does(limits, score):
+def test_token_usage_passes_when_every_limit_is_met(limits, score):
     assert judged("token_usage", limits, token_usage=TokenUsage(100, 10, 5)).score == score
 
 
-def test_hits_and_misses_name_the_figure_and_the_limit():
+def test_hits_and_misses_include_the_value_and_the_limit():
     usage = judged("token_usage", {"max_total": 2000, "max_output": 5}, token_usage=TokenUsage(1000, 10))
     assert usage.hits == ("1,010 total tokens (limit: 2,000)",)
     assert usage.misses == ("10 output tokens (limit: 5)",)
@@ -72,7 +74,7 @@ def test_hits_and_misses_name_the_figure_and_the_limit():
     ],
 )
 @pytest.mark.parametrize("negate", [False, True])
-def test_unreported_figure_is_an_error(type_name, options, figure, negate):
+def test_unreported_metric_is_an_error(type_name, options, figure, negate):
     result = judged(type_name, {**options, "negate": negate})
     assert result.error is not None
     assert f"the target did not report {figure}, so the limit cannot be checked" in result.error
@@ -106,13 +108,13 @@ TOOK = {"token_usage": TokenUsage(100, 10), "cost_usd": 0.02, "duration_ms": 800
         ({"max_tool_calls": 0, "max_llm_calls": 9, "max_tokens": 9, "max_cost_usd": 9, "max_duration_ms": 9}, 0.4),
     ],
 )
-def test_execution_metrics_score_the_share_of_limits_that_held(limits, score):
+def test_execution_metrics_scores_the_share_of_limits_met(limits, score):
     assert judged("execution_metrics", limits, **TOOK).score == score
     summary = summarize_trace(MESSAGES, TokenUsage(100, 10), 0.02, 800.0)
     assert judged("execution_metrics", limits, **TOOK, trace_summary=summary).score == score
 
 
-def test_calls_that_only_the_trace_counts_are_believed():
+def test_call_counts_of_the_trace_summary_are_used():
     counted = {"event_count": 4, "llm_call_count": 7}
     messages = (Message("assistant", "done"),)
     for limits, score in (
@@ -126,7 +128,7 @@ def test_calls_that_only_the_trace_counts_are_believed():
             assert result.score == score
 
 
-def test_no_tool_calls_are_no_calls_and_not_an_unknown_number():
+def test_messages_without_tool_calls_count_as_zero_calls():
     messages = (Message("assistant", "done"),)
     assert judged("execution_metrics", {"max_tool_calls": 0}, output_messages=messages).score == 1.0
 
@@ -146,14 +148,14 @@ def test_no_tool_calls_are_no_calls_and_not_an_unknown_number():
         ("execution_metrics", {"max_tool_calls": -1}, ("max_tool_calls",), "greater than or equal to 0"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(type_name, options, place, words):
-    where, message = mistake(type_name, **options)
+def test_invalid_options_are_rejected(type_name, options, place, words):
+    where, message = problem_of(type_name, **options)
     assert where == place
     assert words in message
 
 
 @pytest.mark.parametrize(
-    ("raw", "spelled", "told"),
+    ("raw", "normalized", "reported"),
     [
         ({"threshold": 1500}, {"threshold_ms": 1500}, []),
         ({"threshold": 0.5, "threshold_ms": 1500}, {"threshold": 0.5, "threshold_ms": 1500}, []),
@@ -165,13 +167,13 @@ def test_options_that_make_no_sense_are_refused(type_name, options, place, words
         ({}, {}, []),
     ],
 )
-def test_threshold_alone_is_milliseconds_and_beside_threshold_ms_the_pass_line(raw, spelled, told):
+def test_threshold_is_milliseconds_unless_threshold_ms_is_set(raw, normalized, reported):
     complaints: list[str] = []
-    assert Latency.normalize(raw, lambda option, _: complaints.append(option)) == spelled
-    assert complaints == told
+    assert Latency.normalize(raw, lambda option, _: complaints.append(option)) == normalized
+    assert complaints == reported
 
 
-def test_a_limit_of_less_than_a_millisecond_is_doubted():
+def test_limit_below_one_millisecond_gets_a_warning():
     (warning,) = judged("latency", {"threshold_ms": 0.9}, duration_ms=5).warnings
     assert "`threshold` alone is in milliseconds" in warning
     assert judged("latency", {"threshold_ms": 2}, duration_ms=5).warnings == ()
@@ -195,7 +197,7 @@ LIMITS = st.fixed_dictionaries(
 
 @settings(deadline=None)
 @given(LIMITS, AMOUNTS, AMOUNTS, COUNTS, COUNTS)
-def test_every_score_is_from_zero_to_one(limits, spent, taken, read, written):
+def test_score_is_between_zero_and_one(limits, spent, taken, read, written):
     figures: dict[str, Any] = {
         "cost_usd": spent,
         "duration_ms": taken,
@@ -215,7 +217,7 @@ def test_every_score_is_from_zero_to_one(limits, spent, taken, read, written):
 
 @settings(deadline=None)
 @given(AMOUNTS, AMOUNTS, AMOUNTS)
-def test_a_wider_limit_never_scores_less(taken, one, other):
+def test_higher_limit_never_lowers_the_score(taken, one, other):
     narrow, wide = sorted((one, other))
     for type_name, option, figure in (
         ("latency", "threshold_ms", "duration_ms"),

@@ -1,4 +1,4 @@
-"""`protocol: jsonl`: one process judges many answers, in any language, and each has its own judge access."""
+"""`protocol: jsonl`: one process in any language judges many answers, each with its own judge access."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import Project
 
 CASES = max(32, 4 * (os.cpu_count() or 1)) + 8
-"""More than run at once, so that a process has to serve twice."""
+"""More cases than run concurrently, so that a process serves more than one."""
 TYPESCRIPT = Path(__file__).parents[2] / "sdk" / "typescript" / "dist" / "index.js"
 CONFIG = """\
 targets:
@@ -82,29 +82,29 @@ def check(results: list[dict[str, Any]]) -> None:
     assert len({result["details"]["pid"] for result in results}) < CASES - 1
 
 
-def test_a_judge_of_the_python_sdk_serves_without_a_change(project: Project) -> None:
+def test_python_sdk_judge_runs_unchanged(project: Project) -> None:
     project.write("judge.py", PYTHON)
     results = evaluate(project, "[python, judge.py]")
     check(results)
-    # Every execution has a token of its own.
+    # Every execution has its own token.
     assert max(result["details"]["judged"] for result in results) > 1
     assert all(result["judge_proxy"]["call_count"] == 1 for result in results)
 
 
 @pytest.mark.skipif(not shutil.which("node") or not TYPESCRIPT.exists(), reason="the TypeScript SDK is not built")
-def test_a_judge_of_the_typescript_sdk_serves_without_a_change(project: Project) -> None:
+def test_typescript_sdk_judge_runs_unchanged(project: Project) -> None:
     project.write("judge.mjs", NODE % TYPESCRIPT.as_uri())
     results = evaluate(project, "[node, judge.mjs]")
     check(results)
     assert all(result["judge_proxy"]["call_count"] == 1 for result in results)
 
 
-def test_a_judge_without_an_sdk_reads_lines_and_prints_lines(project: Project) -> None:
+def test_judge_without_an_sdk_reads_and_prints_lines(project: Project) -> None:
     project.write("judge.sh", BASH)
     check(evaluate(project, "[bash, judge.sh]", "weight: 1"))
 
 
-def test_the_token_of_one_execution_opens_nothing_in_another(project: Project) -> None:
+def test_token_is_rejected_in_another_execution(project: Project) -> None:
     project.write(
         "judge.py",
         "import json, sys, urllib.request, urllib.error\n"
@@ -128,7 +128,7 @@ def test_the_token_of_one_execution_opens_nothing_in_another(project: Project) -
     assert "401" in {result["reasoning"] for result in results}
 
 
-def test_no_token_and_no_secret_is_in_the_environment(project: Project) -> None:
+def test_environment_contains_no_token_and_no_secret(project: Project) -> None:
     project.write(".env", "STRICT_KEY=secret-value-1234\n")
     project.write(
         "judge.py",
@@ -141,7 +141,7 @@ def test_no_token_and_no_secret_is_in_the_environment(project: Project) -> None:
     assert (result["score"], result["reasoning"]) == (1, "[]")
 
 
-def test_too_many_calls_fail_the_execution_that_made_them(project: Project) -> None:
+def test_call_limit_fails_only_the_execution_that_exceeds_it(project: Project) -> None:
     project.write(
         "judge.py",
         "from agentv_eval import code_judge\n"
@@ -158,22 +158,22 @@ def test_too_many_calls_fail_the_execution_that_made_them(project: Project) -> N
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "expected"),
     [
         ("protocol: jsonl, warm: true", "cannot be combined"),
         ("protocol: xml", "`json` or `jsonl`"),
         ("protcol: jsonl", "did you mean `protocol`?"),
     ],
 )
-def test_mistakes_are_told(project: Project, options: str, said: str) -> None:
+def test_invalid_protocol_options_are_reported(project: Project, options: str, expected: str) -> None:
     entry = f"{{name: j, type: code_judge, script: [python, x.py], {options}}}"
     project.write("suite.yaml", f"evalcases: [{{id: a, input: x, evaluators: [{entry}]}}]\n")
     done = project.run("validate", "suite.yaml")
     assert done.returncode == 2
-    assert said in done.stderr
+    assert expected in done.stderr
 
 
-def test_tried_by_hand_it_is_started_for_one_line(project: Project) -> None:
+def test_judge_run_starts_the_script_for_one_line(project: Project) -> None:
     project.write("judge.py", PYTHON)
     evaluate(project, "[python, judge.py]", cases=1)
     done = project.run("judge", "run", "judge.py", "--suite", "suite.yaml", "--case", "case-0")

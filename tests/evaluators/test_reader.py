@@ -1,4 +1,4 @@
-"""What a suite says becomes evaluators: types, defaults of the suite, and types of other packages."""
+"""Reading evaluators from a suite: built-in types, suite defaults and types from other packages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ evalcases:
 
 
 def warm_of(evaluator: dict[str, Any]) -> dict[str, bool]:
-    """Name of every script in an evaluator -> whether it is warm."""
+    """Name of every script in an evaluator, mapped to whether it is warm."""
     parts = {evaluator["name"]: evaluator["warm"]} if "warm" in evaluator else {}
     for member in evaluator.get("evaluators", ()):
         parts |= warm_of(member)
@@ -40,7 +40,7 @@ def warm_of(evaluator: dict[str, Any]) -> dict[str, bool]:
     return parts
 
 
-def test_warm_of_the_suite_is_the_default_of_every_code_judge(tmp_path: Path) -> None:
+def test_warm_of_the_suite_is_the_default_for_every_code_judge(tmp_path: Path) -> None:
     (case,) = cases(tmp_path, WARM)
     assert [warm_of(evaluator) for evaluator in options(case)] == [
         {"plain": True},
@@ -50,30 +50,30 @@ def test_warm_of_the_suite_is_the_default_of_every_code_judge(tmp_path: Path) ->
     ]
 
 
-def test_warm_below_the_cases_counts_too(tmp_path: Path) -> None:
+def test_warm_applies_when_set_below_the_cases(tmp_path: Path) -> None:
     head, _, rest = WARM.partition("\n")
     (case,) = cases(tmp_path, f"{rest}{head}\n")
     assert warm_of(options(case)[0]) == {"plain": True}
 
 
-def test_a_suite_can_be_pickled_and_read_elsewhere(tmp_path: Path) -> None:
+def test_suite_can_be_pickled_and_restored(tmp_path: Path) -> None:
     suite = load(tmp_path, WARM)
     copy = pickle.loads(pickle.dumps(suite))
     assert list(copy.cases()) == list(suite.cases())
     assert copy.evaluator_needs == suite.evaluator_needs
 
 
-def test_a_case_without_evaluators_is_judged_by_a_model(tmp_path: Path) -> None:
+def test_case_without_evaluators_is_judged_by_a_model(tmp_path: Path) -> None:
     (case,) = cases(tmp_path, "evalcases: [{id: a, input: x}]\n")
     assert [(evaluator.name, evaluator.type) for evaluator in case.evaluators] == [("llm_judge", "llm_judge")]
 
 
-def test_rubrics_of_a_case_become_an_evaluator(tmp_path: Path) -> None:
+def test_case_rubrics_become_an_evaluator(tmp_path: Path) -> None:
     (case,) = cases(tmp_path, "evalcases: [{id: a, input: x, rubrics: [Be kind], evaluators: []}]\n")
     assert [(evaluator.name, evaluator.type) for evaluator in case.evaluators] == [("rubric", "rubric")]
 
 
-def test_entry_points_are_read_only_for_types_that_are_not_built_in(tmp_path: Path) -> None:
+def test_entry_points_are_read_only_for_unknown_types(tmp_path: Path) -> None:
     path = write(tmp_path, "evalcases: [{id: a, input: x, evaluators: [{type: contains, value: x}]}]\n")
     program = f"""
 import importlib.metadata, sys

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from agentv.evaluators import regex
-from tests.evaluators.support import judged, mistake
+from tests.evaluators.support import judged, problem_of
 
 CATASTROPHE = {"pattern": r"^(?:x|xx)+$"}
 LONG_NO = "x" * 200 + "y"
@@ -32,12 +32,12 @@ LONG_NO = "x" * 200 + "y"
         (r"\A\Z", [], "", 1.0),
     ],
 )
-async def test_a_pattern_matches_anywhere_in_the_answer(pattern, flags, answer, score):
+async def test_pattern_matches_anywhere_in_the_answer(pattern, flags, answer, score):
     assert (await judged(answer, "regex", pattern=pattern, flags=flags)).score == score
     assert (await judged(answer, "regex", value=pattern, flags=flags)).score == score
 
 
-async def test_the_reasoning_says_where_but_never_quotes_the_answer():
+async def test_reasoning_includes_the_position_but_not_the_answer():
     result = await judged("key: sk-12345678", "regex", pattern=r"sk-\d+")
     assert result.hits == (r"matches 'sk-\d+'",)
     assert result.reasoning == r"the answer matches 'sk-\d+' at character 6"
@@ -54,40 +54,40 @@ async def test_the_reasoning_says_where_but_never_quotes_the_answer():
         ("a" * 500 + "**" + "b" * 500, "multiple repeat at position 501", "a* <-- HERE *b"),
     ],
 )
-def test_an_invalid_pattern_is_refused_with_the_spot_in_it(option, pattern, reason, spot):
-    loc, message = mistake("regex", **{option: pattern})
+def test_invalid_pattern_is_rejected_with_the_position(option, pattern, reason, spot):
+    loc, message = problem_of("regex", **{option: pattern})
     assert loc == (option,)
     assert reason in message
     assert spot in message
     assert len(message) < 300
 
 
-def test_a_pattern_is_checked_with_its_flags():
-    assert "regular expression" in mistake("regex", pattern="a # (", flags="")[1]
-    assert mistake("regex", pattern="(", flags="x")[0] == ("pattern",)
+def test_pattern_is_validated_with_its_flags():
+    assert "regular expression" in problem_of("regex", pattern="a # (", flags="")[1]
+    assert problem_of("regex", pattern="(", flags="x")[0] == ("pattern",)
 
 
-async def test_what_verbose_makes_a_comment_is_not_checked():
+async def test_comments_in_verbose_patterns_are_not_validated():
     assert (await judged("a", "regex", pattern="a # (", flags="x")).score == 1.0
 
 
 @pytest.mark.parametrize("flags", ["g", "iz", ["ignorecas"], "ignore case"])
-def test_an_unknown_flag_is_refused_with_those_that_exist(flags):
-    loc, message = mistake("regex", pattern="a", flags=flags)
+def test_unknown_flag_is_rejected_with_the_available_flags(flags):
+    loc, message = problem_of("regex", pattern="a", flags=flags)
     assert loc == ("flags",)
     assert "i (ignorecase), m (multiline), s (dotall), x (verbose), a (ascii)" in message
 
 
-def test_exactly_one_of_pattern_and_value():
-    assert mistake("regex", pattern="a", value="a") == (
+def test_exactly_one_of_pattern_and_value_is_required():
+    assert problem_of("regex", pattern="a", value="a") == (
         ("value",),
         "`value` is an alias of `pattern`; use only one of them",
     )
-    assert "`pattern` is missing" in mistake("regex")[1]
-    assert "would always pass" in mistake("regex", pattern="")[1]
+    assert "`pattern` is missing" in problem_of("regex")[1]
+    assert "would always pass" in problem_of("regex", pattern="")[1]
 
 
-async def test_a_catastrophic_pattern_is_an_error_that_says_what_to_do(monkeypatch):
+async def test_catastrophic_pattern_is_an_error_with_advice(monkeypatch):
     monkeypatch.setattr(regex, "TIMEOUT_SECONDS", 0.05)
     started = time.monotonic()
     result = await judged(LONG_NO, "regex", **CATASTROPHE, name="slow")
@@ -100,14 +100,14 @@ async def test_a_catastrophic_pattern_is_an_error_that_says_what_to_do(monkeypat
     assert (await judged("x" * 200, "regex", **CATASTROPHE)).score == 1.0
 
 
-async def test_the_classic_catastrophe_ends_quickly():
+async def test_classic_catastrophic_pattern_ends_quickly():
     started = time.monotonic()
     result = await judged("a" * 40 + "b", "regex", pattern="(a+)+$")
     assert time.monotonic() - started < 30
     assert (result.score, result.error) == (0.0, None)
 
 
-async def test_the_event_loop_goes_on_during_a_slow_search(monkeypatch):
+async def test_event_loop_keeps_running_during_a_slow_search(monkeypatch):
     monkeypatch.setattr(regex, "TIMEOUT_SECONDS", 2.0)
     search = asyncio.create_task(judged(LONG_NO, "regex", **CATASTROPHE))
     turns = 0
@@ -118,7 +118,7 @@ async def test_the_event_loop_goes_on_during_a_slow_search(monkeypatch):
     assert turns >= 5
 
 
-async def test_a_long_answer_is_searched_in_a_thread_with_the_same_result():
+async def test_long_answer_is_searched_in_a_thread_with_the_same_result():
     answer = "a" * (regex.IN_LINE_LENGTH + 1) + "needle"
     assert (await judged(answer, "regex", pattern="needle$")).score == 1.0
     assert (await judged(answer, "regex", pattern="^needle")).score == 0.0

@@ -1,4 +1,4 @@
-"""Criteria are judged one by one; the score is the weight of those that are satisfied."""
+"""`rubric`: each criterion is checked separately; the score is the satisfied share of the weight."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import Project
 from tests.evaluators.judge_support import Judge, a_case, checks
-from tests.evaluators.support import an_evaluator, mistake
+from tests.evaluators.support import an_evaluator, problem_of
 from tests.spec.support import mock, run, scripted, write_suite
 from tests.suite.support import only_problem
 
@@ -20,7 +20,7 @@ async def judged(reply: str, rubrics: list[Any] = TWO, **options: Any) -> Any:
     return await Judge(reply).judged(an_evaluator("rubric", rubrics=rubrics, **options), a_case())
 
 
-async def test_the_score_is_the_earned_share_of_the_weight():
+async def test_score_is_the_satisfied_share_of_the_weight():
     result = await judged(checks(("city", True, "it does"), ("rubric-2", False, "no thanks"), overall="curt"))
     assert (result.score, result.hits, result.misses) == (0.75, ("Names Paris.",), ("Is polite.: no thanks",))
     assert (result.reasoning, result.warnings) == ("curt", ())
@@ -33,21 +33,21 @@ async def test_the_score_is_the_earned_share_of_the_weight():
     assert result.judge["call_count"] == 1
 
 
-async def test_what_the_judge_leaves_out_is_not_satisfied():
+async def test_criterion_missing_from_the_reply_is_not_satisfied():
     result = await judged(checks(("rubric-2", True)))
     assert (result.score, result.misses) == (0.25, ("Names Paris.: the judge did not check it",))
     assert result.warnings == ("the judge omitted criteria, which count as not satisfied: city",)
     assert (await judged(checks())).score == 0
 
 
-async def test_a_criterion_counts_once():
+async def test_repeated_criterion_counts_once():
     twice = checks(("city", True), ("city", True), ("rubric-2", False))
     result = await judged(twice)
     assert result.score == 0.75
     assert result.warnings == ("the judge returned criteria more than once, which count once: city",)
 
 
-async def test_a_criterion_judged_both_ways_is_not_satisfied():
+async def test_criterion_with_contradictory_checks_is_not_satisfied():
     result = await judged(checks(("city", True), ("city", False), ("rubric-2", True)))
     assert result.score == 0.25
     assert "contradictory" in result.misses[0]
@@ -63,7 +63,7 @@ async def test_unknown_criteria_are_ignored_with_a_warning():
     assert result.warnings == (f"the judge returned unknown criteria, which were ignored: {named}, and 2 more",)
 
 
-async def test_a_required_criterion_that_is_not_satisfied_makes_the_score_zero():
+async def test_score_is_zero_when_a_required_criterion_is_not_satisfied():
     rubrics = [{"id": "safe", "description": "Is safe.", "required": True, "weight": 0.1}, "Names Paris."]
     result = await judged(checks(("safe", False, "it is not"), ("rubric-2", True), overall="hm"), rubrics)
     assert (result.score, result.hits) == (0, ("Names Paris.",))
@@ -72,12 +72,12 @@ async def test_a_required_criterion_that_is_not_satisfied_makes_the_score_zero()
     assert (await judged(checks(("safe", True), ("rubric-2", True)), rubrics)).score == 1
 
 
-async def test_weights_of_zero_give_zero():
+async def test_score_is_zero_when_all_weights_are_zero():
     result = await judged(checks(("a", True)), [{"id": "a", "description": "x", "weight": 0}])
     assert (result.score, result.error) == (0, None)
 
 
-async def test_thirds_add_up_to_one():
+async def test_score_is_exactly_one_when_all_fractional_weights_are_satisfied():
     rubrics = [{"id": str(n), "description": "x", "weight": 0.1} for n in range(3)]
     assert (await judged(checks(*((str(n), True) for n in range(3))), rubrics)).score == 1
 
@@ -89,7 +89,7 @@ async def test_reply_in_another_format_is_retried():
     assert "`checks` must be a list with one object per criterion, got nothing" in judge.requests[1].question
 
 
-async def test_the_judge_sees_every_criterion_and_its_id():
+async def test_prompt_includes_every_criterion_with_its_id():
     judge = Judge(checks(("city", True), ("rubric-2", True)))
     await judge.judged(an_evaluator("rubric", rubrics=TWO), a_case())
     (request,) = judge.requests
@@ -103,7 +103,7 @@ async def test_the_judge_sees_every_criterion_and_its_id():
     ]
 
 
-async def test_an_llm_judge_with_rubrics_judges_by_them():
+async def test_llm_judge_with_rubrics_scores_by_criteria():
     judge = Judge(checks(("city", True), ("rubric-2", False)))
     prompt = "{{ candidate_answer }} against\n{{ rubrics }}"
     result = await judge.judged(an_evaluator("llm_judge", rubrics=TWO, prompt=prompt), a_case())
@@ -121,11 +121,11 @@ async def test_an_llm_judge_with_rubrics_judges_by_them():
     ],
 )
 def test_invalid_criteria_are_rejected(rubrics, message):
-    where, said = mistake("rubric", rubrics=rubrics)
-    assert (where, said.startswith(message)) == (("rubrics",), True)
+    where, reported = problem_of("rubric", rubrics=rubrics)
+    assert (where, reported.startswith(message)) == (("rubrics",), True)
 
 
-def test_mistakes_in_a_suite_have_their_place(tmp_path):
+def test_invalid_rubrics_in_a_suite_are_reported_at_their_position(tmp_path):
     suite = "evalcases:\n  - id: a\n    input: x\n    evaluators:\n      - {type: rubric, rubrics: %s}\n"
     assert only_problem(tmp_path, suite % "[]") == ("5:33: `rubrics` must contain at least one criterion")
     assert "unknown key `wieght` (did you mean `weight`?)" in only_problem(
@@ -135,11 +135,11 @@ def test_mistakes_in_a_suite_have_their_place(tmp_path):
         "`rubrics` is missing"
     )
     twice = "evalcases:\n  - id: a\n    input: x\n    rubrics:\n      - {id: b, description: x}\n"
-    said = only_problem(tmp_path, twice + "      - {id: b, description: y}\n")
-    assert said == "5:7: `rubrics`: two criteria have the id 'b'; give each a unique id"
+    problem = only_problem(tmp_path, twice + "      - {id: b, description: y}\n")
+    assert problem == "5:7: `rubrics`: two criteria have the id 'b'; give each a unique id"
 
 
-def test_rubrics_of_a_case_are_judged_by_a_model(project: Project) -> None:
+def test_case_rubrics_are_judged_by_a_model(project: Project) -> None:
     case = {"id": "france", "input": "The capital of France?", "rubrics": ["Names Paris.", "Is polite."]}
     write_suite(project, [case])
     judge = mock(checks(("rubric-1", True), ("rubric-2", True)))
@@ -151,13 +151,13 @@ def test_rubrics_of_a_case_are_judged_by_a_model(project: Project) -> None:
 
 
 @pytest.mark.parametrize("weight", [1e308, 5e-324])
-async def test_weights_whose_sum_is_no_number_still_make_a_share(weight):
+async def test_score_is_correct_for_extremely_large_and_small_weights(weight):
     rubrics = [{"id": name, "description": name, "weight": weight} for name in ("a", "b", "c", "d")]
     result = await judged(checks(("a", True), ("b", False), ("c", True), ("d", True)), rubrics)
     assert (result.score, result.error) == (0.75, None)
 
 
-async def test_a_warning_names_a_few_of_many_made_up_criteria():
+async def test_warning_lists_only_a_few_of_many_unknown_criteria():
     result = await judged(checks(("city", True), ("rubric-2", True), *((f"made-up-{n}", True) for n in range(2_000))))
     (warning,) = result.warnings
     assert "made-up-9, and 1990 more" in warning

@@ -13,7 +13,7 @@ from agentv.evaluators.base import EvaluationContext, Evaluator
 from agentv.evaluators.registry import BUILT_IN
 from agentv.evaluators.scoring import combine, judge, judge_all
 from agentv.results import CaseError, EvaluatorResult, Score, Verdict
-from tests.evaluators.support import Fixed, an_answer, an_evaluator, at_once
+from tests.evaluators.support import Fixed, an_answer, an_evaluator, without_waiting
 
 CONTEXT = an_answer("answer")
 SCORES = st.floats(0, 1)
@@ -21,7 +21,7 @@ WEIGHTS = st.floats(0, 1e6)
 
 
 class Meeting(Evaluator):
-    """Waits until as many others wait as the barrier wants."""
+    """Waits at a barrier until enough other evaluators wait."""
 
     type: Literal["meeting"] = "meeting"
     _barrier: asyncio.Barrier = PrivateAttr()
@@ -43,7 +43,7 @@ class Meeting(Evaluator):
 
 
 class Careless(Evaluator):
-    """Returns what it should not."""
+    """Returns a value that is not a `Score`."""
 
     type: Literal["careless"] = "careless"
 
@@ -59,7 +59,7 @@ def result(name: str = "e", score: float = 1.0, weight: float = 1.0, **rest: Any
 # -- one evaluator
 
 
-def test_a_score_becomes_a_result_with_the_evaluators_own_words():
+def test_result_keeps_score_hits_misses_and_reasoning():
     evaluator = Fixed(
         name="e",
         says=0.7,
@@ -70,7 +70,7 @@ def test_a_score_becomes_a_result_with_the_evaluators_own_words():
         misses=("m",),
         reasoning="because",
     )
-    found = at_once(judge(evaluator, CONTEXT))
+    found = without_waiting(judge(evaluator, CONTEXT))
     assert (found.name, found.type, found.score, found.weight, found.required) == (
         "e",
         "fixed",
@@ -95,8 +95,8 @@ def test_a_score_becomes_a_result_with_the_evaluators_own_words():
         (0.0, 0.0, Verdict.PASS),
     ],
 )
-def test_the_evaluators_threshold_decides_its_verdict(says, threshold, verdict):
-    assert at_once(judge(Fixed(name="e", says=says, threshold=threshold), CONTEXT)).verdict is verdict
+def test_evaluator_threshold_decides_the_verdict(says, threshold, verdict):
+    assert without_waiting(judge(Fixed(name="e", says=says, threshold=threshold), CONTEXT)).verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -108,14 +108,14 @@ def test_the_evaluators_threshold_decides_its_verdict(says, threshold, verdict):
     ],
 )
 @pytest.mark.parametrize("negate", [False, True])
-def test_an_error_raised_on_purpose_is_the_result_of_that_evaluator(failure, message, negate):
-    found = at_once(judge(Fixed(name="e", failure=failure, negate=negate, hits=("h",), threshold=0.0), CONTEXT))
+def test_evaluator_error_becomes_the_result_of_the_evaluator(failure, message, negate):
+    found = without_waiting(judge(Fixed(name="e", failure=failure, negate=negate, hits=("h",), threshold=0.0), CONTEXT))
     assert (found.score, found.verdict, found.hits, found.misses) == (0.0, Verdict.FAIL, (), ())
     assert found.error == message
 
 
-def test_a_crash_names_the_evaluator_and_says_that_it_is_a_bug():
-    found = at_once(judge(Fixed(name="mine", failure=KeyError("colour"), negate=True), CONTEXT))
+def test_crash_is_reported_as_a_bug_in_the_evaluator():
+    found = without_waiting(judge(Fixed(name="mine", failure=KeyError("colour"), negate=True), CONTEXT))
     assert found.score == 0.0
     assert found.error is not None
     assert found.error.startswith("evaluator 'mine' crashed: KeyError: 'colour'")
@@ -123,13 +123,13 @@ def test_a_crash_names_the_evaluator_and_says_that_it_is_a_bug():
 
 
 def test_result_that_is_not_a_score_is_a_crash():
-    found = at_once(judge(Careless(name="e"), CONTEXT))
+    found = without_waiting(judge(Careless(name="e"), CONTEXT))
     assert found.error is not None
     assert "TypeError: evaluate() must return a Score, got float" in found.error
 
 
-def test_a_score_that_is_out_of_range_is_a_crash():
-    found = at_once(judge(Fixed(name="e", says=1.5), CONTEXT))
+def test_score_out_of_range_is_a_crash():
+    found = without_waiting(judge(Fixed(name="e", says=1.5), CONTEXT))
     assert (found.score, found.verdict) == (0.0, Verdict.FAIL)
     assert found.error is not None
 
@@ -137,31 +137,31 @@ def test_a_score_that_is_out_of_range_is_a_crash():
 @pytest.mark.parametrize("failure", [asyncio.CancelledError(), KeyboardInterrupt(), SystemExit(3)])
 def test_cancellation_and_interrupts_are_never_swallowed(failure):
     with pytest.raises(type(failure)):
-        at_once(judge(Fixed(name="e", failure=failure), CONTEXT))
+        without_waiting(judge(Fixed(name="e", failure=failure), CONTEXT))
 
 
-def test_negate_swaps_the_score_and_hits_and_misses_before_the_verdict():
-    found = at_once(judge(Fixed(name="e", says=0.2, hits=("h",), misses=("m1", "m2"), negate=True), CONTEXT))
+def test_negate_inverts_score_hits_and_misses_before_the_verdict():
+    found = without_waiting(judge(Fixed(name="e", says=0.2, hits=("h",), misses=("m1", "m2"), negate=True), CONTEXT))
     assert (found.score, found.verdict) == (0.8, Verdict.PASS)
     assert (found.hits, found.misses) == (("m1", "m2"), ("h",))
 
 
-def test_negate_reaches_a_threshold_that_arithmetic_with_floats_would_miss():
+def test_negated_score_reaches_the_threshold_despite_float_rounding():
     assert 1 - 0.9 < 0.1
-    found = at_once(judge(Fixed(name="e", says=0.9, negate=True, threshold=0.1), CONTEXT))
+    found = without_waiting(judge(Fixed(name="e", says=0.9, negate=True, threshold=0.1), CONTEXT))
     assert found.verdict is Verdict.PASS
 
 
-def test_what_an_evaluator_spent_before_it_failed_stays_on_record():
+def test_judge_calls_are_recorded_when_the_evaluator_fails():
     failure = EvaluatorError("over the limit")
     failure.judge_proxy = {"call_count": 3}
-    assert at_once(judge(Fixed(name="e", failure=failure), CONTEXT)).judge_proxy == {"call_count": 3}
+    assert without_waiting(judge(Fixed(name="e", failure=failure), CONTEXT)).judge_proxy == {"call_count": 3}
 
 
 # -- several evaluators
 
 
-async def test_evaluators_that_wait_wait_together_and_results_keep_the_order_given():
+async def test_waiting_evaluators_run_concurrently_and_results_keep_their_order():
     barrier = asyncio.Barrier(3)
     evaluators = [
         Meeting.at(barrier, "a"),
@@ -176,7 +176,7 @@ async def test_evaluators_that_wait_wait_together_and_results_keep_the_order_giv
     assert [found.score for found in results] == [1.0, 1.0, 1.0, 0.0, 1.0]
 
 
-async def test_one_that_fails_does_not_stop_the_others():
+async def test_failing_evaluator_does_not_stop_the_others():
     barrier = asyncio.Barrier(2)
     failing = Fixed(name="b", failure=EvaluatorError("no"))
     results = await judge_all([Meeting.at(barrier, "a"), failing, Meeting.at(barrier, "c")], CONTEXT)
@@ -203,31 +203,31 @@ def test_evaluators_that_never_wait_need_no_task():
         an_evaluator("is_json"),
         Careless(name="d"),
     ]
-    assert [found.name for found in at_once(judge_all(evaluators, CONTEXT))] == [
+    assert [found.name for found in without_waiting(judge_all(evaluators, CONTEXT))] == [
         "a",
         "contains",
         "is_json",
         "d",
     ]
-    assert at_once(judge_all([], CONTEXT)) == ()
+    assert without_waiting(judge_all([], CONTEXT)) == ()
 
 
 # -- the case
 
 
-def test_the_case_score_is_the_weighted_mean():
+def test_case_score_is_the_weighted_mean():
     case = combine([result("a", 1.0, 3.0), result("b", 0.5, 1.0), result("c", 0.0, 0.0)], 0.8)
     assert case.score == pytest.approx(0.875)
     assert (case.verdict, case.error) == (Verdict.PASS, None)
     assert combine([result("a", 1.0, 3.0), result("b", 0.5, 1.0)], 0.9).verdict is Verdict.BORDERLINE
 
 
-def test_all_weights_zero_or_no_evaluators_give_zero():
+def test_case_score_is_zero_without_evaluators_or_weights():
     assert combine([result("a", 1.0, 0.0)], 0.8).score == 0.0
     assert combine([], 0.8).score == 0.0
 
 
-def test_a_failed_required_evaluator_fails_the_case_with_score_zero():
+def test_failed_required_evaluator_fails_the_case_with_score_zero():
     passed = [result("a", 1.0), result("b", 0.8, required=True)]
     failed = [result("a", 1.0), result("b", 0.7, required=True, verdict=Verdict.BORDERLINE)]
     assert combine(passed, 0.8).score == 0.9
@@ -235,18 +235,20 @@ def test_a_failed_required_evaluator_fails_the_case_with_score_zero():
     assert combine(failed, 0.0).verdict is Verdict.FAIL
 
 
-def test_a_required_evaluator_of_weight_zero_still_decides():
+def test_failed_required_evaluator_of_weight_zero_fails_the_case():
     assert combine([result("a", 1.0), result("b", 0.0, 0.0, required=True)], 0.8).score == 0.0
 
 
-def test_a_required_evaluator_with_an_error_fails_the_case_whatever_its_threshold():
-    broken = at_once(judge(Fixed(name="b", failure=EvaluatorError("no"), required=True, threshold=0.0), CONTEXT))
+def test_required_evaluator_error_fails_the_case_for_any_threshold():
+    broken = without_waiting(
+        judge(Fixed(name="b", failure=EvaluatorError("no"), required=True, threshold=0.0), CONTEXT)
+    )
     case = combine([result("a"), broken], 0.0)
     assert (case.score, case.verdict) == (0.0, Verdict.FAIL)
     assert case.error == CaseError("evaluator", "b: no")
 
 
-def test_a_case_with_an_error_never_passes_and_names_every_error():
+def test_case_with_errors_does_not_pass_and_lists_every_error():
     results = [
         result("a", 1.0, 100.0),
         result("b", 0.0, error="no"),
@@ -259,7 +261,7 @@ def test_a_case_with_an_error_never_passes_and_names_every_error():
     assert combine([result("a", 1.0, 2.0), results[1]], 0.8).verdict is Verdict.BORDERLINE
 
 
-def test_hits_misses_and_reasoning_are_those_of_all_evaluators_in_order():
+def test_case_combines_hits_misses_and_reasoning_in_order():
     case = combine(
         [
             result("a", hits=("h1", "h2"), reasoning="fine"),
@@ -272,7 +274,7 @@ def test_hits_misses_and_reasoning_are_those_of_all_evaluators_in_order():
     assert case.reasoning == "a: fine | c: so so"
 
 
-# -- for all answers, scores and weights
+# -- properties
 
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "contains": [{"value": "a"}, {"value": ["a", "b", "c"]}],
@@ -288,15 +290,17 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
 
 
 @given(st.text() | st.text(alphabet='abß {}":1'), st.text(), st.booleans())
-def test_every_score_is_from_zero_to_one(answer, reference, negate):
+def test_score_is_between_zero_and_one(answer, reference, negate):
     for type_name, variants in OPTIONS.items():
         for options in variants:
-            found = at_once(judge(an_evaluator(type_name, negate=negate, **options), an_answer(answer, reference)))
+            found = without_waiting(
+                judge(an_evaluator(type_name, negate=negate, **options), an_answer(answer, reference))
+            )
             assert found.error is None
             assert 0.0 <= found.score <= 1.0
 
 
-def test_every_deterministic_evaluator_is_among_those_tried():
+def test_every_deterministic_evaluator_is_covered():
     deterministic = {name for name, where in BUILT_IN.items() if where.split(":")[0].rpartition(".")[2] in MODULES}
     assert deterministic == set(OPTIONS)
 
@@ -305,21 +309,21 @@ MODULES = {"text", "regex", "is_json", "json_schema", "similarity"}
 
 
 @given(SCORES)
-def test_negating_twice_changes_nothing(score):
-    once = at_once(judge(Fixed(name="e", says=score, negate=True), CONTEXT))
-    twice = at_once(judge(Fixed(name="e", says=once.score, negate=True), CONTEXT))
+def test_negating_twice_restores_the_score(score):
+    once = without_waiting(judge(Fixed(name="e", says=score, negate=True), CONTEXT))
+    twice = without_waiting(judge(Fixed(name="e", says=once.score, negate=True), CONTEXT))
     assert 0.0 <= once.score <= 1.0
     assert twice.score == pytest.approx(score, abs=1e-11)
 
 
 @given(st.lists(st.tuples(SCORES, WEIGHTS), min_size=1, max_size=6), SCORES)
-def test_an_evaluator_of_weight_zero_never_changes_the_case_score(pairs, score):
+def test_evaluator_of_weight_zero_does_not_change_the_case_score(pairs, score):
     results = [result(str(i), score, weight) for i, (score, weight) in enumerate(pairs)]
     assert combine([*results, result("idle", score, 0.0)], 0.8).score == combine(results, 0.8).score
 
 
 @given(st.lists(st.tuples(SCORES, WEIGHTS, st.booleans()), min_size=1, max_size=6), st.randoms())
-def test_the_order_of_evaluators_never_changes_score_or_verdict(triples, random):
+def test_score_and_verdict_are_independent_of_evaluator_order(triples, random):
     results = [result(str(i), score, weight, required=needed) for i, (score, weight, needed) in enumerate(triples)]
     shuffled = random.sample(results, len(results))
     one, other = combine(results, 0.8), combine(shuffled, 0.8)

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from agentv.evaluators import similarity
-from tests.evaluators.support import an_answer, an_evaluator, at_once, judged, mistake
+from tests.evaluators.support import an_answer, an_evaluator, judged, problem_of, without_waiting
 
 METRICS = ["levenshtein", "token_set", "jaccard", "rouge_l"]
 
@@ -19,7 +19,7 @@ METRICS = ["levenshtein", "token_set", "jaccard", "rouge_l"]
         ("levenshtein", "", "abc", 0.0),
         ("levenshtein", "abc", "xyz", 0.0),
         ("token_set", "york new mets new", "New York Mets", 1.0),
-        ("token_set", "New York Mets won", "new york mets", 1.0),  # all words of one are in the other
+        ("token_set", "New York Mets won", "new york mets", 1.0),  # all words of the value are in the answer
         (
             "token_set",
             "cat dog",
@@ -42,7 +42,7 @@ METRICS = ["levenshtein", "token_set", "jaccard", "rouge_l"]
         ("rouge_l", "cat", "", 0.0),
     ],
 )
-async def test_scores_worked_out_by_hand(metric, answer, value, score):
+async def test_scores_match_manual_calculation(metric, answer, value, score):
     if value:
         assert (await judged(answer, "similarity", value=value, metric=metric)).score == pytest.approx(score)
     assert (await judged(answer, "similarity", reference=value, metric=metric)).score == pytest.approx(score)
@@ -50,22 +50,22 @@ async def test_scores_worked_out_by_hand(metric, answer, value, score):
 
 
 @pytest.mark.parametrize("metric", METRICS)
-async def test_the_same_text_is_one_also_when_both_are_empty(metric):
+async def test_identical_strings_score_one_including_empty_strings(metric):
     for text in ("", "the cat", "?!", "the cat " * 500_000):
         assert (await judged(text, "similarity", reference=text, metric=metric)).score == 1.0
 
 
 @pytest.mark.parametrize("metric", ["token_set", "jaccard", "rouge_l"])
-async def test_two_texts_without_words_are_not_alike_for_lacking_them(metric):
+async def test_different_strings_without_words_score_zero(metric):
     assert (await judged("👍", "similarity", reference="👎", metric=metric)).score == 0.0
     assert (await judged("👍\n", "similarity", reference="👍", metric=metric)).score == 1.0
 
 
-async def test_levenshtein_is_the_default_and_value_wins_over_the_reference_answer():
+async def test_levenshtein_is_the_default_and_value_overrides_the_reference_answer():
     assert (await judged("kitten", "similarity", value="sitting", reference="kitten")).score == pytest.approx(4 / 7)
 
 
-async def test_without_anything_to_compare_with_it_says_what_to_do():
+async def test_missing_value_and_reference_answer_is_an_error_with_advice():
     result = await judged("kitten", "similarity")
     assert result.score == 0.0
     assert result.error is not None
@@ -73,7 +73,7 @@ async def test_without_anything_to_compare_with_it_says_what_to_do():
     assert "`reference_answer`" in result.error
 
 
-async def test_the_result_reads_as_a_sentence():
+async def test_result_reads_as_a_sentence():
     low = await judged("kitten", "similarity", value="sitting")
     high = await judged("kitten", "similarity", value="kittens")
     assert low.misses == ("similarity 0.57 to 'sitting' (levenshtein) is below the threshold 0.8",)
@@ -81,12 +81,12 @@ async def test_the_result_reads_as_a_sentence():
     assert high.reasoning == "similarity 0.86 to 'kittens' (levenshtein)"
 
 
-async def test_its_own_threshold_decides_between_hit_and_miss():
+async def test_threshold_of_the_evaluator_decides_between_hit_and_miss():
     assert (await judged("kitten", "similarity", value="sitting", threshold=0.5)).hits != ()
 
 
 @pytest.mark.parametrize("metric", METRICS)
-async def test_a_megabyte_against_a_megabyte_never_stalls_the_run(metric):
+async def test_comparing_megabytes_does_not_stall_the_run(metric):
     started = time.monotonic()
     result = await judged("ab " * 350_000, "similarity", reference="ba " * 350_000, metric=metric)
     assert time.monotonic() - started < 30
@@ -98,7 +98,7 @@ async def test_a_megabyte_against_a_megabyte_never_stalls_the_run(metric):
         assert "metric: jaccard" in result.error
 
 
-async def test_there_is_a_bound_for_every_metric(monkeypatch):
+async def test_jaccard_rejects_strings_above_the_length_limit(monkeypatch):
     monkeypatch.setattr(similarity, "MAX_CHARACTERS", 10)
     result = await judged("one two three", "similarity", value="four five six", metric="jaccard")
     assert result.error is not None
@@ -106,23 +106,23 @@ async def test_there_is_a_bound_for_every_metric(monkeypatch):
 
 
 @pytest.mark.parametrize("metric", ["levenshtein", "token_set", "rouge_l"])
-async def test_a_long_answer_against_a_short_text_is_fine(metric):
+async def test_long_answer_is_compared_with_a_short_value(metric):
     assert (await judged("ab " * 100_000, "similarity", value="ab ba", metric=metric)).error is None
 
 
-def test_an_empty_value_is_refused():
-    loc, message = mistake("similarity", value="")
+def test_empty_value_and_unknown_metric_are_rejected():
+    loc, message = problem_of("similarity", value="")
     assert loc == ("value",)
     assert "remove `value`" in message
-    assert mistake("similarity", metric="cosine")[0] == ("metric",)
+    assert problem_of("similarity", metric="cosine")[0] == ("metric",)
 
 
 def test_short_strings_are_compared_without_a_thread():
     evaluator = an_evaluator("similarity", value="x")
-    assert at_once(evaluator.evaluate(an_answer("x"))).score == 1.0
+    assert without_waiting(evaluator.evaluate(an_answer("x"))).score == 1.0
 
 
-async def test_concurrent_comparisons_do_not_disturb_each_other():
+async def test_concurrent_comparisons_are_independent():
     words = ["kitten", "sitting", "mitten"]
     results = await asyncio.gather(*(judged(word, "similarity", value=word) for word in words))
     assert [result.score for result in results] == [1.0, 1.0, 1.0]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.evaluators.support import an_answer, an_evaluator, at_once, judged, mistake
+from tests.evaluators.support import an_answer, an_evaluator, judged, problem_of, without_waiting
 
 ANSWER = "The capital of France is Paris."
 
@@ -25,7 +25,7 @@ ANSWER = "The capital of France is Paris."
         ("ends_with", "Paris", 0.0),
     ],
 )
-async def test_one_text_is_all_or_nothing(kind, value, score):
+async def test_single_value_scores_zero_or_one(kind, value, score):
     result = await judged(ANSWER, kind, value=value)
     assert result.score == score
     assert (len(result.hits), len(result.misses)) == ((1, 0) if score else (0, 1))
@@ -40,19 +40,19 @@ async def test_one_text_is_all_or_nothing(kind, value, score):
         ("ends_with", [".", "Paris.", "Rome."]),
     ],
 )
-async def test_all_of_a_list_scores_the_share_that_matches(kind, values):
+async def test_match_all_scores_the_share_of_matching_values(kind, values):
     assert (await judged(ANSWER, kind, value=values)).score == 2 / 3
     assert (await judged(ANSWER, kind, value=values[:2], match="all")).score == 1.0
     assert (await judged(ANSWER, kind, value=values[2:])).score == 0.0
 
 
 @pytest.mark.parametrize("kind", ["contains", "icontains", "equals", "starts_with", "ends_with"])
-async def test_any_of_a_list_is_one_as_soon_as_one_matches(kind):
+async def test_match_any_scores_one_when_one_value_matches(kind):
     assert (await judged("yes", kind, value=["no", "yes"], match="any")).score == 1.0
     assert (await judged("maybe", kind, value=["no", "yes"], match="any")).score == 0.0
 
 
-async def test_any_shows_misses_only_when_nothing_matched():
+async def test_match_any_reports_misses_only_when_nothing_matched():
     passed = await judged("yes", "equals", value=["no", "yes"], match="any")
     failed = await judged("maybe", "equals", value=["no", "yes"], match="any")
     assert (passed.hits, passed.misses) == (("equals 'yes'",), ())
@@ -63,7 +63,7 @@ async def test_any_shows_misses_only_when_nothing_matched():
     ("answer", "value"),
     [("STRASSE", "straße"), ("straße", "STRASSE"), ("ΣΊΣΥΦΟΣ", "σίσυφος"), ("ŒUVRE", "œuvre")],
 )
-async def test_icontains_folds_case_in_any_script(answer, value):
+async def test_icontains_ignores_case_in_any_script(answer, value):
     assert (await judged(f"... {answer} ...", "icontains", value=value)).score == 1.0
     assert (await judged(f"... {answer} ...", "contains", value=value)).score == 0.0
 
@@ -76,7 +76,7 @@ async def test_hits_misses_and_reasoning_read_as_sentences():
     assert (await judged(ANSWER, "starts_with", value="Rome")).reasoning == "the answer does not start with 'Rome'"
 
 
-async def test_a_long_or_invisible_value_is_shown_short_and_on_one_line():
+async def test_long_or_invisible_value_is_shortened_to_one_line():
     (miss,) = (await judged("", "contains", value="line one\nline two" + "x" * 5000)).misses
     assert miss.startswith("does not contain 'line one\\nline two")
     assert miss.endswith("…'")
@@ -93,26 +93,26 @@ async def test_negate_forbids_strings():
 
 
 @pytest.mark.parametrize("kind", ["contains", "icontains", "starts_with", "ends_with"])
-def test_an_empty_text_is_refused_because_it_would_always_pass(kind):
+def test_empty_string_that_would_always_pass_is_rejected(kind):
     for value in ("", ["x", ""]):
-        loc, message = mistake(kind, value=value)
+        loc, message = problem_of(kind, value=value)
         assert loc == ("value",)
         assert "would always pass" in message
 
 
 @pytest.mark.parametrize("kind", ["contains", "equals"])
-def test_an_empty_list_is_refused_because_it_would_always_pass(kind):
-    loc, message = mistake(kind, value=[])
+def test_empty_list_that_would_always_pass_is_rejected(kind):
+    loc, message = problem_of(kind, value=[])
     assert loc == ("value",)
     assert "would always pass" in message
 
 
-async def test_equals_nothing_means_an_empty_answer():
+async def test_equals_empty_string_matches_only_an_empty_answer():
     assert (await judged("", "equals", value="")).score == 1.0
     assert (await judged(" ", "equals", value="")).score == 0.0
 
 
-async def test_equals_all_of_several_texts_is_doubted_because_it_cannot_pass():
+async def test_equals_all_of_several_values_gets_a_warning():
     (warning,) = (await judged("a", "equals", value=["a", "b"])).warnings
     assert "match: any" in warning
     assert (await judged("a", "equals", value=["a", "b"], match="any")).warnings == ()
@@ -124,8 +124,8 @@ async def test_equals_all_of_several_texts_is_doubted_because_it_cannot_pass():
     "options",
     [{}, {"value": "x", "match": "some"}, {"value": "x", "vlaue": "y"}, {"value": "x", "weight": -1}],
 )
-def test_options_that_make_no_sense_are_refused(options):
-    loc, message = mistake("contains", **options)
+def test_invalid_options_are_rejected(options):
+    loc, message = problem_of("contains", **options)
     assert loc[0] in {"value", "match", "vlaue", "weight"}
     assert message
 
@@ -134,4 +134,4 @@ def test_text_checks_never_wait():
     for kind in ("contains", "icontains", "equals", "starts_with", "ends_with"):
         evaluator = an_evaluator(kind, value="x")
         assert not evaluator.WAITS
-        assert at_once(evaluator.evaluate(an_answer("x"))).score == 1.0
+        assert without_waiting(evaluator.evaluate(an_answer("x"))).score == 1.0

@@ -12,7 +12,7 @@ from agentv.evaluators.tool_trajectory import ExpectedCall, pair_up
 from agentv.messages import Message, ToolCall
 from agentv.results import EvaluatorResult
 from agentv.suite.suite import EvalCase
-from tests.evaluators.support import an_evaluator, at_once, mistake
+from tests.evaluators.support import an_evaluator, problem_of, without_waiting
 
 CASE = EvalCase(id="case", question="question", input_messages=())
 
@@ -23,11 +23,11 @@ def calls_of(*made: Any) -> tuple[ToolCall, ...]:
 
 
 def judged(candidate: Candidate, **options: Any) -> EvaluatorResult:
-    return at_once(judge(an_evaluator("tool_trajectory", **options), EvaluationContext(CASE, candidate)))
+    return without_waiting(judge(an_evaluator("tool_trajectory", **options), EvaluationContext(CASE, candidate)))
 
 
 def after(*made: Any, **options: Any) -> EvaluatorResult:
-    """What it says of an answer with these calls, each in a message of its own."""
+    """Result for an answer with these calls, each in a separate message."""
     messages = [Message("assistant", None, tool_calls=(call,)) for call in calls_of(*made)]
     return judged(Candidate("done", (*messages, Message("assistant", "done"))), **options)
 
@@ -52,11 +52,11 @@ def tools(*names: str) -> list[dict[str, Any]]:
         ([], {"a": 0}, 1.0),
     ],
 )
-def test_any_order_scores_the_share_of_tools_called_often_enough(made, minimums, score):
+def test_any_order_scores_the_share_of_minimums_met(made, minimums, score):
     assert after(*made, mode="any_order", minimums=minimums).score == score
 
 
-def test_any_order_names_each_tool_and_how_often_it_was_called():
+def test_any_order_reports_the_call_count_of_each_tool():
     result = after("a", "a", "a", "b", mode="any_order", minimums={"a": 2, "b": 2, "c": 1})
     assert result.hits == ("'a' was called 3 times (at least 2)",)
     assert result.misses == ("'b' was called once; expected at least 2", "'c' was never called; expected at least 1")
@@ -69,15 +69,15 @@ def test_any_order_names_each_tool_and_how_often_it_was_called():
         (["b", "a", "a"], tools("a", "b", "a"), 1.0),
         (["b", "a"], tools("a", "b", "a"), 0.5),
         ([("a", {"q": 1})], [{"tool": "a", "args": {"q": 2}}], 0.0),
-        # The choosy call gets the only one it can use.
+        # The expectation with arguments gets the only call that matches it.
         ([("a", {"q": 1}), ("a", {"q": 2})], [{"tool": "a"}, {"tool": "a", "args": {"q": 1}}], 1.0),
     ],
 )
-def test_any_order_can_count_the_calls_of_a_list(made, expected, score):
+def test_any_order_accepts_a_list_of_expected_calls(made, expected, score):
     assert after(*made, mode="any_order", expected=expected).score == score
 
 
-def test_counts_of_a_trace_summary_are_enough_for_any_order():
+def test_any_order_works_with_trace_summary_counts():
     counted = Candidate("done", trace_summary={"tool_calls_by_name": {"a": 2}})
     assert judged(counted, mode="any_order", minimums={"a": 2, "b": 1}).score == 0.5
     assert judged(counted, mode="any_order", expected=tools("a", "a", "a")).score == 0.0
@@ -91,7 +91,7 @@ def test_counts_of_a_trace_summary_are_enough_for_any_order():
         {"mode": "any_order", "expected": [{"tool": "a", "args": {"q": 1}}]},
     ],
 )
-def test_counts_alone_cannot_tell_order_or_arguments(options):
+def test_trace_summary_counts_are_not_enough_for_order_or_arguments(options):
     result = judged(Candidate("done", trace_summary={"tool_calls_by_name": {"a": 2}}), **options)
     assert result.error is not None
     assert "the target reported only the number of tool calls" in result.error
@@ -105,25 +105,25 @@ def test_counts_alone_cannot_tell_order_or_arguments(options):
     [
         ("ab", "ab", 1.0),
         ("xaxbx", "ab", 1.0),
-        ("ba", "ab", 0.0),  # all are there, in another order
+        ("ba", "ab", 0.0),  # all calls, in another order
         ("bab", "ab", 1.0),
         ("a", "ab", 0.5),
-        ("ca", "abc", 2 / 3),  # found, wherever they are
+        ("ca", "abc", 2 / 3),  # matched at any position
         ("x", "ab", 0.0),
-        ("a", "aa", 0.5),  # one call is not two
+        ("a", "aa", 0.5),  # one call cannot match twice
         ("aab", "aba", 0.0),
     ],
 )
-def test_in_order_is_a_subsequence_or_the_share_that_was_found(made, expected, score):
+def test_in_order_scores_one_for_a_subsequence_or_the_matched_share(made, expected, score):
     assert after(*made, mode="in_order", expected=tools(*expected)).score == score
 
 
-def test_a_call_with_wrong_arguments_does_not_use_up_the_expected_one():
+def test_call_with_wrong_arguments_does_not_consume_the_expected_call():
     expected = [{"tool": "a", "args": {"q": 2}}, {"tool": "b"}]
     assert after(("a", {"q": 1}), ("a", {"q": 2}), "b", mode="in_order", expected=expected).score == 1.0
 
 
-def test_in_order_names_each_position():
+def test_in_order_reports_each_position():
     result = after("b", ("a", {"q": 1}), mode="in_order", expected=[{"tool": "a", "args": {"q": 2}}, {"tool": "b"}])
     assert result.score == 0.5
     assert result.hits == ("2. 'b' was called",)
@@ -149,11 +149,11 @@ def test_in_order_names_each_position():
         ("", "ab", 0.0),
     ],
 )
-def test_exact_compares_place_by_place_and_forgives_no_extra_call(made, expected, score):
+def test_exact_compares_by_position_and_rejects_extra_calls(made, expected, score):
     assert after(*made, mode="exact", expected=tools(*expected)).score == score
 
 
-def test_exact_names_each_position():
+def test_exact_reports_each_position():
     result = after("a", ("b", {"q": 1}), "c", mode="exact", expected=[*tools("a"), {"tool": "b", "args": {"q": 2}}])
     assert result.hits == ("call 1 is 'a'",)
     assert result.misses == (
@@ -181,18 +181,18 @@ def test_exact_names_each_position():
         ({"q": None}, {}, 0.0),
         ({"q": None}, {"q": None}, 1.0),
         ({"q": {"a": [1, {"b": 2}]}}, {"q": {"a": [1, {"b": 2}]}}, 1.0),
-        ({"q": {"a": 1}}, {"q": {"a": 1, "b": 2}}, 0.0),  # only the listed keys are free, not what is in them
+        ({"q": {"a": 1}}, {"q": {"a": 1, "b": 2}}, 0.0),  # nested values must be equal
         ({"q": [1, 2]}, {"q": [2, 1]}, 0.0),
         ({"q": 1}, "q", 0.0),
         ({"q": 1}, None, 0.0),
     ],
 )
-def test_listed_arguments_are_compared_to_the_last_value_and_others_are_free(args, given, score):
+def test_listed_arguments_must_be_equal_and_others_are_ignored(args, given, score):
     for mode in ("in_order", "exact", "any_order"):
         assert after(("a", given), mode=mode, expected=[{"tool": "a", "args": args}]).score == score
 
 
-# -- nothing to go by
+# -- missing calls and traces
 
 
 @pytest.mark.parametrize(
@@ -203,13 +203,13 @@ def test_listed_arguments_are_compared_to_the_last_value_and_others_are_free(arg
         {"mode": "in_order", "expected": []},
     ],
 )
-def test_an_empty_list_requires_nothing(options):
+def test_empty_list_requires_no_calls(options):
     for made in ([], ["a"]):
         result = after(*made, **options)
         assert (result.score, result.reasoning) == (1.0, "no tool calls are required")
 
 
-def test_exactly_no_calls_is_held_by_no_calls():
+def test_exact_empty_list_passes_only_without_calls():
     assert after(mode="exact", expected=[]).score == 1.0
     assert after("a", mode="exact", expected=[]).score == 0.0
 
@@ -217,13 +217,13 @@ def test_exactly_no_calls_is_held_by_no_calls():
 @pytest.mark.parametrize(
     "options", [{"mode": "any_order", "minimums": {"a": 0}}, {"mode": "in_order", "expected": tools("a")}]
 )
-def test_without_any_trace_the_score_is_zero_and_says_why(options):
+def test_missing_trace_scores_zero_with_the_reason(options):
     result = judged(Candidate("done"), **options)
     assert (result.score, result.error) == (0.0, None)
     assert result.reasoning == "the answer has no trace: neither output messages nor a trace summary"
 
 
-def test_an_answer_without_calls_says_so():
+def test_reasoning_mentions_an_answer_without_calls():
     result = after(mode="in_order", expected=tools("a"))
     assert result.reasoning == "0 of 1 expected calls were made; no tools were called"
 
@@ -245,8 +245,8 @@ def test_an_answer_without_calls_says_so():
         ({"mode": "exact", "expected": [{"tool": "a", "args": "some"}]}, ("expected", 0, "args"), "must be `any`"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options, place, words):
-    where, message = mistake("tool_trajectory", **options)
+def test_invalid_options_are_rejected(options, place, words):
+    where, message = problem_of("tool_trajectory", **options)
     assert where == place
     assert words in message
 
@@ -273,7 +273,7 @@ EXPECTED = st.fixed_dictionaries(
 
 @settings(deadline=None)
 @given(st.lists(CALL, max_size=8), st.lists(EXPECTED, max_size=6), st.sampled_from(["any_order", "in_order", "exact"]))
-def test_every_score_is_from_zero_to_one(made, expected, mode):
+def test_score_is_between_zero_and_one(made, expected, mode):
     result = after(*made, mode=mode, expected=expected)
     assert result.error is None
     assert 0.0 <= result.score <= 1.0
@@ -282,7 +282,7 @@ def test_every_score_is_from_zero_to_one(made, expected, mode):
 
 @settings(deadline=None)
 @given(st.lists(CALL, max_size=8), st.lists(EXPECTED, max_size=6), st.randoms())
-def test_any_order_does_not_depend_on_the_order_of_calls_or_expectations(made, expected, random):
+def test_any_order_is_independent_of_call_and_expectation_order(made, expected, random):
     shuffled = random.sample(made, len(made))
     anyhow = random.sample(expected, len(expected))
     minimums = {each["tool"]: len(each) for each in expected}
@@ -295,7 +295,7 @@ def test_any_order_does_not_depend_on_the_order_of_calls_or_expectations(made, e
 
 @settings(deadline=None)
 @given(st.lists(CALL, max_size=6), st.data())
-def test_calls_that_were_made_are_found_in_order_with_anything_between(made, data):
+def test_in_order_matches_calls_with_other_calls_between(made, data):
     kept = [each for each in made if data.draw(st.booleans())]
     expected = [{"tool": tool, "args": args or "any"} for tool, args in kept]
     assert after(*made, mode="in_order", expected=expected).score == 1.0
@@ -304,7 +304,7 @@ def test_calls_that_were_made_are_found_in_order_with_anything_between(made, dat
 
 @settings(deadline=None)
 @given(st.lists(CALL, max_size=5), st.lists(EXPECTED, max_size=5))
-def test_pairing_finds_as_many_pairs_as_there_can_be(made, expected):
+def test_pairing_is_maximal(made, expected):
     calls, wanted = calls_of(*made), [ExpectedCall.model_validate(each) for each in expected]
     pairs = pair_up(wanted, calls)
     assert len(set(pairs.values())) == len(pairs)
@@ -319,7 +319,7 @@ def test_pairing_finds_as_many_pairs_as_there_can_be(made, expected):
     assert len(pairs) == most(0, frozenset(range(len(calls))))
 
 
-def test_a_long_trace_against_a_long_list_is_no_hard_work():
+def test_in_order_scores_a_long_trace_against_a_long_list():
     expected = [{"tool": "a", "args": {"q": n % 7}} for n in range(300)] + tools(*["a"] * 300)
     made = [("a", {"q": n % 11}) for n in range(3000)]
     assert after(*made, mode="in_order", expected=expected).score == 1.0

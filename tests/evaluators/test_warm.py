@@ -1,4 +1,4 @@
-"""`warm: true`: the same results as without, from scripts that are not started anew each time."""
+"""`warm: true`: scripts are not restarted for each case, and results are the same as without it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def imports(project: Project) -> int:
     ids=["neither", "evaluator", "suite", "evaluator says no", "evaluator says yes"],
 )
 @pytest.mark.skipif(sys.platform != "linux", reason="scripts are warm on Linux only")
-def test_modules_are_imported_once_where_the_evaluator_or_the_suite_says_so(
+def test_modules_are_imported_once_when_warm_is_set_on_evaluator_or_suite(
     project: Project, options: dict[str, Any], execution: dict[str, Any], expected: int
 ) -> None:
     project_with(project, options, cases=6, **execution)
@@ -63,7 +63,7 @@ def test_modules_are_imported_once_where_the_evaluator_or_the_suite_says_so(
     assert imports(project) == expected
 
 
-def test_evaluators_of_cases_follow_the_suite_too(project: Project) -> None:
+def test_case_evaluators_inherit_warm_from_the_suite(project: Project) -> None:
     project_with(project, {}, cases=1)
     evaluator = {"name": "own", "type": "code_judge", "script": ["python", "judge.py"], "judge": True}
     cases = [{"id": f"case-{n}", "input": "?", "evaluators": [evaluator]} for n in range(4)]
@@ -73,8 +73,8 @@ def test_evaluators_of_cases_follow_the_suite_too(project: Project) -> None:
     assert imports(project) == 1
 
 
-def test_a_script_that_cannot_be_warm_works_all_the_same_and_the_first_result_says_why(project: Project) -> None:
-    write(project, "done()", {"warm": True, "judge": True}, cases=4)  # its kit reads the token when it is imported
+def test_script_that_cannot_be_kept_warm_still_runs_with_one_warning(project: Project) -> None:
+    write(project, "done()", {"warm": True, "judge": True}, cases=4)  # the SDK reads the token on import
     ran = run(project, "--workers", "1")
     assert ran.process.returncode == 0, ran.words
     warnings = [warning for row in ran.rows for warning in row["evaluator_results"][0]["warnings"]]
@@ -83,7 +83,7 @@ def test_a_script_that_cannot_be_warm_works_all_the_same_and_the_first_result_sa
     assert "AGENTV_JUDGE_PROXY_URL" in warnings[0] or "AGENTV_JUDGE_PROXY_TOKEN" in warnings[0]
 
 
-def test_a_program_in_another_language_says_so(project: Project) -> None:
+def test_warm_program_in_another_language_gets_a_warning(project: Project) -> None:
     options = {"script": ["sh", "-c", "echo '{\"score\": 1}'"], "warm": True}
     write(project, "", options, cases=2)
     ran = run(project)
@@ -92,7 +92,7 @@ def test_a_program_in_another_language_says_so(project: Project) -> None:
     assert "not a Python file" in warnings[0]
 
 
-def test_failures_are_told_as_always(project: Project) -> None:
+def test_warm_failures_are_reported_like_other_failures(project: Project) -> None:
     write(project, "", {"warm": True})
     Path(project.root, "judge.py").write_text("import json\nraise RuntimeError('the reason')\n")
     warm = run(project).failure
@@ -103,7 +103,7 @@ def test_failures_are_told_as_always(project: Project) -> None:
 
 
 @pytest.mark.parametrize("value", ["yes", 1, None])
-def test_warm_is_true_or_false(project: Project, value: object) -> None:
+def test_warm_must_be_a_boolean(project: Project, value: object) -> None:
     write(project, "", {"warm": value})
     done = project.run("validate", "suite.yaml")
     assert done.returncode == 2
@@ -113,13 +113,13 @@ def test_warm_is_true_or_false(project: Project, value: object) -> None:
     assert (done.returncode == 2, "warm" in done.stderr) == (True, True)
 
 
-def test_a_key_that_looks_like_it_is_told(project: Project) -> None:
+def test_misspelled_warm_is_reported_with_a_suggestion(project: Project) -> None:
     write(project, "", {"wram": True, "warn": True})
     done = project.run("validate", "suite.yaml")
     assert done.returncode == 2
     assert "did you mean `warm`" in done.stderr
 
 
-def test_editors_know_the_option(project: Project) -> None:
+def test_editor_schema_includes_warm(project: Project) -> None:
     schema = json.loads(project.run("schema").stdout)
     assert json.dumps(schema["suite"]).count('"warm"') == 2

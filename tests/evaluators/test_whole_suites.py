@@ -1,4 +1,4 @@
-"""Whole suites through the command line, every score worked out by hand."""
+"""Complete suites run through the command line; expected scores were calculated manually."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ targets:
 
 
 def scores(project: Project, cases: list[dict[str, Any]], *, exit_code: int) -> dict[str, dict[str, Any]]:
-    """The rows by eval id, of a suite that may as well be JSON."""
+    """Result rows by eval id; the suite is written as JSON, which is valid YAML."""
     project.write("agentv.config.yaml", CONFIG)
     project.write("suite.yaml", json.dumps({"evalcases": cases}))
     done = project.run("eval", "suite.yaml")
@@ -86,7 +86,7 @@ TRAJECTORIES: dict[str, tuple[dict[str, Any], float]] = {
 }  # fmt: skip
 
 
-def test_trajectories_score_as_worked_out_by_hand(project: Project) -> None:
+def test_tool_trajectory_scores_match_manual_calculation(project: Project) -> None:
     cases = [
         {"id": name, "input": "agent", "evaluators": [{"type": "tool_trajectory", **options}]}
         for name, (options, _) in TRAJECTORIES.items()
@@ -96,14 +96,14 @@ def test_trajectories_score_as_worked_out_by_hand(project: Project) -> None:
     assert all(row["error"] is None for row in rows.values())
 
 
-def test_an_answer_without_calls_scores_zero_with_a_reason(project: Project) -> None:
+def test_tool_trajectory_scores_zero_with_a_reason_without_tool_calls(project: Project) -> None:
     evaluator = {"type": "tool_trajectory", "mode": "in_order", "expected": [SEARCH]}
     rows = scores(project, [{"id": "quiet", "input": "hello", "evaluators": [evaluator]}], exit_code=1)
     assert (rows["quiet"]["score"], rows["quiet"]["error"]) == (0.0, None)
     assert "no tools were called" in rows["quiet"]["reasoning"]
 
 
-def test_the_trace_of_a_row_sums_up_its_messages(project: Project) -> None:
+def test_trace_summary_of_a_row_matches_its_messages(project: Project) -> None:
     evaluator = {"type": "tool_trajectory", "mode": "exact", "expected": [SEARCH, SEARCH, FETCH]}
     trace = scores(project, [{"id": "x", "input": "agent", "evaluators": [evaluator]}], exit_code=0)["x"][
         "trace_summary"
@@ -149,7 +149,7 @@ FIELDS: dict[str, tuple[dict[str, Any], float]] = {
     "not within 4.4": ({"fields": [field("total", "numeric_tolerance", tolerance=4.4)]}, 0.0),
     "within 4.5 %": ({"fields": [field("total", "numeric_tolerance", tolerance=0.045, relative=True)]}, 1.0),
     "within 0.3, as written": ({"fields": [field("lines[1].price", "numeric_tolerance", tolerance=0.3)]}, 1.0),
-    "12abc is no number": ({"fields": [field("tax", "numeric_tolerance")]}, 0.0),
+    "12abc is not a number": ({"fields": [field("tax", "numeric_tolerance")]}, 0.0),
     "dates": ({"fields": [field("date", "date"), field("due", "date")]}, 1.0),
     "an ambiguous date": ({"fields": [field("sent", "date")]}, 0.0),
     "day first": ({"fields": [field("sent", "date", formats=["YYYY-MM-DD", "DD/MM/YYYY"])]}, 1.0),
@@ -161,7 +161,7 @@ FIELDS: dict[str, tuple[dict[str, Any], float]] = {
 
 
 @pytest.mark.parametrize("expected", [EXPECTED, json.dumps(EXPECTED)], ids=["object", "text"])
-def test_fields_score_as_worked_out_by_hand(project: Project, expected: Any) -> None:
+def test_field_accuracy_scores_match_manual_calculation(project: Project, expected: Any) -> None:
     cases = [
         {
             "id": name,
@@ -178,7 +178,7 @@ def test_fields_score_as_worked_out_by_hand(project: Project, expected: Any) -> 
     assert rows["not expected"]["evaluator_results"][0]["warnings"]
 
 
-def test_an_answer_that_is_not_json_fails_and_a_case_without_expected_data_is_an_error(project: Project) -> None:
+def test_field_accuracy_fails_for_invalid_json_and_errors_without_expected_data(project: Project) -> None:
     evaluators = [{"type": "field_accuracy", "fields": [field("number")]}]
     rows = scores(
         project,
@@ -226,7 +226,7 @@ LIMITS: dict[str, tuple[dict[str, Any], float]] = {
 }
 
 
-def test_limits_score_as_worked_out_by_hand(project: Project) -> None:
+def test_metric_scores_match_manual_calculation(project: Project) -> None:
     cases = [{"id": name, "input": "agent", "evaluators": [options]} for name, (options, _) in LIMITS.items()]
     rows = scores(project, cases, exit_code=1)
     assert by_id(rows) == {name: score for name, (_, score) in LIMITS.items()}
@@ -240,14 +240,14 @@ def test_limits_score_as_worked_out_by_hand(project: Project) -> None:
         ({"type": "execution_metrics", "max_tool_calls": 1, "max_cost_usd": 1}, "cost"),
     ],
 )
-def test_an_unreported_figure_is_an_error_and_not_a_low_score(
+def test_unreported_metric_is_an_error_not_a_low_score(
     project: Project, evaluator: dict[str, Any], figure: str
 ) -> None:
     row = scores(project, [{"id": "x", "input": "hello", "evaluators": [evaluator]}], exit_code=3)["x"]
     assert f"the target did not report {figure}" in row["error"]["message"]
 
 
-# -- mistakes
+# -- validation errors
 
 BROKEN = """\
 evalcases:
@@ -276,8 +276,8 @@ def test_every_problem_is_reported_at_its_position(project: Project) -> None:
     project.write("suite.yaml", BROKEN)
     done = project.run("validate", "suite.yaml")
     assert done.returncode == 2
-    told = [line.partition("suite.yaml:")[2] for line in done.stderr.splitlines() if "suite.yaml:" in line]
-    assert [line.split(": ")[0] for line in told] == [
+    reported = [line.partition("suite.yaml:")[2] for line in done.stderr.splitlines() if "suite.yaml:" in line]
+    assert [line.split(": ")[0] for line in reported] == [
         "5:9", "6:78", "7:63", "11:20", "12:45", "13:37", "14:36", "15:43", "16:35", "17:41", "18:9",
     ]  # fmt: skip
     words = [
@@ -293,11 +293,11 @@ def test_every_problem_is_reported_at_its_position(project: Project) -> None:
         "did you mean `max_total`?",
         "no limit is set",
     ]
-    for line, expected in zip(told, words, strict=True):
+    for line, expected in zip(reported, words, strict=True):
         assert expected in line
 
 
-def test_the_schema_for_editors_takes_both_spellings(project: Project) -> None:
+def test_editor_schema_accepts_both_spellings(project: Project) -> None:
     schema = json.loads(project.run("schema").stdout)["suite"]
     validator = jsonschema.Draft202012Validator(schema)
 

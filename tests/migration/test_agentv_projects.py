@@ -1,6 +1,6 @@
-"""Projects written for AgentV load and run here as they are. Scores were worked out by hand from what they say.
+"""Projects written for AgentV load and run unchanged. The expected scores were calculated manually.
 
-A project is a text file: `=== path` begins each of its files.
+A project is one text file in which `=== path` starts each file of the project.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PROJECTS = Path(__file__).parent / "projects"
 
 @dataclass(frozen=True)
 class Expected:
-    """What a run of a project gives."""
+    """Expected results of running a project."""
 
     scores: dict[str, float]
     exit_code: int = 0
@@ -31,38 +31,38 @@ class Expected:
 
 
 EXPECTED = {
-    # `target` and `evaluator` of the suite, `judge_target` of the target: the grader says 0.75 of each.
+    # `target` and `evaluator` from the suite, `judge_target` from the target: the grader scores each case 0.75.
     "root_keys": Expected({"refund-window": 0.75, "opening-hours": 0.75}, 1, {"refund-window": "desk"}),
-    # Every role in its order, and the attached file: both halves of the script's score.
+    # The script scores half for all roles in order and half for the attached file.
     "messages": Expected({"all-roles": 1.0, "one-object": 1.0}),
-    # number 2 of 2, net 3 % off of 5 % allowed, due the same day, count wrong, vat not expected: 5 of 6.
+    # number (weight 2) matches, net is 3% off (5% allowed), due matches, count is wrong, vat is not expected: 5/6.
     "expected_messages": Expected({"invoice": 5 / 6, "only-tool-calls": 1.0}),
     "aliases": Expected({"by-outcome": 1.0}),
-    # Two of four, three quarters of the weight, one of two; each beside an evaluator that gives 1.
+    # 2 of 4 criteria, 3/4 of the weight, 1 of 2 criteria; each averaged with an evaluator that scores 1.
     "rubrics": Expected({"strings": 0.75, "objects": 0.875, "in-an-evaluator": 0.75}, 1),
-    # The suite's list also where `execution` only names a target; weights 3 to 1, and 0 does not count.
+    # The suite's list also applies if `execution` only sets a target; weights are 3 and 1, and 0 does not count.
     "case_execution": Expected(
         {"inherits": 1.0, "inherits-with-execution": 0.0, "own-list": 1.0, "list-of-the-case": 0.75},
         1,
         {"inherits": "blue", "inherits-with-execution": "red", "own-list": "red"},
     ),
-    # 1500 of 1500 ms, 0.05 of 0.05 USD, 800 of 1000 tokens; then only the time is kept.
+    # 1500 of 1500 ms, 0.05 of 0.05 USD, 800 of 1000 tokens; in the second case only the time limit is met.
     "metrics": Expected({"within": 1.0, "beyond": 0.25}, 1),
-    # 0.25 * 1 + 0.75 * 0.5; the lowest; ((1 + 0) / 2 + 1) / 2; what the grader says.
+    # 0.25 * 1 + 0.75 * 0.5; the lowest score; ((1 + 0) / 2 + 1) / 2; the grader's score.
     "composite": Expected({"weighted": 0.625, "by-script": 0.4, "nested": 0.75, "by-judge": 0.65}, 1),
-    # search twice and book, no pay; a subsequence; two of three places; an extra call.
+    # search twice and book but not pay; a subsequence; two of three positions; an extra call.
     "trajectory": Expected({"any-order": 2 / 3, "in-order": 1.0, "exact": 2 / 3, "too-many": 0.0}, 1),
     "code_judges": Expected({"scripts": 1.0}),
     "every_setting": Expected({"any": 1.0}),
     "command_line": Expected({"with-a-file": 1.0}),
     "guidelines": Expected({"follows-the-rules": 1.0}),
     "batching": Expected({"one": 1.0, "two": 1.0}),
-    # What an expected file holds is there for scripts, and in what the judge compares with.
+    # Scripts and the judge receive the contents of expected files.
     "expected_files": Expected({"letter": 1.0}),
-    # Everything runs beside the suite; `cwd` is found above it too, and below the repository.
+    # Scripts run in the suite's directory; `cwd` is also searched in its parents and below the repository.
     "directories": Expected({"beside-the-suite": 1.0}),
     "two_target_files": Expected({"which": 1.0}),
-    # A command that gets the files does not get their texts in its prompt.
+    # A command that receives the files does not receive their contents in its prompt.
     "attachments": Expected({"conversation": 1.0}),
     "languages": Expected({"shell-and-python": 1.0}),
 }
@@ -74,12 +74,12 @@ def unpack(name: str, project: Project) -> None:
         project.write(path, text)
 
 
-def test_every_project_has_an_expectation() -> None:
+def test_every_project_has_expected_results() -> None:
     assert sorted(EXPECTED) == sorted(path.stem for path in PROJECTS.glob("*.txt"))
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_project_loads_and_runs_as_it_is(name: str, project: Project) -> None:
+def test_project_loads_and_runs_unchanged(name: str, project: Project) -> None:
     unpack(name, project)
     checked = project.run("validate", "evals")
     assert (checked.returncode, checked.stderr) == (0, "")
@@ -93,7 +93,7 @@ def test_a_project_loads_and_runs_as_it_is(name: str, project: Project) -> None:
     assert done.returncode == expected.exit_code, done.stderr
 
 
-def test_rows_have_the_dataset_and_the_conversation(project: Project) -> None:
+def test_rows_include_the_dataset_and_the_conversation(project: Project) -> None:
     unpack("root_keys", project)
     project.run("eval", "evals")
     assert {row["suite"] for row in project.rows()} == {"help-desk"}
@@ -102,7 +102,7 @@ def test_rows_have_the_dataset_and_the_conversation(project: Project) -> None:
     assert [row["conversation_id"] for row in project.rows(project.root / "second")] == ["chat-9"]
 
 
-def test_every_provider_setting_is_understood_when_its_variables_are_set(project: Project) -> None:
+def test_every_provider_setting_is_accepted_when_its_variables_are_set(project: Project) -> None:
     unpack("every_setting", project)
     names = re.findall(r"\$\{\{ (\w+) \}\}", (PROJECTS / "every_setting.txt").read_text(encoding="utf-8"))
     variables = {name: f"https://{name.lower().replace('_', '-')}.example.com" for name in names}
@@ -118,7 +118,7 @@ AGENTS = ("codex", "codex-cli", "claude-code", "vscode", "vscode-insiders", "pi"
 
 
 @pytest.mark.parametrize("provider", AGENTS)
-def test_an_agent_cannot_be_a_target_says_what_to_write_and_spares_the_others(provider: str, project: Project) -> None:
+def test_agent_provider_is_rejected_with_advice_and_other_targets_work(provider: str, project: Project) -> None:
     unpack("aliases", project)
     project.write(
         "evals/targets.yml",
@@ -138,7 +138,7 @@ def test_an_agent_cannot_be_a_target_says_what_to_write_and_spares_the_others(pr
     assert project.run("eval", "evals", "--target", "parrot").returncode in (0, 1)
 
 
-def test_an_unknown_judge_target_is_a_mistake_and_not_the_candidate_itself(project: Project) -> None:
+def test_unknown_judge_target_is_an_error_without_fallback(project: Project) -> None:
     unpack("root_keys", project)
     path = project.root / ".agentv" / "targets.yaml"
     path.write_text(path.read_text().replace("judge_target: grader", "judge_target: gradr"))
@@ -148,7 +148,7 @@ def test_an_unknown_judge_target_is_a_mistake_and_not_the_candidate_itself(proje
     assert project.run_dirs() == []
 
 
-def test_a_missing_file_is_a_mistake_and_not_dropped(project: Project) -> None:
+def test_missing_file_is_an_error(project: Project) -> None:
     unpack("messages", project)
     (project.root / "evals" / "notes" / "wishes.md").unlink()
     done = project.run("eval", "evals")
@@ -156,14 +156,14 @@ def test_a_missing_file_is_a_mistake_and_not_dropped(project: Project) -> None:
     assert "there is no file 'notes/wishes.md'" in done.stderr
 
 
-def test_a_command_that_gets_the_files_starts_however_long_they_are(project: Project) -> None:
+def test_command_with_file_placeholder_starts_with_files_of_any_size(project: Project) -> None:
     unpack("attachments", project)
     (project.root / "evals" / "long.txt").write_text("one line\n" * 500_000)
     done = project.run("eval", "evals")
     assert done.returncode == 0, done.stderr
 
 
-def test_all_kinds_of_files_of_a_project_can_be_validated_by_name(project: Project) -> None:
+def test_validate_accepts_every_kind_of_project_file(project: Project) -> None:
     unpack("attachments", project)
     done = project.run("validate", ".agentv/config.yaml", ".agentv/targets.yaml", "evals/link.yaml")
     assert (done.returncode, done.stdout) == (0, "ok: 1 suite, 1 case, 2 configurations, no problems\n")
@@ -175,7 +175,7 @@ def test_all_kinds_of_files_of_a_project_can_be_validated_by_name(project: Proje
 
 @contextmanager
 def health(status: int) -> Iterator[tuple[str, list[str]]]:
-    """A server on a free port that answers every GET with a status; its URL, and the paths it was asked."""
+    """URL of a server that answers every GET with a status, and the requested paths."""
     asked: list[str] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -184,8 +184,8 @@ def health(status: int) -> Iterator[tuple[str, list[str]]]:
             self.send_response(status)
             self.end_headers()
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the standard library's name
-            """Quiet."""
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - name from the standard library
+            """Log nothing."""
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -198,7 +198,7 @@ def health(status: int) -> Iterator[tuple[str, list[str]]]:
 
 
 @pytest.mark.parametrize(("status", "exit_code"), [(200, 0), (503, 3)])
-def test_a_health_check_takes_a_literal_url(project: Project, status: int, exit_code: int) -> None:
+def test_health_check_accepts_a_literal_url(project: Project, status: int, exit_code: int) -> None:
     unpack("command_line", project)
     path = project.root / ".agentv" / "targets.yaml"
     before, _, _ = path.read_text().partition("    healthcheck:")

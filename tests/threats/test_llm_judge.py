@@ -1,4 +1,4 @@
-"""No answer can close its part of the prompt, pull in what it should not see, or pass a verdict on itself."""
+"""An answer cannot close its part of the prompt, read other variables, or supply its own verdict."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PLANTED = [
 
 
 def parts_of(question: str) -> list[tuple[str, str]]:
-    """The parts of a prompt, found by their mark as a careful reader finds them."""
+    """Names and contents of the parts of a prompt, found by their mark."""
     found = re.search(r"^--- (?:criteria|question) ([0-9a-f]{12}) ---$", question, re.MULTILINE)
     assert found is not None
     pattern = rf"^--- ([a-z ]+) {found[1]} ---\n(.*?)\n--- end of \1 {found[1]} ---$"
@@ -38,7 +38,7 @@ def parts_of(question: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("planted", PLANTED)
-def test_what_an_answer_says_stays_in_its_part(planted: str) -> None:
+def test_planted_text_stays_inside_the_answer_part(planted: str) -> None:
     question = question_for(a_case(planted, expected_outcome="Names Paris.", reference_answer="SECRET"), None)
     assert parts_of(question) == [
         ("criteria", "Names Paris."),
@@ -49,7 +49,7 @@ def test_what_an_answer_says_stays_in_its_part(planted: str) -> None:
 
 
 @given(st.text(), st.text(), st.text())
-def test_any_text_is_verbatim_between_marks_that_it_does_not_hold(answer: str, outcome: str, reference: str) -> None:
+def test_any_text_is_included_verbatim_between_marks(answer: str, outcome: str, reference: str) -> None:
     context = a_case(answer, expected_outcome=outcome, reference_answer=reference)
     expected = {"question": "The capital of France?", "answer": answer}
     expected |= {"criteria": outcome} if outcome else {}
@@ -59,17 +59,17 @@ def test_any_text_is_verbatim_between_marks_that_it_does_not_hold(answer: str, o
 
 @given(st.lists(st.tuples(st.text(max_size=5), st.text(alphabet="0123456789abcdefABCDEF", max_size=200)), min_size=1))
 @settings(max_examples=200)
-def test_a_mark_is_in_none_of_the_parts_even_when_few_marks_are_free(parts: list[tuple[str, str]]) -> None:
+def test_mark_does_not_occur_in_any_part_when_few_marks_are_free(parts: list[tuple[str, str]]) -> None:
     fenced = fence(parts, mark_length=3)
     assert not any(fenced.mark in text.lower() for part in parts for text in part)
 
 
-def test_a_mark_is_looked_for_until_no_text_holds_it() -> None:
+def test_mark_is_searched_until_no_part_contains_it() -> None:
     for free in "0123456789abcdef":
         assert fence([("", "0123456789abcdef".replace(free, ""))], mark_length=1).mark == free
 
 
-def test_an_answer_that_holds_the_mark_it_would_get_gets_another() -> None:
+def test_answer_that_contains_its_mark_gets_another_mark() -> None:
     parts = [("answer", "graded")]
     for _ in range(50):
         parts.append(("answer", fence(parts).mark.upper()))
@@ -78,13 +78,13 @@ def test_an_answer_that_holds_the_mark_it_would_get_gets_another() -> None:
     assert fence([("answer", "x")]) == fence([("answer", "x")])
 
 
-def test_the_mark_is_not_in_the_text_around_the_parts() -> None:
+def test_mark_does_not_occur_in_the_surrounding_text() -> None:
     for free in "0123456789abcdef":
         assert fence([("", "")], ["0123456789ABCDEF".replace(free.upper(), "")], mark_length=1).mark == free
 
 
 @pytest.mark.parametrize("planted", PLANTED)
-async def test_only_the_reply_of_the_judge_is_read(planted: str) -> None:
+async def test_verdict_is_read_only_from_the_judge_reply(planted: str) -> None:
     for prompt in (None, "Grade this: {{ candidate_answer }} (expected: {{ expected_outcome }})"):
         options = {} if prompt is None else {"prompt": prompt}
         judge = Judge(verdict(0.0, reasoning=f"It claims {planted}"))
@@ -93,7 +93,7 @@ async def test_only_the_reply_of_the_judge_is_read(planted: str) -> None:
         assert planted in judge.requests[0].question
 
 
-async def test_a_judge_that_repeats_a_planted_verdict_is_asked_again() -> None:
+async def test_judge_that_repeats_a_planted_verdict_is_retried() -> None:
     judge = Judge(f"The answer says: {PLANTED[0]}\n\n{verdict(0.1)}", verdict(0.2))
     result = await judge.judged(an_evaluator("llm_judge"), a_case(PLANTED[0]))
     assert (result.score, len(judge.requests)) == (0.2, 2)
@@ -121,7 +121,7 @@ async def test_templates_in_an_answer_reach_the_model_verbatim(project: Project,
     assert_clean(ran)
 
 
-async def test_a_key_in_a_reply_is_in_no_file_of_the_run(project: Project) -> None:
+async def test_key_in_a_reply_is_not_written_to_any_file(project: Project) -> None:
     from tests.spec.support import KEY  # noqa: PLC0415
 
     write_suite(project, [{"id": "a", "input": "?"}])
