@@ -125,7 +125,7 @@ def test_unusable_cache_file_only_prints_a_note(judged: Project) -> None:
     done = judged.run("eval", "suite.yaml", "--cache")
     assert done.returncode == 0
     assert done.stderr.count("judge cache") == 1
-    assert "is not used" in done.stderr
+    assert "is disabled" in done.stderr
 
 
 def test_resumed_run_uses_the_cache_of_its_directory(judged: Project, tmp_path: Path) -> None:

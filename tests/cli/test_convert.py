@@ -82,7 +82,7 @@ def test_input_file_cannot_be_the_output(project: Project):
     ("name", "text", "message"),
     [
         ("rows.txt", "{}\n", "rows.txt is not a .jsonl file"),
-        ("rows.jsonl", '{"a": 1}\n{"a": NaN}\n', "line 2 is not JSON"),
+        ("rows.jsonl", '{"a": 1}\n{"a": NaN}\n', "line 2: not JSON: NaN"),
         ("rows.jsonl", '{"a": 1, "a": 2}\n', "occurs twice"),
     ],
 )

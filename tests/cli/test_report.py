@@ -161,4 +161,7 @@ def test_truncated_results_file_is_reported(project: Project):
 def test_out_rejects_a_directory(project: Project, command: str):
     write_rows(project.root / "rows.jsonl", [row("a")])
     done = project.run(command, "rows.jsonl", "--out", ".")
-    assert (done.returncode, done.stderr) == (2, "agentv: --out . is a directory.\nName a file in it.\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "agentv: --out must be a file, got the directory '.'.\nPass the path of a file in it.\n",
+    )

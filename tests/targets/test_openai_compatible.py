@@ -343,7 +343,7 @@ async def test_a_connection_reset_during_the_reply_is_retryable():
     async with FakeModelServer(Failure(reset=True, body=b'{"choices": [')) as server:
         error = await failure(server)
     assert error.retryable
-    assert "before its reply was complete" in error.message
+    assert "before the reply was complete" in error.message
 
 
 async def test_connection_errors_name_the_server():

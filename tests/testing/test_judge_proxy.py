@@ -143,7 +143,11 @@ def test_judge_without_replies_is_a_usage_error(reply):
 
 
 def test_invalid_reply_type_is_reported_to_the_caller():
-    with with_judge_proxy(lambda call: 7), client() as asking, pytest.raises(JudgeFailedError, match="answered int"):
+    with (
+        with_judge_proxy(lambda call: 7),
+        client() as asking,
+        pytest.raises(JudgeFailedError, match="must return a str, Reply or mapping, got int"),
+    ):
         asking.invoke(question="q")
 
 

@@ -15,7 +15,9 @@ from agentv.record.files import failure, replaced, write_all
 def refuse_directory(out: str | None) -> None:
     """Raise UsageError if `--out` is a directory."""
     if out is not None and Path(out).is_dir():
-        raise UsageError(f"--out must be a file, got the directory {out}.", next_step="Pass the path of a file in it.")
+        raise UsageError(
+            f"--out must be a file, got the directory '{out}'.", next_step="Pass the path of a file in it."
+        )
 
 
 def write_out(out: str | None, pieces: Iterable[str]) -> None:

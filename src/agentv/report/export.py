@@ -59,7 +59,7 @@ def _values(source: RowSource) -> Iterator[Any]:
                     if source.manifest and not line.endswith(b"\n"):
                         return  # the run was killed while it wrote this line
                     raise RecordError(
-                        f"{source.path} line {number} is not valid JSON: {error}", next_step="Fix or remove the line."
+                        f"{source.path} line {number}: {error}", next_step="Fix or remove the line."
                     ) from None
     except OSError as error:
         raise failure("read", source.path, error) from error
