@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentv.errors import AgentVError, BudgetExhaustedError
+from agentv.errors import AgentVError, BudgetExhaustedError, EvaluatorError
 from agentv.evaluators.base import EvaluationContext, Evaluator
 from agentv.results import CaseError, EvaluatorResult, Score, Verdict, verdict_for, weighted_mean
 
@@ -108,6 +108,8 @@ def _judged(evaluator: Evaluator, score: Score, started: float) -> EvaluatorResu
 
 
 def _failed(evaluator: Evaluator, message: str, started: float, error: Exception) -> EvaluatorResult:
+    # Record what the evaluator spent before it failed.
+    spent = error if isinstance(error, EvaluatorError) else EvaluatorError(message)
     return EvaluatorResult(
         name=evaluator.name,
         type=evaluator.type,
@@ -117,11 +119,10 @@ def _failed(evaluator: Evaluator, message: str, started: float, error: Exception
         required=evaluator.required,
         error=message,
         duration_ms=_since(started),
-        # Record what the evaluator spent before it failed.
-        judge_proxy=getattr(error, "judge_proxy", None),
-        judge=getattr(error, "judge", None),
-        details=getattr(error, "details", None),
-        evaluator_results=tuple(getattr(error, "evaluator_results", ())),
+        judge_proxy=spent.judge_proxy,
+        judge=spent.judge,
+        details=spent.details,
+        evaluator_results=tuple(spent.evaluator_results),
     )
 
 
