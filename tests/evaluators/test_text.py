@@ -40,8 +40,9 @@ async def test_single_value_scores_zero_or_one(kind, value, score):
         ("ends_with", [".", "Paris.", "Rome."]),
     ],
 )
-async def test_match_all_scores_the_share_of_matching_values(kind, values):
-    assert (await judged(ANSWER, kind, value=values)).score == 2 / 3
+async def test_match_all_needs_every_value(kind, values):
+    assert (await judged(ANSWER, kind, value=values)).score == 0.0
+    assert (await judged(ANSWER, kind, value=values[:2])).score == 1.0
     assert (await judged(ANSWER, kind, value=values[:2], match="all")).score == 1.0
     assert (await judged(ANSWER, kind, value=values[2:])).score == 0.0
 
@@ -90,6 +91,23 @@ async def test_negate_forbids_strings():
     dirty = await judged("badly worse", "contains", value=["badly", "worse"], negate=True)
     assert (clean.score, clean.hits) == (1.0, ("does not contain 'badly'", "does not contain 'worse'"))
     assert (dirty.score, dirty.misses) == (0.0, ("contains 'badly'", "contains 'worse'"))
+
+
+@pytest.mark.parametrize(
+    ("match", "negate", "score"),
+    [
+        (None, False, 0.0),
+        ("all", False, 0.0),
+        ("any", False, 1.0),
+        (None, True, 0.0),
+        ("all", True, 1.0),
+        ("any", True, 0.0),
+    ],
+)
+async def test_list_of_which_one_string_matches_is_all_or_nothing(match, negate, score):
+    options = {"value": ["Paris", "Rome", "Oslo", "Bern", "Riga"], "negate": negate}
+    result = await judged(ANSWER, "contains", **(options if match is None else {**options, "match": match}))
+    assert result.score == score
 
 
 @pytest.mark.parametrize("kind", ["contains", "icontains", "starts_with", "ends_with"])

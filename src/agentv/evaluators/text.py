@@ -32,8 +32,10 @@ class TextCheck(Evaluator):
     MISS: ClassVar[str]
 
     value: str | list[str] = Field(description="String or list of strings to compare with, exactly as written.")
-    match: Literal["all", "any"] = Field(
-        "all", description="For a list: `all` scores the share of strings that match, `any` scores 1 if one matches."
+    match: Literal["all", "any"] | None = Field(
+        None,
+        description="For a list: whether `all` strings must match or `any` one of them; the score is 1 or 0. "
+        "Default: `all`; with `negate`, `any`, so that none of the strings may match.",
     )
 
     @field_validator("value")
@@ -62,16 +64,22 @@ class TextCheck(Evaluator):
         if len(values) == 1:
             return Score(float(bool(hits)), hits, misses, f"the answer {(hits or misses)[0]}")
         reasoning = self._reasoning(len(hits), len(values))
-        if self.match == "any":
+        if self._any_is_enough:
             passed = bool(hits)
             return Score(float(passed), hits, () if passed else misses, reasoning)
-        return Score(len(hits) / len(values), hits, misses, reasoning, warnings=self.doubts())
+        return Score(float(not misses), hits, misses, reasoning, warnings=self.doubts())
+
+    @property
+    def _any_is_enough(self) -> bool:
+        return self.match == "any" or (self.match is None and self.negate)
 
     def _reasoning(self, matching: int, total: int) -> str:
         count = str(matching) if matching else "none"
-        if self.negate:
+        if not self.negate:
+            return f"{count} of the {total} strings matched; {'one is' if self._any_is_enough else 'all are'} required"
+        if self._any_is_enough:
             return f"{count} of the {total} forbidden strings {'was' if matching < 2 else 'were'} found"
-        return f"{count} of the {total} strings matched; {'one is' if self.match == 'any' else 'all are'} required"
+        return f"{count} of the {total} strings matched; not all may match"
 
     def doubts(self) -> tuple[str, ...]:
         """Warnings about options that are valid but unlikely to be intended."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -57,7 +56,7 @@ class AssertReader:
         evaluators: list[dict[str, Any]] = []
         for node in nodes:
             try:
-                evaluator = self._evaluator(node, values, exact=threshold is not None)
+                evaluator = self._evaluator(node, values)
             except (LeftOutError, TemplateError, UnreadableError) as error:
                 kind = node.raw("type", "?") if node.is_mapping else "?"
                 reason = f"the template {error} is not supported" if isinstance(error, TemplateError) else str(error)
@@ -70,7 +69,7 @@ class AssertReader:
             evaluators.append({"name": "answered", "type": "regex", "pattern": "^"})
         return _with_threshold(evaluators, threshold)
 
-    def _evaluator(self, node: Node, values: Mapping[str, Any], *, exact: bool) -> dict[str, Any]:
+    def _evaluator(self, node: Node, values: Mapping[str, Any]) -> dict[str, Any]:
         kind = node.raw("type")
         if not isinstance(kind, str):
             raise LeftOutError("`type` is missing")
@@ -79,7 +78,7 @@ class AssertReader:
             if key not in KNOWN:
                 self.notes.left_out(entry, f"`{key}` of an assertion is not imported")
         value = self._value(node, values, base)
-        evaluator = _convert(base, value, node, exact=exact or negate)
+        evaluator = _convert(base, value, node)
         if evaluator["type"] == "rubric":
             self._set_judge(evaluator, node)
         if negate:
@@ -109,11 +108,11 @@ class AssertReader:
         return value if kind in HINTS else render_all(value, values)
 
 
-def _convert(kind: str, value: Any, node: Node, *, exact: bool) -> dict[str, Any]:
+def _convert(kind: str, value: Any, node: Node) -> dict[str, Any]:
     if kind in _STRING_CHECKS:
         return {"type": _STRING_CHECKS[kind], "value": _string(value)}
     if kind in ("contains-any", "icontains-any", "contains-all", "icontains-all"):
-        return _any_or_all(kind, _strings(value), exact=exact)
+        return _any_or_all(kind, _strings(value))
     if kind == "equals":
         if isinstance(value, dict | list):
             return {"type": "json_schema", "schema": {"const": value}}
@@ -154,14 +153,9 @@ def _strings(value: Any) -> list[str]:
     return strings
 
 
-def _any_or_all(kind: str, strings: list[str], *, exact: bool) -> dict[str, Any]:
+def _any_or_all(kind: str, strings: list[str]) -> dict[str, Any]:
     name, _, how = kind.partition("-")
-    if how == "any" or len(strings) == 1 or not exact:
-        settings = {"type": name, "value": strings, "match": how}
-        return {**settings, "threshold": 1.0} if how == "all" and len(strings) > 1 else settings
-    # With `match: all`, the score is the fraction of strings found. Where only pass or fail is wanted, use one pattern.
-    pattern = "".join(rf"(?=.*{re.escape(text)})" for text in strings)
-    return {"type": "regex", "pattern": rf"\A{pattern}", "flags": "is" if name == "icontains" else "s"}
+    return {"type": name, "value": strings, "match": how}
 
 
 def _pattern(pattern: str) -> str:
