@@ -12,6 +12,7 @@
     +-- JudgeCallError              a script's judge call failed (`judge/session.py`)
     +-- BudgetExhaustedError        the budget of the run is spent: the case is not run, and the run can be resumed
     +-- EvaluatorError              an evaluator could not compute a score (never a low score)
+    |   +-- ScoreError              a score is not a number from 0 to 1
     |   +-- ScriptError             a judge script failed; contains its stderr (`scripts.py`)
     +-- RecordError                 the files of a run could not be read or written
         +-- RunLockedError
@@ -163,6 +164,10 @@ class EvaluatorError(AgentVError):
         self.judge_proxy = judge_proxy
         self.judge = judge
         self.details = details
+
+
+class ScoreError(EvaluatorError, ValueError):
+    """A score is not a number from 0 to 1."""
 
 
 class RecordError(AgentVError):

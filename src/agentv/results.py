@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,10 +10,14 @@ from enum import StrEnum
 from typing import Annotated, Any, NamedTuple, TypedDict
 
 from agentv.codec import OMIT_DEFAULT, Between, decode, encode
+from agentv.errors import ScoreError
 from agentv.messages import Message, TokenUsage
+from agentv.text import kind_of
 
 DEFAULT_THRESHOLD = 0.8
 BORDERLINE = 0.6
+ROUNDING_NOISE = 1e-6
+"""How far outside 0 to 1 a score may be: the rounding error of a calculation, never another scale."""
 
 Unit = Annotated[float, Between(0, 1)]
 Counted = Annotated[int, Between(1, 2**63 - 1)]
@@ -33,9 +38,29 @@ def verdict_for(score: float, threshold: float = DEFAULT_THRESHOLD) -> Verdict:
     return Verdict.BORDERLINE if score >= BORDERLINE else Verdict.FAIL
 
 
+def valid_score(value: object) -> float:
+    """`value` as a score from 0 to 1, without rounding noise. Raises ScoreError for anything else.
+
+    A score on another scale, such as 8 of 10, is never clamped: it would turn into a pass.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        quoted = json.dumps(value[:80], ensure_ascii=False) if isinstance(value, str) else kind_of(value)
+        raise ScoreError(f"score must be a number from 0 to 1, got {quoted}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ScoreError(f"score must be a finite number from 0 to 1, got {number}")
+    if not -ROUNDING_NOISE <= number <= 1 + ROUNDING_NOISE:
+        advice = "divide by the maximum of your scale" if number > 1 else "map your scale to 0 (worst) to 1 (best)"
+        raise ScoreError(f"score must be between 0 and 1, got {number:.12g}; {advice}")
+    return min(1.0, max(0.0, number)) + 0.0  # never -0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What an evaluator returns. Raises an error unless the score is a finite number from 0 to 1."""
+    """What an evaluator returns. Raises ScoreError unless the score is a number from 0 to 1."""
 
     score: float
     hits: tuple[str, ...] = ()
@@ -49,10 +74,7 @@ class Score:
     """Judge usage of the evaluator itself: target, calls, tokens, cost."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.score, bool) or not isinstance(self.score, int | float):
-            raise TypeError(f"a score must be a number, got {self.score!r}")
-        if not math.isfinite(self.score) or not 0.0 <= self.score <= 1.0:
-            raise ValueError(f"a score must be a finite number from 0 to 1, got {self.score!r}")
+        object.__setattr__(self, "score", valid_score(self.score))
         for name in ("hits", "misses", "warnings"):
             items = getattr(self, name)
             if isinstance(items, str) or not all(isinstance(item, str) for item in items):

@@ -247,7 +247,7 @@ def _score(outcome: ProcessOutcome, spec: ScriptSpec, redactor: Redactor, sessio
         try:
             return replace(parse_output(outcome.stdout), judge_proxy=ledger)
         except OutputError as error:
-            message = redactor.head(f"{error}", OUTPUT_SHOWN)
+            message = redactor.head(error.message, OUTPUT_SHOWN) + (f"\n{error.advice}" if error.advice else "")
     stderr = outcome.stderr.decode("utf-8", "backslashreplace").strip()
     stderr = redactor.tail(stderr, STDERR_SHOWN, cut_start=outcome.stderr_cut) if stderr else ""
     raise ScriptError(message, stderr=stderr, judge_proxy=ledger)

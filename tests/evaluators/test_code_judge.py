@@ -111,18 +111,18 @@ PRINTED: dict[str, tuple[str, float, dict[str, Any]]] = {
     "over several lines": ("print(json.dumps({'score': 0.5, 'hits': ['a']}, indent=2))", 0.5, {"hits": ["a"]}),
     "no line break at the end": ("sys.stdout.write('{\"score\": 0.5}')", 0.5, {}),
     "null fields": ('print(\'{"score": 0.5, "hits": null, "reasoning": null, "details": null}\')', 0.5, {"hits": []}),
-    "over one": (
-        "done(1.5)",
-        1.0,
-        {"warnings": ["the script's score 1.5 is outside 0 to 1; recorded as 1"]},
-    ),
-    "below zero": ("done(-0.2)", 0.0, {"warnings": ["the script's score -0.2 is outside 0 to 1; recorded as 0"]}),
+    "rounding noise": ("done(1 + 1e-9)", 1.0, {"warnings": []}),
     "unknown keys": ('print(\'{"score": 0.5, "confidence": 3}\')', 0.5, {}),
     "megabytes of log": ("print('{log} ' * 100 + '\\n' * 20000)\nprint('x' * 4_000_000)\ndone(0.5)", 0.5, {}),
     "a log on stderr": ("print('log', file=sys.stderr)\ndone(0.5)", 0.5, {}),
 }
 
 FAILURES: dict[str, tuple[str, list[str]]] = {
+    "a score on another scale": (
+        "done(8)",
+        ["score must be between 0 and 1, got 8; divide by the maximum of your scale"],
+    ),
+    "a negative score": ("done(-0.2)", ["score must be between 0 and 1, got -0.2; map your scale"]),
     "non-zero exit": (
         "print('why it broke', file=sys.stderr)\ndone(1.0)\nsys.exit(3)",
         ["exited with code 3", "must exit with code 0", "why it broke"],
@@ -138,11 +138,11 @@ FAILURES: dict[str, tuple[str, list[str]]] = {
     "two objects": ('print(\'{"score": 1}\\n{"score": 1}\')', ["more than one JSON object"]),
     "two objects on a line": ('print(\'{"score": 1}{"score": 1}\')', ["more than one JSON object"]),
     "no score": ('print(\'{"hits": ["a"]}\')', ["no `score`"]),
-    "score as text": ('print(\'{"score": "0.9"}\')', ["`score` must be a number", "text"]),
-    "score null": ("print('{\"score\": null}')", ["`score` must be a number", "null"]),
-    "score true": ("print('{\"score\": true}')", ["`score` must be a number", "true"]),
-    "score a list": ("print('{\"score\": [1]}')", ["`score` must be a number", "a list"]),
-    "score an object": ("print('{\"score\": {}}')", ["`score` must be a number", "an object"]),
+    "score as text": ('print(\'{"score": "0.9"}\')', ['score must be a number from 0 to 1, got "0.9".']),
+    "score null": ("print('{\"score\": null}')", ["score must be a number", "null"]),
+    "score true": ("print('{\"score\": true}')", ["score must be a number", "true"]),
+    "score a list": ("print('{\"score\": [1]}')", ["score must be a number", "a list"]),
+    "score an object": ("print('{\"score\": {}}')", ["score must be a number", "an object"]),
     "score NaN": ("print('{\"score\": NaN}')", ["finite"]),
     "score infinite": ("print('{\"score\": -Infinity}')", ["finite"]),
     "score 1e999": ("print('{\"score\": 1e999}')", ["finite"]),

@@ -23,6 +23,8 @@ def read_result(stdout: str) -> dict[str, Any]:
     score = fields.get("score")
     if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
         raise ResultError("invalid_score")
+    if not -1e-6 <= score <= 1 + 1e-6:
+        raise ResultError("invalid_score")
     hits, misses = fields.get("hits") or [], fields.get("misses") or []
     reasoning, details = fields.get("reasoning") or "", fields.get("details")
     for strings in (hits, misses):
@@ -30,14 +32,12 @@ def read_result(stdout: str) -> dict[str, Any]:
             raise ResultError("invalid_type")
     if not isinstance(reasoning, str) or not (details is None or isinstance(details, dict)):
         raise ResultError("invalid_type")
-    kept = min(1.0, max(0.0, score))
     return {
-        "score": kept,
+        "score": min(1.0, max(0.0, score)),
         "hits": hits,
         "misses": misses,
         "reasoning": reasoning,
         "details": details,
-        "clamped": kept != score,
     }
 
 

@@ -101,7 +101,7 @@ def test_script_without_a_result_fails(tmp_path):
     run = run_judge(written(tmp_path, "print('fine')"))
     assert run.error is not None
     assert "no JSON object on its own line" in run.error
-    assert "It printed: fine" in run.error
+    assert "printed no JSON object on its own line, but: fine" in run.error
 
 
 def test_script_that_times_out_fails(tmp_path):

@@ -17,12 +17,12 @@ from tests.spec.support import run, scripted, write, write_suite
 GOOD = "echo '{\"score\": 1}'"
 
 
-def test_invalid_scores_are_errors_and_out_of_range_scores_are_clamped(project: Project) -> None:
+def test_invalid_and_out_of_range_scores_are_errors(project: Project) -> None:
     """Invalid results, in one run with a valid one."""
     refused = {"nothing": "", "white space": " \\n\\t ", **{f"score {v}": f'{{"score": {v}}}' for v in SCORES}}
     refused |= {"missing": '{"hits": []}'}
-    clamped = {"1.5": 1.0, "-0.2": 0.0, "1e308": 1.0}
-    printed = {**refused, "good": '{"score": 0.9}', **{score: f'{{"score": {score}}}' for score in clamped}}
+    outside = {"1.5": "1.5", "8": "8", "-0.2": "-0.2", "1e308": "1e+308", "1.00001": "1.00001"}
+    printed = {**refused, "good": '{"score": 0.9}', **{score: f'{{"score": {score}}}' for score in outside}}
     cases = [
         {
             "id": name,
@@ -37,10 +37,10 @@ def test_invalid_scores_are_errors_and_out_of_range_scores_are_clamped(project: 
     assert results["good"]["score"] == 0.9
     for name in refused:
         assert results[name]["score"] == 0
-        assert "JSON object" in results[name]["error"] or "`score` must be" in results[name]["error"]
-    for name, score in clamped.items():
-        assert (results[name]["error"], results[name]["score"]) == (None, score)
-        assert len(results[name]["warnings"]) == 1
+        assert "JSON object" in results[name]["error"] or "score must be" in results[name]["error"]
+    for name, value in outside.items():
+        assert results[name]["score"] == 0
+        assert f"score must be between 0 and 1, got {value};" in results[name]["error"]
 
 
 SCORES = ['"0.9"', "null", "[1]", "{}", "true", "NaN", "Infinity"]

@@ -32,12 +32,31 @@ def test_output_vectors(vector: dict[str, Any]) -> None:
         "misses": list(result.misses),
         "reasoning": result.reasoning,
         "details": result.details,
-        "clamped": bool(result.warnings),
     } == vector["result"]
 
 
-def test_score_outside_the_range_is_clamped_with_a_warning() -> None:
-    assert parse_output(b'{"score": 1.5}').warnings == ("the script's score 1.5 is outside 0 to 1; recorded as 1",)
+@pytest.mark.parametrize(
+    ("score", "message"),
+    [
+        ("8", "score must be between 0 and 1, got 8; divide by the maximum of your scale."),
+        ("1.000002", "score must be between 0 and 1, got 1.000002; divide by the maximum of your scale."),
+        ("-0.2", "score must be between 0 and 1, got -0.2; map your scale to 0 (worst) to 1 (best)."),
+        ("1e308", "score must be between 0 and 1, got 1e+308; divide by the maximum of your scale."),
+        ("1" + "0" * 400, "score must be a finite number from 0 to 1, got inf."),
+        ('"0.8"', 'score must be a number from 0 to 1, got "0.8".'),
+        ("true", "score must be a number from 0 to 1, got true."),
+    ],
+)
+def test_score_outside_the_range_is_an_error_with_its_value(score: str, message: str) -> None:
+    with pytest.raises(OutputError) as caught:
+        parse_output(f'{{"score": {score}}}'.encode())
+    assert (caught.value.kind, str(caught.value)) == ("invalid_score", message)
+
+
+@pytest.mark.parametrize(("score", "expected"), [("1.000001", 1.0), ("-0.000001", 0.0), ("1.0000000000000002", 1.0)])
+def test_rounding_noise_is_removed_from_a_score(score: str, expected: float) -> None:
+    result = parse_output(f'{{"score": {score}}}'.encode())
+    assert (result.score, result.warnings) == (expected, ())
 
 
 def test_lines_that_only_start_like_an_object_are_ignored() -> None:
@@ -49,7 +68,7 @@ def test_invalid_utf8_is_replaced() -> None:
 
 
 def test_error_quotes_output_without_an_object() -> None:
-    with pytest.raises(OutputError, match=r"It printed: score is 0\.5"):
+    with pytest.raises(OutputError, match=r"^the script printed no JSON object on its own line, but: score is 0\.5\n"):
         parse_output(b"score is 0.5\n")
 
 

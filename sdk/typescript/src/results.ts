@@ -2,25 +2,26 @@
 
 import { isObject, replaceHalfCharacters, shown, strictJson } from "./text.js";
 
+const ROUNDING_NOISE = 1e-6;
 const EXPECTED = "return an object with 'score', or a number";
 
 /** A handler returned an invalid result. */
 export class InvalidResultError extends TypeError {}
 
-/** The result as one line of JSON. Scores outside [0, 1] are clamped by agentv, not here. */
+/** The result as one line of JSON. Throws InvalidResultError for a score outside 0 to 1. */
 export function encodeResult(value: unknown): string {
   const fields = fieldsOf(value);
   if (fields["score"] === undefined) {
     throw new InvalidResultError(`the result has no 'score', only [${Object.keys(fields).join(", ")}]; ${EXPECTED}`);
   }
-  checkScore(fields["score"]);
+  const score = validScore(fields["score"]);
   const reasoning = fields["reasoning"] ?? "";
   const details = fields["details"] ?? null;
   if (typeof reasoning !== "string") throw new InvalidResultError(`'reasoning' must be a string, got ${shown(reasoning)}`);
   if (details !== null && !isObject(details)) {
     throw new InvalidResultError(`'details' must be an object, got ${shown(details)}`);
   }
-  const whole = { ...fields, hits: strings("hits", fields), misses: strings("misses", fields), reasoning, details };
+  const whole = { ...fields, score, hits: strings("hits", fields), misses: strings("misses", fields), reasoning, details };
   try {
     // One broken character must not lose the score.
     return `${replaceHalfCharacters(strictJson(whole))}\n`;
@@ -40,15 +41,21 @@ function fieldsOf(value: unknown): Record<string, unknown> {
   throw new InvalidResultError(`the handler returned ${got}; ${EXPECTED}`);
 }
 
-function checkScore(score: unknown): void {
+/** The score, without rounding noise. A score on another scale is an error, never clamped. */
+function validScore(score: unknown): number {
   if (typeof score !== "number") {
-    throw new InvalidResultError(`'score' must be a number, got ${shown(score)} (${typeof score})`);
+    throw new InvalidResultError(`score must be a number from 0 to 1, got ${shown(score)}`);
   }
   if (!Number.isFinite(score)) {
     throw new InvalidResultError(
-      "'score' must be a finite number, got infinity or NaN; check for a division by zero",
+      "score must be a finite number from 0 to 1, got infinity or NaN; check for a division by zero",
     );
   }
+  if (score < -ROUNDING_NOISE || score > 1 + ROUNDING_NOISE) {
+    const advice = score > 1 ? "divide by the maximum of your scale" : "map your scale to 0 (worst) to 1 (best)";
+    throw new InvalidResultError(`score must be between 0 and 1, got ${score}; ${advice}`);
+  }
+  return Math.min(1, Math.max(0, score));
 }
 
 function strings(name: string, fields: Record<string, unknown>): string[] {

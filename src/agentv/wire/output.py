@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from agentv.errors import ScoreError
 from agentv.jsonio import MAX_DEPTH, JsonError, objects_on_lines
-from agentv.results import Score
+from agentv.results import Score, valid_score
 from agentv.text import kind_of
 
 SHOWN = 200
@@ -15,27 +16,30 @@ EXAMPLE = 'Print one JSON object like {"score": 0.8, "reasoning": "..."} to stdo
 
 
 class OutputError(ValueError):
-    """The output is not a valid result. `kind` is a stable identifier, the message a sentence for the user."""
+    """The output is not a valid result. `kind` is a stable identifier, the others are sentences for the user.
 
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
+    `message` says what is wrong and can quote the output; `advice` says what to print instead.
+    """
+
+    def __init__(self, kind: str, message: str, *, advice: str = "") -> None:
+        super().__init__(f"{message}\n{advice}" if advice else message)
         self.kind = kind
+        self.message = message
+        self.advice = advice
 
 
 def parse_output(stdout: bytes) -> Score:
-    """Parse the result. A score outside 0 to 1 is clamped, with a warning.
-
-    Raises OutputError, which says what is wrong and what to print instead.
-    """
+    """Parse the result. Raises OutputError, which says what is wrong and what to print instead."""
     text = _text_of(stdout)
     objects = _objects(text)
     if len(objects) > 1:
         raise OutputError(
             "second_object",
-            "the script printed more than one JSON object, so its result is ambiguous. " + EXAMPLE,
+            "the script printed more than one JSON object, so its result is ambiguous.",
+            advice=EXAMPLE,
         )
     if not objects:
-        raise OutputError("no_json", _no_object(text))
+        raise OutputError("no_json", _no_object(text), advice=EXAMPLE)
     return _result(objects[0])
 
 
@@ -55,8 +59,8 @@ def _text_of(stdout: bytes) -> str:
 def _no_object(text: str) -> str:
     printed = " ".join(text.split())
     if not printed:
-        return f"the script printed nothing. {EXAMPLE}"
-    return f"the script printed no JSON object on its own line. {EXAMPLE} It printed: {_clean(printed)}"
+        return "the script printed nothing."
+    return f"the script printed no JSON object on its own line, but: {_clean(printed)}"
 
 
 def _objects(text: str) -> list[dict[str, Any]]:
@@ -69,25 +73,22 @@ def _objects(text: str) -> list[dict[str, Any]]:
         if error.kind == "digits":
             message = "the script's JSON object contains a number with thousands of digits."
             raise OutputError("invalid_type", message) from None
-        message = f"the script printed too many lines that look like JSON but are not. {EXAMPLE}"
-        raise OutputError("no_json", message) from None
+        message = "the script printed too many lines that look like JSON but are not."
+        raise OutputError("no_json", message, advice=EXAMPLE) from None
 
 
 def _result(data: dict[str, Any]) -> Score:
     score = _score(data)
-    clamped = min(1.0, max(0.0, score))
-    warnings = (f"the script's score {score:g} is outside 0 to 1; recorded as {clamped:g}",) if clamped != score else ()
     details = data.get("details")
     if details is not None and not isinstance(details, dict):
         raise OutputError("invalid_type", f"`details` must be an object, got {_kind(details)}.")
     _check_details(details)
     return Score(
-        score=clamped,
+        score=score,
         hits=_strings(data, "hits"),
         misses=_strings(data, "misses"),
         reasoning=_string(data, "reasoning"),
         details=details,
-        warnings=warnings,
     )
 
 
@@ -95,17 +96,11 @@ def _score(data: dict[str, Any]) -> float:
     if "score" not in data and isinstance(data.get("error"), str):
         raise OutputError("invalid_score", f"the script reported an error: {data['error']}")
     if "score" not in data:
-        raise OutputError("invalid_score", f"the script's JSON object has no `score`. {EXAMPLE}")
-    score = data["score"]
-    if isinstance(score, bool) or not isinstance(score, int | float):
-        raise OutputError("invalid_score", f"`score` must be a number from 0 to 1, got {_kind(score)}.")
+        raise OutputError("invalid_score", "the script's JSON object has no `score`.", advice=EXAMPLE)
     try:
-        number = float(score)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise OutputError("invalid_score", f"`score` must be a finite number from 0 to 1, got {number}.")
-    return number
+        return valid_score(data["score"])
+    except ScoreError as error:
+        raise OutputError("invalid_score", f"{error}.") from None
 
 
 def _strings(data: dict[str, Any], key: str) -> tuple[str, ...]:

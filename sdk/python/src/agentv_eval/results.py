@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+_ROUNDING_NOISE = 1e-6
 _EXPECTED = "return a mapping with 'score', a CodeJudgeResult, or a number"
 
 
@@ -20,11 +21,11 @@ class InvalidResultError(ValueError):
 
 
 def encode_result(value: Any) -> bytes:
-    """The result as one line of UTF-8 JSON. Scores outside [0, 1] are clamped by agentv, not here."""
+    """The result as one line of UTF-8 JSON. Raises InvalidResultError for a score outside 0 to 1."""
     fields = _fields(value)
     if "score" not in fields:
         raise InvalidResultError(f"the result has no 'score', only {sorted(map(str, fields))}; {_EXPECTED}")
-    _check_score(fields["score"])
+    fields["score"] = _score(fields["score"])
     for name in ("hits", "misses"):
         fields[name] = _strings(name, fields.get(name))
     reasoning, details = fields.get("reasoning"), fields.get("details")
@@ -55,15 +56,23 @@ def _fields(value: Any) -> dict[str, Any]:
     raise InvalidResultError(f"the handler returned {got}; {_EXPECTED}")
 
 
-def _check_score(score: Any) -> None:
+def _score(score: Any) -> Any:
+    """The score, without rounding noise. A score on another scale is an error, never clamped."""
     if isinstance(score, bool) or not isinstance(score, (int, float)):
-        raise InvalidResultError(f"'score' must be a number, got {score!r} ({type(score).__name__})")
+        shown = json.dumps(score[:80], ensure_ascii=False) if isinstance(score, str) else f"{score!r:.80}"
+        raise InvalidResultError(f"score must be a number from 0 to 1, got {shown}")
     try:
         finite = isfinite(score)
     except OverflowError:
         finite = False
     if not finite:
-        raise InvalidResultError("'score' must be a finite number, got infinity or NaN; check for a division by zero")
+        raise InvalidResultError(
+            "score must be a finite number from 0 to 1, got infinity or NaN; check for a division by zero"
+        )
+    if not -_ROUNDING_NOISE <= score <= 1 + _ROUNDING_NOISE:
+        advice = "divide by the maximum of your scale" if score > 1 else "map your scale to 0 (worst) to 1 (best)"
+        raise InvalidResultError(f"score must be between 0 and 1, got {score:.12g}; {advice}")
+    return score if 0 <= score <= 1 else float(score > 1)
 
 
 def _strings(name: str, value: Any) -> list[str]:
