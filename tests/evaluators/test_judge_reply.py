@@ -189,8 +189,9 @@ def test_checks_are_read_unchanged():
 @pytest.mark.parametrize(
     ("reply", "problem"),
     [
-        (GOOD, "`checks` must be a list with one object per criterion, got nothing"),
-        ('{"checks": {"a": true}}', "`checks` must be a list with one object per criterion, got an object"),
+        (GOOD, "`checks` must be an object with one entry per criterion, got nothing"),
+        ('{"checks": "all"}', "`checks` must be an object with one entry per criterion, got "),
+        ('{"checks": {"a": true}}', "`checks.a` must be an object with `satisfied`, got true"),
         ('{"checks": ["a"]}', "`checks[0]` must be an object with `id` and `satisfied`, got text"),
         ('{"checks": [{"id": 1, "satisfied": true}]}', "`checks[0].id` must be the id of a criterion, got a number"),
         ('{"checks": [{"id": "a", "satisfied": "yes"}]}', "`checks[0].satisfied` must be true or false, got text"),

@@ -290,3 +290,11 @@ async def test_refusal_that_quotes_a_verdict_is_an_error(project: Project):
         ran = await judged(project)
     assert (ran.process.returncode, ran.result["score"]) == (3, 0)
     assert "it was refused or filtered" in ran.result["error"]
+
+
+async def test_judge_that_is_cut_off_twice_is_not_asked_a_third_time():
+    cut = '{"reasoning": "it is long and'
+    judge = Judge(spoken(cut, "length"), spoken(cut, "length"), verdict(1.0))
+    result = await judge.judged(an_evaluator("llm_judge"), a_case())
+    assert len(judge.requests) == 2
+    assert "no usable verdict in 2 attempts" in (result.error or "")

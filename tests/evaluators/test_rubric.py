@@ -86,7 +86,7 @@ async def test_reply_in_another_format_is_retried():
     judge = Judge('{"score": 1}', checks(("city", True), ("rubric-2", True)))
     result = await judge.judged(an_evaluator("rubric", rubrics=TWO), a_case())
     assert (result.score, len(judge.requests)) == (1, 2)
-    assert "`checks` must be a list with one object per criterion, got nothing" in judge.requests[1].question
+    assert "`checks` must be an object with one entry per criterion, got nothing" in judge.requests[1].question
 
 
 async def test_prompt_includes_every_criterion_with_its_id():
@@ -97,10 +97,24 @@ async def test_prompt_includes_every_criterion_with_its_id():
     assert '{"id": "city", "description": "Names Paris."}' in request.system_prompt
     assert '{"id": "rubric-2", "description": "Is polite."}' in request.system_prompt
     assert request.options.response_schema is not None
-    assert request.options.response_schema["properties"]["checks"]["items"]["properties"]["id"]["enum"] == [
-        "city",
-        "rubric-2",
-    ]
+    schema = request.options.response_schema["properties"]["checks"]
+    assert schema["required"] == list(schema["properties"]) == ["city", "rubric-2"]
+    assert schema["additionalProperties"] is False
+
+
+async def test_checks_keyed_by_criterion_are_read():
+    reply = {"checks": {"city": {"reasoning": "r", "satisfied": True}, "rubric-2": {"satisfied": False}}}
+    result = await Judge(json.dumps(reply)).judged(an_evaluator("rubric", rubrics=TWO), a_case())
+    assert [check["satisfied"] for check in (result.details or {})["checks"]] == [True, False]
+
+
+async def test_id_with_spaces_needs_a_list():
+    judge = Judge(checks(("names the city", True)))
+    rubrics = [{"id": "names the city", "description": "Names Paris."}]
+    result = await judge.judged(an_evaluator("rubric", rubrics=rubrics), a_case())
+    schema = (judge.requests[0].options.response_schema or {})["properties"]["checks"]
+    assert schema["items"]["properties"]["id"]["enum"] == ["names the city"]
+    assert result.score == 1.0
 
 
 async def test_llm_judge_with_rubrics_scores_by_criteria():

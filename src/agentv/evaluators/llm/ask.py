@@ -11,8 +11,9 @@ from agentv.errors import BudgetExhaustedError, EvaluatorError
 from agentv.evaluators.base import Candidate, EvaluationContext
 from agentv.evaluators.llm.fence import fence
 from agentv.evaluators.llm.prompt import words_of
-from agentv.evaluators.llm.reply import ReplyError, refuse_copy
+from agentv.evaluators.llm.reply import CUT, ReplyError, refuse_copy
 from agentv.messages import NO_OPTIONS, GenerationOptions
+from agentv.text import plural
 
 if TYPE_CHECKING:
     from agentv.judge.session import JudgeCallError, JudgeSession
@@ -46,15 +47,19 @@ async def ask_until(question: Question[T], ask: Callable[[str, int], Awaitable[R
     """Ask until `question.read` can parse a reply, and return the result. Raises NoUsableReplyError after `ATTEMPTS`.
 
     `ask` sends a prompt; its second argument is the number of the attempt, starting at 1. Retries add to the prompt
-    what was wrong with the previous reply, and how that reply began.
+    what was wrong with the previous reply, and how that reply began. Two replies in a row that were cut off are enough.
     """
-    text, problem = question.text, ""
+    text, problem, was_cut = question.text, "", False
     for attempt in range(1, 1 + ATTEMPTS):
         reply = await ask(text, attempt)
         try:
             return question.read(reply.text, reply.finish_reason)
         except ReplyError as error:
             problem = redactor.text(str(error))
+        cut = reply.finish_reason in CUT
+        if cut and was_cut:  # a model that writes too much twice does so a third time, and each attempt costs the most
+            break
+        was_cut = cut
         head = redactor.head(reply.text, SHOWN_TO_THE_JUDGE)
         began = f" It began:\n\n{fence([('previous reply', head)]).text}" if head.strip() else ""
         text = (
@@ -131,8 +136,8 @@ async def _ask(
     target, kept = session.targets.default, _kept(last_reply, redactor)
     where = "The last reply is in `details.raw_reply` of this result. " if kept else ""
     raise EvaluatorError(
-        f"the judge '{target}' returned no usable verdict in {ATTEMPTS} attempts; problem with the last reply: "
-        f"{problem}",
+        f"the judge '{target}' returned no usable verdict in {plural(len(calls), 'attempt')}; "
+        f"problem with the last reply: {problem}",
         next_step=f"{where}Use --record-judge-io to record all replies. Try a judge that follows instructions better "
         "(`judge_target`), or increase `max_output_tokens`.",
         judge=session.ledger.to_dict(),

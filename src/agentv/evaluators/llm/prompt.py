@@ -94,11 +94,20 @@ Example: {"reasoning": "...", "hits": ["..."], "misses": ["..."], "score": 0.4}
 
 _CHECKS_SHAPE = """\
 Reply with exactly one JSON object and nothing else: no code fence, and no text before or after it. Its keys:
+- "checks": an object with one entry per criterion: the key is the id of the criterion, the value an object with \
+"reasoning" (one sentence) and "satisfied" (true or false)
+- "overall_reasoning": a string, one or two sentences
+Example: {"checks": {"ID": {"reasoning": "...", "satisfied": false}}, "overall_reasoning": "..."}
+"""
+_CHECKS_LIST_SHAPE = """\
+Reply with exactly one JSON object and nothing else: no code fence, and no text before or after it. Its keys:
 - "checks": a list with one object per criterion, each with "id" (the id of the criterion), "reasoning" (one \
 sentence) and "satisfied" (true or false)
 - "overall_reasoning": a string, one or two sentences
 Example: {"checks": [{"id": "...", "reasoning": "...", "satisfied": false}], "overall_reasoning": "..."}
 """
+_KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+"""Ids that every provider accepts as a key of a JSON Schema."""
 
 _TEXT = {"type": "string"}
 _TEXTS = {"type": "array", "items": _TEXT}
@@ -117,21 +126,30 @@ VERDICT_SCHEMA: Mapping[str, Any] = {
 
 
 def checks_schema(ids: Sequence[str]) -> dict[str, Any]:
-    """JSON Schema of a reply with rubrics."""
-    check = {
-        "type": "object",
-        "properties": {
-            "id": {"type": "string", "enum": list(ids)},
-            "reasoning": _TEXT,
-            "satisfied": {"type": "boolean"},
-        },
-        "required": ["id", "reasoning", "satisfied"],
-        "additionalProperties": False,
-    }
+    """JSON Schema of a reply with rubrics.
+
+    The checks are keyed by criterion, so that each occurs once: a small model repeats items of a list until it is cut
+    off. Ids that cannot be keys everywhere need a list.
+    """
+    check: dict[str, Any] = {"reasoning": _TEXT, "satisfied": {"type": "boolean"}}
+    checks: dict[str, Any]
+    if keyed(ids):
+        checks = _object(dict.fromkeys(ids, _object(check)))
+    else:
+        checks = {"type": "array", "items": _object({"id": {"type": "string", "enum": list(ids)}, **check})}
+    return _object({"checks": checks, "overall_reasoning": _TEXT})
+
+
+def keyed(ids: Sequence[str]) -> bool:
+    """Whether the ids can be keys of a JSON Schema for every provider."""
+    return all(_KEY.fullmatch(name) for name in ids)
+
+
+def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
-        "properties": {"checks": {"type": "array", "items": check}, "overall_reasoning": _TEXT},
-        "required": ["checks", "overall_reasoning"],
+        "properties": dict(properties),
+        "required": list(properties),
         "additionalProperties": False,
     }
 
@@ -145,7 +163,8 @@ def system_prompt(rubrics: Sequence[Rubric] = (), *, prompt: str | None = None) 
     evidence = _EVIDENCE_IN_A_PROMPT if prompt is not None and shows_the_answer(prompt) else _EVIDENCE
     parts = [_ROLE, evidence] if own_prompt else [_ROLE, evidence, _HOW]
     if rubrics:
-        parts += [_RUBRICS + _listed(rubrics) + "\n", _CHECKS_SHAPE]
+        shape = _CHECKS_SHAPE if keyed([rubric.id for rubric in rubrics]) else _CHECKS_LIST_SHAPE
+        parts += [_RUBRICS + _listed(rubrics) + "\n", shape]
     else:
         parts += [_SHAPE] if own_prompt else [_SCALE, _SHAPE]
     return "\n".join(parts).rstrip("\n")

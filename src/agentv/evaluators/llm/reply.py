@@ -83,19 +83,33 @@ def read_verdict(text: str, finish_reason: str | None = None) -> JudgeVerdict:
 
 
 def read_checks(text: str, finish_reason: str | None = None) -> JudgeChecks:
-    """Parse `{"checks": [{"id", "satisfied", "reasoning"}], "overall_reasoning"}`."""
+    """Parse `{"checks": ..., "overall_reasoning"}`, with the checks as `{ID: {"satisfied", "reasoning"}}` or as a list
+    `[{"id", "satisfied", "reasoning"}]`.
+    """
     data, repaired = read_object(text, finish_reason)
     if repaired:
         _refuse_missing(data, ("checks", "overall_reasoning"))
-    checks = data.get("checks")
-    if not isinstance(checks, list):
-        actual = "nothing" if "checks" not in data else _kind(checks)
-        raise ReplyError(f"`checks` must be a list with one object per criterion, got {actual}")
     return JudgeChecks(
-        tuple(_check(item, f"checks[{number}]") for number, item in enumerate(checks)),
+        tuple(_check(item, where) for item, where in _checks(data)),
         _text(data, "overall_reasoning"),
         repaired=repaired,
     )
+
+
+def _checks(data: Mapping[str, Any]) -> Iterator[tuple[Any, str]]:
+    """The checks as objects with an `id`, each with its place in the reply."""
+    checks = data.get("checks")
+    if isinstance(checks, list):
+        yield from ((item, f"checks[{number}]") for number, item in enumerate(checks))
+    elif isinstance(checks, dict):
+        for name, item in checks.items():
+            where = f"checks.{clean(name)[:60]}"
+            if not isinstance(item, dict):
+                raise ReplyError(f"`{where}` must be an object with `satisfied`, got {_kind(item)}")
+            yield {**item, "id": name}, where
+    else:
+        actual = "nothing" if "checks" not in data else _kind(checks)
+        raise ReplyError(f"`checks` must be an object with one entry per criterion, got {actual}")
 
 
 def _check(item: Any, where: str) -> Check:
