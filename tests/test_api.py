@@ -102,11 +102,106 @@ def test_configured_target_is_selected_by_name(tmp_path: Path) -> None:
     assert {(r.target, r.verdict.value) for r in run} == {("a", "fail"), ("b", "pass")}
 
 
-def test_problem_in_a_case_has_file_and_line() -> None:
+def polite(answer: str) -> bool:
+    return "please" in answer
+
+
+SHARED: list[Any] = [[polite], [{"name": "polite", "type": "contains", "value": "please"}]]
+OWN = {"type": "contains", "value": "Paris"}
+
+
+def _names(run: agentv.EvaluationRun) -> list[set[str]]:
+    return [{result.name for result in row.evaluator_results} for row in run]
+
+
+@pytest.mark.parametrize("shared", SHARED, ids=["function", "mapping"])
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        ({}, {"polite"}),
+        ({"evaluators": [OWN]}, {"polite", "contains"}),
+        ({"evaluators": []}, {"polite"}),
+        ({"evaluators+": [OWN]}, {"polite", "contains"}),
+        ({"evaluators": [OWN], "evaluators+": [{**OWN, "name": "second"}]}, {"polite", "contains", "second"}),
+        ({"execution": {"evaluators": [OWN]}}, {"polite", "contains"}),
+        ({"evaluator": "is_json"}, {"polite", "is_json"}),
+    ],
+    ids=repr,
+)
+def test_evaluators_apply_to_inline_cases_with_their_own_list(shared: Any, case: Any, expected: set[str]) -> None:
+    run = agentv.evaluate(cases=[{"id": "a", "input": "France?", **case}], evaluators=shared, target=paris)
+    assert _names(run) == [expected]
+    assert run.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("head", "case", "expected"),
+    [
+        ("", "evaluators: [{type: contains, value: Paris}]", {"polite", "contains"}),
+        (
+            "execution: {evaluators: [{type: is_json}]}",
+            "evaluators: [{type: contains, value: Paris}]",
+            {"polite", "contains"},
+        ),
+        ("execution: {evaluators: [{type: is_json}]}", "metadata: {}", {"polite", "is_json"}),
+        (
+            "execution: {evaluators: [{type: is_json}]}",
+            "evaluators+: [{type: contains, value: Paris}]",
+            {"polite", "is_json", "contains"},
+        ),
+        ("evaluator: is_json", "metadata: {}", {"polite", "is_json"}),
+        ("", "evaluator: is_json", {"polite", "is_json"}),
+        ("", "metadata: {}", {"polite"}),
+    ],
+)
+def test_evaluators_apply_to_every_case_of_a_suite(head: str, case: str, expected: set[str], tmp_path: Path) -> None:
+    (tmp_path / "suite.yaml").write_text(f"{head}\nevalcases:\n  - {{id: a, input: 'France?', {case}}}\n")
+    run = agentv.evaluate("suite.yaml", evaluators=[polite], target=paris)
+    assert _names(run) == [expected]
+    assert not run.passed
+
+
+def test_evaluators_apply_to_suites_of_json_lines(tmp_path: Path) -> None:
+    (tmp_path / "suite.jsonl").write_text(
+        '{"id": "a", "input": "France?", "evaluators": [{"type": "contains", "value": "Paris"}]}\n'
+    )
+    run = agentv.evaluate("suite.jsonl", evaluators=[polite], target=paris)
+    assert _names(run) == [{"polite", "contains"}]
+
+
+def test_evaluator_with_the_name_of_another_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "suite.yaml").write_text(
+        "evalcases:\n  - {id: a, input: 'France?', evaluators: [{name: polite, type: is_json}]}\n"
+    )
+    with pytest.raises(
+        SuiteError, match=r"suite\.yaml:2:\d+: the case has two evaluators named 'polite': rename this one"
+    ):
+        agentv.evaluate("suite.yaml", evaluators=[polite], target=paris)
+    with pytest.raises(UsageError, match="`evaluators` has 2 evaluators named '<lambda>'"):
+        agentv.evaluate(cases=CASES, evaluators=[lambda answer: 1, lambda answer: 0], target=paris)
+
+
+@pytest.mark.parametrize(
+    ("case", "evaluators", "message"),
+    [
+        ({"inptu": "x"}, [polite], "cases[1].inptu: unknown key `inptu` (did you mean `input`?)"),
+        (
+            {"input": "x", "evaluators": [{"type": "containz"}]},
+            [polite],
+            "cases[1].evaluators[0].type: unknown evaluator",
+        ),
+        ({"input": "x", "evaluators": [{"type": "containz"}]}, [OWN], "cases[1].evaluators[0].type: unknown evaluator"),
+        ({"input": "x"}, [{"type": "containz"}], "evaluators[0].type: unknown evaluator type 'containz'"),
+        ({"input": "x"}, [OWN, {"name": "b", "type": "regex", "pattern": "("}], "evaluators[1].pattern: "),
+        ({"input": "x", "id": "first"}, [OWN], "cases[1].id: duplicate id 'first' (first at cases[0])"),
+        ({"input": "x", "evaluators": [OWN]}, [OWN], "cases[1].evaluators[0].name: the case has two evaluators"),
+    ],
+)
+def test_problem_in_an_inline_case_names_the_argument(case: Any, evaluators: Any, message: str) -> None:
     with pytest.raises(SuiteError) as caught:
-        agentv.evaluate(cases=[{"id": "a", "inptu": "x"}], evaluators=[lambda answer: 1], target=paris)
-    assert "cases.jsonl:1:" in str(caught.value)
-    assert "did you mean `input`?" in str(caught.value)
+        agentv.evaluate(cases=[{"id": "first", "input": "x"}, {"id": "a", **case}], evaluators=evaluators, target=paris)
+    assert message in str(caught.value)
+    assert ".agentv" not in str(caught.value)
 
 
 def test_suites_and_cases_cannot_be_combined() -> None:

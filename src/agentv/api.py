@@ -13,19 +13,20 @@ assert run.passed, run.summary
 from __future__ import annotations
 
 import asyncio
-import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from agentv.errors import UsageError
+from agentv.errors import SuiteError, UsageError
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.function import FunctionEvaluator
 from agentv.plan.build import build_plan
 from agentv.plan.options import RunOptions
-from agentv.record.run_dir import HOME, RUNS, make_private, new_run_id
+from agentv.record import inline
+from agentv.record.run_dir import RUNS, new_run_id
 from agentv.recorded import RunHooks, start_run
 from agentv.report.summary import Summary
 from agentv.results import CaseResult
@@ -36,7 +37,6 @@ from agentv.text import did_you_mean
 
 FilePath = str | PathLike[str]
 AnyEvaluator = Mapping[str, Any] | Evaluator | Callable[..., Any]
-INLINE = Path(HOME) / "inline"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Options(TypedDict, total=False):
     cases: Sequence[Mapping[str, Any]]
     """Cases, written as in a suite, to run instead of suites."""
     evaluators: Sequence[AnyEvaluator]
-    """Additional evaluators: functions, `Evaluator` objects or, with `cases`, mappings as in YAML."""
+    """Evaluators that apply to every case: functions, `Evaluator` objects or, with `cases`, mappings as in YAML."""
     target: str | Answerer | Sequence[str]
     """A function that takes a question and returns an answer, or the names of one or more configured targets."""
     name: str
@@ -112,15 +112,19 @@ async def evaluate_async(
 ) -> EvaluationRun:
     """Run suites or `cases`. The run is recorded as `agentv eval` does."""
     cwd, run_id = Path.cwd(), new_run_id()
-    arguments = _Arguments.of(suites, options, cwd / INLINE / run_id)
+    folder = cwd / inline.FOLDER / run_id
+    arguments = _Arguments.of(suites, options, folder)
     label = arguments.function_name
-    plan = build_plan(
-        arguments.run_options,
-        cwd,
-        function_target=label,
-        added_evaluators=arguments.added,
-        home=cwd if arguments.inline else None,
-    )
+    try:
+        plan = build_plan(
+            arguments.run_options,
+            cwd,
+            function_target=label,
+            added_evaluators=arguments.added,
+            home=cwd if arguments.inline else None,
+        )
+    except SuiteError as error:
+        raise (inline.in_arguments(error, folder) if arguments.inline else error) from None
     run = start_run(plan, run_id, cwd / options.get("run_dir", RUNS / run_id), cwd)
     results: list[CaseResult] = []
     on_result = options.get("on_result")
@@ -178,6 +182,7 @@ class _Arguments:
         keywords = {**options, "target": None} if function else options
         run_options = RunOptions.from_keywords(paths, keywords)
         added = [_evaluator(item) for item in evaluators if not isinstance(item, Mapping)]
+        _refuse_shared_names([*mappings, *added])
         return cls(run_options, function, added, inline=cases is not None)
 
 
@@ -209,25 +214,17 @@ def _paths(
             next_step="evaluate('suite.yaml') or evaluate(cases=[...])",
         )
     if cases is not None:
-        return (str(_write_inline(cases, evaluators, name, folder)),)
+        return (str(inline.write(cases, evaluators, name, folder)),)
     paths = [suites] if isinstance(suites, str | PathLike) else list(suites or ())
     return tuple(str(path) for path in paths)
 
 
-def _write_inline(
-    cases: Sequence[Mapping[str, Any]], evaluators: list[dict[str, Any]], name: str, folder: Path
-) -> Path:
-    """Write cases defined in Python to files, so that the run can be reproduced and errors have a file and line."""
-    if isinstance(cases, Mapping) or not all(isinstance(case, Mapping) for case in cases):
-        raise UsageError("`cases` must be a list of mappings, each a case as in a suite.")
-    try:
-        lines = [json.dumps(dict(case), allow_nan=False) for case in cases]
-        cases_file = str(folder / "cases.jsonl")
-        head = json.dumps({"dataset": name, "execution": {"evaluators": evaluators}, "evalcases": cases_file})
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"`cases` and `evaluators` must be JSON-serializable: {error}") from None
-    make_private(folder)
-    (folder / "cases.jsonl").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    path = folder / "suite.yaml"
-    path.write_text(head + "\n", encoding="utf-8")
-    return path
+def _refuse_shared_names(evaluators: Sequence[Mapping[str, Any] | Evaluator]) -> None:
+    """UsageError if two evaluators passed to `evaluate` have the same name, for example two lambda functions."""
+    names = [item.name if isinstance(item, Evaluator) else item.get("name", item.get("type")) for item in evaluators]
+    for name, count in Counter(name for name in names if isinstance(name, str)).items():
+        if count > 1:
+            raise UsageError(
+                f"`evaluators` has {count} evaluators named '{name}'.",
+                next_step="Give each its own name: name the functions, or set `name` in the mappings.",
+            )

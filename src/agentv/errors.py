@@ -64,9 +64,14 @@ class Problem:
     message: str
     source: str = ""
     """The source line, for the excerpt with a caret."""
+    node: tuple[str | int, ...] = ()
+    """The keys and indexes that lead to the value; empty if only its position is known."""
+    argument: str = ""
+    """The argument of a Python call that contains the value, like `cases[0].input`; empty for a file of the user."""
 
     def headline(self) -> str:
-        return f"{self.path}:{self.line}:{self.column}: {self.message}"
+        place = self.argument or f"{self.path}:{self.line}:{self.column}"
+        return f"{place}: {self.message}"
 
     def excerpt(self) -> str:
         """The source line with a caret under the column; empty when the line is unknown."""

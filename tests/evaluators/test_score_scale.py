@@ -84,7 +84,7 @@ def test_judge_run_rejects_a_score_of_8(project: Project) -> None:
 
 
 @pytest.mark.parametrize("reply", ['{"score": 8}', '{"score": "0.8"}', '{"score": 1.5, "hits": ["good"]}'])
-def test_judge_model_with_another_scale_is_asked_again_and_never_passes(project: Project, reply: str) -> None:
+def test_judge_model_with_another_scale_is_retried_and_never_passes(project: Project, reply: str) -> None:
     project.write("agentv.config.yaml", json.dumps(scripted(judge={"provider": "mock", "response": reply})))
     write_suite(project, [{"id": "a", "input": "?", "evaluators": [{"name": "judge", "type": "llm_judge"}]}])
     ran = run(project)

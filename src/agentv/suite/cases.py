@@ -25,13 +25,20 @@ _INPUTS = ("input", "input_messages")
 
 @dataclass(slots=True)
 class Defaults:
-    """The evaluators of cases that do not list their own."""
+    """The evaluators of cases that do not list their own, and those that apply to every case."""
 
     listed: tuple[EvaluatorLike, ...] = ()
+    """The list of the suite, then `added`."""
     are_listed: bool = False
-    """True even if the list has errors and none of its evaluators could be read."""
+    """Whether the suite has a list. True even if it has errors and none of its evaluators could be read."""
     fallback: tuple[EvaluatorLike, ...] | None = None
     """The evaluators if the suite has no list; None until they are needed."""
+    added: tuple[EvaluatorLike, ...] = ()
+    """Evaluators of the caller, which apply to every case."""
+
+    @property
+    def of_suite(self) -> tuple[EvaluatorLike, ...]:
+        return self.listed[: len(self.listed) - len(self.added)]
 
 
 @dataclass(slots=True)
@@ -95,14 +102,18 @@ class CaseReader:
             rubric = self.evaluators.read_rubrics(RUBRICS, raw["rubrics"], findings, at, self.files)
             listed.append(ListedEvaluator(rubric, (*at, "rubrics"), RUBRICS))
         if own is None:
-            listed.extend(ListedEvaluator(evaluator, at, evaluator.name) for evaluator in self.defaults.listed)
+            listed.extend(ListedEvaluator(evaluator, at, evaluator.name) for evaluator in self.defaults.of_suite)
         for name, entries in (("evaluators", own), ("evaluators+", added)):
             for index, entry in enumerate(entries or ()):
                 place = (*node, name, index)
                 evaluator = self.evaluators.read(entry, findings, place, self.files)
                 listed.append(ListedEvaluator(evaluator, place, name_of(evaluator, entry)))
         if not listed and not (own is None and self.defaults.are_listed):
-            return self._fallback(model, at, findings)
+            fallback = self._fallback(model, at, findings)
+            if not self.defaults.added:
+                return fallback
+            listed.extend(ListedEvaluator(evaluator, at, evaluator.name) for evaluator in fallback)
+        listed.extend(ListedEvaluator(each, at, each.name, of_caller=True) for each in self.defaults.added)
         return unique(listed, findings, "the case")
 
     def _fallback(self, model: CaseModel, at: NodePath, findings: Findings) -> tuple[EvaluatorLike, ...]:
@@ -111,6 +122,8 @@ class CaseReader:
             evaluator = self.evaluators.read(entry, findings, (*at, "evaluator"), self.files)
             return () if evaluator is None else (evaluator,)
         if self.defaults.fallback is None:
+            if self.defaults.added:
+                return ()
             evaluator = self.evaluators.read_default(findings, at, self.files)
             if evaluator is None:
                 return ()
@@ -124,6 +137,8 @@ class ListedEvaluator(NamedTuple):
     evaluator: EvaluatorLike | None
     node: NodePath
     name: str
+    of_caller: bool = False
+    """Whether it was passed to `evaluate`, and is not in the file."""
 
 
 def name_of(evaluator: EvaluatorLike | None, entry: Any) -> str:
@@ -137,9 +152,10 @@ def name_of(evaluator: EvaluatorLike | None, entry: Any) -> str:
 def unique(listed: Iterable[ListedEvaluator], findings: Findings, whose: str) -> tuple[EvaluatorLike, ...]:
     """The evaluators that could be read. Duplicate names are reported even for entries that could not be read."""
     evaluators: dict[str, EvaluatorLike | None] = {}
-    for evaluator, node, name in listed:
+    for evaluator, node, name, of_caller in listed:
         if name and name in evaluators:
-            findings.add((*node, "name"), f"{whose} has two evaluators named {show(name)}: give each its own `name`")
+            remedy = "rename this one, or the one passed to `evaluate`" if of_caller else "give each its own `name`"
+            findings.add((*node, "name"), f"{whose} has two evaluators named {show(name)}: {remedy}")
         evaluators[name] = evaluator
     return tuple(evaluator for evaluator in evaluators.values() if evaluator is not None)
 

@@ -67,18 +67,25 @@ class Findings:
 
     def problems(self) -> list[Problem]:
         """Every problem with its position and source line, in file order."""
-        places = list(self._placed)
+        places: dict[tuple[int, int, str], NodePath] = dict.fromkeys(self._placed, ())
         if self._by_node:
             find = json_line_places if self.json_lines else yaml_places
             place = find(self.path, [node for node, _, _ in self._by_node])
             for node, message, at_key in self._by_node:
                 mark, exact = place(node)
                 line, column = (mark.key_line, mark.key_column) if at_key and exact else (mark.line, mark.column)
-                places.append((line, column, message))
-        shown = sorted(set(places))
+                places.setdefault((line, column, message), node)
+        shown = sorted(places)
         sources = source_lines(self.path, {line for line, _, _ in shown[:MAX_SHOWN]})
         return [
-            Problem(self.path, line, column, text, source if column <= len(source := sources.get(line, "")) + 1 else "")
+            Problem(
+                self.path,
+                line,
+                column,
+                text,
+                source if column <= len(source := sources.get(line, "")) + 1 else "",
+                places[line, column, text],
+            )
             for line, column, text in shown
         ]
 

@@ -32,7 +32,7 @@ MAX_PROBLEMS = 10_000
 def load_suite(
     path: Path, evaluators: ReadsEvaluators, added: Sequence[EvaluatorLike] = (), *, home: Path | None = None
 ) -> EvalSuite:
-    """The suite, or SuiteError with every problem in it. Evaluators in `added` are added to the suite's defaults.
+    """The suite, or SuiteError with every problem in it. Evaluators in `added` apply to every case.
 
     `home` replaces the suite's own directory as the working directory of scripts and the start of file references.
     """
@@ -72,7 +72,7 @@ class _SuiteReader:
         self.head = SuiteModel()
         self.execution = SuiteExecutionModel()
         self.head_keys: set[str] = set()
-        self.defaults = Defaults(added, bool(added))
+        self.defaults = Defaults(added, added=added)
         self.case_targets: dict[str, tuple[str, Path, int]] = {}
         self.judge_names: dict[NamedTarget, None] = {}
         self.needs: set[Need] = set()
@@ -224,13 +224,14 @@ class _SuiteReader:
         for index, entry in enumerate(self.execution.evaluators or ()):
             evaluator = self.evaluators.read(entry, findings, (*at, index), self.files)
             listed.append(ListedEvaluator(evaluator, (*at, index), name_of(evaluator, entry)))
-        listed.extend(ListedEvaluator(evaluator, at, evaluator.name) for evaluator in self.added)
+        are_listed = bool(listed)
+        listed.extend(ListedEvaluator(evaluator, at, evaluator.name, of_caller=True) for evaluator in self.added)
         fallback = None
         if self.head.evaluator is not None:
             entry = {"type": self.head.evaluator}
             evaluator = self.evaluators.read(entry, findings, ("evaluator",), self.files)
             fallback = () if evaluator is None else (evaluator,)
-        return Defaults(unique(listed, findings, "the suite"), bool(listed), fallback)
+        return Defaults(unique(listed, findings, "the suite"), are_listed, fallback, self.added)
 
     # -- the cases
 
