@@ -259,3 +259,16 @@ def test_config_schema_accepts_what_the_configuration_accepts(project: Project) 
     assert list(config.iter_errors(yaml.safe_load((project.root / "agentv.config.yaml").read_text()))) == []
     for wrong in ("{provider: azur}", "{provider: azure-openai, endpont: x}", "{provider: cli, env: 1}"):
         assert list(config.iter_errors({"targets": {"a": yaml.safe_load(wrong)}}))
+
+
+def test_settings_of_commands_on_other_targets_are_ignored_with_a_note(project: Project) -> None:
+    project.write(
+        "agentv.config.yaml",
+        "targets:\n  a:\n    provider: mock\n    response: ok\n    verbose: true\n    keepTempFiles: false\n",
+    )
+    project.write("suite.yaml", SUITE)
+    for command in ("validate", "eval"):
+        done = project.run(command, "suite.yaml")
+        assert done.returncode == 0, done.stderr
+        assert "`verbose` of the target 'a' is ignored: only `cli` targets have it" in done.stderr
+        assert done.stderr.count("`keepTempFiles` of the target 'a' is ignored") == 1

@@ -190,3 +190,22 @@ async def test_ping_reports_the_timeout_that_applied(project: Project) -> None:
     result = rows["slow"]["ping"]
     assert result["error"] == "no reply within 0.5 s"
     assert "`total_timeout_seconds`" in result["next_step"]
+
+
+async def test_ping_limits_the_length_of_the_reply(project: Project) -> None:
+    async with FakeModelServer("pong", api_key=KEY) as server:
+        project.write("agentv.config.yaml", "targets:\n" + chat("real", server.url))
+        code, _ = await pinged(project)
+        assert code == 0
+        assert [request.body["max_tokens"] for request in server.requests] == [64]
+
+
+async def test_ping_of_a_model_that_refuses_the_limit_is_repeated_without_it(project: Project) -> None:
+    def answer(body: dict[str, Any]) -> str | Failure:
+        return Failure(400, body=b'{"error": "max_tokens is not supported"}') if "max_tokens" in body else "pong"
+
+    async with FakeModelServer(answer, api_key=KEY) as server:
+        project.write("agentv.config.yaml", "targets:\n" + chat("real", server.url))
+        code, rows = await pinged(project)
+        assert (code, len(server.requests)) == (0, 2)
+    assert rows["real"]["ping"]["ok"] is True

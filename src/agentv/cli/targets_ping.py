@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from agentv.errors import AgentVError, ProviderError, ProviderTimeoutError, TargetUnavailableError
-from agentv.messages import TokenUsage
+from agentv.messages import GenerationOptions, TokenUsage
 from agentv.redact import Redactor
 from agentv.targets.config import TargetsConfig, TargetSpec
+from agentv.targets.gate import TargetGate
 from agentv.targets.pool import TargetPool
 from agentv.targets.provider import CallHooks, Reply, Request
 from agentv.targets.secrets import Secrets
@@ -20,6 +21,9 @@ from agentv.targets.secrets import Secrets
 PROMPT = "Reply with the word: pong"
 DEFAULT_TIMEOUT = 30.0
 LONGEST_ERROR = 500
+LONGEST_REPLY = 64
+"""Tokens: a small model may write until it is stopped."""
+LIMIT_REFUSED = (400, 422)
 NOT_ASKED = "replay"
 """This provider answers by case id, so a ping only checks that its file can be opened."""
 
@@ -78,7 +82,7 @@ async def ping_all(
     """Ping all targets concurrently. Commands run in `directory` unless their target sets another one."""
     secrets = Secrets.of([config], [config.environment])
     async with TargetPool(secrets, timeout=timeout) as pool:
-        pinger = _Pinger(pool, config, Request(PROMPT, directory=directory), timeout, Redactor(secrets.values))
+        pinger = _Pinger(pool, config, directory, timeout, Redactor(secrets.values))
         return await asyncio.gather(*(pinger.ping(spec) for spec in specs))
 
 
@@ -86,7 +90,7 @@ async def ping_all(
 class _Pinger:
     pool: TargetPool
     config: TargetsConfig
-    request: Request
+    directory: Path
     timeout: float
     redactor: Redactor
 
@@ -99,7 +103,7 @@ class _Pinger:
             await gate.prepare()
             started = time.perf_counter()
             async with asyncio.timeout(self.timeout):
-                reply = await gate.call(self.request, CallHooks(on_retry=retries.append))
+                reply = await self._call(gate, CallHooks(on_retry=retries.append))
         except TargetUnavailableError as error:
             return Ping(ok=False, tried=False, error=self.redactor.head(error.reason, LONGEST_ERROR))
         except (TimeoutError, ProviderTimeoutError):
@@ -107,6 +111,20 @@ class _Pinger:
         except AgentVError as error:
             return _failed(spec, error, len(retries), self.redactor)
         return _answered(reply, (time.perf_counter() - started) * 1000, len(retries))
+
+    async def _call(self, gate: TargetGate, hooks: CallHooks) -> Reply:
+        """Call the target, with a limit on its reply if it supports one.
+
+        Call it again without the limit if the model rejects it, or needs more tokens to think than it allows.
+        """
+        if "max_output_tokens" in gate.honours:
+            limit = GenerationOptions(max_output_tokens=LONGEST_REPLY)
+            try:
+                return await gate.call(Request(PROMPT, options=limit, directory=self.directory), hooks)
+            except ProviderError as error:
+                if error.status not in LIMIT_REFUSED and error.token_usage is None:
+                    raise
+        return await gate.call(Request(PROMPT, directory=self.directory), hooks)
 
     def _timed_out(self, spec: TargetSpec, retries: int) -> Ping:
         attempts = f", in {retries + 1} attempts" if retries else ""

@@ -31,6 +31,7 @@ def command(paths: tuple[str, ...], config: str | None, quiet: bool) -> int:
     configs = [path for path in paths if Path(path).name in _CONFIGS or _is_project(cwd / path)]
     suites = [path for path in paths if path not in configs]
     problems: list[Problem] = []
+    notes: list[str] = []
     cases = 0
     loaded = Loaded(cwd)
     for path in configs:
@@ -38,7 +39,7 @@ def command(paths: tuple[str, ...], config: str | None, quiet: bool) -> int:
             problems.extend(_project_problems(cwd / path))
             continue
         try:
-            load_config(cwd / path, loaded.environment((cwd / path).resolve().parent))
+            notes += load_config(cwd / path, loaded.environment((cwd / path).resolve().parent)).notes()
         except ConfigError as error:
             problems.extend(error.problems)
     files = find_suites(suites, cwd, command="validate") if suites or not configs else []
@@ -46,6 +47,7 @@ def command(paths: tuple[str, ...], config: str | None, quiet: bool) -> int:
         try:
             plan = build_plan(RunOptions(paths=(str(file),), config=config), cwd, only_check=True)
             cases += sum(len(item.selected) for item in plan.suites)
+            notes += plan.notes
         except InvalidFilesError as error:
             problems.extend(error.problems)
         except UsageError as error:
@@ -55,6 +57,8 @@ def command(paths: tuple[str, ...], config: str | None, quiet: bool) -> int:
     if problems:
         raise SuiteError(list(dict.fromkeys(problems)))
     if not quiet:
+        for note in dict.fromkeys(notes):
+            click.echo(f"note: {note}", err=True)
         click.echo(_summary(len(files), cases, len(configs)))
     return 0
 

@@ -116,7 +116,7 @@ def build_plan(
     by_name = options.outputs is None and function_target is None and not options.targets
     check_names(planned, options, targets_too=by_name)
     answers = load_answers(cwd / options.outputs) if options.outputs else None
-    notes: list[str] = []
+    notes = list(dict.fromkeys(note for item in planned if item.config for note in item.config.notes()))
     if answers is not None:
         refuse_without_a_judge(planned, options)
         lanes = _answer_lanes(planned, answers, options, notes)

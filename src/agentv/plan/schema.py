@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -10,6 +9,7 @@ from pydantic import BaseModel
 from agentv.evaluators.registry import evaluator_class, evaluator_types
 from agentv.suite.models import CaseModel, SuiteModel
 from agentv.targets.config import AGENTS, DefaultsModel
+from agentv.targets.provider import TargetSettings
 from agentv.targets.registry import ALIASES, provider_class, provider_names
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -60,7 +60,7 @@ def config_schema() -> dict[str, Any]:
         kind = provider_class(name)
         if kind is None:
             continue
-        definitions[name] = _loose(_inline(kind.Settings, definitions), kind.Settings.ALIASES)
+        definitions[name] = _loose(_inline(kind.Settings, definitions), kind.Settings)
         branches.append(_when("provider", name))
     branches += [_when("provider", other, name) for other, name in ALIASES.items()]
     target = {
@@ -149,8 +149,8 @@ def _camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def _loose(schema: dict[str, Any], aliases: Mapping[str, str]) -> dict[str, Any]:
-    """Allow `${{ VARIABLE }}` for any setting, a `name`, and the aliases of settings."""
+def _loose(schema: dict[str, Any], settings: type[TargetSettings]) -> dict[str, Any]:
+    """Allow `${{ VARIABLE }}` for any setting, a `name`, the aliases of settings, and ignored settings."""
     names = {"type": "array", "items": {"type": "string"}}
     schema["properties"] = {
         name: setting
@@ -162,8 +162,10 @@ def _loose(schema: dict[str, Any], aliases: Mapping[str, str]) -> dict[str, Any]
         for name, setting in schema["properties"].items()
     }
     schema["properties"]["name"] = {"type": "string"}
+    for name in sorted(settings.IGNORED):
+        schema["properties"].setdefault(name, {"description": "Ignored: only `cli` targets have it."})
     camel = {_camel(name): name for name in schema["properties"]}
-    for other, setting in {**camel, **aliases}.items():
+    for other, setting in {**camel, **settings.ALIASES}.items():
         if other == setting:
             continue
         schema["properties"].setdefault(other, schema["properties"][setting])

@@ -101,6 +101,14 @@ class TargetsConfig:
             )
         return self.targets[name]
 
+    def notes(self) -> list[str]:
+        """Settings that are accepted but have no effect."""
+        return [
+            f"{self.path}:{spec.line}: `{key}` of the target '{spec.name}' is ignored: only `cli` targets have it"
+            for spec in self.targets.values()
+            for key in spec.reading.ignored
+        ]
+
     def default_target(self) -> str | None:
         """`defaults.target`, else the only target, else the one named `default`."""
         if self.defaults.target is not None:
@@ -326,6 +334,8 @@ class Reading:
     judge_target: str | None
     shown: Mapping[str, Any]
     """The entry as written, with `${{ }}` unfilled. Safe to record."""
+    ignored: tuple[str, ...] = ()
+    """Settings that have no effect for this provider."""
 
 
 def read_settings(
@@ -343,8 +353,12 @@ def read_settings(
     """
     written: dict[str, Any] = {}
     spelled: dict[str, str] = {}
+    ignored: list[str] = []
     for key, value in raw.items():
         name = _known_name(key, model)
+        if name in getattr(model, "IGNORED", ()) and name not in model.model_fields:
+            ignored.append(key)
+            continue
         if name in written:
             findings.add((*at, key), f"`{name}` is set twice, under two spellings; keep one", at_key=True)
         written[name], spelled[name] = value, key
@@ -373,6 +387,7 @@ def read_settings(
         secret_values=_secret_values(written, filled, reads, environment),
         judge_target=_judge_target(settings, filled, written, missing),
         shown=written,
+        ignored=tuple(ignored),
     )
 
 

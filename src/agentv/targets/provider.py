@@ -136,8 +136,16 @@ class TargetSettings(BaseModel):
         "retryStatusCodes": "retry_status_codes",
         "timeoutSeconds": "timeout_seconds",
         "totalTimeoutSeconds": "total_timeout_seconds",
+        "cli_verbose": "verbose",
+        "cliVerbose": "verbose",
+        "keepTempFiles": "keep_temp_files",
+        "keep_output_files": "keep_temp_files",
+        "keepOutputFiles": "keep_temp_files",
     }
     """Alternative spellings of settings -> the setting."""
+
+    IGNORED: ClassVar[frozenset[str]] = frozenset({"verbose", "keep_temp_files"})
+    """Settings of `cli` targets that AgentV (npm) accepts on every target. Elsewhere they are ignored with a note."""
 
     provider: str = Field(description="Provider of the target: `mock`, `cli`, `replay`, `openai`, ...")
     judge_target: str | None = Field(None, description="Target that judges this target's answers; `none` disables it.")

@@ -59,11 +59,6 @@ class CliSettings(TargetSettings):
         "filesFormat": "files_format",
         "attachments_format": "files_format",
         "attachmentsFormat": "files_format",
-        "cli_verbose": "verbose",
-        "cliVerbose": "verbose",
-        "keepTempFiles": "keep_temp_files",
-        "keep_output_files": "keep_temp_files",
-        "keepOutputFiles": "keep_temp_files",
     }
 
     shell: bool = Field(
