@@ -24,7 +24,7 @@ from agentv.results import Score
 from agentv.suite.files import repository_root, upward
 from agentv.targets.environment import Environment
 from agentv.targets.secrets import Secrets
-from agentv.wire.output import OutputError, parse_output
+from agentv.wire.output import OutputError, line_kind, parse_output
 from agentv.wire.payload import encode_payload
 
 if TYPE_CHECKING:
@@ -47,6 +47,10 @@ LARGE_OUTPUT = 256 * 1024
 NO_LINE = (
     "It printed output, but no result: with `protocol: jsonl`, print the result as one JSON object on one line, end "
     "the line with a newline, and flush stdout."
+)
+NOT_READING = (
+    "It printed a result, but neither read the next line of stdin nor exited: with `protocol: jsonl`, an execution "
+    "ends when the script reads its next payload."
 )
 
 
@@ -260,7 +264,10 @@ def _failure(outcome: ProcessOutcome, spec: ScriptSpec) -> str | None:
             f"the script did not finish within {spec.timeout:g} s and was killed, with all processes it started. "
             f"Raise `timeout_seconds` of the evaluator '{spec.name}', or make it faster."
         )
-        return f"{message} {NO_LINE}" if spec.protocol == "jsonl" and outcome.stdout.strip() else message
+        if spec.protocol == "jsonl" and outcome.stdout.strip():
+            has_result = line_kind(outcome.stdout.rpartition(b"\n")[0], "") in ("own", "other")
+            message += f" {NOT_READING if has_result else NO_LINE}"
+        return message
     if outcome.stdout_overflow:
         return (
             f"the script printed more than {STDOUT_CAP // 2**20} MiB and was killed. "

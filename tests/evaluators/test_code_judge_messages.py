@@ -33,6 +33,14 @@ def test_invalid_environment_variables_are_suite_errors(project: Project, env: o
     assert "`env`" in ran.words
 
 
+def test_timeout_reports_that_the_script_printed_a_result_and_did_not_read_on(project: Project) -> None:
+    code = "sys.stdin.readline()\nprint('{\"score\": 1}', flush=True)\nimport time\ntime.sleep(600)"
+    write(project, code, {"protocol": "jsonl", "timeout_seconds": 4})
+    failure = run(project).failure
+    assert "did not finish within 4 s" in failure
+    assert "an execution ends when the script reads its next payload" in failure
+
+
 def test_timeout_reports_result_without_a_newline(project: Project) -> None:
     code = "sys.stdin.readline()\nsys.stdout.write('{\"score\": 1}')\nsys.stdout.flush()\nimport time\ntime.sleep(600)"
     write(project, code, {"protocol": "jsonl", "timeout_seconds": 4})

@@ -179,3 +179,23 @@ def test_judge_run_starts_the_script_for_one_line(project: Project) -> None:
     done = project.run("judge", "run", "judge.py", "--suite", "suite.yaml", "--case", "case-0")
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.dumps("yes") in done.stdout or "yes" in done.stdout
+
+
+@pytest.mark.parametrize("gap", ["", "sys.stdout.flush(); time.sleep(0.05)"], ids=["same write", "later"])
+@pytest.mark.parametrize("mark", ["", "execution_id"])
+def test_second_object_is_an_error_of_the_case(project: Project, gap: str, mark: str) -> None:
+    project.write(
+        "judge.py",
+        "import json, sys, time\n"
+        "for line in sys.stdin:\n"
+        "    payload = json.loads(line)\n"
+        f"    name = {{'execution_id': payload['execution_id']}} if {mark!r} else {{}}\n"
+        "    sys.stdout.write(json.dumps({'score': 1, **name}) + '\\n')\n"
+        f"    if payload['eval_id'] == 'case-1':\n        {gap or 'pass'}\n"
+        "        sys.stdout.write(json.dumps({'score': 0, **name}) + '\\n')\n"
+        "    sys.stdout.flush()\n",
+    )
+    results = evaluate(project, "[python, judge.py]", "judge: false", cases=4)
+    assert [result["score"] for result in results] == [1, 0, 1, 1]
+    assert "more than one JSON object" in results[1]["error"]
+    assert [result["error"] for result in results if result is not results[1]] == [None] * 3

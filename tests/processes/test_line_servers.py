@@ -14,6 +14,7 @@ import pytest
 
 from agentv.processes.launcher import Launcher, Script
 from agentv.processes.run import ProcessOutcome, ProcessStartError
+from agentv.wire.output import OutputError, parse_output
 from tests.patience import patiently
 
 ECHO = """\
@@ -45,7 +46,7 @@ def script(folder: Path, payload: dict[str, Any], **options: Any) -> Script:
 async def ask(launcher: Launcher, folder: Path, **payload: Any) -> dict[str, Any]:
     outcome = await launcher.run(script(folder, payload, timeout=60.0))
     assert outcome.returncode == 0, outcome
-    result: dict[str, Any] = json.loads(outcome.stdout)
+    result: dict[str, Any] = json.loads(outcome.stdout.splitlines()[-1])
     return result
 
 
@@ -81,14 +82,108 @@ async def test_lines_that_are_not_objects_are_log_output(launcher: Launcher, tmp
     assert (await ask(launcher, tmp_path, do="print('hello'); print('[1]'); print('{not json')"))["count"] == 1
 
 
-async def test_process_with_unexpected_output_is_not_reused(launcher: Launcher, tmp_path: Path) -> None:
-    more = "sys.stdout.write(json.dumps({'score': 0, 'pid': os.getpid()}) + '\\n')"
-    first = await ask(launcher, tmp_path, do=more, then="open('said', 'w')")
-    while not (tmp_path / "said").exists():
+FIRST = '{"score": 1}'
+SECONDS = {
+    "the same write": f"os.write(1, b'{FIRST}\\n{{\"score\": 0}}\\n')",
+    "a later write": f"os.write(1, b'{FIRST}\\n'); import time; time.sleep(0.1); os.write(1, b'{{\"score\": 0}}\\n')",
+    "no end of line": f"os.write(1, b'{FIRST}\\n{{\"score\": 0}}')",
+    "several lines": f"os.write(1, b'{FIRST}\\n{{\\n\"score\":\\n0}}\\n')",
+    "several lines first": f"os.write(1, b'{{\\n\"score\": 0\\n}}\\n{FIRST}\\n')",
+    "after log output": f"os.write(1, b'{FIRST}\\ndone\\n' + b'log\\n' * 1000 + b'{{\"score\": 0}}\\n')",
+    "right id": 'os.write(1, b\'{"score": 1, "execution_id": "mine"}\\n{"score": 0, "execution_id": "mine"}\\n\')',
+    "id in the first only": 'os.write(1, b\'{"score": 1, "execution_id": "mine"}\\n{"score": 0}\\n\')',
+    "id in the second only": f'os.write(1, b\'{FIRST}\\n{{"score": 0, "execution_id": "mine"}}\\n\')',
+    "a thread": "import threading, time; print(json.dumps({'score': 1}), flush=True); "
+    "other = threading.Thread(target=lambda: (time.sleep(0.1), os.write(1, b'{\"score\": 0}\\n'))); "
+    "other.start(); other.join()",
+    "a child": f"os.write(1, b'{FIRST}\\n'); os.system('sleep 0.1; echo \\'{{\"score\": 0}}\\'')",
+}
+READING = "import json, os, sys\nfor line in sys.stdin:\n    exec(json.loads(line)['do'])\n"
+
+
+@pytest.mark.parametrize("do", SECONDS.values(), ids=SECONDS)
+async def test_second_object_of_an_execution_is_an_error(launcher: Launcher, tmp_path: Path, do: str) -> None:
+    (tmp_path / "judge.py").write_text(READING)
+    outcome = await launcher.run(script(tmp_path, {"do": do}, timeout=60.0, execution_id="mine"))
+    with pytest.raises(OutputError) as error:
+        parse_output(outcome.stdout)
+    assert error.value.kind == "second_object"
+    honest = script(tmp_path, {"do": "print(json.dumps({'score': 0.5}), flush=True)"}, timeout=60.0)
+    assert parse_output((await launcher.run(honest)).stdout).score == 0.5
+
+
+async def test_late_result_is_never_the_result_of_the_next_execution(launcher: Launcher, tmp_path: Path) -> None:
+    """A thread of the first execution prints while the process works on the second one."""
+    (tmp_path / "judge.py").write_text(READING)
+    late = (
+        "import threading\ngo = threading.Event()\nprinted = threading.Event()\n"
+        "def late():\n    go.wait()\n    os.write(1, b'{\"score\": 0}\\n')\n    printed.set()\n"
+        "threading.Thread(target=late, daemon=True).start()\nos.write(1, b'{\"score\": 1}\\n')"
+    )
+    first = await launcher.run(script(tmp_path, {"do": late}, timeout=60.0))
+    assert parse_output(first.stdout).score == 1
+    own = "import time; go.set(); printed.wait(); time.sleep(0.2); os.write(1, b'{\"score\": 0.5}\\n')"
+    second = await launcher.run(script(tmp_path, {"do": own}, timeout=60.0))
+    with pytest.raises(OutputError, match="more than one JSON object"):
+        parse_output(second.stdout)
+
+
+async def test_result_printed_while_the_process_is_idle_ends_it_with_a_note(tmp_path: Path) -> None:
+    notes: list[str] = []
+    async with Launcher(on_note=notes.append) as launcher:
+        late = "import threading; threading.Timer(0.2, os.write, (1, b'{\"score\": 0}\\n')).start()"
+        first = await ask(launcher, tmp_path, do=late)
+        while alive(first["pid"]):
+            await asyncio.sleep(0.01)
+        second = await ask(launcher, tmp_path, say="mine")
+    assert (second["said"], second["count"]) == ("mine", 1)
+    assert notes == [
+        "`python judge.py` printed a result after its execution had ended; the recorded result is the first one, and "
+        "the process was replaced. Print one JSON object per payload, before reading the next one."
+    ]
+
+
+async def test_log_line_after_the_result_keeps_the_process(launcher: Launcher, tmp_path: Path) -> None:
+    outcome = await launcher.run(script(tmp_path, {"then": "print('done', flush=True)"}, timeout=60.0))
+    assert parse_output(outcome.stdout).score == 1
+    assert (await ask(launcher, tmp_path))["count"] == 2
+
+
+async def test_flood_of_an_idle_process_ends_it(launcher: Launcher, tmp_path: Path) -> None:
+    flood = (
+        "import threading; threading.Timer(0.1, lambda: [os.write(1, b'x' * 65536) for _ in range(100_000)]).start()"
+    )
+    first = await ask(launcher, tmp_path, do=flood)
+    for _ in range(1000):
+        if not alive(first["pid"]):
+            break
         await asyncio.sleep(0.01)
-    second = await ask(launcher, tmp_path, say="mine")
-    assert second["said"] == "mine"
-    assert second["pid"] != first["pid"]
+    assert not alive(first["pid"])
+
+
+async def test_flood_of_a_process_that_does_not_read_its_payload_is_capped(launcher: Launcher, tmp_path: Path) -> None:
+    (tmp_path / "judge.py").write_text("import os\nwhile True: os.write(1, b'x' * 65536)\n")
+    outcome = await launcher.run(script(tmp_path, {"say": "y" * 500_000}, stdout_cap=1_000_000, timeout=60.0))
+    assert outcome.stdout_overflow
+
+
+async def test_process_that_prints_a_result_and_neither_reads_on_nor_exits_times_out(
+    launcher: Launcher, tmp_path: Path
+) -> None:
+    async def ended(seconds: float) -> ProcessOutcome:
+        return await launcher.run(script(tmp_path, {"then": "import time; time.sleep(600)"}, timeout=seconds))
+
+    outcome = await patiently(ended, lambda outcome: outcome.stdout != b"")
+    assert outcome.timed_out
+
+
+@pytest.mark.parametrize(("code", "returncode"), [(0, 0), (3, 3)])
+async def test_exit_code_counts_when_the_process_exits_after_its_result(
+    launcher: Launcher, tmp_path: Path, code: int, returncode: int
+) -> None:
+    outcome = await launcher.run(script(tmp_path, {"then": f"os._exit({code})"}, timeout=60.0))
+    assert (outcome.returncode, parse_output(outcome.stdout).score) == (returncode, 1)
+    assert (await ask(launcher, tmp_path))["count"] == 1
 
 
 async def test_result_with_another_execution_id_is_ignored(launcher: Launcher, tmp_path: Path) -> None:
@@ -223,7 +318,7 @@ async def test_idle_process_that_stopped_its_supervisor_is_killed_with_the_launc
 async def test_execution_moves_to_another_process_when_the_first_exits_unread(
     launcher: Launcher, tmp_path: Path
 ) -> None:
-    leave = "import select; select.select([0], [], []); os._exit(3)"  # input is available but not read
+    leave = "import select; os.read(0, 1); select.select([0], [], []); os._exit(3)"  # input is available but not read
     first = await ask(launcher, tmp_path, then=leave)
     second = await ask(launcher, tmp_path, say="mine")
     assert (second["said"], second["count"]) == ("mine", 1)
@@ -256,9 +351,9 @@ async def test_process_that_closes_stdout_keeps_its_exit_code(launcher: Launcher
     ],
 )
 async def test_invalid_result_is_not_treated_as_log_output(launcher: Launcher, tmp_path: Path, printed: bytes) -> None:
-    do = f"os.write(1, {printed + bytes([10])!r}); import time; time.sleep(600)"
+    do = f"os.write(1, {printed + bytes([10])!r}); os._exit(0)"
     outcome = await launcher.run(script(tmp_path, {"do": do}, timeout=60.0))
-    assert (outcome.stdout, outcome.timed_out) == (printed, False)
+    assert (outcome.stdout, outcome.timed_out) == (printed + b"\n", False)
 
 
 async def test_invalid_variable_names_raise_start_error(launcher: Launcher, tmp_path: Path) -> None:

@@ -66,10 +66,12 @@ class Launcher:
         self._helper: HelperProcess | None = None
         self._numbers = itertools.count(1)
         self._running: set[Execution] = set()
-        self._zygotes = Zygotes(self._start_zygote, most=most_zygotes, idle_seconds=idle_seconds)
-        self._servers = LineServers(self._start_server, most_idle=MOST_IDLE, idle_seconds=idle_seconds)
-        self._noted_cold: set[tuple[str, ...]] = set()
         self._on_note = on_note or _ignore
+        self._zygotes = Zygotes(self._start_zygote, most=most_zygotes, idle_seconds=idle_seconds)
+        self._servers = LineServers(
+            self._start_server, most_idle=MOST_IDLE, idle_seconds=idle_seconds, on_note=self._on_note
+        )
+        self._noted_cold: set[tuple[str, ...]] = set()
 
     @property
     def capabilities(self) -> Capabilities:

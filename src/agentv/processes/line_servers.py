@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import select
 import sys
 import termios
 import time
@@ -20,14 +21,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentv.processes.execution import Execution, Script
+from agentv.processes.line_output import LineOutput
 from agentv.processes.run import CHUNK, ProcessOutcome, resolve
-from agentv.wire.output import is_result_line
 
 if TYPE_CHECKING:
     from agentv.processes.launcher import HelperProcess
 
 MOST_IDLE = 2 * (os.cpu_count() or 1) + 4
 """Most idle processes kept for later executions; the least recently used one is ended first."""
+
+PIPE_BYTES = 65536
+"""Capacity of a pipe unless it is changed."""
+
+UNREAD_SECONDS = 0.001
+"""Pause before looking again at a process that has something to do before it reads on."""
+
+SURPLUS = (
+    "printed a result after its execution had ended; the recorded result is the first one, and the process was "
+    "replaced. Print one JSON object per payload, before reading the next one."
+)
 
 Stamp = tuple[int, int, int] | None
 
@@ -54,18 +66,25 @@ class LineExecution(Execution):
 
 
 class LineServer:
-    """One process that serves executions one after the other."""
+    """One process that serves executions one after the other.
+
+    An execution ends when the process reads its stdin again, or exits. So everything it prints for one payload is seen
+    before the next payload is sent.
+    """
 
     def __init__(self, script: Script, number: int, helper: HelperProcess) -> None:
         self._loop = asyncio.get_running_loop()
         self._execution = LineExecution(replace(script, stdin=b"", timeout=None), number)
-        self._buffer = bytearray()
+        self._output = LineOutput("", cap=0)
+        self.command = " ".join((Path(script.argv[0]).name, *script.argv[1:]))
         self._changed: asyncio.Future[None] = self._loop.create_future()
         self._files = [path for path in (Path(script.cwd, word) for word in script.argv) if _stamp(path) is not None]
         self._stamps = [_stamp(path) for path in self._files]
         self._outcome: ProcessOutcome | None = None
         self.problem: Exception | None = None
         self.usable = True
+        self.surplus = False
+        """Whether it printed a result after the execution that the result belongs to had ended."""
         self._asked = False
         self._served = 0
         self._sent = self._unread = 0
@@ -82,7 +101,7 @@ class LineServer:
         """Whether it can serve again: it is alive, has no unexpected output, and its files are unchanged."""
         self._read()
         unchanged = all(_stamp(path) == stamp for path, stamp in zip(self._files, self._stamps, strict=True))
-        return self.usable and not self.task.done() and not self._buffer.strip() and unchanged
+        return self.usable and not self.task.done() and unchanged
 
     async def _live(self, helper: HelperProcess) -> None:
         try:
@@ -90,6 +109,8 @@ class LineServer:
         except Exception as error:
             self.problem = error
         finally:
+            if self._asked:
+                self._read_everything()
             self.usable = False
             self._unread = _waiting(self._execution.into)
             for descriptor in (self._execution.into, self._execution.out_of):
@@ -107,13 +128,15 @@ class LineServer:
         started = time.monotonic()
         deadline = None if script.timeout is None else started + script.timeout
         self._execution.last_words()
-        self._buffer.clear()
+        self._output = output = LineOutput(script.execution_id, cap=script.stdout_cap)
         self._asked, self._sent = True, 0
-        line: bytes | None = None
         try:
             async with asyncio.timeout(None if deadline is None else deadline - time.monotonic()):
                 await self._send(script.stdin or b"")
-                line = await self._result(script.stdout_cap, script.execution_id)
+                if not await self._printed_result():
+                    return await self._ended(started)
+                if output.results == 1 and not await self._reads_on():
+                    return await self._ended(started)
         except TimeoutError:
             return await self._ended(started, timed_out=True)
         except BaseException:
@@ -121,25 +144,27 @@ class LineServer:
             raise
         finally:
             self._asked = False
-        if line is None:
-            return await self._ended(started, overflow=len(self._buffer) > script.stdout_cap)
+            self.surplus = self.surplus or output.late
         self._served += 1
-        if not self.usable:  # it closed its stdout after the result
-            self.stop()
-        return ProcessOutcome(0, None, line, self._execution.last_words(), duration_ms=_since(started))
+        if output.late or output.results > 1 or output.incomplete or not self.usable:
+            self.stop()  # it is out of step: what it prints next could be taken for the next result
+        return ProcessOutcome(0, None, output.text, self._execution.last_words(), duration_ms=_since(started))
 
-    async def _ended(self, started: float, *, timed_out: bool = False, overflow: bool = False) -> ProcessOutcome:
+    async def _ended(self, started: float, *, timed_out: bool = False) -> ProcessOutcome:
+        """The outcome of an execution whose process exited, or is killed here."""
         self.stop()
         await asyncio.wait({self.task})
         if self.problem is not None:
             raise self.problem
-        outcome = self._outcome
+        outcome, overflow = self._outcome, self._output.too_long
         assert outcome is not None  # noqa: S101 - it ended without a problem
-        if self._served and not (timed_out or overflow) and self._unread == self._sent:
+        answered = self._output.results or timed_out or overflow
+        if self._served and not answered and self._unread >= self._sent:
             raise NotReadError
         if not overflow:
-            # There is no result: what the script wrote instead is reported where results are parsed.
-            outcome = replace(outcome, stdout=bytes(self._buffer))
+            # Without a result, what the script wrote instead is reported where results are parsed.
+            await self._output.scan()
+            outcome = replace(outcome, stdout=self._output.text)
         return replace(outcome, timed_out=timed_out, stdout_overflow=overflow, duration_ms=_since(started))
 
     async def _send(self, data: bytes) -> None:
@@ -150,46 +175,88 @@ class LineServer:
                 self._sent += written
                 unsent = unsent[written:]
             except BlockingIOError:
-                writable: asyncio.Future[None] = self._loop.create_future()
-                self._loop.add_writer(self._execution.into, resolve, writable)
-                try:
-                    await asyncio.wait({writable, self.task}, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    if self._execution.into >= 0:
-                        self._loop.remove_writer(self._execution.into)
+                await self._change(writable=True)
             except OSError:  # it closed its stdin; its output or exit status will show why
                 return
 
-    async def _result(self, cap: int, execution_id: str) -> bytes | None:
-        """The first line that is a result; earlier lines are log output. None when it ends or exceeds the cap first."""
-        looked = 0
+    async def _printed_result(self) -> bool:
+        """Wait for a result. False when the process ends or exceeds the output cap first."""
         while True:
-            while (end := self._buffer.find(b"\n", looked)) >= 0:
-                line, looked = bytes(self._buffer[looked:end]), end + 1
-                if is_result_line(line, execution_id):
-                    del self._buffer[:looked]
-                    return line
-            if len(self._buffer) > cap or self.task.done():
-                return None
-            self._changed = self._loop.create_future()
-            await self._changed
+            if await self._output.scan():
+                return True
+            if self._output.too_long or self.task.done():
+                return False
+            await self._change()
 
-    def _read(self) -> None:
-        if self._execution.out_of < 0:
+    async def _reads_on(self) -> bool:
+        """Wait until the process reads its stdin again, or prints a second result. False when it ends first.
+
+        It is sent the beginning of its next payload: a space, which JSON ignores. With a pipe of one page, the pipe is
+        writable again only when the space has been read.
+        """
+        self._resize(1)
+        try:
+            with contextlib.suppress(OSError):
+                os.write(self._execution.into, b" ")
+            while not self.task.done() and not self._output.too_long:
+                read_on = _waiting(self._execution.into) == 0 and not _closed(self._execution.into)
+                self._read()
+                if await self._output.scan() > 1 or read_on:
+                    return True
+                if self.task.done():
+                    break
+                await self._change(writable=not _closed(self._execution.into))
+                if not self.task.done() and _waiting(self._execution.into):
+                    await asyncio.sleep(UNREAD_SECONDS)
+            return False
+        finally:
+            self._resize(PIPE_BYTES)
+
+    def _resize(self, size: int) -> None:
+        if self._execution.into >= 0:
+            with contextlib.suppress(OSError):  # it still holds data, or the user's limit is reached
+                fcntl.fcntl(self._execution.into, fcntl.F_SETPIPE_SZ, size)
+
+    async def _change(self, *, writable: bool = False) -> None:
+        """Wait until there is more output, the process has ended or, with `writable`, its stdin takes more data."""
+        self._changed = self._loop.create_future()
+        if self.task.done():
             return
+        into = self._execution.into
+        if writable:
+            self._loop.add_writer(into, resolve, self._changed)
+        try:
+            await self._changed
+        finally:
+            if writable and self._execution.into >= 0:
+                self._loop.remove_writer(into)
+
+    def _read(self) -> bool:
+        """Take one chunk of output. False when there is none."""
+        if self._execution.out_of < 0:
+            return False
         try:
             chunk = os.read(self._execution.out_of, CHUNK)
         except BlockingIOError:
-            return
+            return False
         except OSError:
             chunk = b""
-        self._buffer += chunk
+        self._output.add(chunk)
         if not chunk:
             self._loop.remove_reader(self._execution.out_of)
             self.usable = False
-            if not self._asked:  # during an execution, its exit or the timeout decides the outcome
+        if not self._asked:
+            self.surplus = self.surplus or b"{" in chunk
+            if not chunk or chunk.strip():
                 self.stop()
+        elif self._output.too_long:
+            self.stop()
         resolve(self._changed)
+        return bool(chunk)
+
+    def _read_everything(self) -> None:
+        while not self._output.too_long and self._read():
+            pass
 
     def stop(self) -> None:
         """Kill the process and everything it started."""
@@ -211,8 +278,16 @@ class _Idle:
 class LineServers:
     """The pool of JSON Lines processes of a launcher."""
 
-    def __init__(self, start: Callable[[Script], LineServer], *, most_idle: int, idle_seconds: float) -> None:
+    def __init__(
+        self,
+        start: Callable[[Script], LineServer],
+        *,
+        most_idle: int,
+        idle_seconds: float,
+        on_note: Callable[[str], None],
+    ) -> None:
         self._start, self._most_idle, self._idle_seconds = start, most_idle, idle_seconds
+        self._on_note = on_note
         self._idle: list[_Idle] = []
         self._all: set[LineServer] = set()
 
@@ -233,6 +308,7 @@ class LineServers:
                 if script.timeout is not None:
                     left = replace(script, timeout=max(0.0, started + script.timeout - time.monotonic()))
             finally:
+                self._note_surplus(server)
                 if server.usable:
                     self._keep(server, key)
                 elif server.task.done():
@@ -249,6 +325,7 @@ class LineServers:
             idle.stay()
             if idle.server.fresh:
                 return idle.server
+            self._note_surplus(idle.server)
             idle.server.stop()
         return None
 
@@ -263,7 +340,13 @@ class LineServers:
         with contextlib.suppress(ValueError):
             self._idle.remove(idle)
         idle.stay()
+        self._note_surplus(idle.server)
         idle.server.stop()
+
+    def _note_surplus(self, server: LineServer) -> None:
+        if server.surplus:
+            server.surplus = False
+            self._on_note(f"`{server.command}` {SURPLUS}")
 
     async def close(self) -> None:
         """Kill all processes."""
@@ -279,6 +362,13 @@ class LineServers:
 def _waiting(pipe: int) -> int:
     """Number of unread bytes in a pipe."""
     return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+def _closed(pipe: int) -> bool:
+    """Whether no process has the reading end of the pipe open."""
+    poll = select.poll()
+    poll.register(pipe, 0)  # POLLERR is always reported
+    return bool(poll.poll(0))
 
 
 def _key(script: Script) -> object:

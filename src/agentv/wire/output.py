@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 from agentv.errors import ScoreError
 from agentv.jsonio import MAX_DEPTH, JsonError, objects_on_lines
@@ -11,6 +11,8 @@ from agentv.results import Score, valid_score
 from agentv.text import kind_of
 
 SHOWN = 200
+
+LineKind = Literal["log", "own", "other", "invalid"]
 
 EXAMPLE = 'Print one JSON object like {"score": 0.8, "reasoning": "..."} to stdout, and logs to stderr.'
 
@@ -43,13 +45,20 @@ def parse_output(stdout: bytes) -> Score:
     return _result(objects[0])
 
 
-def is_result_line(line: bytes, execution_id: str) -> bool:
-    """Whether a line printed by a long-running script is a result, valid or not, of this execution."""
+def line_kind(line: bytes, execution_id: str) -> LineKind:
+    """What a line printed by a long-running script is: a log line, or a result of this or another execution.
+
+    `invalid` is a line that is meant to be a result and is not valid, such as two objects on one line.
+    """
     try:
         objects = _objects(_text_of(line))
     except OutputError:
-        return True
-    return bool(objects) and (len(objects) > 1 or objects[0].get("execution_id", execution_id) == execution_id)
+        return "invalid"
+    if len(objects) > 1:
+        return "invalid"
+    if not objects:
+        return "log"
+    return "own" if objects[0].get("execution_id", execution_id) == execution_id else "other"
 
 
 def _text_of(stdout: bytes) -> str:

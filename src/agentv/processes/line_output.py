@@ -1,0 +1,75 @@
+"""What a JSON Lines script prints during one execution, and which of its lines are results."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from agentv.wire.output import LineKind, line_kind
+
+PAUSE_SECONDS = 0.005
+"""How long lines are parsed before other tasks of the event loop run."""
+PARSE_SECONDS = 10.0
+
+
+class LineOutput:
+    """The output of one execution. Add chunks as they arrive, then `scan` them."""
+
+    def __init__(self, execution_id: str, *, cap: int) -> None:
+        self._execution_id = execution_id
+        self._cap = cap
+        self._unscanned = bytearray()
+        self._looked = 0
+        self._lines = bytearray()
+        self.results = 0
+        """Number of results of this execution. Invalid output, which is an error in any case, counts as two."""
+        self.late = False
+        """Whether a result of another execution was printed; it is not part of `text`."""
+
+    @property
+    def text(self) -> bytes:
+        """Everything printed, except for results of other executions."""
+        return bytes(self._lines + self._unscanned)
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether the last line has no end yet."""
+        return bool(self._unscanned.strip())
+
+    @property
+    def too_long(self) -> bool:
+        return len(self._lines) + len(self._unscanned) > self._cap
+
+    def add(self, chunk: bytes) -> None:
+        self._unscanned += chunk
+
+    async def scan(self) -> int:
+        """Look at the lines added since the last scan. Returns the number of results so far."""
+        pause_at = time.monotonic() + PAUSE_SECONDS
+        while self.results < 2 and (end := self._unscanned.find(b"\n", self._looked)) >= 0:
+            line = bytes(self._unscanned[: end + 1])
+            del self._unscanned[: end + 1]
+            self._looked = 0
+            if b"{" not in line or await self._belongs(line):
+                self._lines += line
+            if time.monotonic() > pause_at:
+                await asyncio.sleep(0)
+                pause_at = time.monotonic() + PAUSE_SECONDS
+        self._looked = len(self._unscanned)
+        return self.results
+
+    async def _belongs(self, line: bytes) -> bool:
+        kind = await self._kind(line)
+        self.results += 2 if kind == "invalid" else kind == "own"
+        self.late = self.late or kind == "other"
+        return kind != "other"
+
+    async def _kind(self, line: bytes) -> LineKind:
+        from agentv import workers  # noqa: PLC0415 - only long lines need it
+
+        if len(line) <= workers.IN_LINE_BYTES:
+            return line_kind(line, self._execution_id)
+        try:
+            return await workers.call(line_kind, line, self._execution_id, seconds=PARSE_SECONDS)
+        except workers.WorkerError:
+            return "invalid"
