@@ -93,6 +93,7 @@ class Options(TypedDict, total=False):
     cache: bool
     max_cost: float | None
     max_judge_calls: int | None
+    max_consecutive_errors: int | None
 
 
 def evaluate(suites: FilePath | Sequence[FilePath] | None = None, **options: Unpack[Options]) -> EvaluationRun:
@@ -190,6 +191,8 @@ def _gate(function: Answerer, label: str, options: RunOptions) -> TargetGate:
     settings = TargetSettings(
         provider="function", max_concurrency=options.workers, timeout_seconds=options.timeout, max_retries=0
     )
+    if options.max_consecutive_errors is not None:
+        settings = settings.model_copy(update={"max_consecutive_errors": options.max_consecutive_errors})
     return TargetGate(FunctionProvider(function), settings, name=label)
 
 

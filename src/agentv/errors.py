@@ -8,6 +8,7 @@
     +-- TargetUnavailableError      a target whose variable is missing or whose client cannot be created
     +-- ProviderError               one call to a target failed; `retryable` is set when a retry can help
     |   +-- ProviderTimeoutError
+    |   +-- TargetDownError         the call was not made, because the target was declared down
     +-- ProcessStartError           a program could not be started (`processes/run.py`)
     +-- JudgeCallError              a script's judge call failed (`judge/session.py`)
     +-- BudgetExhaustedError        the budget of the run is spent: the case is not run, and the run can be resumed
@@ -141,6 +142,10 @@ class ProviderError(AgentVError):
 
 class ProviderTimeoutError(ProviderError):
     """A call to a target timed out."""
+
+
+class TargetDownError(ProviderError):
+    """A call was not made, because the target was declared down after too many equal errors in a row."""
 
 
 class BudgetExhaustedError(AgentVError):

@@ -22,7 +22,7 @@ from agentv.record.rows import recorded_key
 from agentv.record.run_dir import ANOTHER, RunDirectory, check_manifest, refuse_recorded, unusable
 from agentv.record.writer import RowWriter
 from agentv.redact import MASK, Redactor
-from agentv.report.progress import Progress, QuietProgress
+from agentv.report.progress import EQUAL_SHOWN, Progress, QuietProgress, Repeats
 from agentv.report.summary import Summary, SummaryBuilder
 from agentv.results import CaseResult, RowKey, spend_of
 from agentv.run.case import Ask
@@ -30,6 +30,8 @@ from agentv.run.execute import Execution
 from agentv.suite.files import digest
 from agentv.targets.budget import Budget
 from agentv.targets.config import holds_secret
+from agentv.targets.provider import Retry
+from agentv.text import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,8 @@ class RecordedRun:
     manifest: dict[str, Any]
     redactor: Redactor
     notes: list[str] = field(default_factory=list)
+    retry_errors: bool = False
+    """Whether errored rows are superseded and their cases run again."""
 
     async def run(self, hooks: RunHooks | None = None) -> RunOutcome:
         """Run the cases that have no row yet. Cancelling stops the work in flight and returns the outcome so far."""
@@ -107,9 +111,14 @@ class RecordedRun:
 
             def count_earlier(row: CaseResult) -> None:
                 summary.add(row)
+                count_spend(row)
+
+            def count_spend(row: CaseResult) -> None:
                 budget.spent_before(*spend_of(row, answer_paid=self.plan.pays_for(row.target)))
 
-            recovery = recover(self.directory, on_row=count_earlier)
+            recovery = recover(
+                self.directory, on_row=count_earlier, supersede=self._is_superseded(), on_superseded=count_spend
+            )
             self.manifest["total"] = self._total(recovery.done)
             budget.spent_at_least(self.manifest.get("budget") or {})
             return await self._run(hooks or RunHooks(), summary, recovery, calls, budget)
@@ -120,16 +129,18 @@ class RecordedRun:
         started, progress = time.perf_counter(), hooks.progress
         writer = RowWriter(self.directory, redactor=self.redactor, out=self._out(), before=calls.flush)
         delivery = _Delivery(writer, summary, hooks)
+        retries = _RetryNotes(progress, self.redactor)
         execution = Execution(
             self.plan,
             self.manifest["run_id"],
             delivery.deliver,
             lambda key: recorded_key(key, self.redactor) in recovery.done,
-            on_retry=lambda retry: progress.note(self.redactor.text(_retry_note(retry))),
+            on_retry=retries.add,
             on_judge_call=calls.append,
             function=hooks.function,
             own_process=hooks.own_process,
             budget=budget,
+            retry_command=self.directory.retry_command,
             cwd=Path(self.manifest["cwd"]),
             on_note=progress.note,
         )
@@ -137,7 +148,7 @@ class RecordedRun:
         try:
             async with writer:
                 progress.start(self.manifest["total"], len(recovery.done))
-                for note in _recovery_notes(recovery):
+                for note in self._recovery_notes(recovery):
                     progress.note(note)
                 try:
                     await execution.run()
@@ -162,6 +173,30 @@ class RecordedRun:
         return RunOutcome(
             self.manifest["run_id"], self.directory, built, interrupted, writer.mirror_error, budget.to_dict()
         )
+
+    def _is_superseded(self) -> Callable[[CaseResult], bool]:
+        """Whether a row is run again: with `retry_errors`, an errored row whose case is still in the plan."""
+        if not self.retry_errors:
+            return lambda _: False
+        planned = {recorded_key(key, self.redactor) for lane in self.plan.lanes for key in lane.row_keys()}
+        return lambda row: row.error is not None and row.key in planned
+
+    def _recovery_notes(self, recovery: Recovery) -> list[str]:
+        notes = [
+            f"results.jsonl line {bad.number} was not a valid row ({bad.reason}); its case is run again"
+            for bad in recovery.corrupt
+        ]
+        notes += [
+            f"results.jsonl line {twin.number} was a duplicate row and was set aside" for twin in recovery.duplicates
+        ]
+        if recovery.superseded:
+            notes.append(f"running {plural(recovery.superseded, 'errored row')} again (the old: superseded.jsonl)")
+        elif self.retry_errors:
+            notes.append("the run has no errored rows to run again")
+        elif recovery.errors:
+            rows = plural(recovery.errors, "recorded row")
+            notes.append(f"{rows} errored. To run errored cases again: {self.directory.retry_command}")
+        return notes
 
     def _total(self, done: set[RowKey]) -> int:
         """The number of rows of the complete run, including rows of cases that a changed suite no longer has."""
@@ -201,8 +236,18 @@ def resumed_options(manifest: dict[str, Any], directory: RunDirectory) -> tuple[
     return options, recorded
 
 
-def resume_run(plan: RunPlan, directory: RunDirectory, manifest: dict[str, Any], *, allow_changed: bool) -> RecordedRun:
-    """A run to resume: rows on disk count as done. Raises RunChangedError if an input of the run has changed."""
+def resume_run(
+    plan: RunPlan,
+    directory: RunDirectory,
+    manifest: dict[str, Any],
+    *,
+    allow_changed: bool,
+    retry_errors: bool = False,
+) -> RecordedRun:
+    """A run to resume: rows on disk count as done, with `retry_errors` only those without an error.
+
+    Raises RunChangedError if an input of the run has changed.
+    """
     redactor = Redactor(plan.secrets.values)
     # A path that contains the value of a secret is masked in run.json.
     changed = _changes(redactor.value(dict(plan.digests())), manifest.get("digests") or {})
@@ -221,7 +266,7 @@ def resume_run(plan: RunPlan, directory: RunDirectory, manifest: dict[str, Any],
     manifest["options"] = plan.options.to_dict()
     manifest["digests"] = dict(plan.digests())
     manifest["total"] = plan.total
-    return RecordedRun(plan, directory, manifest, redactor, notes)
+    return RecordedRun(plan, directory, manifest, redactor, notes, retry_errors)
 
 
 def _out_file(plan: RunPlan, cwd: Path) -> Path | None:
@@ -300,16 +345,6 @@ def _is_literal(value: Any) -> bool:
     return value is not None and "${{" not in str(value)
 
 
-def _recovery_notes(recovery: Recovery) -> list[str]:
-    notes = [
-        f"results.jsonl line {bad.number} was not a valid row ({bad.reason}); its case is run again"
-        for bad in recovery.corrupt
-    ]
-    return notes + [
-        f"results.jsonl line {twin.number} was a duplicate row and was set aside" for twin in recovery.duplicates
-    ]
-
-
 def _changes(now: Any, then: Any) -> list[str]:
     lines = [f"{path} has changed" for path in sorted(now) if path in then and now[path] != then[path]]
     lines += [f"{path} is new" for path in sorted(now) if path not in then]
@@ -323,10 +358,23 @@ def _config_changes(plan: RunPlan, manifest: dict[str, Any], redactor: Redactor)
     return [f"{path} has changed" for path, value in now.items() if then.get(path, {}).get("sha256") != value]
 
 
-def _retry_note(retry: Any) -> str:
-    return (
-        f"{retry.request.eval_id}: attempt {retry.tries} failed, retrying in {retry.delay:.1f} s: {retry.error.message}"
-    )
+class _RetryNotes:
+    """Shows that calls are retried; for each target and error, only the first few times."""
+
+    def __init__(self, progress: Progress, redactor: Redactor) -> None:
+        self._progress, self._redactor, self._repeats = progress, redactor, Repeats()
+
+    def add(self, retry: Retry) -> None:
+        count = self._repeats.count(retry.target, retry.error.message)
+        if count > EQUAL_SHOWN + 1:
+            return
+        text = (
+            f"{retry.request.eval_id}: attempt {retry.tries} failed, retrying in {retry.delay:.1f} s: "
+            f"{retry.error.message}"
+            if count <= EQUAL_SHOWN
+            else f"further retries of target '{retry.target}' after this error are not shown"
+        )
+        self._progress.note(self._redactor.text(text))
 
 
 def _now() -> str:

@@ -138,6 +138,8 @@ class CaseError:
 
     stage: str
     message: str
+    not_called: Annotated[bool, OMIT_DEFAULT] = False
+    """Whether the target was not called, because it was declared down."""
 
 
 class RowKey(NamedTuple):

@@ -27,3 +27,10 @@ def test_rows_survive_sixty_kills(tmp_path: Path):
 def test_manifest_is_valid_after_two_hundred_kills(tmp_path: Path):
     counts = kill_loop("manifest", tmp_path, 200)
     assert counts == {"kills": 200, "unreadable": 0, "neither_old_nor_new": 0, "left_over": 0}
+
+
+def test_superseded_rows_survive_a_kill_at_every_system_call(tmp_path: Path):
+    command = [sys.executable, "-m", "tests.record.kill_moves", str(tmp_path)]
+    counts = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    assert counts.pop("kills") > 30
+    assert not any(counts.values()), counts

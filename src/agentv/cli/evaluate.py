@@ -37,7 +37,8 @@ _SIGNALS = (*TO_STOP, signal.SIGHUP)
 @run_options
 @click.option("--run-dir", metavar="DIR", help="Directory for this run.  [.agentv/runs/<run-id>]")
 @click.option("--resume", metavar="RUN", help="Resume a run (run id or run directory).")
-@click.option("--allow-changed", is_flag=True, help="With --resume: accept changed suites.")
+@click.option("--retry-errors", metavar="RUN", help="Run the errored cases of a run again, and resume it.")
+@click.option("--allow-changed", is_flag=True, help="With --resume or --retry-errors: accept changed suites.")
 @click.option("--quiet", "-q", is_flag=True, help="Do not print progress or the summary.")
 @click.option("--verbose", "-v", is_flag=True, help="Print which files and targets were loaded.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as a JSON object on stdout.")
@@ -54,7 +55,8 @@ def command(**arguments: Any) -> int:
     """
     quiet, as_json, verbose = arguments.pop("quiet"), arguments.pop("as_json"), arguments.pop("verbose")
     refuse_empty(arguments)
-    run = _resumed(arguments) if arguments["resume"] else _new(arguments)
+    resumed = arguments["resume"] or arguments["retry_errors"]
+    run = _resumed(arguments) if resumed else _new(arguments)
     gaps = protection_gaps(run.plan.needs)
     for note in (*run.plan.notes, *run.notes, *gaps, *(_details(run) if verbose else ())):
         if not quiet:
@@ -82,7 +84,7 @@ def command(**arguments: Any) -> int:
 
 def _new(arguments: dict[str, Any]) -> RecordedRun:
     if arguments["allow_changed"]:
-        raise UsageError("--allow-changed can only be used with --resume.")
+        raise UsageError("--allow-changed can only be used with --resume or --retry-errors.")
     cwd = Path.cwd()
     options = RunOptions.from_dict(arguments)
     plan = build_plan(options, cwd)
@@ -92,6 +94,13 @@ def _new(arguments: dict[str, Any]) -> RecordedRun:
 
 
 def _resumed(arguments: dict[str, Any]) -> RecordedRun:
+    if arguments["resume"] and arguments["retry_errors"]:
+        raise UsageError(
+            "--resume and --retry-errors cannot be used together.",
+            next_step="--retry-errors also runs the cases that have no row yet.",
+        )
+    retry_errors = bool(arguments["retry_errors"])
+    flag, name = ("--retry-errors", arguments["retry_errors"]) if retry_errors else ("--resume", arguments["resume"])
     context = click.get_current_context()
     fixed = ["run_dir", *(name for name, option in OPTIONS.items() if not option.may_change)]
     extra = [
@@ -102,17 +111,23 @@ def _resumed(arguments: dict[str, Any]) -> RecordedRun:
     if extra:
         word = (OPTIONS[extra[0]].keyword if extra[0] in OPTIONS else extra[0]).replace("_", "-") or extra[0]
         raise UsageError(
-            f"--resume takes suites, targets and options from the recorded run; remove {word}.",
-            next_step=f"agentv eval --resume {arguments['resume']}",
+            f"{flag} takes suites, targets and options from the recorded run; remove {word}.",
+            next_step=f"agentv eval {flag} {name}",
         )
-    directory = find_run(arguments["resume"], Path.cwd())
+    directory = find_run(name, Path.cwd())
     manifest = directory.read_manifest()
     options, cwd = resumed_options(manifest, directory)
     changed = {
         name: arguments[name] for name, option in OPTIONS.items() if option.may_change and arguments[name] is not None
     }
     options = replace(options, **changed)
-    return resume_run(build_plan(options, cwd), directory, manifest, allow_changed=arguments["allow_changed"])
+    return resume_run(
+        build_plan(options, cwd),
+        directory,
+        manifest,
+        allow_changed=arguments["allow_changed"],
+        retry_errors=retry_errors,
+    )
 
 
 @contextmanager
@@ -162,6 +177,7 @@ def _summary(outcome: RunOutcome) -> str:
         outcome.summary,
         run_dir=str(short_path(outcome.directory.path, Path.cwd())),
         resume_hint=_resume_hint(outcome),
+        retry_hint=outcome.directory.retry_command,
         interrupted=outcome.interrupted,
         color=wants_color(sys.stdout, os.environ),
         width=terminal_width(),

@@ -89,6 +89,7 @@ class Lender:
             on_call=self._recorder(asker),
             record_io=self.record_io,
             budget=self.budget,
+            for_script=asker.script,
         )
 
     def refusal(self, access: JudgeAccess) -> str | None:

@@ -95,8 +95,10 @@ class JudgeSession:
         on_call: OnCall | None = None,
         record_io: bool = False,
         budget: Budget | None = None,
+        for_script: bool = True,
     ) -> None:
         self.evaluator = evaluator
+        self._for_script = for_script
         self.targets = targets
         self.ledger = JudgeLedger(max_calls, target=targets.default)
         self._timeout = timeout
@@ -317,6 +319,7 @@ class JudgeSession:
             messages=call.messages,
             options=call.options,
             evaluator=self.evaluator,
+            from_script=self._for_script,
             eval_id=self._eval_id if call.eval_case_id is None else call.eval_case_id,
             attempt=self._attempt if call.attempt is None else call.attempt,
             directory=self._directory,

@@ -124,6 +124,13 @@ class RunOptions:
         "max_judge_calls", "Maximum number of judge calls in the run.", 0, may_change=True
     )
 
+    max_consecutive_errors: int | None = _whole(
+        "max_consecutive_errors",
+        "Equal errors in a row after which a target is declared down; 0 for never.  [20]",
+        0,
+        may_change=True,
+    )
+
     def __post_init__(self) -> None:
         refuse_empty({name: getattr(self, name) for name in OPTIONS})
         for name, option in OPTIONS.items():

@@ -31,12 +31,13 @@ RUNS = Path(HOME) / "runs"
 MANIFEST = "run.json"
 RESULTS = "results.jsonl"
 CORRUPT = "results.corrupt.jsonl"
+SUPERSEDED = "superseded.jsonl"
 JUDGE_CALLS = "judge_calls.jsonl"
 LOCK = "run.lock"
 
 ANOTHER = "Choose another file for --out."
 
-_RECORD = {MANIFEST, RESULTS, CORRUPT, JUDGE_CALLS, LOCK}
+_RECORD = {MANIFEST, RESULTS, CORRUPT, SUPERSEDED, JUDGE_CALLS, LOCK}
 _LEFT_BY_A_KILLED_START = {LOCK, f".{MANIFEST}.tmp"}
 _SECONDS_FOR_THE_DEAD = 5.0
 _SHOWN_RUNS = 5
@@ -56,6 +57,7 @@ class RunDirectory:
         self.manifest = path / MANIFEST
         self.results = path / RESULTS
         self.corrupt = path / CORRUPT
+        self.superseded = path / SUPERSEDED
         self.judge_calls = path / JUDGE_CALLS
         self._lock: int | None = None
         self._holders = 0
@@ -93,10 +95,20 @@ class RunDirectory:
     @property
     def resume_command(self) -> str:
         """The command that resumes this run."""
+        return f"agentv eval --resume {quote(self._name)}"
+
+    @property
+    def retry_command(self) -> str:
+        """The command that runs the errored cases of this run again."""
+        return f"agentv eval --retry-errors {quote(self._name)}"
+
+    @property
+    def _name(self) -> str:
+        """The shortest name by which `find_run` finds this run from the working directory."""
         with suppress(ValueError):
             inside = self.path.relative_to(Path.cwd())
-            return f"agentv eval --resume {quote(inside.name if inside.parent == RUNS else str(inside))}"
-        return f"agentv eval --resume {quote(str(self.path))}"
+            return inside.name if inside.parent == RUNS else str(inside)
+        return str(self.path)
 
     def _refuse_if_used(self) -> None:
         names = set(os.listdir(self.path)) - _LEFT_BY_A_KILLED_START  # noqa: PTH208 - names, not paths

@@ -28,6 +28,7 @@ def render_summary(
     *,
     run_dir: str,
     resume_hint: str | None,
+    retry_hint: str | None = None,
     interrupted: bool,
     color: bool,
     width: int,
@@ -43,7 +44,15 @@ def render_summary(
         _evaluators(summary.by_evaluator, look),
         _worst(summary, look),
         _errors(summary, run_dir, look),
-        _footer(summary, run_dir, resume_hint if interrupted or summary.errors or summary.not_run else None, look),
+        _footer(
+            summary,
+            run_dir,
+            {
+                "Resume": resume_hint if interrupted or summary.errors or summary.not_run else None,
+                "Retry": retry_hint if summary.errors else None,
+            },
+            look,
+        ),
     ]
     return "\n\n".join("\n".join(section) for section in sections if section)
 
@@ -86,6 +95,8 @@ def _totals(summary: Summary, look: Look) -> list[str]:
         lines += [
             INDENT + line for line in look.wrap(f"budget: {summary.why_not_run}", look.width - len(INDENT), most=2)
         ]
+    if summary.not_called:
+        lines.append(f"{INDENT}{plural(summary.not_called, summary.noun)} not called: target down")
     if summary.scripted:
         room = look.width - len(INDENT)
         parts = [SCRIPTED] if columns(SCRIPTED) <= room else SCRIPTED.replace(", ", ",\n").split("\n")
@@ -232,7 +243,7 @@ def _error_group(group: ErrorGroup, look: Look) -> list[str]:
     ]
 
 
-def _footer(summary: Summary, run_dir: str, resume_hint: str | None, look: Look) -> list[str]:
+def _footer(summary: Summary, run_dir: str, hints: Mapping[str, str | None], look: Look) -> list[str]:
     entries = []
     target = _spend(summary.token_usage, summary.cost_usd, summary.cost_complete)
     if target:
@@ -241,8 +252,7 @@ def _footer(summary: Summary, run_dir: str, resume_hint: str | None, look: Look)
         judge = _spend(summary.judge_token_usage, summary.judge_cost_usd, summary.judge_cost_complete)
         entries.append(("Judge", ", ".join([plural(summary.judge_calls, "call"), *judge])))
     entries.append(("Run", look.text(run_dir)))
-    if resume_hint:
-        entries.append(("Resume", look.text(resume_hint)))
+    entries += [(label, look.text(hint)) for label, hint in hints.items() if hint]
     return [f"{INDENT}{look.style(f'{label:<6}', 'dim')}  {text}" for label, text in entries]
 
 

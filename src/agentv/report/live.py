@@ -17,6 +17,7 @@ from agentv.report.progress import (
     PlainProgress,
     Progress,
     QuietProgress,
+    Repeats,
     case_line,
     is_failure,
 )
@@ -37,6 +38,7 @@ class LiveProgress:
         self._clock = clock
         self._pace = Pace(0, 0, clock)
         self._failures = Cap(FURTHER_FAILURES)
+        self._equal = Repeats()
         self._notes = Cap(FURTHER_NOTES)
         self._waiting: deque[CaseResult | str] = deque()
         self._printed = False
@@ -53,8 +55,9 @@ class LiveProgress:
     def row(self, row: CaseResult) -> None:
         with self._counting:
             self._pace.add(row)
-        if is_failure(row) and (failure := self._failures.take(row)) is not None:
-            self._waiting.append(failure)
+        line = self._equal.take(row) if is_failure(row) else None
+        if line is not None and (line := self._failures.take(line)) is not None:
+            self._waiting.append(line)
 
     def note(self, message: str) -> None:
         if (line := self._notes.take(message)) is not None:

@@ -21,6 +21,8 @@ SMALL_RUN = 200
 LINES_SHOWN = 50
 FURTHER_FAILURES = "further failures are in results.jsonl"
 FURTHER_NOTES = "further notices are not shown"
+EQUAL_SHOWN = 3
+FURTHER_EQUAL = "further cases with this error are not shown"
 
 Clock = Callable[[], float]
 Item = TypeVar("Item")
@@ -149,6 +151,29 @@ class Cap:
         return self._more if self._left == -1 else None
 
 
+class Repeats:
+    """Limits the lines with the same message to `EQUAL_SHOWN`, so that a target that is down does not fill the log."""
+
+    _MESSAGES = 500
+    """How many different messages are counted; others are always shown."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, ...], int] = {}
+
+    def count(self, *message: str) -> int:
+        """How often the message has occurred, including this time. Messages that are not counted occur once."""
+        if message not in self._counts and len(self._counts) >= self._MESSAGES:
+            return 1
+        self._counts[message] = self._counts.get(message, 0) + 1
+        return self._counts[message]
+
+    def take(self, row: CaseResult) -> CaseResult | str | None:
+        """The row or, once its error has been shown `EQUAL_SHOWN` times, one line about further rows and then None."""
+        if row.error is None or (count := self.count(row.error.stage, row.error.message)) <= EQUAL_SHOWN:
+            return row
+        return f"{FURTHER_EQUAL}: {row.error.message[:100]}" if count == EQUAL_SHOWN + 1 else None
+
+
 class PlainProgress:
     """Plain lines for logs: every case of a small run, or failures and periodic totals of a large one."""
 
@@ -160,6 +185,7 @@ class PlainProgress:
         self._clock = clock
         self._pace = Pace(0, 0, clock)
         self._failures = Cap(FURTHER_FAILURES)
+        self._equal = Repeats()
         self._notes = Cap(FURTHER_NOTES)
         self._reported_at = 0.0
         self._reported_share = 0.0
@@ -175,14 +201,15 @@ class PlainProgress:
     def row(self, row: CaseResult) -> None:
         pace = self._pace
         pace.add(row)
-        if pace.total <= SMALL_RUN:
-            self._print(f"{self._position()} {case_line(row, self._look)}")
-            return
-        failure = self._failures.take(row) if is_failure(row) else None
-        if failure is not None:
-            more = isinstance(failure, str)
-            self._print(FURTHER_FAILURES if more else f"{self._position()} {case_line(row, self._look)}")
-        if self._is_time():
+        line = self._equal.take(row)
+        if pace.total > SMALL_RUN and line is not None:
+            line = self._failures.take(line) if is_failure(row) else None
+        if line is not None:
+            shown = (
+                self._look.text(line) if isinstance(line, str) else f"{self._position()} {case_line(row, self._look)}"
+            )
+            self._print(shown)
+        if pace.total > SMALL_RUN and self._is_time():
             self._report()
 
     def note(self, message: str) -> None:

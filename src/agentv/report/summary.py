@@ -74,6 +74,8 @@ class Summary:
     not_run: int = 0
     """Cases that were not run because the budget was used up."""
     why_not_run: str | None = None
+    not_called: int = 0
+    """Errored rows whose target was not called, because it was declared down."""
     scripted: bool = False
     """Whether the target or the judge is a scripted model of the mock provider."""
     attempts: int = 1
@@ -142,6 +144,7 @@ class SummaryBuilder:
         self._spend = RunSpend()
         self._attempts = 1
         self.not_run = 0
+        self._not_called = 0
         self.why_not_run: str | None = None
 
     def add(self, row: CaseResult) -> None:
@@ -157,6 +160,7 @@ class SummaryBuilder:
         self._worst.add(row)
         if row.error is not None:
             self._errors.add(row.error, row.key)
+            self._not_called += row.error.not_called
         self._spend.add(row)
         self._attempts = max(self._attempts, row.attempt)
 
@@ -196,6 +200,7 @@ class SummaryBuilder:
             duration_seconds=duration_seconds,
             not_run=self.not_run,
             why_not_run=self.why_not_run,
+            not_called=self._not_called,
         )
 
 

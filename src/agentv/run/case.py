@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from agentv.errors import AgentVError, BudgetExhaustedError, ProviderError
+from agentv.errors import AgentVError, BudgetExhaustedError, ProviderError, TargetDownError
 from agentv.evaluators.base import Candidate, EvaluationContext, Evaluator
 from agentv.evaluators.scoring import combine, judge_all
 from agentv.messages import Message, TokenUsage, ToolCall, part_text, whole_text
@@ -48,6 +48,8 @@ async def answer(item: WorkItem, ask: Ask) -> Answered:
         reply = await ask(request)
     except BudgetExhaustedError:
         raise
+    except TargetDownError as error:
+        return Answered(started_at, None, CaseError("target", str(error), not_called=True))
     except ProviderError as error:
         return Answered(started_at, None, CaseError("target", str(error)), error.token_usage, error.cost_usd)
     except AgentVError as error:

@@ -57,6 +57,8 @@ class Execution:
     on_note: OnNote | None = None
     """Called with notes for the user."""
     budget: Budget = field(default_factory=Budget)
+    retry_command: str | None = None
+    """The command that runs cases again whose target was down."""
     not_run: int = 0
     """Number of cases that were not run because the budget was exhausted."""
     _judging: asyncio.Semaphore = field(init=False)
@@ -73,6 +75,8 @@ class Execution:
             timeout=options.timeout,
             on_retry=self.on_retry,
             budget=self.budget,
+            max_consecutive_errors=options.max_consecutive_errors,
+            retry_command=self.retry_command,
         )
         try:
             async with (

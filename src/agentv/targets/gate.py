@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from agentv.errors import AgentVError, ProviderError, ProviderTimeoutError
 from agentv.messages import NO_OPTIONS, GenerationOptions
+from agentv.targets.outage import Outage
 from agentv.targets.provider import (
     NO_HOOKS,
     CallHooks,
@@ -40,10 +41,12 @@ class TargetGate(ProviderLayer):
         *,
         name: str,
         on_retry: OnRetry | None = None,
+        retry_command: str | None = None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`retry_command` is the command that repeats calls that were not made because the target was down."""
         super().__init__(provider)
         self.name = name
         self._settings = settings
@@ -56,10 +59,25 @@ class TargetGate(ProviderLayer):
         )
         self._deadline = None if provider.keeps_deadline else settings.timeout_seconds
         self._closed = False
+        limit = settings.max_consecutive_errors
+        self._down, self._down_as_judge = (Outage(name, limit, retry_command) for _ in range(2))
 
     async def call(self, request: Request, hooks: CallHooks) -> Reply:
-        """Call the provider, with retries for errors that a retry can fix."""
+        """Call the provider, with retries for errors that a retry can fix. A target that is down is not called."""
         self._refuse_unhonoured(request.options)
+        if request.from_script:  # a script must not be able to declare a target down for other cases
+            return await self._call(request, hooks, None)
+        outage = self._down if request.evaluator is None else self._down_as_judge
+        outage.refuse()
+        try:
+            reply = await self._call(request, hooks, outage)
+        except ProviderError as error:
+            outage.failed(error)
+            raise
+        outage.succeeded()
+        return reply
+
+    async def _call(self, request: Request, hooks: CallHooks, outage: Outage | None) -> Reply:
         turnstile, total = self._turnstile, self._settings.total_timeout_seconds
         ticket, tries, ends_at = turnstile.ticket(), 0, None
         entered = await turnstile.enter(ticket)
@@ -67,6 +85,8 @@ class TargetGate(ProviderLayer):
             tries, well = tries + 1, False
             try:
                 if tries == 1:
+                    if outage is not None:  # the target may have been declared down while this call waited
+                        outage.refuse()
                     await self.prepare()
                     ends_at = None if total is None else self._clock() + total
                     hooks.on_start()
@@ -95,10 +115,15 @@ class TargetGate(ProviderLayer):
             self._refuse_unhonoured(request.options)
         entered, well = await self._turnstile.enter(self._turnstile.ticket()), False
         try:
+            self._down.refuse()
             replies = await self.provider.invoke_batch(requests)
             well = True
+        except ProviderError as error:
+            self._down.failed(error)
+            raise
         finally:
             self._turnstile.leave(entered, well=well)
+        self._down.succeeded()
         return replies
 
     async def aclose(self) -> None:

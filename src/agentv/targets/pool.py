@@ -35,13 +35,21 @@ class TargetPool:
         timeout: float | None = None,
         on_retry: OnRetry | None = None,
         budget: Budget | None = None,
+        max_consecutive_errors: int | None = None,
+        retry_command: str | None = None,
     ) -> None:
+        """`workers`, `timeout` and `max_consecutive_errors` override the settings of the targets.
+
+        `retry_command` is the command that repeats calls that were not made because a target was down.
+        """
         self._secrets = secrets
         self._redactor = Redactor(secrets.values)
         self._workers = workers
         self._timeout = timeout
         self._on_retry = on_retry
         self.budget = budget
+        self._max_consecutive_errors = max_consecutive_errors
+        self._retry_command = retry_command
         self._opened: dict[tuple[Path, str], list[_Opened]] = {}
         self._commands = Commands()
         self._closing = AsyncExitStack()
@@ -83,7 +91,7 @@ class TargetPool:
             raise TargetUnavailableError(spec.name, f"{type(error).__name__}: {error}") from error
         if self.budget is not None and self.budget.limited:
             provider = MeteredProvider(provider, self.budget)
-        gate = TargetGate(provider, limited, name=spec.name, on_retry=self._on_retry)
+        gate = TargetGate(provider, limited, name=spec.name, on_retry=self._on_retry, retry_command=self._retry_command)
         same_name.append(_Opened(scope, limited, gate))
         self._closing.push_async_callback(gate.aclose)
         return gate
@@ -91,4 +99,6 @@ class TargetPool:
     def _limits(self, settings: TargetSettings) -> TargetSettings:
         limit = settings.max_concurrency or max(DEFAULT_CONCURRENCY, self._workers or 0, settings.workers or 0)
         changes = {"max_concurrency": limit, "timeout_seconds": self._timeout or settings.timeout_seconds}
+        if self._max_consecutive_errors is not None:
+            changes["max_consecutive_errors"] = self._max_consecutive_errors
         return settings.model_copy(update=changes)

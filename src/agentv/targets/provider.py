@@ -29,6 +29,7 @@ from agentv.messages import (
 )
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.targets.commands import RunCommand
+from agentv.targets.outage import DEFAULT_LIMIT
 
 GUIDELINES = "[[ ## Guidelines ## ]]"
 """The heading above the guidelines of a case in the prompt."""
@@ -49,6 +50,8 @@ class Request(Conversation):
     attempt: int
     evaluator: str | None
     """The evaluator that calls a judge; None for calls to the target under test."""
+    from_script: bool
+    """Whether a judge script makes the call. Its errors may be caused by the script, not by the target."""
     files: tuple[Path, ...]
     directory: Path | None
     """The suite's directory. Commands run here unless their target sets `cwd`."""
@@ -68,6 +71,7 @@ class Request(Conversation):
         eval_id: str = "",
         attempt: int = 1,
         evaluator: str | None = None,
+        from_script: bool = False,
         files: tuple[Path, ...] = (),
         directory: Path | None = None,
         guidelines: str = "",
@@ -79,6 +83,7 @@ class Request(Conversation):
         fill(self, "eval_id", eval_id)
         fill(self, "attempt", attempt)
         fill(self, "evaluator", evaluator)
+        fill(self, "from_script", from_script)
         fill(self, "files", files)
         fill(self, "directory", directory)
         fill(self, "guidelines", guidelines)
@@ -162,6 +167,12 @@ class TargetSettings(BaseModel):
         ge=0,
         le=100,
         description="Retries after connection errors, 408, 429 and 5xx. Honours Retry-After.",
+    )
+    max_consecutive_errors: int = Field(
+        DEFAULT_LIMIT,
+        ge=0,
+        description="Equal errors in a row after which the target is declared down and its remaining cases are not "
+        "called; 0 for never.",
     )
     workers: int | None = Field(None, ge=1, description="Cases of this target run in parallel; `--workers` overrides.")
     provider_batching: bool = Field(
