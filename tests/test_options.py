@@ -30,6 +30,7 @@ VALUES: dict[str, Any] = {
     "cache": True,
     "max_cost": 2.0,
     "max_judge_calls": 9,
+    "max_consecutive_errors": 4,
 }
 """A value for every option that is not the default."""
 WITHOUT_CALLS = {"targets", "timeout"}
