@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import random
 import secrets
 import string
 import time
 import urllib.parse
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -101,6 +103,128 @@ def _decodes_to_part_of(masked: str, secret: str) -> bool:
             if any(chunk in base64.b64decode(cut) for chunk in chunks):
                 return True
     return False
+
+
+# -- escapes of any subset of characters
+
+ESCAPES: dict[str, Callable[[str], str]] = {
+    "percent": lambda char: "".join(f"%{byte:02X}" for byte in char.encode()),
+    "percent, lower case": lambda char: "".join(f"%{byte:02x}" for byte in char.encode()),
+    "percent, twice": lambda char: "".join(f"%25{byte:02x}" for byte in char.encode()),
+    "json": lambda char: json.dumps(char)[1:-1] if ord(char) > 0xFFFF else f"\\u{ord(char):04x}",
+    "json, twice": lambda char: json.dumps(ESCAPES["json"](char))[1:-1],
+    "javascript": lambda char: f"\\u{{{ord(char):X}}}",
+    "python": lambda char: f"\\U{ord(char):08x}",
+    "decimal entity": lambda char: f"&#{ord(char)};",
+    "padded entity": lambda char: f"&#{ord(char):020d};",
+    "hexadecimal entity": lambda char: f"&#x{ord(char):x};",
+    "padded hexadecimal entity": lambda char: f"&#X{ord(char):08X};",
+    "escaped entity": lambda char: f"&amp;#{ord(char)};",
+    "entity in json": lambda char: f"\\u0026#{ord(char)};",
+    "percent-encoded entity": lambda char: f"%26%23{ord(char)}%3B",
+}
+
+
+SYNTAX = {
+    "percent": "%",
+    "percent, lower case": "%",
+    "percent, twice": "%",
+    "json": "\\",
+    "json, twice": "\\",
+    "javascript": "\\",
+    "python": "\\",
+    "decimal entity": "&",
+    "padded entity": "&",
+    "hexadecimal entity": "&",
+    "padded hexadecimal entity": "&",
+}
+"""Characters that must be escaped, so that the escapes are unambiguous; for the others, those of all kinds."""
+
+
+@pytest.mark.parametrize("secret", AWKWARD)
+@pytest.mark.parametrize("escape", ESCAPES)
+def test_secret_with_any_escaped_characters_is_masked(secret: str, escape: str):
+    redactor, choose = Redactor([secret]), random.Random(f"{secret} {escape}")
+    for share in (1.0, 0.9, 0.5, 0.1):
+        syntax = SYNTAX.get(escape, "%&\\")
+        picked = [char in syntax or choose.random() < share for char in secret]
+        picked[choose.randrange(len(picked))] = True
+        spelled = "".join(ESCAPES[escape](char) if pick else char for char, pick in zip(secret, picked, strict=True))
+        assert redactor.text(f"before<{spelled}>after") == f"before<{MASK}>after", spelled
+        assert redactor.value({"reply": [spelled]}) == {"reply": [MASK]}, spelled
+
+
+def test_secret_in_mixed_escapes_is_masked():
+    redactor, choose = Redactor([KEY]), random.Random(3)
+    kinds: list[Callable[[str], str]] = [*ESCAPES.values(), str]
+    for _ in range(300):
+        spelled = "".join(choose.choice(kinds)(char) for char in KEY)
+        assert redactor.text(f"<{spelled}>") == f"<{MASK}>", spelled
+
+
+def test_secret_in_named_entities_is_masked():
+    secret = "a/b+c=d_e#f%g&h<i>j'k"
+    named = "a&sol;b&plus;c&equals;d&lowbar;e&num;f&percnt;g&amp;h&lt;i&gt;j&apos;k"
+    assert Redactor([secret]).text(f"({named})") == f"({MASK})"
+    for text in (html.escape(secret), html.escape(html.escape(secret)), secret.replace("<", "&lt")):
+        assert Redactor([secret]).text(f"({text})") == f"({MASK})"
+
+
+def test_entity_without_a_semicolon_is_masked():
+    assert Redactor(["sk-live-abcdef"]).text("<&#115k-&#x6Cive-abcdef>") == f"<{MASK}>"
+
+
+def test_escapes_around_a_secret_are_unchanged():
+    text = f"a%20b%2Fc \\u00e9\\n &lt;{KEY}&gt; 100% &amp; \\\\server\\path %zz %4"
+    assert Redactor([KEY]).text(text) == text.replace(KEY, MASK)
+
+
+def test_escaped_text_without_a_secret_is_unchanged():
+    text = json.dumps({"a": "%41%42", "b": "\\u0041 &amp;#65; &sol; \n", "c": base64.b64encode(b"x" * 60).decode()})
+    assert Redactor([KEY]).text(text) is text
+
+
+def test_secret_that_contains_escapes_is_masked_when_other_characters_are_escaped():
+    secret = "pa%40ss/w%20rd&amp;key"
+    assert Redactor([secret]).text(secret.replace("/", "\\/")) == MASK
+    assert Redactor([secret]).text(secret.replace("s", "%73")) == MASK
+
+
+@pytest.mark.parametrize("escape", ["percent", "json", "decimal entity", "hexadecimal entity", "percent, twice"])
+def test_escaped_fragment_at_a_truncated_edge_is_masked(escape: str):
+    redactor, spelled = Redactor([KEY]), "".join(map(ESCAPES[escape], KEY))
+    width = len(spelled) // len(KEY)
+    for kept in range(8 * width, len(spelled)):
+        tail = redactor.tail(spelled[-kept:] + " and more", 1000, cut_start=True)
+        head = redactor.head("say " + spelled[:kept], 1000, cut_end=True)
+        assert tail == f"{MASK} and more"
+        assert head == f"say {MASK}"
+
+
+def test_secret_across_the_searched_part_of_a_long_text_is_masked():
+    redactor, filler = Redactor([KEY]), "x" * 100
+    for spelled in (KEY, "".join(map(ESCAPES["percent"], KEY))):
+        text = filler + spelled * 5000 + filler
+        assert redactor.head(text, 2000) == filler + MASK * 190
+        assert redactor.tail(text, 2000) == MASK * 190 + filler
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["%41", "%2541", "%25", "\\u0041", "\\", "\\\\u0041", "&#65;", "&#x41;", "&#0", "&amp;", "&", "%", "a\n", "QUFB\n"],
+)
+def test_masking_time_grows_linearly_with_escapes(piece: str):
+    redactor = Redactor([KEY, "A" * 40 + "b", "0" * 30, "\\" * 30 + "x"])
+    redactor.text(f"{KEY}%41")
+
+    def seconds(size: int) -> float:
+        text = piece * (size // len(piece))
+        started = time.process_time()
+        redactor.text(text)
+        return time.process_time() - started
+
+    small, large = min(seconds(50_000) for _ in range(3)), seconds(800_000)
+    assert large < 16 * 6 * max(small, 0.001)
 
 
 def test_base64_without_a_secret_is_unchanged():

@@ -1,7 +1,8 @@
 """Mask secret values as `[redacted]` in everything that leaves this process.
 
-Secrets are found raw, percent-encoded, JSON- or repr-escaped (even several times) and base64-encoded, alone or inside
-longer encoded text. Mask text before truncating it; `head` and `tail` do both in this order.
+Secrets are found raw, with any of their characters percent-encoded, backslash-escaped or written as HTML entities (also
+mixed and several times), and base64-encoded, alone or inside longer encoded text. Mask text before truncating it:
+`head` and `tail` do both in this order.
 """
 
 from __future__ import annotations
@@ -9,44 +10,37 @@ from __future__ import annotations
 import base64
 import json
 import re
-import string
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from agentv.escapes import KINDS, Decoded, Escapes, without_line_breaks
 from agentv.jsonio import MAX_WRITTEN_DEPTH
 
 MASK = "[redacted]"
 SHORTEST_SECRET = 8
 SHORTEST_LINE = 16
 SHORTEST_FRAGMENT = 4
-BEGINNING = 16
+WINDOW = 64 * 1024
+"""How much more than the wanted characters of a long text is masked."""
 
-_PLAIN = frozenset(string.ascii_letters + string.digits)
-_SHORT_ESCAPES = {
-    "\n": "n",
-    "\r": "r",
-    "\t": "t",
-    "\b": "b",
-    "\f": "f",
-    "\v": "v",
-    "\a": "a",
-    '"': '"',
-    "'": "'",
-    "/": "/",
-}
-_ESCAPE = r"\\\\{0,14}"
-"""1 to 15 backslashes, for text that was escaped several times; bounded, so that long runs stay cheap."""
-_WRAP = r"(?:\r?\n|(?:\\{1,7}r)?\\{1,7}n)?"
-"""A line break in wrapped base64, which always comes after a multiple of four characters."""
-_BASE64_END = r"[A-Za-z0-9+/_-]?(?:=|%3[dD]){0,2}"
+_BASE64_END = re.compile(rb"[A-Za-z0-9+/_-]?={0,2}")
+_BASE64_CHARACTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=-_")
+_PADDING = re.compile(rb"={0,2}")
+_PARTIAL_ESCAPE, _EDGE = 12, 1024
 _PEM_ARMOUR = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]+-----")
 
 _NESTED = (Mapping, list, tuple)
 _as_json = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode
-_Tokens = tuple[str, ...]
 _T = TypeVar("_T")
+
+
+class _Needle(NamedTuple):
+    """One form of a secret to search for, in text without escapes."""
+
+    data: bytes
+    ending: re.Pattern[bytes] | None = None
+    """What may follow and belongs to the secret. None if the form is not base64."""
 
 
 class Redactor:
@@ -64,22 +58,66 @@ class Redactor:
         return bool(self._secrets)
 
     @cached_property
-    def _forms(self) -> set[_Tokens]:
-        return _spelled_forms(self._secrets)
+    def _needles(self) -> list[_Needle]:
+        return _needles(self._secrets)
 
     @cached_property
-    def _suspects(self) -> Callable[[str], re.Match[str] | None]:
-        """Search for the beginning of any encoded form. Almost all text is clean, and this regular expression
-        compiles ten times faster than the full one."""
-        return re.compile(_any_of({form[:BEGINNING] for form in self._forms})).search
+    def _raw(self) -> list[str]:
+        """The needles that text can contain, as strings."""
+        return [needle.data.decode() for needle in self._needles if _is_utf8(needle.data)]
 
     @cached_property
-    def _search(self) -> Callable[..., re.Match[str] | None]:
-        return re.compile(_any_of(self._forms)).search
+    def _base64(self) -> list[str]:
+        return [needle.data.decode() for needle in self._needles if needle.ending is not None]
+
+    @cached_property
+    def _escapes(self) -> tuple[Escapes, ...]:
+        """What undoes escapes, in each of the ways in which they can be read."""
+        characters = {*_BASE64_CHARACTERS, *(byte for needle in self._needles for byte in needle.data)}
+        ways = [Escapes(characters)]
+        if not all(secret.isascii() for secret in self._secrets):
+            ways.append(Escapes(characters, latin=True))
+        if self._contain_escapes:
+            ways += (Escapes(characters, kinds=bytes([kind])) for kind in KINDS)
+        return tuple(ways)
+
+    @cached_property
+    def _contain_escapes(self) -> bool:
+        """Whether a secret contains a character that begins escapes, which the text around it may contain too."""
+        return any(chr(kind) in secret for kind in KINDS for secret in self._secrets)
+
+    @cached_property
+    def _line_escapes(self) -> Escapes:
+        """Also undoes escaped line breaks, which wrapped base64 contains."""
+        return Escapes({*_BASE64_CHARACTERS, *b"\r\n"})
 
     def finds(self, text: str) -> bool:
         """Whether the text, plain or as JSON, contains a secret."""
-        return bool(self._secrets) and self._suspects(text) is not None and self._search(text) is not None
+        if not self._secrets or len(text) < SHORTEST_SECRET:
+            return False
+        if any(needle in text for needle in self._raw) or self._finds_wrapped(text):
+            return True
+        if "%" not in text and "\\" not in text and "&" not in text:
+            return False
+        data = _encoded(text)
+        levels = [level for escapes in self._escapes for level in escapes.levels(data)]
+        return any(needle.data in level for level in levels for needle in self._needles) or any(
+            self._finds_wrapped(level.decode("latin-1")) for level in levels
+        )
+
+    def finds_in_json(self, line: str) -> bool:
+        """Whether the strings of a JSON value may contain a secret. Rarely true if they do not."""
+        return (self._contain_escapes and any(chr(kind) in line for kind in KINDS)) or self.finds(line)
+
+    def _finds_wrapped(self, text: str) -> bool:
+        """Whether the text contains base64 of a secret with line breaks, which may be escaped."""
+        escaped = "\\" in text
+        if not escaped and "\n" not in text:
+            return False
+        if escaped:
+            text = text.replace("\\n", "").replace("\\r", "").replace("\\", "")
+        text = text.replace("\n", "").replace("\r", "")
+        return any(needle in text for needle in self._base64)
 
     def text(self, text: str, *, cut_start: bool = False, cut_end: bool = False) -> str:
         """The text with every secret masked.
@@ -89,25 +127,73 @@ class Redactor:
         """
         if not self._secrets:
             return text
-        if cut_start or cut_end:
-            text = self._mask_fragments(text, cut_start, cut_end)
-        found = self._search(text) if self._suspects(text) else None
-        if found is None:
+        edges = cut_start or cut_end
+        if not edges and not self.finds(text):
             return text
-        pieces: list[str] = []
-        done, start, end = 0, found.start(), found.end()
-        # Each search starts inside the previous match: secrets may overlap, and all of them must be masked completely.
-        while (found := self._search(text, found.start() + 1)) is not None:
-            if found.start() >= end:
-                pieces += (text[done:start], MASK)
-                done, start = end, found.start()
-            end = max(end, found.end())
-        pieces += (text[done:start], MASK, text[end:])
-        return "".join(pieces)
+        data = _encoded(text)
+        spans = [*self._spans(data), *(self._fragments(data, cut_start, cut_end) if edges else ())]
+        return _masked(data, spans) if spans else text
 
-    def head(self, text: str, length: int) -> str:
+    def _spans(self, data: bytes) -> Iterator[tuple[int, int]]:
+        """Where the text contains secrets. The spans may overlap."""
+        for escapes in (*self._escapes, self._line_escapes):
+            for level, undone in _each_level(data, escapes):
+                for start, end in self._found(level, self._needles):
+                    yield _source(start, end, undone)
+                if b"\n" in level:
+                    wrapped = without_line_breaks(level)
+                    for start, end in self._found(wrapped.data, [each for each in self._needles if each.ending]):
+                        yield _source(start, end, [*undone, wrapped])
+
+    @staticmethod
+    def _found(data: bytes, needles: Iterable[_Needle]) -> Iterator[tuple[int, int]]:
+        for needle, ending in needles:
+            start, begin, end = data.find(needle), 0, 0
+            while start >= 0:
+                if start >= end:
+                    if end:
+                        yield begin, end
+                    begin = start
+                end = start + len(needle)
+                following = ending.match(data, end) if ending else None
+                end = following.end() if following else end
+                start = data.find(needle, start + 1)
+            if end:
+                yield begin, end
+
+    def _fragments(self, data: bytes, cut_start: bool, cut_end: bool) -> Iterator[tuple[int, int]]:
+        """Where the text begins with the end of a secret, or ends with the beginning of one."""
+        edge = _EDGE + 6 * max(len(needle.data) for needle in self._needles)
+        # The text may begin or end inside an escape or a character, so a part of it is skipped.
+        if cut_end:
+            entity = data.rfind(b"&", max(0, len(data) - _EDGE))
+            for end in {*range(max(0, len(data) - _PARTIAL_ESCAPE), len(data)), len(data), max(0, entity)}:
+                at = max(0, end - edge)
+                for level, undone in self._levels(data[at:end]):
+                    if longest := max(_overlap(level, needle.data) for needle in self._needles):
+                        start, _ = _source(len(level) - longest, len(level), undone)
+                        yield at + start, len(data)
+        if cut_start:
+            entity = data.find(b";", 0, _EDGE) + 1
+            for start in {*range(_PARTIAL_ESCAPE), entity}:
+                for level, undone in self._levels(data[start : start + edge]):
+                    if longest := max(_overlap(needle.data, level) for needle in self._needles):
+                        _, end = _source(0, longest, undone)
+                        yield 0, start + end
+
+    def _levels(self, data: bytes) -> Iterator[tuple[bytes, list[Decoded]]]:
+        for escapes in self._escapes:
+            yield from _each_level(data, escapes)
+
+    def head(self, text: str, length: int, *, cut_end: bool = False) -> str:
         """The masked text truncated to its first `length` characters; a mask is never split."""
-        masked = self.text(text)
+        window = length + WINDOW
+        if len(text) > window:
+            masked = self.text(text[:window], cut_end=True)
+            if len(masked) < length:  # almost all of it was masked
+                masked = self.text(text, cut_end=cut_end)
+        else:
+            masked = self.text(text, cut_end=cut_end)
         if len(masked) <= length:
             return masked
         split = _mask_across(masked, length)
@@ -115,7 +201,13 @@ class Redactor:
 
     def tail(self, text: str, length: int, *, cut_start: bool = False) -> str:
         """The masked text truncated to its last `length` characters; a mask is never split."""
-        masked = self.text(text, cut_start=cut_start)
+        window = length + WINDOW
+        if len(text) > window:
+            masked = self.text(text[-window:], cut_start=True)
+            if len(masked) < length:
+                masked = self.text(text, cut_start=cut_start)
+        else:
+            masked = self.text(text, cut_start=cut_start)
         start = len(masked) - length
         if start <= 0:
             return masked
@@ -131,11 +223,12 @@ class Redactor:
 
     def _is_clean(self, value: Any) -> bool:
         """Whether the value certainly contains no secret. One search is enough for almost all values."""
+        if isinstance(value, str):
+            return not self.finds(value)
         try:
-            text = value if isinstance(value, str) else _as_json(value)
+            return not self.finds_in_json(_as_json(value))
         except (TypeError, ValueError, RecursionError):
             return False
-        return self._suspects(text) is None
 
     def _value(self, value: Any, depth: int) -> Any:
         if isinstance(value, str):
@@ -167,16 +260,6 @@ class Redactor:
             masked[name] = item
         return masked
 
-    def _mask_fragments(self, text: str, cut_start: bool, cut_end: bool) -> str:
-        forms = [form for secret in self._secrets for form in (secret, *_base64_cores(secret))]
-        if cut_start:
-            longest = max((_overlap(form, text) for form in forms), default=0)
-            text = MASK + text[longest:] if longest else text
-        if cut_end:
-            longest = max((_overlap(text, form) for form in forms), default=0)
-            text = text[:-longest] + MASK if longest else text
-        return text
-
 
 def _secrets(values: Iterable[str]) -> Iterator[str]:
     for value in values:
@@ -196,7 +279,7 @@ def _mask_across(masked: str, cut: int) -> int | None:
     return start if 0 <= start < cut else None
 
 
-def _overlap(left: str, right: str) -> int:
+def _overlap(left: bytes, right: bytes) -> int:
     """Length of the longest end of `left` that is a beginning of `right`; 0 if it is too short to matter."""
     for length in range(min(len(left), len(right)), SHORTEST_FRAGMENT - 1, -1):
         if left.endswith(right[:length]):
@@ -204,121 +287,79 @@ def _overlap(left: str, right: str) -> int:
     return 0
 
 
-def _spelled_forms(secrets: Iterable[str]) -> set[_Tokens]:
-    """Every encoded form of every secret, as regular expression tokens, one per character."""
-    forms: set[_Tokens] = set()
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _each_level(data: bytes, escapes: Escapes) -> Iterator[tuple[bytes, list[Decoded]]]:
+    """The text as it is, then with each level of escapes undone, with what maps positions back to the text."""
+    undone: list[Decoded] = []
+    yield data, undone
+    for _ in escapes.levels(data):
+        undone = [*undone, escapes.undo(undone[-1].data if undone else data)]
+        yield undone[-1].data, undone
+
+
+def _source(start: int, end: int, undone: list[Decoded]) -> tuple[int, int]:
+    for decoded in reversed(undone):
+        start, end = decoded.source(start, end)
+    return start, end
+
+
+def _masked(data: bytes, spans: Iterable[tuple[int, int]]) -> str:
+    """The text with each span masked; overlapping spans become one mask."""
+    pieces: list[bytes] = []
+    done, start, end = 0, -1, -1
+    for next_start, next_end in sorted(spans):
+        if next_start >= end:
+            if end >= 0:
+                pieces += (data[done:start], MASK.encode())
+                done = end
+            start = next_start
+        end = max(end, next_end)
+    pieces += (data[done:start], MASK.encode(), data[end:])
+    return b"".join(pieces).decode("utf-8", "surrogatepass")
+
+
+# -- forms of secrets
+
+
+def _needles(secrets: Iterable[str]) -> list[_Needle]:
+    """Every form of every secret to search for."""
+    forms: dict[bytes, re.Pattern[bytes] | None] = {}
     for secret in secrets:
-        forms |= _with_plain_start(_text_spellings(secret), ())
-        for skipped, core, ragged in _aligned_base64(secret):
-            tokens = [_base64_spellings(character) for character in core]
-            ending = (_BASE64_END,) if ragged else (r"(?:=|%3[dD]){0,2}",)
-            forms |= _with_plain_start(tokens, ending, first_wrap=4 - skipped)
-    return forms
+        data = _encoded(secret)
+        forms |= dict.fromkeys(_spellings(data))
+        for core, ending in _aligned_base64(data):
+            forms.setdefault(core, ending)
+            forms.setdefault(core.replace(b"+", b"-").replace(b"/", b"_"), ending)
+    return [_Needle(data, ending) for data, ending in forms.items()]
 
 
-def _with_plain_start(units: list[list[str]], ending: _Tokens, first_wrap: int | None = None) -> set[_Tokens]:
-    """One form per spelling of the first character, so that each form begins with a literal, which makes searching
-    fast."""
-    rest: list[str] = []
-    for position, unit in enumerate(units):
-        if position and first_wrap is not None and (position - first_wrap) % 4 == 0:
-            rest.append(_WRAP)
-        if position:
-            rest.append(unit[0] if len(unit) == 1 else f"(?:{'|'.join(unit)})")
-    return {(first, *rest, *ending) for first in units[0]}
+def _spellings(data: bytes) -> Iterator[bytes]:
+    yield data
+    yield data.replace(b" ", b"+")
+    # A secret that contains escapes, in text where other characters of it are escaped.
+    for level in Escapes({*_BASE64_CHARACTERS, *data}).levels(data):
+        if len(level) >= SHORTEST_SECRET:
+            yield level
 
 
-def _text_spellings(secret: str) -> list[list[str]]:
-    """The spellings of each character. Consecutive backslashes, including those of a following escape, are one unit:
-    two adjacent patterns that can match the same backslashes would make the search exponential.
-    """
-    units: list[list[str]] = []
-    escape = _ESCAPE
-    for part in re.findall(r"\\+|[^\\]", secret):
-        if part[0] == "\\":
-            count = len(part)
-            units.append([rf"\\\\{{{count - 1},{16 * count - 1}}}+", f"(?:%5[cC]){{{count}}}"])
-            escape = ""
-        else:
-            units.append(_spellings(part, escape))
-            escape = _ESCAPE
-    return units
-
-
-def _spellings(character: str, escape: str) -> list[str]:
-    if character in _PLAIN:
-        return [character]
-    code, encoded = ord(character), character.encode("utf-8", "surrogatepass")
-    units = character.encode("utf-16-be", "surrogatepass")
-    first, *more = (units[i : i + 2].hex() for i in range(0, len(units), 2))
-    spelled = [
-        re.escape(character),
-        "".join("%" + _hex(f"{byte:02x}") for byte in encoded),
-        f"{escape}u{_hex(first)}" + "".join(f"{_ESCAPE}u{_hex(unit)}" for unit in more),
-        f"{escape}x" + f"{_ESCAPE}x".join(_hex(f"{byte:02x}") for byte in encoded),
-    ]
-    if character in _SHORT_ESCAPES and (escape or character not in "\"'/"):
-        spelled.append(escape + _SHORT_ESCAPES[character])
-    if character == " ":
-        spelled.append(r"\+")
-    if 0x80 <= code < 0x100:
-        spelled.append(f"{escape}x{_hex(f'{code:02x}')}")
-    if code > 0xFFFF:
-        spelled.append(f"{escape}U{_hex(f'{code:08x}')}")
-    return spelled
-
-
-def _hex(digits: str) -> str:
-    return "".join(f"[{digit}{digit.upper()}]" if digit in "abcdef" else digit for digit in digits)
-
-
-def _base64_spellings(character: str) -> list[str]:
-    if character == "+":
-        return [r"\+", "-", "%2[bB]"]
-    if character == "/":
-        return ["/", "_", "%2[fF]", _ESCAPE + "/"]
-    return [character]
-
-
-def _aligned_base64(secret: str) -> Iterator[tuple[int, str, bool]]:
-    """The base64 characters that depend on the secret alone, for each alignment (0, 1 or 2 preceding bytes).
-
-    Each with the number of preceding characters in its first group of four, and whether it is followed by a character
-    that encodes both the end of the secret and the text after it.
-    """
-    data = secret.encode("utf-8", "surrogatepass")
+def _aligned_base64(data: bytes) -> Iterator[tuple[bytes, re.Pattern[bytes]]]:
+    """The base64 characters that depend on the secret alone, for each alignment (0, 1 or 2 preceding bytes), and what
+    may follow: padding, and a character that encodes both the end of the secret and the text after it."""
     for before in range(3):
         skipped = -(-8 * before // 6)
         whole, left_over = divmod(8 * (before + len(data)), 6)
-        encoded = base64.b64encode(bytes(before) + data).decode("ascii")
-        yield skipped, encoded[skipped:whole], left_over > 0
-
-
-def _base64_cores(secret: str) -> Iterator[str]:
-    for _, core, _ in _aligned_base64(secret):
-        yield core
-        yield core.replace("+", "-").replace("/", "_")
-
-
-def _any_of(forms: Iterable[_Tokens]) -> str:
-    """One regular expression that matches any of the forms: common prefixes are factored out, longest form first."""
-    ordered = sorted(forms)
-    shared = _shared_start(ordered)
-    prefix, rests = "".join(ordered[0][:shared]), [form[shared:] for form in ordered]
-    if len(rests) == 1:
-        return prefix + "".join(rests[0])
-    branches = []
-    for first, group in groupby(rests, key=lambda form: form[:1]):
-        members = list(group)
-        branches.append((max(map(len, members)), _any_of(members) if first else ""))
-    branches.sort(key=lambda branch: -branch[0])
-    return f"{prefix}(?:{'|'.join(branch for _, branch in branches)})"
-
-
-def _shared_start(ordered: list[_Tokens]) -> int:
-    first, last = ordered[0], ordered[-1]
-    pairs = zip(first, last, strict=False)
-    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(last)))
+        yield base64.b64encode(bytes(before) + data)[skipped:whole], _BASE64_END if left_over else _PADDING
 
 
 NO_SECRETS = Redactor(())

@@ -20,7 +20,7 @@ def record_row(row: CaseResult, redactor: Redactor = NO_SECRETS) -> tuple[CaseRe
     Never fails, whatever the row contains. Returns the same row object when nothing was masked or replaced.
     """
     line = strict_line(row.to_dict())
-    if line is None or redactor.finds(line):
+    if line is None or redactor.finds_in_json(line):
         # Field names and verdicts are never masked, even if a secret has the same spelling.
         row = _map_contents(_scored(row), lambda value: redactor.value(storable(value)))
         line = dump_line(row.to_dict())
