@@ -334,11 +334,71 @@ def test_timeout_option_ends_a_slow_command(project: Project) -> None:
     assert "0.5 s" in project.rows()[0]["error"]["message"]
 
 
-def test_cli_target_runs_in_the_directory_of_the_suite(project: Project) -> None:
-    project.write("agentv.config.yaml", "targets: {here: {provider: cli, command: [pwd]}}\n")
-    case = "{id: a, input: x, evaluators: [{type: ends_with, value: /evals}]}"
-    project.write("evals/suite.yaml", f"evalcases: [{case}]\n")
-    assert project.run("eval", "evals/suite.yaml").returncode == 0
+def test_cli_target_runs_in_the_directory_of_its_configuration(project: Project) -> None:
+    project.write(
+        "agentv.config.yaml",
+        """\
+        targets:
+          app:
+            provider: cli
+            command: [python, app.py, "{PROMPT}"]
+            healthcheck: {type: command, command: test -f app.py}
+          below: {provider: cli, command: [pwd], cwd: tools}
+        """,
+    )
+    project.write("app.py", "import sys; print('answer to', sys.argv[1])\n")
+    project.write("tools/notes.txt", "")
+    cases = """\
+        evalcases:
+          - {id: beside, input: x, execution: {target: app}, evaluators: [{type: equals, value: answer to x}]}
+          - {id: below, input: x, execution: {target: below}, evaluators: [{type: ends_with, value: /project/tools}]}
+        """
+    project.write("evals/deep/suite.yaml", cases)
+    assert project.run("eval", "evals/deep/suite.yaml").returncode == 0
+    assert project.run("eval", "suite.yaml", cwd=project.root / "evals/deep").returncode == 0
+
+
+OPENAI_MESSAGES = [
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"city": "Oslo"}'}},
+            {"id": "c2", "type": "function", "function": {"name": "book", "arguments": "not JSON"}},
+        ],
+    },
+    {"role": "tool", "tool_call_id": "c1", "content": "found"},
+    {"role": "assistant", "content": "Booked."},
+]
+
+
+@pytest.mark.parametrize("source", ["cli", "outputs"])
+def test_tool_calls_in_the_format_of_openai_are_understood(project: Project, source: str) -> None:
+    project.write("answer.json", json.dumps({"output_messages": OPENAI_MESSAGES}))
+    project.write("answers.jsonl", json.dumps({"eval_id": "a", "output_messages": OPENAI_MESSAGES}) + "\n")
+    project.write("agentv.config.yaml", "targets: {agent: {provider: cli, command: [cat, answer.json]}}\n")
+    trajectory = "{type: tool_trajectory, mode: exact, expected: [{tool: search, args: {city: Oslo}}, {tool: book}]}"
+    project.write("suite.yaml", f"evalcases: [{{id: a, input: x, evaluators: [{trajectory}]}}]\n")
+    done = project.run("eval", "suite.yaml", *(("--outputs", "answers.jsonl") if source == "outputs" else ()))
+    assert done.returncode == 0, done.stdout
+    (row,) = project.rows()
+    assert row["output_messages"][0]["tool_calls"] == [
+        {"tool": "search", "input": {"city": "Oslo"}, "id": "c1"},
+        {"tool": "book", "input": "not JSON", "id": "c2"},
+    ]
+    assert row["output_messages"][1]["metadata"] == {"tool_call_id": "c1"}
+
+
+def test_tool_call_of_an_unknown_shape_gets_the_expected_one(project: Project) -> None:
+    call = {"name": "search", "arguments": {"city": "Oslo"}}
+    project.write("answer.json", json.dumps({"output_messages": [{"role": "assistant", "tool_calls": [call]}]}))
+    project.write("agentv.config.yaml", "targets: {agent: {provider: cli, command: [cat, answer.json]}}\n")
+    project.write("suite.yaml", "evalcases: [{id: a, input: x, evaluators: [{type: contains, value: x}]}]\n")
+    assert project.run("eval", "suite.yaml").returncode == 3
+    message = project.rows()[0]["error"]["message"]
+    assert '`output_messages[0].tool_calls[0]` must be `{"tool": "search", "input": {...}}`' in message
+    assert '"function": {"name": "search", "arguments": "{...}"}' in message
+    assert "got an object with `name`, `arguments`" in message
 
 
 def test_run_stops_if_its_only_target_is_unavailable(project: Project) -> None:

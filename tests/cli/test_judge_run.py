@@ -339,7 +339,7 @@ def saved(path: Path, text: str) -> None:
 
 def test_watch_reruns_a_saved_script_and_reuses_the_answer(judges: Project) -> None:
     """The target is a program that counts its calls."""
-    judges.write("evals/count.sh", "echo x >> calls\necho Paris\n")
+    judges.write("count.sh", "echo x >> calls\necho Paris\n")
     judges.write("agentv.config.yaml", "targets: {app: {provider: cli, command: [sh, count.sh]}}\n")
     script = judges.write("evals/judges/plain.py", "print('{\"score\": 0.25}')\n")
     with started(judges, "run", *CASE, "--evaluator", "plain", "--watch") as process:
@@ -357,7 +357,7 @@ def test_watch_reruns_a_saved_script_and_reuses_the_answer(judges: Project) -> N
         assert "run 3, " in read_until(process.stdout, "press Ctrl-C to stop")
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
-    assert (judges.root / "evals/calls").read_text() == "x\nx\n"
+    assert (judges.root / "calls").read_text() == "x\nx\n"
 
 
 def test_watch_continues_after_a_broken_suite(judges: Project) -> None:

@@ -234,6 +234,25 @@ def test_script_can_only_call_the_judge_and_allowed_targets(project: Project) ->
     assert ran.ledger["targets"] == {"strict": 1, "mini": 1}
 
 
+def test_script_can_call_cli_targets_only_if_they_are_named(project: Project) -> None:
+    script = """
+        reply = invoke(target="agent")
+        done(status=reply[0], error=reply[1].get("error"), info=ask("/info")[1]["availableTargets"])
+    """
+    agent = {"provider": "cli", "command": ["sh", "-c", "touch called; echo yes"]}
+    write(project, script, ACCESS, config=scripted(agent=agent))
+    ran = run(project)
+    assert (ran.details["status"], ran.details["info"]) == (400, ["assistant", "strict"])
+    assert "target 'agent' is a `cli` target; name it in `judge.allowed_targets`" in ran.details["error"]
+    assert not (project.root / "called").exists()
+
+    write(project, script, {"judge": {"allowed_targets": ["agent"]}}, config=scripted(agent=agent))
+    assert run(project).details == {"status": 200, "error": None, "info": ["agent", "strict"]}
+    write(project, script, {"judge": {"target": "agent"}}, config=scripted(agent=agent))
+    assert run(project).details["info"] == ["agent", "assistant", "strict"]
+    assert (project.root / "called").exists()
+
+
 # -- limits
 
 

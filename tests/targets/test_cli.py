@@ -110,14 +110,36 @@ async def test_env_is_added_to_the_environment_of_the_target(tmp_path):
     assert (await provider.invoke(ask())).text == "changed/mine/"
 
 
-async def test_it_runs_in_the_suites_directory_and_cwd_starts_there(tmp_path):
+async def test_it_runs_in_the_directory_of_the_configuration_and_cwd_starts_there(tmp_path):
+    (tmp_path / "suite").mkdir()
+    (tmp_path / "sub").mkdir()
+    request = replace(ask(), directory=tmp_path / "suite")
+    assert (await cli(tmp_path, "pwd").invoke(request)).text == str(tmp_path)
+    assert (await cli(tmp_path, "pwd", cwd="sub").invoke(request)).text == str(tmp_path / "sub")
+    by_shell = make(tmp_path, "cli", command_template="pwd", cwd="sub")
+    assert (await by_shell.invoke(request)).text == str(tmp_path / "sub")
+
+
+async def test_a_relative_program_starts_from_the_configuration_or_from_cwd(tmp_path):
+    (tmp_path / "sub").mkdir()
+    for name in ("agent", "sub/helper"):
+        (tmp_path / name).write_text('#!/bin/sh\necho "$0 in $PWD"\n')
+        (tmp_path / name).chmod(0o755)
+    beside = await cli(tmp_path, ["./agent"], cwd="sub").invoke(ask())
+    assert beside.text == f"{tmp_path}/agent in {tmp_path}/sub"
+    assert (await cli(tmp_path, ["./helper"], cwd="sub").invoke(ask())).text == f"./helper in {tmp_path}/sub"
+
+
+async def test_a_template_of_agentv_in_a_targets_file_runs_in_the_suites_directory(tmp_path):
     suite = tmp_path / "suite"
     (suite / "sub").mkdir(parents=True)
     request = replace(ask(), directory=suite)
-    assert (await cli(tmp_path, "pwd").invoke(request)).text == str(suite)
-    below = make(tmp_path, "cli", command="pwd", cwd="sub")
-    assert (await below.invoke(request)).text == str(suite / "sub")
-    assert (await cli(tmp_path, "pwd").invoke(ask())).text == str(tmp_path)
+    for cwd, directory in ((None, suite), ("sub", suite / "sub")):
+        provider = make(tmp_path, "cli", command_template="pwd", cwd=cwd, scope={"agentv_file": True})
+        assert (await provider.invoke(request)).text == str(directory)
+    assert (await make(tmp_path, "cli", command="pwd", scope={"agentv_file": True}).invoke(request)).text == str(
+        tmp_path
+    )
 
 
 async def test_python_is_the_interpreter_that_runs_agentv(tmp_path):
@@ -183,7 +205,7 @@ async def test_structured_output_carries_messages_and_figures(tmp_path):
         ('{"output_messages": [{"content": "x"}]}', r"`output_messages\[0\].role`"),
         ('{"output_messages": [{"role": "a", "content": 5}]}', r"content` must be a string"),
         ('{"output_messages": [{"role": "a", "tool_calls": {}}]}', r"tool_calls` must be a list"),
-        ('{"output_messages": [{"role": "a", "tool_calls": [{"name": "x"}]}]}', r"tool_calls\[0\].tool`"),
+        ('{"output_messages": [{"role": "a", "tool_calls": [{"name": "x"}]}]}', r'tool_calls\[0\]` must be `{"tool": '),
         ('{"output_messages": [{"role": "a", "content": [1e999]}]}', "too large"),
         ('{"text": "x", "cost_usd": -1}', "`cost_usd` must be a finite number of 0 or more"),
         ('{"text": "x", "cost_usd": NaN}', "NaN is not a JSON number"),

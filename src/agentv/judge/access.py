@@ -18,7 +18,8 @@ class JudgeAccess(BaseModel):
     max_calls: int = Field(DEFAULT_MAX_CALLS, ge=0, description="Judge calls per execution; 0 refuses every call.")
     target: str | None = Field(None, min_length=1, description="The judge target of this evaluator.")
     allowed_targets: list[str] | None = Field(
-        None, description="Targets the script may choose, besides the judge target. Default: every configured one."
+        None,
+        description="Targets the script may choose, besides the judge target. Default: all except `cli` targets.",
     )
     timeout_seconds: float = Field(60.0, gt=0, description="Deadline of one judge call.")
 

@@ -64,14 +64,20 @@ class JudgeTargets:
     live: Mapping[str, Provider]
     unavailable: Mapping[str, str] = field(default_factory=dict)
     allowed: Collection[str] | None = None
-    """Names that a script may choose; None allows all. The default is always allowed."""
+    """Names that a script may choose; None allows all that run no command. The default is always allowed."""
 
     def __post_init__(self) -> None:
         if self.default not in self.live:
             raise ValueError(f"the default judge target '{self.default}' is not among the live targets")
 
     def permits(self, name: str) -> bool:
-        return name == self.default or self.allowed is None or name in self.allowed
+        if name == self.default:
+            return True
+        return name in self.allowed if self.allowed is not None else not self.runs_commands(name)
+
+    def runs_commands(self, name: str) -> bool:
+        """Whether a call to this target starts a program, which would see text that a script chose."""
+        return name in self.live and self.live[name].runs_commands
 
     @property
     def available(self) -> list[str]:
@@ -204,6 +210,8 @@ class JudgeSession:
         reason = self.targets.unavailable.get(name) if self.targets.permits(name) else None
         if reason is not None:
             problem = f"target '{name}' is not available: {reason}"
+        elif self.targets.allowed is None and self.targets.runs_commands(name):
+            problem = f"target '{name}' is a `cli` target; name it in `judge.allowed_targets` of this evaluator"
         elif name in self.targets.live or name in self.targets.unavailable:
             problem = f"target '{name}' is not allowed for this evaluator"
         else:

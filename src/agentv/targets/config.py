@@ -36,6 +36,8 @@ FILE_NAMES = (
     ".agentv/targets.yaml",
     ".agentv/targets.yml",
 )
+AGENTV_FILES = frozenset({"targets.yaml", "targets.yml"})
+"""The configuration files of AgentV (npm), in any directory."""
 LineOf = Callable[[NodePath], int]
 NO_JUDGE = "none"
 AGENTS: Mapping[str, str] = {

@@ -10,7 +10,7 @@ from agentv.errors import AgentVError, TargetUnavailableError
 from agentv.redact import Redactor
 from agentv.targets.budget import Budget, MeteredProvider
 from agentv.targets.commands import Commands
-from agentv.targets.config import TargetSpec
+from agentv.targets.config import AGENTV_FILES, TargetSpec
 from agentv.targets.environment import Environment
 from agentv.targets.gate import DEFAULT_CONCURRENCY, TargetGate
 from agentv.targets.provider import OnRetry, TargetScope, TargetSettings
@@ -71,6 +71,7 @@ class TargetPool:
         scope = TargetScope(
             name=spec.name,
             directory=spec.path.resolve().parent,
+            agentv_file=spec.path.name in AGENTV_FILES,
             environment=self._secrets.scrub_for(spec, environment),
             redactor=self._redactor,
             run_command=self._commands.run,

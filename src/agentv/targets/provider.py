@@ -54,7 +54,7 @@ class Request(Conversation):
     """Whether a judge script makes the call. Its errors may be caused by the script, not by the target."""
     files: tuple[Path, ...]
     directory: Path | None
-    """The suite's directory. Commands run here unless their target sets `cwd`."""
+    """The suite's directory. AgentV's command templates run here."""
     guidelines: str
     """Guidelines of the case, for commands that take them separately from the question."""
     naming_files: tuple[Message, ...] | None
@@ -213,6 +213,8 @@ class TargetScope:
     name: str
     directory: Path
     """The directory of the configuration file. Relative paths in the settings are relative to it."""
+    agentv_file: bool = False
+    """Whether the target is configured in a `targets.yaml`, which AgentV (npm) reads, too."""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The environment for child processes of this target, without the secrets of other targets."""
     redactor: Redactor = NO_SECRETS
@@ -279,6 +281,8 @@ class Provider(ABC):
     sent."""
     keeps_deadline: bool = False
     """Whether the provider enforces `timeout_seconds`. Otherwise the gate cancels calls."""
+    runs_commands: bool = False
+    """Whether a call starts a program. A judge script may choose such a target only if the suite names it."""
     takes_batches: bool = False
     """Whether `invoke_batch` sends all requests together, for targets with `provider_batching`."""
 
@@ -314,6 +318,7 @@ class ProviderLayer(Provider):
         self.cacheable = provider.cacheable
         self.honours = provider.honours
         self.keeps_deadline = provider.keeps_deadline
+        self.runs_commands = provider.runs_commands
         self.takes_batches = provider.takes_batches
 
     async def invoke(self, request: Request) -> Reply:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
+from agentv import jsonio
 from agentv.messages import Message, TokenUsage, ToolCall
 from agentv.targets.provider import Reply
 
@@ -58,6 +60,8 @@ def _message(value: Any, where: str) -> Message:
     calls = value.get("tool_calls")
     if not isinstance(calls, list | None):
         raise ShapeError(f"`{where}.tool_calls` must be a list, got {_kind(calls)}")
+    if isinstance(value.get("tool_call_id"), str):  # OpenAI's name for the call that a `tool` message answers
+        metadata = {"tool_call_id": value["tool_call_id"], **(metadata or {})}
     return Message(
         role=role,
         content=content,
@@ -68,19 +72,38 @@ def _message(value: Any, where: str) -> Message:
     )
 
 
+CALL_SHAPES = (
+    '`{"tool": "search", "input": {...}}`, or as in OpenAI\'s API '
+    '`{"id": "call_1", "type": "function", "function": {"name": "search", "arguments": "{...}"}}`'
+)
+
+
 def _call(value: Any, where: str) -> ToolCall:
+    """A tool call, as in rows (`tool`, `input`) or as in OpenAI's API (`function` with `name` and `arguments`)."""
     if not isinstance(value, Mapping):
-        raise ShapeError(f"`{where}` must be an object with a `tool`, got {_kind(value)}")
-    tool = value.get("tool")
+        raise ShapeError(f"`{where}` must be {CALL_SHAPES}, got {_kind(value)}")
+    tool, arguments = value.get("tool"), value.get("input")
+    function = value.get("function")
+    if tool is None and isinstance(function, Mapping):
+        tool, arguments = function.get("name"), received_arguments(function.get("arguments"))
     if not isinstance(tool, str) or not tool:
-        raise ShapeError(f"`{where}.tool` must be the name of a tool, got {_kind(tool)}")
+        keys = ", ".join(f"`{str(key)[:40]}`" for key in list(value)[:8])
+        raise ShapeError(f"`{where}` must be {CALL_SHAPES}, got an object with {keys or 'no keys'}")
     return ToolCall(
         tool=tool,
-        input=value.get("input"),
+        input=arguments,
         output=value.get("output"),
         id=_optional_text(value, "id", where),
         timestamp=_optional_text(value, "timestamp", where),
     )
+
+
+def received_arguments(arguments: Any) -> Any:
+    """The arguments of a tool call as OpenAI's API sends them: JSON in a string. Invalid JSON is kept as it is."""
+    if isinstance(arguments, str):
+        with suppress(ValueError):
+            return jsonio.read(arguments)
+    return arguments
 
 
 def _optional_text(value: Mapping[str, Any], key: str, where: str) -> str | None:

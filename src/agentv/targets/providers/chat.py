@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
-from agentv import jsonio
 from agentv.errors import ProviderError
 from agentv.messages import GenerationOptions, Message, TokenLogprob, TokenUsage, Tool, ToolCall, part_text
 from agentv.targets.prices import Pricer
 from agentv.targets.provider import Reply, Request
+from agentv.targets.structured import received_arguments
 
 # -- request
 
@@ -250,14 +250,6 @@ def _received_call(call: Any) -> ToolCall:
     arguments = function["input"] if "input" in function else function.get("arguments")
     identity = call.get("id")
     return ToolCall(name, received_arguments(arguments), id=identity if isinstance(identity, str) else None)
-
-
-def received_arguments(arguments: Any) -> Any:
-    """The arguments of a tool call. Invalid JSON is kept as the string that the model wrote."""
-    if isinstance(arguments, str):
-        with contextlib.suppress(ValueError):
-            return jsonio.read(arguments)
-    return arguments
 
 
 def _usage(usage: Any) -> TokenUsage | None:

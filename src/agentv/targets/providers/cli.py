@@ -39,6 +39,7 @@ class CliProvider(Provider):
 
     Settings: ClassVar[type[TargetSettings]] = CliSettings
     keeps_deadline = True
+    runs_commands = True
     takes_batches = True
 
     def __init__(self, settings: CliSettings, scope: TargetScope) -> None:
@@ -111,7 +112,8 @@ class CliProvider(Provider):
         *,
         stdin: str | None = None,
     ) -> ProcessOutcome:
-        argv = template.argv(values, request.files)
+        folder = self._folder(cwd, request)
+        argv = self._with_own_program(template.argv(values, request.files), folder)
         if self._settings.verbose:
             _log.info("target '%s': %s", self._scope.name, self._scope.redactor.text(shlex.join(argv)))
         by_stdin = template.names.isdisjoint(("PROMPT", "PROMPT_FILE"))
@@ -119,7 +121,7 @@ class CliProvider(Provider):
             return await self._run_command(
                 argv,
                 stdin=_encoded(values["PROMPT"] if stdin is None else stdin) if by_stdin else None,
-                cwd=self._folder(cwd, request),
+                cwd=folder,
                 env=self._environment,
                 timeout=timeout,
             )
@@ -127,8 +129,21 @@ class CliProvider(Provider):
             raise self._failed(error.message, next_step=error.next_step) from error
 
     def _folder(self, cwd: str | None, request: Request) -> Path:
-        home = request.directory or self._scope.directory
+        """The working directory: that of the configuration file, or `cwd` relative to it.
+
+        AgentV's templates in AgentV's own files were written for the suite's directory, and start there.
+        """
+        home = self._scope.directory
+        if self._scope.agentv_file and self._settings.command_template is not None and request.directory is not None:
+            home = request.directory
         return home / Path(cwd).expanduser() if cwd else home
+
+    def _with_own_program(self, argv: list[str], folder: Path) -> list[str]:
+        """A relative program starts from the configuration's directory too, and not only from `cwd`."""
+        beside = self._scope.directory / argv[0]
+        if "/" in argv[0] and folder != self._scope.directory and beside.is_file():
+            return [str(beside), *argv[1:]]
+        return argv
 
     def _raise_for(self, outcome: ProcessOutcome) -> None:
         if outcome.timed_out:

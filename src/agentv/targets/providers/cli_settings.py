@@ -70,7 +70,9 @@ class CliSettings(TargetSettings):
         DEFAULT_FILES_FORMAT,
         description="Format of each file in `{FILES}`: `{path}`, `{basename}` and other text.",
     )
-    cwd: str | None = Field(None, description="Working directory. Default: the suite's directory.")
+    cwd: str | None = Field(
+        None, description="Working directory, relative to the configuration file. Default: the file's directory."
+    )
     env: dict[str, str] = Field(
         default_factory=dict,
         repr=False,

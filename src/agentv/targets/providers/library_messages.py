@@ -29,7 +29,8 @@ from agentv.errors import ProviderError
 from agentv.messages import GenerationOptions, Message, TokenLogprob, TokenUsage, ToolCall
 from agentv.targets.prices import Pricer
 from agentv.targets.provider import Reply
-from agentv.targets.providers.chat import received_arguments, received_logprobs
+from agentv.targets.providers.chat import received_logprobs
+from agentv.targets.structured import received_arguments
 
 # -- request
 
