@@ -1,6 +1,6 @@
 """A runtime whose script tries to read every process around it. Run by `test_isolation.py`, not by pytest.
 
-    looking_runtime.py FOLDER PROTECT ISOLATE
+    looking_runtime.py FOLDER PROTECT ISOLATE NAMESPACES
 
 Prints which of `environ`, `mem` and `maps` the script could open, for each process around it.
 """
@@ -30,21 +30,20 @@ def seen(pid):
             pass
     return found
 around = {'sibling': int(sys.argv[1]), 'supervisor': os.getppid()}
-around['helper'] = parent(around['supervisor'])
-around['runtime'] = parent(around['helper'])
-around['wrapper'] = parent(around['runtime'])
+for name, below in (('helper', 'supervisor'), ('runtime', 'helper'), ('wrapper', 'runtime')):
+    if around.get(below, 1) > 1: around[name] = parent(around[below])
 around['itself'] = os.getpid()
 print(json.dumps({name: seen(pid) for name, pid in around.items()}))
 """
 
 
-async def main(folder: str, protect: bool, isolate: bool) -> None:
+async def main(folder: str, protect: bool, isolate: bool, namespaces: bool) -> None:
     def script(code: str, argument: str) -> Script:
         return Script([sys.executable, "-c", code, argument], cwd="/", env={"A": "b"}, timeout=30, isolate=isolate)
 
     pid_file = Path(folder, f"sibling-{os.getpid()}")
     with protect_runtime() if protect else contextlib.nullcontext():
-        async with Launcher() as launcher:
+        async with Launcher(namespaces=namespaces) as launcher:
             sibling = asyncio.create_task(launcher.run(script(SIBLING, str(pid_file))))
             while not pid_file.exists() or not pid_file.read_text().endswith("\n"):
                 await asyncio.sleep(0.005)
@@ -55,4 +54,4 @@ async def main(folder: str, protect: bool, isolate: bool) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2] == "1", sys.argv[3] == "1"))
+    asyncio.run(main(sys.argv[1], *(word == "1" for word in sys.argv[2:])))

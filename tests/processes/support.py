@@ -55,8 +55,8 @@ def open_files(pid: int | str = "self") -> int:
 
 
 def helper_pid(launcher: Launcher) -> int:
-    assert launcher._helper is not None
-    return launcher._helper.pid
+    (helper,) = launcher._helpers.values()
+    return helper.pid
 
 
 def children() -> list[int]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from agentv.processes.helper import prctl
+from agentv.processes.confinement import prctl
 from agentv.processes.launcher import Launcher
 from agentv.processes.protection import PR_GET_DUMPABLE, capabilities, protect_runtime
 
@@ -63,9 +63,9 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def looked(folder: Path, *, protect: bool, isolate: bool) -> dict[str, list[str]]:
+def looked(folder: Path, *, protect: bool, isolate: bool, namespaces: bool = False) -> dict[str, list[str]]:
     runtime = [interpreter(), str(Path(__file__).with_name("looking_runtime.py"))]
-    arguments = [str(folder), str(int(protect)), str(int(isolate))]
+    arguments = [str(folder), str(int(protect)), str(int(isolate)), str(int(namespaces))]
     done = as_user(["/bin/sh", "-c", '"$@"; exit $?', "sh", *runtime, *arguments], API_KEY="a-secret-of-the-wrapper")
     assert done.returncode == 0, done.stderr
     result: dict[str, list[str]] = json.loads(done.stdout)
@@ -89,6 +89,14 @@ def test_isolated_script_cannot_read_any_other_process(folder):
     assert seen == {"sibling": [], "supervisor": [], "helper": [], "runtime": [], "wrapper": []}
 
 
+def test_script_in_a_namespace_sees_only_its_own_processes(folder):
+    seen = looked(folder, protect=True, isolate=True, namespaces=True)
+    if "runtime" in seen:
+        pytest.skip("this system does not permit PID namespaces")
+    seen.pop("sibling")  # its pid means something else here
+    assert seen == {"supervisor": []}
+
+
 @landlock
 async def test_isolated_script_can_use_files_sockets_and_child_processes(launcher, tmp_path):
     code = """
@@ -110,7 +118,7 @@ print(open(f'/proc/{os.getpid()}/environ').read().count('MARK=1'), subprocess.ch
 
 DOMAIN = """
 import os, sys
-from agentv.processes import helper
+from agentv.processes import confinement
 abi, folder = int(sys.argv[1]), sys.argv[2]
 def renamed():
     try: os.rename(folder + '/a/file', folder + '/b/file')
@@ -121,8 +129,7 @@ def seen():
     try: return len(open(f'/proc/{os.getppid()}/environ').read()) > 0
     except OSError: return False
 print(seen(), renamed())
-helper.prctl(helper.PR_SET_NO_NEW_PRIVS, 1)
-assert helper._libc.syscall(helper.LANDLOCK_RESTRICT_SELF, helper.landlock_ruleset(abi), 0) == 0
+confinement.enter_domain(confinement.landlock_ruleset(abi), seccomp=False)
 print(seen(), renamed())
 """
 
@@ -159,7 +166,7 @@ async def test_protected_runtime_can_run_scripts():
     with protect_runtime():
         async with Launcher() as launcher:
             assert (await launcher.run(sh("echo x", isolate=True))).stdout == b"x\n"
-            assert (await launcher.run(sh("kill -9 $PPID", isolate=True))).supervisor_lost
+            assert (await launcher.run(sh("kill -9 $PPID"))).supervisor_lost
 
 
 FULL = """

@@ -27,7 +27,7 @@ def parent(pid):
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 above = [os.getppid()]
-while len(above) < 4:
+while len(above) < 4 and above[-1] > 1:  # 1 is the supervisor in a PID namespace
     above.append(parent(above[-1]))
 seen = {"environment": dict(os.environ), "initial": Path("/proc/self/environ").read_text(), "imported": shared.FOUND,
         "above": [Path(f"/proc/{pid}/environ").read_text() for pid in above]}
@@ -66,13 +66,13 @@ import asyncio, os, sys
 from pathlib import Path
 from agentv.processes.launcher import Launcher, Script
 from agentv.processes.protection import protect_runtime
-async def main(folder):
+async def main(folder, namespaces):
     def script(word):
         return Script([sys.executable, 'judge.py'], folder, {'A': 'b', 'TOKEN': word}, stdin=word.encode(), timeout=30,
                       isolate=True, warm=True, own_variables=frozenset({'TOKEN'}))
     cold = []
     with protect_runtime():
-        async with Launcher() as launcher:
+        async with Launcher(namespaces=namespaces == '1') as launcher:
             sibling = asyncio.create_task(launcher.run(script('sleep'), on_cold=cold.append))
             while not Path(folder, 'sibling').exists() or not Path(folder, 'sibling').read_text().endswith('\\n'):
                 await asyncio.sleep(0.005)
@@ -81,7 +81,7 @@ async def main(folder):
             await asyncio.wait({sibling})
     assert not cold, cold
     sys.stdout.write(outcome.stdout.decode() or outcome.stderr.decode())
-asyncio.run(main(sys.argv[1]))
+asyncio.run(main(*sys.argv[1:]))
 """
 LOOK = """\
 import json, os, sys, time
@@ -94,7 +94,8 @@ if sys.stdin.read() == "sleep":
 around = {"itself": os.getpid(), "sibling": int(open("sibling").read()), "supervisor": os.getppid()}
 for name, below in (("zygote", "supervisor"), ("upper", "zygote"), ("helper", "upper"), ("runtime", "helper"),
                     ("wrapper", "runtime")):
-    around[name] = shared.parent(around[below])
+    if around.get(below, 1) > 1:
+        around[name] = shared.parent(around[below])
 print(json.dumps({"now": {name: shared.seen(pid) for name, pid in around.items()}, "imported": shared.ABOVE}))
 """
 LOOKING = """\
@@ -115,7 +116,7 @@ def seen(pid):
     return found
 
 above = [os.getppid()]
-while len(above) < 4:
+while len(above) < 4 and above[-1] > 1:
     above.append(parent(above[-1]))
 ABOVE = [seen(pid) for pid in above]
 """
@@ -129,14 +130,17 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.mark.skipif(capabilities().landlock is None, reason="this kernel has no Landlock")
-async def test_unprivileged_warm_script_cannot_read_other_processes(folder: Path) -> None:
+@pytest.mark.parametrize("namespaces", ["0", "1"], ids=["without namespace", "in a namespace"])
+async def test_unprivileged_warm_script_cannot_read_other_processes(folder: Path, namespaces: str) -> None:
     (folder / "judge.py").write_text(LOOK)
     (folder / "shared.py").write_text(LOOKING)
-    command = ["/bin/sh", "-c", '"$@"; exit $?', "sh", interpreter(), "-c", RUNTIME, str(folder)]
+    command = ["/bin/sh", "-c", '"$@"; exit $?', "sh", interpreter(), "-c", RUNTIME, str(folder), namespaces]
     done = await asyncio.to_thread(as_user, command, API_KEY="a-secret-of-the-wrapper")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["now"].pop("itself") == ["environ", "mem", "maps"]
     others = ("sibling", "supervisor", "zygote", "upper", "helper", "runtime", "wrapper")
-    assert report["now"] == {name: [] for name in others}
-    assert report["imported"] == [[]] * 4
+    hidden = 3 if "helper" not in report["now"] else 0
+    assert hidden == 0 or namespaces == "1"
+    assert report["now"] == {name: [] for name in others[: len(others) - hidden]}
+    assert report["imported"] == [[]] * (4 - hidden)

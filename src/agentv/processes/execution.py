@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import socket
@@ -77,6 +78,11 @@ class Script:
         return os.fsencode(text)
 
 
+def _milliseconds(deadline: float) -> int:
+    """A time of the monotonic clock as sent to supervisors."""
+    return math.ceil(deadline * 1000)
+
+
 class NeverStartedError(Exception):
     """The helper died before it started the script, so the script can be started again."""
 
@@ -98,6 +104,9 @@ class Execution:
             self._theirs.close()
             raise
         self._unread = b""
+        self._deadline = 0.0
+        """When the script must have ended, on the monotonic clock; 0 without a timeout."""
+        self._timed_out = False
         self._problem: tuple[str, int] | None = None
         self._status: int | None = None
         self._survivors: tuple[int, ...] = ()
@@ -106,11 +115,15 @@ class Execution:
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._settled: asyncio.Future[None] = self._loop.create_future()
         self._killed: asyncio.Future[None] = self._loop.create_future()
-        self.supervisor: int | None = None
+        self._accepted = False
+        """Whether a supervisor accepted the request."""
+        self._supervisor = -1
+        """The pidfd of the supervisor."""
 
     async def run(self, helper: Starter) -> ProcessOutcome:
         """Run the script to its end. Raises `ProcessStartError`, or `NeverStartedError` when it is safe to retry."""
         self._started = time.monotonic()
+        self._deadline = self._started + self._script.timeout if self._script.timeout is not None else 0.0
         try:
             await self._request(helper)
             in_time = await self._wait(helper)
@@ -127,9 +140,9 @@ class Execution:
             raise self._start_error(*self._problem)
         return self._pipes.outcome(
             self._status,
-            timed_out=not in_time,
+            timed_out=self._timed_out or not in_time,
             duration_ms=self._duration_ms or (time.monotonic() - self._started) * 1000,
-            supervisor_lost=not self._clean and self.supervisor is not None,
+            supervisor_lost=not self._clean and self._accepted,
             survivors=self._survivors,
         )
 
@@ -139,7 +152,7 @@ class Execution:
             content = helper.encoded(self._script)
             memory = os.memfd_create("script", os.MFD_CLOEXEC)
             os.pwrite(memory, content, 0)
-            request = b"%d %d" % (self._number, len(content))
+            request = b"%d %d %d" % (self._number, len(content), _milliseconds(self._deadline))
             await helper.send(request, [*self._pipes.theirs, self._theirs.fileno(), memory])
         except HelperGoneError:
             raise NeverStartedError from None
@@ -154,15 +167,14 @@ class Execution:
     @property
     def _never_started(self) -> bool:
         """Whether the helper died before it or a supervisor did anything, which makes a retry safe."""
-        return self._over.done() and self.supervisor is None and self._problem is None
+        return self._over.done() and not self._accepted and self._problem is None
 
     async def _wait(self, helper: Starter) -> bool:
         """Wait until the script ended, exceeded its output cap or was killed by us. False on timeout."""
         over = {self._over, self._pipes.overflowed}
-        death = helper.ended if self.supervisor is None else self._over
-        deadline = None if self._script.timeout is None else self._started + self._script.timeout
+        death = self._over if self._accepted else helper.ended
         while not any(future.done() for future in over):
-            timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
+            timeout = max(0.0, self._deadline - time.monotonic()) if self._deadline else None
             ends = {*over, death, self._killed}
             done, _ = await asyncio.wait(ends, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             if not done:
@@ -180,10 +192,10 @@ class Execution:
     def _withdraw(self) -> None:
         """Cancel a request that no supervisor accepted: without a helper it would wait forever."""
         self.read()
-        if self.supervisor is None:
+        if not self._accepted:
             self.kill()
             self.read()
-        if self.supervisor is None:
+        if not self._accepted:
             self._sent = False
             raise NeverStartedError
 
@@ -192,7 +204,7 @@ class Execution:
     def read(self) -> None:
         """Process the messages that the supervisor has sent."""
         try:
-            while text := self._lifeline.recv(4096):
+            while text := self._receive():
                 *lines, self._unread = (self._unread + text).split(b"\n")
                 for line in lines:
                     self._take(*line.decode().split())
@@ -204,9 +216,17 @@ class Execution:
         self._known()
         resolve(self._settled)
 
+    def _receive(self) -> bytes:
+        text, descriptors, _, _ = socket.recv_fds(self._lifeline, 4096, 1, socket.MSG_CMSG_CLOEXEC)
+        for descriptor in descriptors:
+            self._supervisor = descriptor
+        return text
+
     def _take(self, kind: str, *words: str) -> None:
         if kind == "P":
-            self.supervisor = int(words[0])
+            self._accepted = True
+        elif kind == "T":
+            self._timed_out = True
         elif kind == "F":
             self._problem = (words[0], int(words[1]))
         elif kind == "S":
@@ -244,7 +264,7 @@ class Execution:
             self.kill()
             if self._sent:
                 await self._settle(helper)
-                if not self._clean and self.supervisor is not None:
+                if not self._clean and self._accepted:
                     self._survivors = await helper.orphans_dead(self._number, END_SECONDS) or ()
                 await self._pipes.drain()
         finally:
@@ -260,16 +280,47 @@ class Execution:
                 self._signal_supervisor(number)
 
     def _signal_supervisor(self, number: signal.Signals) -> None:
-        # The supervisor's end of the lifeline is still open, so it is alive and its pid cannot have been reused.
-        if self.supervisor is not None:
+        if self._supervisor >= 0:
             with contextlib.suppress(OSError):
-                os.kill(self.supervisor, number)
+                signal.pidfd_send_signal(self._supervisor, number)
+
+    @property
+    def supervisor(self) -> int | None:
+        """The pid of the supervisor while it is alive; None before it accepted the request."""
+        if self._supervisor < 0:
+            return None
+        for line in Path(f"/proc/self/fdinfo/{self._supervisor}").read_text(encoding="ascii").splitlines():
+            if line.startswith("Pid:"):
+                return max(0, int(line.split()[1])) or None
+        return None
+
+    # -- orders to the supervisor
+
+    def set_deadline(self, seconds: float | None) -> None:
+        """Let the supervisor kill the script this many seconds from now, even while this process is stopped.
+
+        For processes that serve several executions; `Script.timeout` needs no such call. None removes the deadline.
+        """
+        deadline = 0.0 if seconds is None else time.monotonic() + seconds
+        self._order(b"T %d\n" % _milliseconds(deadline))
+
+    def wake(self) -> None:
+        """Send SIGCONT to the supervisor and to the script, in case they were stopped."""
+        self._signal_supervisor(signal.SIGCONT)
+        self._order(b"W\n")
+
+    def _order(self, text: bytes) -> None:
+        with contextlib.suppress(OSError):  # it has ended
+            self._lifeline.send(text, socket.MSG_NOSIGNAL)
 
     def _close(self) -> None:
         if self._lifeline.fileno() >= 0:
             self._loop.remove_reader(self._lifeline.fileno())
         self._lifeline.close()
         self._theirs.close()
+        if self._supervisor >= 0:
+            os.close(self._supervisor)
+            self._supervisor = -1
         self._pipes.close()
 
     def _start_error(self, stage: str, number: int) -> ProcessStartError:

@@ -1,4 +1,4 @@
-"""The process that starts scripts for the runtime: `python -I -S helper.py CONTROL RUNTIME_PID`.
+"""The process that starts scripts for the runtime: `python -I -S helper.py CONTROL RUNTIME_PID KIND`.
 
     runtime -> helper -> one supervisor per script -> the script and its descendants
 
@@ -11,15 +11,21 @@ A few supervisors are started in advance. Each has a child that waits on the con
 then executes its script. Supervisors are reused, because two forks of Python per script would make small scripts about
 10 % slower.
 
-A request is one datagram, `<number> <size>`, with five descriptors: the script's stdin, stdout and stderr, the
-lifeline, and a memory file of `size` bytes that describes what to start. The helper replies only when a supervisor
+The helper for isolated scripts (KIND `namespaces`) puts each supervisor into its own PID namespace, where possible.
+As the first process there, a supervisor cannot be stopped or killed by its script, and when it dies, the kernel kills
+the rest.
+
+A request is one datagram, `<number> <size> <deadline>`, with five descriptors: the script's stdin, stdout and stderr,
+the lifeline, and a memory file of `size` bytes that describes what to start. The helper replies only when a supervisor
 ended abnormally, after killing its orphans: `<number> <pids that could not be killed>`.
 
-The lifeline is a socket. When the runtime closes its end, the script and its descendants are killed. The runtime reads
-these lines from it:
+The lifeline is a socket. When the runtime closes its end, the script and its descendants are killed. It can also send
+`T <deadline>` to change the deadline, and `W` to wake a stopped script. Deadlines are times of the monotonic clock in
+milliseconds; 0 means none. The runtime reads these lines from the lifeline:
 
-    P <pid>             a supervisor accepted the request; nothing has been started yet
+    P                   a supervisor accepted the request; nothing has been started yet. Comes with its pidfd
     F <stage> <errno>   the script could not be started
+    T                   the deadline has passed; the script is about to be killed
     S <wait status>     the script exited
     C                   all its descendants are dead
     L <pids>            these processes could not be killed
@@ -27,11 +33,10 @@ these lines from it:
 
 from __future__ import annotations
 
-# ruff: noqa: PTH208, S606, SIM105  importing pathlib, contextlib, or enum (through signal and socket) would double
+# ruff: noqa: PTH115, PTH208, S606, SIM105  importing pathlib, contextlib, or enum (through signal and socket) would double
 # the start-up time of this process and slow down each of its forks.
 import _signal as signal  # type: ignore[import-not-found]
 import _socket as socket
-import ctypes
 import gc
 import mmap
 import os
@@ -43,6 +48,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from agentv.processes import confinement
+elif __name__ == "agentv.processes.helper":
+    from agentv.processes import confinement
+else:  # run as a program, or by a zygote: agentv cannot be imported
+    from _frozen_importlib_external import SourceFileLoader
+
+    confinement = type(sys)("_agentv_confinement")
+    exec(  # noqa: S102
+        SourceFileLoader(confinement.__name__, f"{__file__.rpartition('/')[0]}/confinement.py").get_code(
+            confinement.__name__
+        ),
+        confinement.__dict__,
+    )
+
 END_SECONDS = 5.0
 """How long to wait for killed processes to die; one that is blocked on a broken disk may never die."""
 SPARES = max(2, min(4, os.cpu_count() or 2))
@@ -51,59 +70,17 @@ MOST_IDLE = 2 * SPARES + 4
 """A supervisor exits after its script when more than this number are idle."""
 NO_PROCESS = 75
 """Exit code of a supervisor that could not fork."""
+NO_NAMESPACE = 76
+"""Exit code of a supervisor that could not prepare its namespaces."""
+NO_MEMORY = (11, 12)
+"""EAGAIN and ENOMEM: the system allows no more processes at the moment."""
+LONGEST_PAUSE = 1 << 30
 RUNNING = -1
 """Returned instead of an exit code in the forked child that continues as the script."""
 
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
-LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
-ACCESS_FS_MAKE_BLOCK, ACCESS_FS_REFER, SCOPE_ABSTRACT_UNIX_SOCKET = 1 << 11, 1 << 13, 1 << 0
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
-_libc.syscall.restype = ctypes.c_long
-
-
-def prctl(option: int, value: int) -> int:
-    result: int = _libc.prctl(option, value, 0, 0, 0)
-    if result < 0:
-        raise OSError(ctypes.get_errno(), f"prctl {option}")
-    return result
-
-
-# -- Landlock
-
-
-def landlock_abi() -> int | None:
-    """The Landlock version of this kernel; None without Landlock."""
-    abi: int = _libc.syscall(LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
-    return abi if abi > 0 else None
-
-
-def landlock_ruleset(abi: int) -> int:
-    """A ruleset with as few restrictions as Landlock allows. Only the domain matters: processes in a domain cannot
-    read the memory or environment of processes outside it.
-
-    From version 6 on, a domain does not need file rules. Before that, any file rule also forbids moving files between
-    directories unless this is explicitly allowed, which version 1 does not support.
-    """
-    if abi >= 6:
-        rules = (ctypes.c_uint64 * 3)(0, 0, SCOPE_ABSTRACT_UNIX_SOCKET)
-    else:
-        rules = (ctypes.c_uint64 * 3)(ACCESS_FS_REFER if abi >= 2 else ACCESS_FS_MAKE_BLOCK)
-    size = ctypes.c_size_t(24 if abi >= 6 else 8)
-    ruleset = _checked(_libc.syscall(LANDLOCK_CREATE_RULESET, rules, size, ctypes.c_uint32(0)))
-    if 2 <= abi < 6:
-        root = os.open("/", os.O_PATH | os.O_CLOEXEC)
-        everywhere = ACCESS_FS_REFER.to_bytes(8, sys.byteorder) + root.to_bytes(4, sys.byteorder)
-        _checked(_libc.syscall(LANDLOCK_ADD_RULE, ruleset, 1, everywhere, 0))
-        os.close(root)
-    return ruleset
-
-
-def _checked(result: int) -> int:
-    if result < 0:
-        raise OSError(ctypes.get_errno(), "landlock")
-    return result
+prctl = confinement.prctl
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE = confinement.PR_SET_PDEATHSIG, confinement.PR_SET_DUMPABLE
+PR_SET_CHILD_SUBREAPER = confinement.PR_SET_CHILD_SUBREAPER
 
 
 # -- processes below this one
@@ -158,18 +135,43 @@ def receive(channel: socket.socket, count: int, flags: int = 0) -> tuple[list[in
     return [int(number) for number in text.split()], received
 
 
-def supervise(
-    control: socket.socket, inbox: int, runtime: int, ruleset: int, idle: mmap.mmap, *, turn: Callable[..., bool]
-) -> int:
+class Seat:
+    """What a supervisor and the child that becomes its script need."""
+
+    def __init__(self, control: socket.socket, inbox: int, runtime: int, idle: mmap.mmap) -> None:
+        self.control = control
+        """Where requests arrive."""
+        self.inbox = inbox
+        """The pipe to the helper: `<supervisor> <number of its request, or 0>`."""
+        self.runtime = runtime
+        """The pidfd of the runtime; -1 when another supervisor above this one watches it."""
+        self.idle = idle
+        abi = confinement.landlock_abi()
+        self._ruleset = confinement.landlock_ruleset(abi) if abi else -1
+        self._seccomp = confinement.seccomp_works()
+        self.pid = self.pidfd = self.signals = -1
+
+    def take(self, pid: int) -> None:
+        """Called in a new supervisor, with its pid as the helper sees it."""
+        self.pid = pid
+        self.pidfd = os.pidfd_open(os.getpid())
+        self.signals = confinement.signal_descriptor(signal.SIGCHLD)
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        prctl(PR_SET_PDEATHSIG, signal.SIGCONT)  # wakes a stopped supervisor when the helper dies
+
+    def confine(self) -> None:
+        """Confine this process for good: processes outside become inaccessible, where the kernel can do that."""
+        confinement.enter_domain(self._ruleset, seccomp=self._seccomp)
+
+
+def supervise(seat: Seat, *, turn: Callable[..., bool]) -> int:
     """Supervise scripts one after the other, until one of them leaves processes that cannot be killed.
 
     Returns the exit code for this process, and `RUNNING` in the child that `turn` made the script.
     """
-    prctl(PR_SET_CHILD_SUBREAPER, 1)
-    prctl(PR_SET_PDEATHSIG, signal.SIGCONT)  # wakes a stopped supervisor when the helper dies
     me = os.getpid()
     code: int | None = None
-    while code is None and idle[0] <= MOST_IDLE:
+    while code is None and seat.idle[0] <= MOST_IDLE:
         link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             script = os.fork()
@@ -179,65 +181,123 @@ def supervise(
             running = False
             link.close()
             try:
-                running = turn(control, theirs, inbox, me, ruleset)
+                running = turn(seat, theirs, me)
             finally:
                 if not running:
                     os._exit(127)
             return RUNNING
         theirs.close()
         ended = os.pidfd_open(script)
-        code = attend(script, ended, link, inbox, runtime)
+        code = attend(script, ended, link, seat)
         link.close()
         os.close(ended)
     return code or 0
 
 
-def attend(script: int, ended: int, link: socket.socket, inbox: int, runtime: int) -> int | None:
+def attend(script: int, ended: int, link: socket.socket, seat: Seat) -> int | None:
     """Wait for a script to start and to end. Returns None when the supervisor can take the next script."""
     poll = select.poll()
-    for descriptor in (link.fileno(), ended, runtime):
-        poll.register(descriptor, select.POLLIN)
+    for descriptor in (link.fileno(), ended, seat.runtime):
+        if descriptor >= 0:
+            poll.register(descriptor, select.POLLIN)
     poll.poll()
     try:
-        _, (lifeline,) = receive(link, 1, socket.MSG_DONTWAIT)
+        (deadline,), (lifeline,) = receive(link, 1, socket.MSG_DONTWAIT)
     except (OSError, ValueError):  # no request arrived, and none will
         kill(script)
         os.waitpid(script, 0)
         return 0
     poll.unregister(link.fileno())
     poll.register(lifeline, select.POLLIN)
-    poll.poll()
-    left = clear(script, ended, lifeline)
+    poll.register(seat.signals, select.POLLIN)
+    if watch(script, poll, lifeline, seat.signals, deadline):
+        tell(lifeline, b"T\n")
+    left = clear(script, ended, lifeline, seat.pid)
     os.close(lifeline)
-    tell(inbox, b"%d 0\n" % os.getpid())
+    tell(seat.inbox, b"%d 0\n" % seat.pid)
     return 1 if left else None
 
 
-def accept(control: socket.socket, link: socket.socket, inbox: int, supervisor: int) -> tuple[list[int], int]:
+def watch(script: int, poll: select.poll, lifeline: int, signals: int, deadline: int) -> bool:
+    """Reap orphans until the script must be cleared away. True when its deadline has passed."""
+    unread = b""
+    while True:
+        pause = min(max(0, deadline - time.monotonic_ns() // 1_000_000), LONGEST_PAUSE) if deadline else None
+        ready = poll.poll(pause)
+        for descriptor, _ in ready:
+            if descriptor == signals:
+                reap_orphans(script, signals)
+            elif descriptor == lifeline:
+                text = received(lifeline)
+                if not text:
+                    return False
+                *orders, unread = (unread + text).split(b"\n")
+                for order in orders:
+                    if order[:1] == b"T":
+                        deadline = int(order[1:])
+                    else:
+                        kill(script, signal.SIGCONT)
+            else:
+                return False
+        if not ready and pause != LONGEST_PAUSE:
+            return True
+
+
+def received(lifeline: int) -> bytes:
+    try:
+        return os.read(lifeline, 4096)
+    except OSError:
+        return b""
+
+
+def reap_orphans(script: int, signals: int) -> None:
+    """Reap the dead descendants that lost their parents, but not the script."""
+    os.read(signals, 4096)
+    while True:
+        try:
+            dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if dead is None or dead.si_pid == script:
+            return
+        os.waitpid(dead.si_pid, 0)
+
+
+def accept(seat: Seat, link: socket.socket, supervisor: int) -> tuple[list[int], int]:
     """Wait for a request and notify runtime, helper and supervisor. Its descriptors and size; empty on shutdown."""
     os.setsid()
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != supervisor:
         return [], 0
     while True:
-        numbers, received = receive(control, 5)
+        numbers, received = receive(seat.control, 5)
         if not numbers:
             return [], 0
         if len(received) == 5 and not hung_up(received[3]):
             break
         for descriptor in received:  # cancelled; or out of descriptors, and closing the lifeline reports it
             os.close(descriptor)
+    number, size, deadline = numbers
     lifeline = received[3]
-    tell(lifeline, b"P %d\n" % supervisor)
-    tell(inbox, b"%d %d\n" % (supervisor, numbers[0]))
-    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, lifeline.to_bytes(4, sys.byteorder))
-    link.sendmsg([b"0"], [rights])
-    return received, numbers[1]
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, lifeline)
+    try:
+        channel.sendmsg([b"P\n"], rights(seat.pidfd))
+    except OSError:  # too many descriptors are in flight, or the runtime is gone
+        tell(lifeline, b"P\n")
+    channel.detach()
+    tell(seat.inbox, b"%d %d\n" % (seat.pid, number))
+    link.sendmsg([b"%d" % deadline], rights(lifeline))
+    return received, size
 
 
-def become(control: socket.socket, link: socket.socket, inbox: int, supervisor: int, ruleset: int) -> bool:
+def rights(descriptor: int) -> list[tuple[int, int, bytes]]:
+    """The part of a message that carries a descriptor."""
+    return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptor.to_bytes(4, sys.byteorder))]
+
+
+def become(seat: Seat, link: socket.socket, supervisor: int) -> bool:
     """Wait for a request and execute its script; all other descriptors close on exec. Returns only on failure."""
-    received, size = accept(control, link, inbox, supervisor)
+    received, size = accept(seat, link, supervisor)
     if not received:
         return False
     *stdio, lifeline, memory = received
@@ -252,7 +312,7 @@ def become(control: socket.socket, link: socket.socket, inbox: int, supervisor: 
             os.dup2(descriptor, number)
         stage = b"isolate"
         if isolate == b"1":
-            enter_domain(ruleset)
+            seat.confine()
         stage = b"exec"
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         execute(argv, dict(variable.split(b"=", 1) for variable in variables))
@@ -261,16 +321,9 @@ def become(control: socket.socket, link: socket.socket, inbox: int, supervisor: 
     return False
 
 
-def enter_domain(ruleset: int) -> None:
-    """Enter the Landlock domain, if there is one: processes outside it become inaccessible."""
-    if ruleset >= 0:
-        prctl(PR_SET_NO_NEW_PRIVS, 1)
-        _checked(_libc.syscall(LANDLOCK_RESTRICT_SELF, ruleset, 0))
-
-
 def hung_up(lifeline: int) -> bool:
     poll = select.poll()
-    poll.register(lifeline, select.POLLIN)
+    poll.register(lifeline, select.POLLRDHUP)
     return bool(poll.poll(0))
 
 
@@ -289,11 +342,10 @@ def execute(argv: list[bytes], env: dict[bytes, bytes]) -> None:
     raise problem
 
 
-def clear(script: int, ended: int, lifeline: int) -> list[int]:
+def clear(script: int, ended: int, lifeline: int, supervisor: int) -> list[int]:
     """Kill and reap the script and its descendants, reporting progress. Returns pids that could not be killed."""
     deadline = time.monotonic() + END_SECONDS
-    kill(-script)  # not reaped yet, so the pid cannot have been reused
-    kill(script)
+    kill_all(script)
     poll = select.poll()
     poll.register(ended, select.POLLIN)
     poll.poll(END_SECONDS * 1000)
@@ -306,8 +358,19 @@ def clear(script: int, ended: int, lifeline: int) -> list[int]:
         return []
     tell(lifeline, report)
     left = end_descendants(deadline)
+    if left and os.getpid() == 1:
+        left = [supervisor]  # it cannot end before them, and the runtime does not know their pids
     tell(lifeline, b"L %s\n" % b" ".join(b"%d" % pid for pid in left) if left else b"C\n")
     return left
+
+
+def kill_all(script: int) -> None:
+    """Kill the script and its process group or, as the first process of a PID namespace, all processes there."""
+    if os.getpid() == 1:
+        kill(-1)
+    else:
+        kill(-script)  # not reaped yet, so the pid cannot have been reused
+        kill(script)
 
 
 def end_descendants(deadline: float) -> list[int]:
@@ -346,19 +409,19 @@ class Helper:
     turn: Callable[..., bool] = staticmethod(become)
     """Turns a waiting child into its script; True when the script continues in this same process."""
 
-    def __init__(self, control: int, runtime_pid: int) -> None:
+    def __init__(self, control: int, runtime_pid: int, *, namespaces: bool = False) -> None:
         self._control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, control)
-        self._runtime = os.pidfd_open(runtime_pid)
-        self._inbox, self._their_inbox = os.pipe()
+        self._runtime = os.pidfd_open(runtime_pid) if runtime_pid else -1
+        self._inbox, their_inbox = os.pipe()
         os.set_blocking(self._inbox, False)
-        abi = landlock_abi()
-        self._ruleset = landlock_ruleset(abi) if abi else -1
+        self._namespaces = namespaces and own_proc()
         self._supervisors: dict[int, int] = {}
         """pidfd -> pid."""
         self._numbers: dict[int, int] = {}
         """pid -> request number, for supervisors that are running a script."""
         self._idle_count = mmap.mmap(-1, 1)
         """Number of idle supervisors, in memory shared with them."""
+        self._seat = Seat(self._control, their_inbox, self._runtime, self._idle_count)
         self._unread = b""
         self._lost: list[int] = []
         self._hunting = False
@@ -366,7 +429,8 @@ class Helper:
         self._close_at: float | None = None
         self._poll = select.poll()
         self._poll.register(self._control.fileno(), 0)  # POLLHUP is always reported
-        self._poll.register(self._runtime, select.POLLIN)
+        if self._runtime >= 0:
+            self._poll.register(self._runtime, select.POLLIN)
         self._poll.register(self._inbox, select.POLLIN)
 
     def serve(self) -> None:
@@ -396,15 +460,14 @@ class Helper:
         """Fork until enough supervisors are idle. False when the system allows no more processes."""
         while self._idle() < SPARES:
             try:
-                pid = os.fork()
+                pid = self._fork()
             except OSError as error:
                 self._refuse(error.errno or 0)
                 return False
             if pid == 0:
                 code = 70
-                arguments = (self._control, self._their_inbox, self._runtime, self._ruleset, self._idle_count)
                 try:
-                    code = supervise(*arguments, turn=self.turn)
+                    code = self._supervise()
                 finally:
                     if code != RUNNING:
                         os._exit(code)
@@ -413,6 +476,28 @@ class Helper:
             self._supervisors[ended] = pid
             self._poll.register(ended, select.POLLIN)
         return True
+
+    def _fork(self) -> int:
+        """Fork a supervisor, in its own namespaces where possible."""
+        if self._namespaces:
+            try:
+                return confinement.fork_into_namespaces()
+            except OSError as error:
+                if error.errno in NO_MEMORY:
+                    raise
+                self._namespaces = False
+        return os.fork()
+
+    def _supervise(self) -> int:
+        pid = os.getpid()
+        if self._namespaces:
+            try:
+                pid = int(os.readlink("/proc/self"))  # still the helper's /proc, so this is what the helper calls us
+                confinement.mount_proc()
+            except OSError:
+                return NO_NAMESPACE
+        self._seat.take(pid)
+        return supervise(self._seat, turn=self.turn)
 
     def _refuse(self, number: int) -> None:
         """Fail the waiting requests when no supervisor can be started for them."""
@@ -449,6 +534,8 @@ class Helper:
         status = os.waitpid(pid, 0)[1]
         if status == NO_PROCESS << 8:
             self._refuse(11)
+        elif status == NO_NAMESPACE << 8:
+            self._namespaces = False
         elif status:
             self._hunting = True
             self._hunt_until = time.monotonic() + END_SECONDS
@@ -477,12 +564,39 @@ class Helper:
     def _close(self) -> None:
         self._close_at = time.monotonic() + END_SECONDS + 1
         self._poll.unregister(self._control.fileno())
-        self._poll.unregister(self._runtime)
+        if self._runtime >= 0:
+            self._poll.unregister(self._runtime)
         for pid in self._supervisors.values():
             kill(pid, signal.SIGCONT)
 
 
-def main(control: int, runtime_pid: int) -> None:
+def own_proc() -> bool:
+    """Whether /proc shows this process's PID namespace."""
+    try:
+        return os.readlink("/proc/self") == str(os.getpid())
+    except OSError:
+        return False
+
+
+def namespace_works() -> bool:
+    """Whether this process can start others in a PID namespace with its own /proc."""
+    if not own_proc():
+        return False
+    try:
+        pid = confinement.fork_into_namespaces()
+    except OSError:
+        return False
+    if pid == 0:
+        code = NO_NAMESPACE
+        try:
+            confinement.mount_proc()
+            code = 0 if os.getpid() == 1 and own_proc() else code
+        finally:
+            os._exit(code)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+def main(control: int, runtime_pid: int, kind: str) -> None:
     os.set_inheritable(control, False)
     prctl(PR_SET_DUMPABLE, 0)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -491,7 +605,7 @@ def main(control: int, runtime_pid: int) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
-    helper = Helper(control, runtime_pid)
+    helper = Helper(control, runtime_pid, namespaces=kind == "namespaces")
     gc.disable()
     gc.freeze()
     helper.serve()
@@ -500,7 +614,11 @@ def main(control: int, runtime_pid: int) -> None:
 if __name__ == "__main__":
     exit_code = 70
     try:
-        main(int(sys.argv[1]), int(sys.argv[2]))
-        exit_code = 0
+        if sys.argv[1] == "test-namespace":
+            prctl(PR_SET_CHILD_SUBREAPER, 1)
+            exit_code = 0 if namespace_works() else NO_NAMESPACE
+        else:
+            main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+            exit_code = 0
     finally:
         os._exit(exit_code)

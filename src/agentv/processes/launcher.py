@@ -1,6 +1,7 @@
 """Run scripts through a helper process, so that every process a script starts ends with the script.
 
-The helper is started with the launcher and replaced if a script kills it. On systems without the required kernel
+There are two kinds of helpers, for isolated and for other scripts (see `helper.py`). One is started with the launcher,
+the other when it is first needed, and each is replaced if a script kills it. On systems without the required kernel
 features, scripts are run directly and only their process group is killed.
 """
 
@@ -23,7 +24,15 @@ from typing import Self
 
 from agentv.processes.execution import END_SECONDS, Execution, NeverStartedError, Script
 from agentv.processes.line_servers import MOST_IDLE, LineServer, LineServers
-from agentv.processes.protection import Capabilities, adopt_orphans, capabilities, strangers, supervision_works
+from agentv.processes.protection import (
+    HELPER,
+    Capabilities,
+    adopt_orphans,
+    capabilities,
+    helper_environment,
+    strangers,
+    supervision_works,
+)
 from agentv.processes.run import (
     OWN_CHILDREN,
     ProcessOutcome,
@@ -48,22 +57,29 @@ class Launcher:
 
     `adopt_orphans` makes this process the parent of orphaned descendants, so that they are killed even after a script
     killed both its supervisor and the helper. Use it only when agentv owns the process, as the command line does.
-    `supervise=False` runs scripts directly. At most `most_zygotes` processes are kept for warm scripts, each for
-    `idle_seconds` after its last use. `on_note` is called once per script that cannot be kept warm, with the reason.
+    `isolate` is the kind of script to expect first. `supervise=False` runs scripts directly, and `namespaces=False`
+    starts isolated scripts without their own PID namespace, as on systems without either. At most `most_zygotes`
+    processes are kept for warm scripts, each for `idle_seconds` after its last use. `on_note` is called once per script
+    that cannot be kept warm, with the reason.
     """
 
     def __init__(
         self,
         *,
         adopt_orphans: bool = False,
+        isolate: bool = False,
         supervise: bool | None = None,
+        namespaces: bool = True,
         most_zygotes: int = MOST_ZYGOTES,
         idle_seconds: float = IDLE_SECONDS,
         on_note: Callable[[str], None] | None = None,
     ) -> None:
         self._supervise = supervise is not False and supervision_works()
         self._adopt = adopt_orphans and self._supervise
-        self._helper: HelperProcess | None = None
+        self._expects_isolated = isolate
+        self._namespaces = namespaces
+        self._helpers: dict[bool, HelperProcess] = {}
+        """The helper for isolated scripts (True) and for others (False)."""
         self._numbers = itertools.count(1)
         self._running: set[Execution] = set()
         self._on_note = on_note or _ignore
@@ -78,18 +94,22 @@ class Launcher:
         return capabilities() if self._supervise else Capabilities(supervised=False, landlock=None)
 
     def start(self) -> None:
-        """Start the helper (1-2 ms). Needs no event loop."""
-        if not self._supervise or (self._helper is not None and not self._helper.dead):
-            return
-        self._helper = HelperProcess()
-        if self._adopt:
-            adopt_orphans()
+        """Start a helper (1-2 ms). Needs no event loop."""
+        if self._supervise:
+            self._start_helper(self._expects_isolated)
+
+    def _start_helper(self, isolate: bool) -> HelperProcess:
+        helper = self._helpers.get(isolate)
+        if helper is None or helper.dead:
+            helper = self._helpers[isolate] = HelperProcess(namespaces=isolate and self._namespaces)
+            if self._adopt:
+                adopt_orphans()
+        return helper
 
     def stop(self) -> None:
         """Stop a helper that was started but never used; after use, leave the `async with` block instead."""
-        if self._helper is not None:
-            self._helper.stop()
-            self._helper = None
+        while self._helpers:
+            self._helpers.popitem()[1].stop()
 
     async def __aenter__(self) -> Self:
         self.start()
@@ -102,9 +122,9 @@ class Launcher:
             execution.kill()
         await self._servers.close()
         await self._zygotes.close()
-        if self._helper is not None:
-            helper, self._helper = self._helper, None
-            await helper.end()
+        helpers = list(self._helpers.values())
+        self._helpers.clear()
+        await asyncio.gather(*(helper.end() for helper in helpers))
 
     async def run(
         self,
@@ -153,7 +173,7 @@ class Launcher:
         except OSError as error:
             raise start_error(script.argv[0], Path(script.cwd), script.env, error) from error
         try:
-            helper = self._live_helper()
+            helper = self._live_helper(script)
             outcome = await self._execute(script, over, zygote or helper, helper)
         finally:
             if zygote is not None:
@@ -192,19 +212,19 @@ class Launcher:
         try:
             return await self._servers.run(script)
         except NeverStartedError:
-            await self._live_helper().death(SOON_SECONDS)
+            await self._live_helper(script).death(SOON_SECONDS)
             raise
         except (OSError, ValueError) as error:
             raise start_error(script.argv[0], Path(script.cwd), script.env, error) from error
         finally:
-            if self._adopt and self._helper is not None and self._helper.dead:
+            if self._adopt and self._helpers[script.isolate].dead:
                 await self._end_strangers()
 
     def _start_server(self, script: Script) -> LineServer:
-        return LineServer(script, next(self._numbers), self._live_helper())
+        return LineServer(script, next(self._numbers), self._live_helper(script))
 
     def _start_zygote(self, script: Script) -> Zygote:
-        return Zygote(script, next(self._numbers), self._live_helper())
+        return Zygote(script, next(self._numbers), self._live_helper(script))
 
     def _never_warm(self, script: Script) -> str | None:
         if not self._supervise:
@@ -218,11 +238,10 @@ class Launcher:
             self._noted_cold.add(tuple(script.argv))
             on_cold(reason)
 
-    def _live_helper(self) -> HelperProcess:
-        self.start()
-        assert self._helper is not None  # noqa: S101
-        self._helper.attach()
-        return self._helper
+    def _live_helper(self, script: Script) -> HelperProcess:
+        helper = self._start_helper(script.isolate)
+        helper.attach()
+        return helper
 
     async def _end_strangers(self) -> None:
         """Kill orphans that this process adopted because both their supervisor and the helper were killed."""
@@ -275,21 +294,18 @@ async def _run_directly(script: Script, over: Callable[[], None]) -> ProcessOutc
     )
 
 
-HELPER = Path(__file__).with_name("helper.py")
 EXIT_SECONDS = 12.0
 """How long the helper may take to kill its descendants before it is killed itself."""
-PASSED_ON = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""Variables passed to the helper; some interpreters do not start without them."""
 
 
 class HelperProcess(Starter):
     """One helper process. It starts immediately and is attached to an event loop with the first request."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, namespaces: bool) -> None:
         super().__init__()
         theirs = self._connect()
         try:
-            self._popen = _start(theirs.fileno())
+            self._popen = _start(theirs.fileno(), "namespaces" if namespaces else "plain")
         except OSError as error:
             self._socket.close()
             raise ProcessStartError(
@@ -372,14 +388,14 @@ class HelperProcess(Starter):
         self._release()
 
 
-def _start(control: int) -> subprocess.Popen[bytes]:
+def _start(control: int, kind: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", str(HELPER), str(control), str(os.getpid())],
+        [sys.executable, "-I", "-S", str(HELPER), str(control), str(os.getpid()), kind],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd="/",
-        env={name: os.environ[name] for name in PASSED_ON if name in os.environ},
+        env=helper_environment(),
         pass_fds=(control,),
         start_new_session=True,
     )

@@ -4,15 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentv.processes.run import OWN_CHILDREN
 
+HELPER = Path(__file__).with_name("helper.py")
 PR_GET_DUMPABLE = 3
+SIGNAL_SCOPE_ABI = 6
+"""The first Landlock version that can confine signals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """One thing that keeps scripts in their place, and what is weaker without it."""
+
+    name: str
+    available: bool | None
+    """None when this was not tested."""
+    detail: str
+    """What this machine offers, as a phrase."""
+    consequence: str
+    """What is not guaranteed when it is missing, as a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +43,106 @@ class Capabilities:
     processes, such as `make` or `sh -c`."""
     reads_everything: bool = False
     """Whether this process and its scripts have privileges that bypass all protection, such as root's."""
+    seccomp: bool = False
+    """Whether system calls that reach into other processes can be refused."""
+    pid_namespace: bool | None = None
+    """Whether scripts with judge access get their own PID namespace; None unless `tested_capabilities` tried it."""
+
+    @property
+    def signal_scope(self) -> bool:
+        """Whether scripts with judge access cannot send signals to processes they did not start."""
+        return self.landlock is not None and self.landlock >= SIGNAL_SCOPE_ABI
+
+    @property
+    def supervised_deadline(self) -> bool:
+        """Whether timeouts end scripts even while the runtime is stopped (SIGSTOP)."""
+        return self.supervised
+
+    def protections(self) -> tuple[Protection, ...]:
+        """All of the above in words."""
+        version = "not offered by this kernel" if self.landlock is None else f"version {self.landlock}"
+        return (
+            Protection(
+                "supervision",
+                self.supervised,
+                "pidfds and child subreapers" if self.supervised else "needs Linux 5.4 or later, with pidfds permitted",
+                "Only the process group of a script is killed when it ends; processes in other sessions survive.",
+            ),
+            Protection(
+                "supervised timeout",
+                self.supervised_deadline,
+                "kept by the supervisor of each script" if self.supervised_deadline else "kept by agentv alone",
+                "A script that stops agentv (SIGSTOP) also suspends its own timeout.",
+            ),
+            Protection(
+                "Landlock",
+                self.landlock is not None,
+                version,
+                "Scripts with judge access can read the environment of the parent processes of agentv "
+                "(make, sh -c, uv run). Start agentv directly.",
+            ),
+            Protection(
+                "signal scope",
+                self.signal_scope,
+                f"Landlock {version}" + ("" if self.signal_scope else f"; needs version {SIGNAL_SCOPE_ABI}"),
+                "Scripts with judge access can stop or kill processes they did not start, unless they have their own "
+                "PID namespace.",
+            ),
+            Protection(
+                "seccomp",
+                self.seccomp,
+                "filter for this architecture" if self.seccomp else "no filter for this kernel or architecture",
+                "Scripts with judge access can change the resource limits of processes they did not start, unless they "
+                "have their own PID namespace.",
+            ),
+            Protection(
+                "PID namespace",
+                self.pid_namespace,
+                {
+                    True: "one for each script with judge access",
+                    False: "not permitted for this user, or no private /proc",
+                    None: "not tested",
+                }[self.pid_namespace],
+                "Scripts with judge access can see the other processes of this machine, and what they leave "
+                "behind is killed process by process.",
+            ),
+            Protection(
+                "privileges",
+                not self.reads_everything,
+                "root or equivalent" if self.reads_everything else "unprivileged",
+                "Nothing on this machine can be protected from scripts. Do not run evals as root.",
+            ),
+        )
 
 
 def capabilities() -> Capabilities:
     if not supervision_works():
-        return Capabilities(supervised=False, landlock=None)
-    from agentv.processes.helper import landlock_abi  # noqa: PLC0415  loads ctypes
+        return Capabilities(supervised=False, landlock=None, reads_everything=_reads_everything())
+    from agentv.processes.confinement import landlock_abi, seccomp_works  # noqa: PLC0415  loads ctypes
 
-    return Capabilities(supervised=True, landlock=landlock_abi(), reads_everything=_reads_everything())
+    return Capabilities(
+        supervised=True, landlock=landlock_abi(), reads_everything=_reads_everything(), seccomp=seccomp_works()
+    )
+
+
+def tested_capabilities() -> Capabilities:
+    """Like `capabilities`, but also tries a PID namespace, in a child process (about 50 ms)."""
+    return replace(capabilities(), pid_namespace=_namespace_works())
+
+
+def _namespace_works() -> bool:
+    if not supervision_works():
+        return False
+    command = [sys.executable, "-I", "-S", str(HELPER), "test-namespace"]
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, env=helper_environment(), cwd="/", check=False
+    )
+    return done.returncode == 0
+
+
+def helper_environment() -> dict[str, str]:
+    """The variables passed to the helper; some interpreters do not start without them."""
+    return {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if name in os.environ}
 
 
 def _reads_everything() -> bool:
@@ -78,7 +187,7 @@ def protect_runtime() -> Iterator[None]:
 
 
 def _protect(change: int) -> None:
-    from agentv.processes.helper import PR_SET_DUMPABLE, prctl  # noqa: PLC0415  loads ctypes
+    from agentv.processes.confinement import PR_SET_DUMPABLE, prctl  # noqa: PLC0415  loads ctypes
 
     global _protections, _dumpable_before  # noqa: PLW0603  the protection belongs to the process
     with _lock:
@@ -92,7 +201,7 @@ def _protect(change: int) -> None:
 
 def adopt_orphans() -> None:
     """Make this process the parent of orphaned descendants."""
-    from agentv.processes.helper import PR_SET_CHILD_SUBREAPER, prctl  # noqa: PLC0415  loads ctypes
+    from agentv.processes.confinement import PR_SET_CHILD_SUBREAPER, prctl  # noqa: PLC0415  loads ctypes
 
     prctl(PR_SET_CHILD_SUBREAPER, 1)
 

@@ -7,7 +7,7 @@ on `sys.path`, so `site` runs this file as `sitecustomize`. It imports the modul
 `helper.py` does. Its children do not execute another program: they return from `site`, and the interpreter runs the
 script and exits as usual. So the code here does not run the script itself and does not appear in tracebacks.
 
-Its stdin is the socket to the runtime. The first datagram contains its settings. It replies with `R <pid>` and the
+Its stdin is the socket to the runtime. The first datagram contains its settings. It replies with `R` and the
 imported files when it is ready, or with `N` and the reason why it must not be forked. From then on it follows the
 helper's protocol. The zygote itself never reads a request: the child that becomes the script does.
 """
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
         PR_SET_DUMPABLE,
         Helper,
         RunningError,
+        Seat,
         accept,
         children,
-        enter_domain,
         prctl,
         tell,
     )
@@ -48,7 +48,6 @@ else:
         RunningError,
         accept,
         children,
-        enter_domain,
         prctl,
         tell,
     )
@@ -205,9 +204,9 @@ class Zygote(Helper):
         super().__init__(control, runtime_pid)
         self._environ = environ
 
-    def turn(self, control: socket.socket, link: socket.socket, inbox: int, supervisor: int, ruleset: int) -> bool:
+    def turn(self, seat: Seat, link: socket.socket, supervisor: int) -> bool:
         """Wait for a request and prepare to run its script with only the descriptors that a new process would have."""
-        received, size = accept(control, link, inbox, supervisor)
+        received, size = accept(seat, link, supervisor)
         if not received:
             return False
         *stdio, lifeline, memory = received
@@ -220,12 +219,12 @@ class Zygote(Helper):
             os.chdir(cwd)
             stage = b"isolate"
             if isolate == b"1":
-                enter_domain(ruleset)
+                seat.confine()
             prctl(PR_SET_DUMPABLE, 1)
         except OSError as error:
             tell(lifeline, b"F %s %d\n" % (stage, error.errno or 0))
             return False
-        control.close()
+        seat.control.close()
         link.close()
         os.closerange(3, 1 << 20)
         os.environ._data = os.environb._data = dict(self._environ)  # type: ignore[attr-defined]
@@ -365,8 +364,9 @@ def serve(site: str) -> int:
     collecting = gc.isenabled()
     gc.disable()
     gc.freeze()
-    zygote = Zygote(control, int(runtime), environ)
-    os.write(control, b"R%d\0" % os.getpid() + b"\0".join(own_files()))
+    # In a PID namespace, the supervisor is its first process and watches the runtime, whose pid means nothing here.
+    zygote = Zygote(control, 0 if os.getppid() == 1 else int(runtime), environ)
+    os.write(control, b"R" + b"\0".join(own_files()))
     try:
         zygote.serve()
     except RunningError:

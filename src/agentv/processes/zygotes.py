@@ -7,9 +7,7 @@ that runs inside it. A warm script is then started by its zygote instead of the 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -72,7 +70,6 @@ class Zygote(Starter):
         self._loop = loop = asyncio.get_running_loop()
         self._ended = loop.create_future()
         self._ready: asyncio.Future[str | None] = loop.create_future()
-        self._pid = 0
         self._files = [Path(script.cwd, script_file(script.argv) or "")]
         self._stamps = [_stamp(file) for file in self._files]
         self.users = 0
@@ -118,9 +115,7 @@ class Zygote(Starter):
             super()._take(text)
         elif not self._ready.done():
             if kind == b"R":
-                pid, *files = rest.split(b"\0")
-                self._pid = int(pid)
-                self._note(files)
+                self._note(rest.split(b"\0"))
             self.refused = kind == b"N"
             self._ready.set_result(None if kind == b"R" else os.fsdecode(rest))
 
@@ -147,9 +142,8 @@ class Zygote(Starter):
         return script.encoded_for_zygote()
 
     def wake(self) -> None:
-        if self._pid and not self.dead:
-            with contextlib.suppress(OSError):
-                os.kill(self._pid, signal.SIGCONT)
+        if not self.dead:
+            self._execution.wake()
 
     def stop(self) -> None:
         """Kill the zygote and everything below it."""

@@ -35,9 +35,10 @@ async def script_services(
     from agentv.processes.protection import protect_runtime  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
-        if Need.JUDGE_ACCESS in needs:
+        isolate = Need.JUDGE_ACCESS in needs
+        if isolate:
             stack.enter_context(protect_runtime())
-        yield await stack.enter_async_context(Launcher(adopt_orphans=own_process, on_note=on_note))
+        yield await stack.enter_async_context(Launcher(adopt_orphans=own_process, isolate=isolate, on_note=on_note))
 
 
 @asynccontextmanager

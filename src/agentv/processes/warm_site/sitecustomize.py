@@ -11,8 +11,9 @@ _HERE = __file__.rpartition("/")[0]
 def _load(name: str, file: str) -> object:
     """Load a file under a module name that does not clash with a module of the script."""
     module = type(sys)(name)
+    module.__file__ = f"{_HERE}/../{file}"
     sys.modules[name] = module
-    code = SourceFileLoader(name, f"{_HERE}/../{file}").get_code(name)
+    code = SourceFileLoader(name, module.__file__).get_code(name)
     exec(code, module.__dict__)  # type: ignore[arg-type]  # noqa: S102
     return module
 
