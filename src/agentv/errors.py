@@ -78,7 +78,7 @@ class Problem:
         """The source line with a caret under the column; empty when the line is unknown."""
         if not self.source.strip():
             return ""
-        line, caret = _window(self.source.expandtabs(1).rstrip(), self.column - 1)
+        line, caret = _window(self.source.rstrip().replace("\t", "→"), self.column - 1)
         gutter = f"{self.line:>5} | "
         return f"{gutter}{line}\n{' ' * (len(gutter) - 2)}| {' ' * caret}^"
 

@@ -43,6 +43,11 @@ def test_input_and_input_messages_together_are_an_error(tmp_path):
     assert only_problem(tmp_path, text) == "5:3: `input` and `input_messages` mean the same: keep one"
 
 
+def test_question_is_the_input_if_there_is_no_other(tmp_path):
+    assert one_case(tmp_path, "id: a\nquestion: hi").question == "hi"
+    assert one_case(tmp_path, "id: a\nquestion: a note\ninput: hi").question == "hi"
+
+
 def test_outcome_is_an_alias_of_expected_outcome(tmp_path):
     assert one_case(tmp_path, "id: a\ninput: x\noutcome: Paris").expected_outcome == "Paris"
     text = EVALUATORS + "evalcases:\n- {id: a, input: x, outcome: y, expected_outcome: z}\n"
@@ -56,11 +61,8 @@ def test_outcome_is_an_alias_of_expected_outcome(tmp_path):
         ("{id: a, input: }", "3:18", "case 'a' has no input: add `input: ...`"),
         ("{id: a, input: []}", "3:18", "case 'a' has no input: add `input: ...`"),
         ('{id: a, input: " "}', "3:18", "`input` must not be empty"),
-        (
-            "{id: a, question: hi}",
-            "3:3",
-            "has no input: add `input: ...`; `question` is ignored: did you mean `input`?",
-        ),
+        ("{id: a, question: [hi]}", "3:3", "has no input: add `input: ...`"),
+        ("{id: a, input: [hi]}", "3:19", "an item of `input` must be a mapping like `{role: user, content: ...}`, got"),
         ("{id: a, input: {text: x}}", "3:18", "`input` must be a string or a list, got a mapping"),
         ("{id: a, input: [{role: user}]}", "3:19", "`content` is missing: a message needs `content` or"),
         ("{id: a, input: [{content: x}]}", "3:19", "`role` is missing"),
@@ -168,7 +170,7 @@ def test_head_of_a_suite_is_read(tmp_path):
     )
     assert (suite.name, suite.description, suite.target) == ("france", "About France", "legacy")
     assert (suite.judge_target, suite.threshold, suite.ids) == ("none", 0.7, ("a", "b"))
-    assert suite.case_targets == {"b": ("other", suite.path, 6)}
+    assert suite.case_targets == {"b": ("other", suite.path, False, ("evalcases", 1))}
 
 
 def test_cases_can_be_iterated_more_than_once(tmp_path):

@@ -16,7 +16,7 @@ from agentv.judge.choice import JudgeChoice
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import Lane, PlannedSuite, RunPlan
 from agentv.results import DEFAULT_THRESHOLD
-from agentv.suite.findings import Findings, yaml_places
+from agentv.suite.findings import AllFindings, Findings, yaml_places
 from agentv.suite.loader import load_suite
 from agentv.suite.suite import EvalSuite
 from agentv.targets.answers import Answers, load_answers
@@ -204,9 +204,9 @@ def _targets_of(item: PlannedSuite, options: RunOptions) -> dict[str, frozenset[
         return dict.fromkeys(options.targets, item.selected)
     by_target: dict[str, set[str]] = {}
     own = item.suite.case_targets
-    for case_id, (name, _, _) in own.items():
+    for case_id, named in own.items():
         if case_id in item.selected:
-            by_target.setdefault(name, set()).add(case_id)
+            by_target.setdefault(named.target, set()).add(case_id)
     targets = {name: frozenset(ids) for name, ids in by_target.items()}
     rest = item.selected - own.keys() if own else item.selected
     if rest:
@@ -349,11 +349,12 @@ def check_names(planned: Sequence[PlannedSuite], options: RunOptions, *, targets
 
 def _target_name_problems(item: PlannedSuite, config: TargetsConfig) -> list[Problem]:
     suite = item.suite
-    problems = [
-        Problem(path, line, 1, f"case '{case_id}' names {_unknown(name, config)}")
-        for case_id, (name, path, line) in suite.case_targets.items()
-        if case_id in item.selected and name not in config.targets
-    ]
+    found = AllFindings()
+    for case_id, named in suite.case_targets.items():
+        if case_id in item.selected and named.target not in config.targets:
+            message = f"case '{case_id}' names {_unknown(named.target, config)}"
+            found.of(named.path, json_lines=named.json_lines).add((*named.node, "execution", "target"), message)
+    problems = found.problems()
     if suite.target is not None and suite.target not in config.targets and item.selected - suite.case_targets.keys():
         node: tuple[str, ...] = ("execution", "target")
         node = node if yaml_places(suite.path, [node])(node)[1] else ("target",)

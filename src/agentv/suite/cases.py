@@ -186,10 +186,11 @@ def _input(
     if messages := model.input or model.input_messages:
         return reader.read(messages, (*at, key))
     if not any(key in _INPUTS or did_you_mean(key, _INPUTS) for key in wrong):
-        hint = "; `question` is ignored: did you mean `input`?" if model.question is not None else ""
+        if isinstance(model.question, str) and model.question.strip():
+            return (Message("user", model.question),)
         name = "the case" if "id" in wrong else f"case {show(model.id)}"
         empty = next(((*at, key) for key in _INPUTS if key in raw), at)
-        reader.findings.add(empty, f"{name} has no input: add `input: ...`{hint}")
+        reader.findings.add(empty, f"{name} has no input: add `input: ...`")
     return ()
 
 

@@ -18,7 +18,7 @@ from agentv.suite.findings import AllFindings, Findings
 from agentv.suite.guidelines import find_guidelines
 from agentv.suite.json_lines import message_of, read_lines
 from agentv.suite.models import SuiteExecutionModel, SuiteModel
-from agentv.suite.suite import EvalCase, EvalSuite, NamedTarget
+from agentv.suite.suite import CaseTarget, EvalCase, EvalSuite, NamedTarget
 from agentv.suite.validation import show, subject, validate_partly
 from agentv.suite.yaml import STREAM_BEGINS, NodePath, StreamItem, YamlProblem, YamlWalk
 from agentv.text import did_you_mean
@@ -73,7 +73,7 @@ class _SuiteReader:
         self.execution = SuiteExecutionModel()
         self.head_keys: set[str] = set()
         self.defaults = Defaults(added, added=added)
-        self.case_targets: dict[str, tuple[str, Path, int]] = {}
+        self.case_targets: dict[str, CaseTarget] = {}
         self.judge_names: dict[NamedTarget, None] = {}
         self.needs: set[Need] = set()
         self.judge_choices: set[str | None] = set()
@@ -125,7 +125,7 @@ class _SuiteReader:
                 if case.id in seen:
                     findings.add((*node, "id"), f"duplicate id {show(case.id)} (first at {seen[case.id]})")
                 if case.target is not None:
-                    self.case_targets[case.id] = (case.target, findings.path, case.line)
+                    self.case_targets[case.id] = CaseTarget(case.target, findings.path, findings.json_lines, node)
                 seen.setdefault(case.id, f"{findings.path.name}:{case.line}")
                 self._note_evaluators(case, findings.path)
         except YamlProblem as problem:

@@ -79,7 +79,9 @@ class CaseModel(FileModel):
     threshold: float | None = Field(None, ge=0, le=1, description="Minimum score for this case to pass.")
     metadata: dict[str, Any] | None = Field(None, description="Arbitrary data, copied to the row.")
     conversation_id: str | None = None
-    question: Any = Field(None, description="Ignored; use it for notes.")
+    question: Any = Field(
+        None, description="The input as a string, if neither `input` nor `input_messages` is set; otherwise ignored."
+    )
     note: Any = Field(None, description="Ignored.")
     description: Any = Field(None, description="Ignored.")
 

@@ -10,6 +10,16 @@ from typing import Any, NamedTuple
 from agentv.messages import Message
 from agentv.suite.evaluator import EvaluatorLike, Need
 from agentv.suite.files import SuiteFiles
+from agentv.suite.yaml import NodePath
+
+
+class CaseTarget(NamedTuple):
+    """The target that a case names for itself, and where the case is."""
+
+    target: str
+    path: Path
+    json_lines: bool
+    node: NodePath
 
 
 class NamedTarget(NamedTuple):
@@ -40,8 +50,8 @@ class EvalSuite:
     judge_target: str | None = None
     threshold: float | None = None
     evaluators: tuple[EvaluatorLike, ...] = ()
-    case_targets: Mapping[str, tuple[str, Path, int]] = field(default_factory=dict)
-    """Cases that name their own target: id -> (target, file, line)."""
+    case_targets: Mapping[str, CaseTarget] = field(default_factory=dict)
+    """Targets that cases name for themselves, by the id of the case."""
     judge_names: tuple[NamedTarget, ...] = ()
     """Targets named by evaluators."""
     judge_choices: frozenset[str | None] = frozenset()

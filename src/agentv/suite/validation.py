@@ -30,6 +30,7 @@ _KINDS = {
     "finite_number": "a finite number",
     "none_required": "null",
 }
+_EXAMPLES = {"MessageModel": " like `{role: user, content: ...}`"}
 _BOUNDS = {"greater_than_equal": ">=", "greater_than": ">", "less_than_equal": "<=", "less_than": "<"}
 _YAML_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 _NONE: Mapping[str, Any] = {}
@@ -155,6 +156,7 @@ def _sentence(items: list[ErrorDetails], node: NodePath, value: Any) -> str:
     kind, context = item["type"], item.get("ctx") or {}
     if kind in _KINDS:
         expected = " or ".join(dict.fromkeys(_KINDS[each["type"]] for each in items if each["type"] in _KINDS))
+        expected += _EXAMPLES.get(context.get("class_name", ""), "")
     elif kind == "literal_error":
         choices = _quoted(context["expected"])
         expected = one_of(choices)
