@@ -59,7 +59,7 @@ def test_all_problems_of_a_file_are_reported_with_positions(tmp_path):
         "23:5: `id` is missing",
         "24:9: `id` must be a string, got null",
         "25:13: an item of `input` must be a mapping like `{role: user, content: ...}`, got 1",
-        "25:16: an item of `input` must be a mapping, got 2",
+        "25:16: an item of `input` must be a mapping like `{role: user, content: ...}`, got 2",
         "29:15: `metadata` must be a mapping, got a list",
         f"31:25: unknown evaluator type 'contians' (did you mean `contains`?); available: {all_of(evaluator_types())}",
         "32:51: `weight` must be a number >= 0, got -1",
