@@ -19,7 +19,7 @@ SDK = ROOT / "sdk" / "python" / "src" / "agentv_eval"
 
 VALUES = {"errors", "codec", "messages", "results", "escapes", "redact", "text", "jsonio", "http"}
 """What both arms are built on."""
-BASE = VALUES | {"command", "processes", "workers", "wire"}
+BASE = VALUES | {"command", "processes", "workers", "patterns", "wire"}
 RUN_ARM = ["suite", "targets", "judge", "scripts", "evaluators", "plan", "run"]
 READ_ARM = ["record", "report"]
 ARMS = BASE | set(RUN_ARM) | set(READ_ARM)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 LONGEST_WORD = 100
+LONGEST_QUOTE = 80
 
 
 def edits_apart(one: str, other: str) -> int:
@@ -80,3 +81,14 @@ def kind_of(value: Any) -> str:
 def short_path(path: Path, root: Path) -> Path:
     """The path relative to `root` if it is inside, otherwise unchanged."""
     return path.relative_to(root) if path.is_relative_to(root) else path
+
+
+def quoted(text: str, longest: int = LONGEST_QUOTE) -> str:
+    """Quote a string from the suite for a message: shortened, on one line, with invisible characters escaped.
+
+    Do not use it for the answer: a secret that is cut off could not be recognised and masked.
+    """
+    shown = text if len(text) <= longest else text[: longest - 1] + "…"
+    if not shown.isprintable():
+        shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in shown)
+    return f"'{shown}'"

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from jsonschema.validators import Draft202012Validator
 
+from agentv import patterns
 from agentv.errors import EvaluatorError
-from agentv.evaluators import regex, schemas
+from agentv.evaluators import schemas
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.scoring import judge
 from tests.evaluators.support import an_answer, an_evaluator, judged, problem_of, without_waiting
@@ -327,7 +328,7 @@ def test_schema_is_compiled_once_for_all_cases(monkeypatch, tmp_path):
     ],
 )
 async def test_catastrophic_pattern_in_a_schema_is_an_error_with_advice(monkeypatch, schema, answer):
-    monkeypatch.setattr(regex, "TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(patterns, "TIMEOUT_SECONDS", 0.05)
     started = time.monotonic()
     result = await judged(json.dumps(answer), "json_schema", schema=schema)
     assert time.monotonic() - started < 30

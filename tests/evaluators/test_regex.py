@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from agentv.evaluators import regex
+from agentv import patterns
 from tests.evaluators.support import judged, problem_of
 
 CATASTROPHE = {"pattern": r"^(?:x|xx)+$"}
@@ -88,7 +88,7 @@ def test_exactly_one_of_pattern_and_value_is_required():
 
 
 async def test_catastrophic_pattern_is_an_error_with_advice(monkeypatch):
-    monkeypatch.setattr(regex, "TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(patterns, "TIMEOUT_SECONDS", 0.05)
     started = time.monotonic()
     result = await judged(LONG_NO, "regex", **CATASTROPHE, name="slow")
     assert time.monotonic() - started < 30
@@ -108,7 +108,7 @@ async def test_classic_catastrophic_pattern_ends_quickly():
 
 
 async def test_event_loop_keeps_running_during_a_slow_search(monkeypatch):
-    monkeypatch.setattr(regex, "TIMEOUT_SECONDS", 2.0)
+    monkeypatch.setattr(patterns, "TIMEOUT_SECONDS", 2.0)
     search = asyncio.create_task(judged(LONG_NO, "regex", **CATASTROPHE))
     turns = 0
     while not search.done():
@@ -118,7 +118,7 @@ async def test_event_loop_keeps_running_during_a_slow_search(monkeypatch):
     assert turns >= 5
 
 
-async def test_long_answer_is_searched_in_a_thread_with_the_same_result():
-    answer = "a" * (regex.IN_LINE_LENGTH + 1) + "needle"
+async def test_long_answer_is_searched_in_a_worker_with_the_same_result():
+    answer = "a" * (patterns.IN_LINE_LENGTH + 1) + "needle"
     assert (await judged(answer, "regex", pattern="needle$")).score == 1.0
     assert (await judged(answer, "regex", pattern="^needle")).score == 0.0

@@ -17,9 +17,9 @@ from agentv.errors import EvaluatorError
 from agentv.evaluators.base import EvaluationContext, Evaluator
 from agentv.evaluators.is_json import NotJsonError, read_json
 from agentv.evaluators.schemas import CompiledSchema, as_text, compiled
-from agentv.evaluators.text import quoted
 from agentv.results import Score
 from agentv.suite.yaml import YamlProblem, YamlWalk
+from agentv.text import quoted
 
 MAX_VIOLATIONS = 20
 MAX_SCHEMA_BYTES = 4 * 1024 * 1024

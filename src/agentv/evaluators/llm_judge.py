@@ -23,9 +23,9 @@ from agentv.evaluators.llm.prompt import (
 )
 from agentv.evaluators.llm.reply import JudgeVerdict, read_verdict
 from agentv.evaluators.rubric import AsksJudge, RubricList, checked, judge_by_rubrics, named
-from agentv.evaluators.text import quoted
 from agentv.results import Score
 from agentv.suite.files import FileMissingError
+from agentv.text import quoted
 
 MAX_PROMPT_BYTES = 1024 * 1024
 _SUFFIX = re.compile(r"\.(?:md|markdown|txt|text|j2|jinja2?|prompt|prompty|tmpl|mustache|hbs|liquid|rst|ya?ml|json)$")

@@ -16,9 +16,9 @@ from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import specification_with
 
+from agentv import patterns
 from agentv.errors import EvaluatorError
-from agentv.evaluators import regex as patterns
-from agentv.evaluators.text import quoted
+from agentv.text import quoted
 
 LONGEST_MESSAGE = 300
 

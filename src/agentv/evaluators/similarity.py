@@ -12,8 +12,8 @@ from pydantic import Field, field_validator
 from agentv.errors import EvaluatorError
 from agentv.evaluators.base import EvaluationContext, Evaluator
 from agentv.evaluators.edit_distance import common_subsequence, levenshtein, token_set_similarity
-from agentv.evaluators.text import quoted
 from agentv.results import Score
+from agentv.text import quoted
 
 Metric = Literal["levenshtein", "token_set", "jaccard", "rouge_l"]
 

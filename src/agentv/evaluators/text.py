@@ -9,19 +9,7 @@ from pydantic import Field, field_validator
 
 from agentv.evaluators.base import EvaluationContext, Evaluator
 from agentv.results import Score
-
-LONGEST_QUOTE = 80
-
-
-def quoted(text: str, longest: int = LONGEST_QUOTE) -> str:
-    """Quote a string from the suite for a message: shortened, on one line, with invisible characters escaped.
-
-    Do not use it for the answer: a secret that is cut off could not be recognised and masked.
-    """
-    shown = text if len(text) <= longest else text[: longest - 1] + "…"
-    if not shown.isprintable():
-        shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in shown)
-    return f"'{shown}'"
+from agentv.text import quoted
 
 
 class TextCheck(Evaluator):

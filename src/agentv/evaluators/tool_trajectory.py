@@ -12,10 +12,10 @@ from pydantic import Field, field_validator, model_validator
 from agentv.errors import EvaluatorError
 from agentv.evaluators.base import Candidate, EvaluationContext, Evaluator
 from agentv.evaluators.json_values import WholeNumber, same_json
-from agentv.evaluators.text import quoted
 from agentv.messages import ToolCall
 from agentv.results import Score
 from agentv.suite.models import FileModel
+from agentv.text import quoted
 
 IGNORED = frozenset({"input", "output"})
 LONGEST_NAME = 200

@@ -8,6 +8,7 @@ from typing import Any
 
 from agentv.importing.source import FILE, Node, Notes, UnreadableError, entries, named_files, read_document, read_text
 from agentv.importing.templates import TemplateError, as_text, render_all
+from agentv.patterns import compiled
 
 SCRIPT = "rewrite it as a judge script and use `code_judge` (create one with `agentv judge new NAME`)"
 JUDGED = "describe a good answer in words and use `llm_judge` or `rubric`"
@@ -159,12 +160,10 @@ def _any_or_all(kind: str, strings: list[str]) -> dict[str, Any]:
 
 
 def _pattern(pattern: str) -> str:
-    import regex  # noqa: PLC0415 - only configurations with such an assertion need it
-
     try:
-        regex.compile(pattern)
-    except regex.error as error:
-        raise LeftOutError(f"its pattern is not valid in Python ({error}); rewrite it for `regex`") from None
+        compiled(pattern, "")
+    except ValueError as error:
+        raise LeftOutError(f"its pattern cannot be used: {error}; rewrite it for `regex`") from None
     return pattern
 
 

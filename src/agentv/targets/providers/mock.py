@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from agentv.errors import ProviderError
 from agentv.messages import Message, TokenUsage
+from agentv.patterns import TIMEOUT_SECONDS, first_match, python_pattern
 from agentv.targets.provider import Provider, Reply, Request, TargetScope, TargetSettings, retryable_status
 from agentv.targets.structured import parse_messages
 
@@ -72,10 +72,7 @@ class Rule(Script):
     @field_validator("match")
     @classmethod
     def _compiles(cls, value: str) -> str:
-        try:
-            re.compile(value)
-        except re.error as error:
-            raise ValueError(f"invalid regular expression: {error}") from None
+        python_pattern(value)
         return value
 
     @model_validator(mode="after")
@@ -123,7 +120,8 @@ class MockProvider(Provider):
 
     def __init__(self, settings: MockSettings, scope: TargetScope) -> None:
         self._target = scope.name
-        self._rules = [(re.compile(rule.match), self._act(rule, settings)) for rule in settings.rules]
+        self._patterns = [python_pattern(rule.match) for rule in settings.rules]
+        self._acts = [self._act(rule, settings) for rule in settings.rules]
         self._fallback = self._act(settings, settings)
 
     def _act(self, script: Script, base: MockSettings) -> _Act:
@@ -146,9 +144,19 @@ class MockProvider(Provider):
             return f"target '{self._target}': {script.error}" if script.error else None
         return f"target '{self._target}' returned HTTP {script.status}: {script.error or _reason(script.status)}"
 
+    async def _chosen(self, text: str) -> _Act:
+        try:
+            index = await first_match(self._patterns, text)
+        except TimeoutError:
+            raise ProviderError(
+                f"target '{self._target}': searching the rules' `match` timed out after {TIMEOUT_SECONDS:g} s "
+                f"on a question of {len(text):,} characters",
+                next_step="Reduce backtracking: avoid nested repeats like (a+)+ in `match`.",
+            ) from None
+        return self._fallback if index is None else self._acts[index]
+
     async def invoke(self, request: Request) -> Reply:
-        text = f"{request.instructions or ''}\n{request.question}"
-        act = next((act for pattern, act in self._rules if pattern.search(text)), self._fallback)
+        act = await self._chosen(f"{request.instructions or ''}\n{request.question}")
         if act.delay:
             await asyncio.sleep(act.delay)
         if act.failure is not None:

@@ -1,0 +1,142 @@
+"""Patterns, schemas and answers that take long to process block neither the event loop nor Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.conftest import Project
+from tests.threats.heartbeat import Heartbeat
+from tests.threats.support import processes, wait_for
+
+SLOW_RULE = r"(\w+\s?)+\?$"
+SLOW_QUESTION = "word " * 12 + "!"
+MEGABYTE = 2**20
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished process and what it used, without its children."""
+
+    code: int
+    output: str
+    cpu_seconds: float
+    most_memory: int
+
+
+def finish(process: subprocess.Popen[str]) -> Finished:
+    assert process.stdout is not None
+    assert process.stderr is not None
+    output = process.stdout.read() + process.stderr.read()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    process.stdout.close()
+    process.stderr.close()
+    return Finished(process.returncode, output, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
+
+
+def write(
+    project: Project,
+    *evaluators: Mapping[str, Any],
+    target: Mapping[str, Any] | None = None,
+    inputs: Sequence[str] = ("question",),
+) -> None:
+    target = {"provider": "mock", "response": "an answer", **(target or {})}
+    project.write("agentv.config.yaml", json.dumps({"targets": {"scripted": target}}))
+    checks = list(evaluators) or [{"type": "contains", "value": "answer"}]
+    cases = [{"id": f"case-{n}", "input": text, "evaluators": checks} for n, text in enumerate(inputs)]
+    project.write("suite.yaml", json.dumps({"evalcases": cases}))
+
+
+def assert_refused(project: Project, command: str, message: str) -> Finished:
+    """The command reports the error quickly, with little memory, in the process and all its children."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = finish(project.start(command, "suite.yaml"))
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.code == 2, done.output
+    assert message in " ".join(done.output.split())
+    assert after.ru_utime - before.ru_utime < 2
+    assert done.most_memory < 200 * MEGABYTE
+    return done
+
+
+# -- patterns
+
+REPEATS = "counted repeats like {1000} must multiply to at most 10,000, got"
+BOMBS = {
+    "one count": "a{4000000}",
+    "nested counts": "((a{100}){100}){100}",
+    "hidden in sets": "(?:a{5000}[])][](]){5000}",
+    "sets in sets": "(?V1)(?:a{5000}[[a]]){5000}",
+    "thousands of counts": "(?:" * 300 + "a" + "){9}" * 300,
+}
+
+
+@pytest.mark.parametrize("command", ["validate", "eval"])
+def test_patterns_with_huge_repeats_are_refused_before_they_are_compiled(project: Project, command: str) -> None:
+    searched = [{"name": name, "type": "regex", "pattern": pattern} for name, pattern in BOMBS.items()]
+    schema = {"pattern": BOMBS["one count"], "patternProperties": {BOMBS["nested counts"]: {}}}
+    write(project, *searched, {"type": "json_schema", "schema": schema})
+    done = assert_refused(project, command, REPEATS)
+    assert done.output.count("counted repeats") == len(BOMBS) + 1
+
+
+@pytest.mark.parametrize(
+    ("match", "message"),
+    [
+        ("a{4000000}", REPEATS),
+        ("[\\u0100-\\U0010ffff]" * 900, "must compile within 1 s"),
+        ("(" * 500 + ")" * 500, "invalid regular expression"),
+    ],
+    ids=["repeats", "sets", "nesting"],
+)
+def test_rule_that_takes_long_to_compile_is_refused(project: Project, match: str, message: str) -> None:
+    write(project, target={"rules": [{"match": match, "response": "x"}]})
+    assert_refused(project, "validate", message)
+
+
+def test_slow_rule_fails_its_case_within_the_timeout_of_the_target(project: Project, heartbeat: Heartbeat) -> None:
+    target = {"rules": [{"match": SLOW_RULE, "response": "x"}], "timeout_seconds": 1, "max_retries": 0}
+    write(project, target=target, inputs=[SLOW_QUESTION, "short"])
+    done = project.run("eval", "suite.yaml", env=heartbeat.env)
+    assert done.returncode == 3, done.stderr
+    slow, quick = sorted(project.rows(), key=lambda row: row["eval_id"])
+    assert "timed out" in slow["error"]["message"] or "did not answer within 1 s" in slow["error"]["message"]
+    assert slow["duration_ms"] is None or slow["duration_ms"] < 5_000
+    assert quick["verdict"] == "pass"
+    heartbeat.assert_steady()
+
+
+def test_slow_patterns_of_evaluators_do_not_block_the_loop(project: Project, heartbeat: Heartbeat) -> None:
+    # Each search takes half a second; the library finds out after it has begun.
+    many = [{"name": f"slow-{n}", "type": "regex", "pattern": f"a*a*a*a*[b{n}]"} for n in range(2)]
+    write(project, *many, target={"response": "a" * 400 + "!"}, inputs=["one", "two"])
+    done = project.run("eval", "suite.yaml", env=heartbeat.env)
+    assert done.returncode == 1, done.stderr
+    assert [row["score"] for row in project.rows()] == [0, 0]
+    heartbeat.assert_steady()
+
+
+def test_interrupt_is_obeyed_while_a_worker_searches(project: Project) -> None:
+    write(project, target={"rules": [{"match": SLOW_RULE, "response": "x"}]}, inputs=["short", SLOW_QUESTION])
+    process = project.start("eval", "suite.yaml", "--workers", "1")
+    wait_for(lambda: bool(workers_of(process.pid)) and len(project.rows()) == 1)
+    process.send_signal(signal.SIGINT)
+    done = finish(process)
+    assert done.code == 130, done.output
+    assert "--resume" in done.output
+    assert [row["eval_id"] for row in project.rows()] == ["case-0"]
+    wait_for(lambda: not workers_of(process.pid))
+
+
+def workers_of(runtime: int) -> list[int]:
+    """Pids of the workers that a runtime started."""
+    return [pid for pid, line in processes().items() if f"workers/child.py {runtime} " in line]
