@@ -176,6 +176,8 @@ class CaseResult:
     started_at: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     conversation_id: Annotated[str | None, OMIT_DEFAULT] = None
+    finish_reason: str | None = None
+    """Why the model stopped, as reported by the vendor; None if it did not say."""
 
     @property
     def key(self) -> RowKey:

@@ -53,6 +53,8 @@ class Candidate:
     cost_usd: float | None = None
     duration_ms: float | None = None
     trace_summary: Mapping[str, Any] | None = None
+    finish_reason: str | None = None
+    """Why the model stopped, as reported by the vendor."""
 
 
 @dataclass(frozen=True, slots=True)

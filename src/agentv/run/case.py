@@ -69,6 +69,7 @@ def _candidate(reply: Reply, elapsed_ms: float) -> Candidate:
         cost_usd=reply.cost_usd,
         duration_ms=duration,
         trace_summary=summarize_trace(reply.output_messages, reply.token_usage, reply.cost_usd, duration),
+        finish_reason=reply.finish_reason,
     )
 
 
@@ -113,6 +114,7 @@ async def grade(item: WorkItem, answered: Answered, run_id: str, runtime: Runtim
         token_usage=candidate.token_usage,
         cost_usd=candidate.cost_usd,
         duration_ms=candidate.duration_ms,
+        finish_reason=candidate.finish_reason,
     )
 
 
