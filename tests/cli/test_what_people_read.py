@@ -75,3 +75,12 @@ def test_judge_new_prints_requirements(project: Project, lang: str, needed: str)
     done = project.run("judge", "new", "tone", "--lang", lang)
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("Needs:")]
     assert needed in line
+
+
+def test_judge_new_names_what_this_machine_lacks(project: Project) -> None:
+    node = project.write("bin/node", "#!/bin/sh\necho v20.20.2\n")
+    node.chmod(0o755)
+    old = project.run("judge", "new", "tone", "--lang", "typescript", env={"PATH": str(node.parent)})
+    assert "Missing:  Node 22.18 (this is v20.20)" in old.stderr
+    none = project.run("judge", "new", "tone", "--lang", "bash", env={"PATH": str(project.root)})
+    assert "Missing:  jq, curl" in none.stderr

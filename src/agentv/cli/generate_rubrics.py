@@ -181,7 +181,8 @@ def _print_outcomes(outcomes: Sequence[Outcome], file: str, code: int, flags: Ma
 
 def _describe(outcome: Outcome) -> str:
     if outcome.status == "added":
-        return f"{plural(len(outcome.rubrics), 'rubric')}: {', '.join(item['id'] for item in outcome.rubrics)}"
+        lines = [f"  {item['id']}: {item['description']}" for item in outcome.rubrics]
+        return "\n".join([plural(len(outcome.rubrics), "rubric"), *lines])
     if outcome.status == "pending":
         return "would get rubrics"
     return f"{outcome.status}: {outcome.reason}"

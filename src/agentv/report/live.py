@@ -102,7 +102,7 @@ def bar_lines(pace: Pace, look: Look) -> list[str]:
     # On a narrow terminal, drop the rate first, then the remaining time.
     states = ["  ".join([position, *speed[skipped:]]) for skipped in range(len(speed) + 1)]
     state = next((state for state in states if columns(state) <= room), look.cut(position, room))
-    length = min(40, room - columns(state) - 2)
+    length = min(max(40, room // 2), room - columns(state) - 2)
     if length >= 8:
         filled = int(length * pace.share)
         full, empty = look.mark("━", "=") * filled, look.mark("─", "-") * (length - filled)

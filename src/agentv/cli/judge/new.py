@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import keyword
 import re
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
 
 import click
@@ -24,6 +27,8 @@ NEEDS = {
     "typescript": "@agentv/eval and Node 22.18 or newer",
     "bash": "jq, and curl to call the judge",
 }
+NODE = (22, 18)
+"""The first version of Node that runs TypeScript files without an option."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -46,7 +51,30 @@ def command(name: str, lang: str, folder: str, force: bool) -> int:
     write_files(root, contents, force=force)
     script, test = (shlex.quote(str(root / file)) for file in contents)
     click.echo(f"\nNeeds:    {NEEDS[lang]}")
+    if missing := _missing(lang):
+        click.echo(f"Missing:  {missing}", err=True)
     click.echo(f"Test it:  {TESTS[lang]} {test}")
     case = '{"question": "What is the capital of France?", "candidate_answer": "Paris."}'
     click.echo(f"Run it:   echo '{case}' |\n            agentv judge run {script} --payload -")
     return 0
+
+
+def _missing(lang: str) -> str:
+    """The programs and packages that the script or its test needs and this machine does not have."""
+    if lang == "python":
+        return "" if importlib.util.find_spec("pytest") else "pytest"
+    if lang == "bash":
+        return ", ".join(program for program in ("jq", "curl") if shutil.which(program) is None)
+    node = shutil.which("node")
+    if node is None:
+        return "node"
+    try:
+        done = subprocess.run([node, "--version"], capture_output=True, text=True, check=False, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    version = re.match(r"v(\d+)\.(\d+)", done.stdout)
+    return (
+        ""
+        if version is None or (int(version[1]), int(version[2])) >= NODE
+        else f"Node {NODE[0]}.{NODE[1]} (this is {version[0]})"
+    )
