@@ -493,3 +493,85 @@ async def test_launcher_closes_after_a_script_stopped_every_process_above_it(tmp
         outcome = await warm(launcher, script(tmp_path, stdin=b"stop", timeout=4.0))
     assert outcome.timed_out
     assert not Path(f"/proc/{zygote}").exists()
+
+
+DAEMON = """
+import os
+reader, writer = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.write(writer, b"x")
+        {detach}
+        os.execvp("sleep", ["sleep", os.environ["MARK"]])
+    os._exit(0)
+os.wait()
+os.read(reader, 1)
+os.close(reader)
+os.close(writer)
+"""
+UNADOPTED = "import ctypes\nctypes.CDLL(None).prctl(36, 0, 0, 0, 0)\n"
+DAEMONS = {
+    "detached": DAEMON.format(detach="os.closerange(0, 1000)"),
+    "with its pipes": DAEMON.format(detach="pass"),
+    "not adopted": UNADOPTED + DAEMON.format(detach="os.closerange(0, 1000)"),
+    "adoption restored": UNADOPTED
+    + DAEMON.format(detach="os.closerange(0, 1000)")
+    + UNADOPTED.replace("36, 0", "36, 1"),
+    "by a child": f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {DAEMON.format(detach='pass')!r}])",
+}
+
+
+@pytest.mark.parametrize("code", DAEMONS.values(), ids=DAEMONS)
+async def test_import_that_leaves_a_daemon_behind_starts_the_script_cold_and_the_daemon_is_killed(
+    launcher: Launcher, tmp_path: Path, code: str
+):
+    write(tmp_path, code, "shared.py")
+    write(tmp_path, "import shared\nprint('ok')")
+    with marker() as mark:
+        for expected in (["its imports start processes"], []):
+            outcome, reasons = await why_cold(launcher, script(tmp_path, env={**CLEAN, "MARK": mark}))
+            assert (outcome.stdout, reasons) == (b"ok\n", expected)
+            assert marked(mark) == []
+        assert zygotes(launcher) == []
+
+
+LIBC = "import ctypes, mmap\nlibc = ctypes.CDLL(None)\nlibc.mmap.restype = libc.shmat.restype = ctypes.c_void_p\n"
+ADDRESS = "\nAREA = (ctypes.c_char * 64).from_address(address)"
+SHARED = {
+    "anonymous": "import mmap\nAREA = mmap.mmap(-1, 64)",
+    "made writable later": LIBC + "address = libc.mmap(None, 4096, 1, 0x21, -1, 0)" + ADDRESS,
+    "file": "import mmap\nwith open('area', 'w+b') as file:\n    file.truncate(64)\n"
+    "    AREA = mmap.mmap(file.fileno(), 64)",
+    "memory file": LIBC
+    + "import os\nfile = os.memfd_create('area')\nos.truncate(file, 4096)\n"
+    + "address = libc.mmap(None, 4096, 3, 1, file, 0)\nos.close(file)"
+    + ADDRESS,
+    "System V": LIBC
+    + "key = libc.shmget(0, 4096, 0o1600)\naddress = libc.shmat(key, None, 0)\nlibc.shmctl(key, 0, None)"
+    + ADDRESS,
+    "multiprocessing": "import multiprocessing\nAREA = multiprocessing.Array('c', 64, lock=False)",
+    "semaphore": "import multiprocessing\nLOCK = multiprocessing.Lock()\nAREA = bytearray(64)",
+}
+
+
+@pytest.mark.parametrize("code", SHARED.values(), ids=SHARED)
+async def test_import_that_creates_shared_memory_starts_the_script_cold(launcher: Launcher, tmp_path: Path, code: str):
+    write(tmp_path, code, "shared.py")
+    write(tmp_path, "import shared\nprint(bytes(shared.AREA[:1]))")
+    outcome, (reason,) = await why_cold(launcher, script(tmp_path))
+    assert outcome.stdout == b"b'\\x00'\n"
+    assert reason.startswith("its imports create writable memory that all executions would share (")
+
+
+async def test_warm_execution_has_no_memory_in_common_with_another(launcher: Launcher, tmp_path: Path):
+    write(tmp_path, "print([line for line in open('/proc/self/maps') if line.split()[1][1::2] == 'ws'])")
+    assert (await warm(launcher, script(tmp_path))).stdout == b"[]\n"
+
+
+async def test_private_and_read_only_mappings_are_warm(launcher: Launcher, tmp_path: Path):
+    read_only = "with open(__file__, 'rb') as file:\n    address = libc.mmap(None, 4096, 1, 1, file.fileno(), 0)\n"
+    private = "PRIVATE = mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)"
+    write(tmp_path, LIBC + read_only + private, "shared.py")
+    write(tmp_path, "import shared\nprint('ok')")
+    assert (await warm(launcher, script(tmp_path))).stdout == b"ok\n"

@@ -15,7 +15,7 @@ from agentv.processes.protection import capabilities
 from tests.conftest import Project
 from tests.processes.test_isolation import as_user, interpreter
 from tests.spec.support import KEY, fake_model, judged, models, write
-from tests.threats.support import Watch, assert_clean, assert_no_key
+from tests.threats.support import Watch, alive_with, assert_clean, assert_no_key
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="scripts are warm on Linux only")
 
@@ -144,3 +144,59 @@ async def test_unprivileged_warm_script_cannot_read_other_processes(folder: Path
     assert hidden == 0 or namespaces == "1"
     assert report["now"] == {name: [] for name in others[: len(others) - hidden]}
     assert report["imported"] == [[]] * (4 - hidden)
+
+
+LEAVING = """\
+import mmap
+AREA = mmap.mmap(-1, 64)
+"""
+CARRYING = """\
+import json, os, shared
+before = bytes(shared.AREA[:32]).strip(b"\\0").decode()
+shared.AREA[:32] = os.environ["AGENTV_JUDGE_PROXY_TOKEN"].encode()[:32]
+print(json.dumps({"score": 0 if before else 1, "details": {"before": before}}))
+"""
+DAEMON = """\
+import os, uuid
+SECONDS = f"600.{uuid.uuid4().int % 10**12:012}"
+reader, writer = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.write(writer, b"x")
+        os.closerange(0, 1000)
+        os.execvp("sleep", ["sleep", SECONDS])
+    os._exit(0)
+os.wait()
+os.read(reader, 1)
+os.close(reader)
+os.close(writer)
+"""
+NAMING = """\
+import json, shared
+print(json.dumps({"score": 1, "details": {"seconds": shared.SECONDS}}))
+"""
+CROSSING = {
+    "memory": (LEAVING, CARRYING, "its imports create writable memory that all executions would share (anonymous)"),
+    "processes": (DAEMON, NAMING, "its imports start processes"),
+}
+
+
+@pytest.mark.parametrize("kind", CROSSING)
+async def test_imports_carry_nothing_from_one_warm_execution_to_the_next(project: Project, kind: str) -> None:
+    imported, judge, reason = CROSSING[kind]
+    async with fake_model() as server:
+        write(project, "", {"judge": True, "warm": True}, config=models(server), cases=3)
+        Path(project.root, "judge.py").write_text(judge)
+        Path(project.root, "shared.py").write_text(imported)
+        ran = await judged(project, "--workers", "1")
+    results = [row["evaluator_results"][0] for row in ran.rows]
+    assert [result["score"] for result in results] == [1, 1, 1], [result["details"] for result in results]
+    assert ran.process.returncode == 0, ran.words
+    warnings = [warning for result in results for warning in result["warnings"]]
+    assert len(warnings) == 1
+    assert warnings[0].endswith(f"cannot be kept warm and is started for every case: {reason}")
+    if kind == "processes":
+        daemons = {f"sleep {result['details']['seconds']}" for result in results}
+        assert len(daemons) == 3
+        assert not [pid for daemon in daemons for pid in alive_with(daemon)]

@@ -174,8 +174,10 @@ class Before:
         """Why this process must not be forked after the imports; None when it can be."""
         if len(os.listdir("/proc/self/task")) > 1:
             return "its imports start threads"
-        if children():
+        if children() or escaped():
             return "its imports start processes"
+        if (memory := shared_memory()) is not None:
+            return f"its imports create writable memory that all executions would share ({memory})"
         if opened := sorted(descriptors() - self._descriptors, key=int):
             return f"its imports open files or sockets and keep them open ({_target(opened[0])})"
         if self._environ.asked is not None:
@@ -185,6 +187,39 @@ class Before:
         if functions() != self._functions or signal.getsignal(signal.SIGCHLD) != signal.SIG_DFL:
             return "its imports replace functions of `os`, or handle SIGCHLD"
         return None
+
+
+def escaped() -> bool:
+    """Whether an import started a process that this process did not adopt, because the import undid the adoption."""
+    try:
+        me = os.readlink("/proc/self")
+        with open("/proc/self/stat", "rb") as stat:
+            parent = os.fsdecode(stat.read().rpartition(b")")[2].split()[1])
+        with open(f"/proc/{parent}/task/{parent}/children", "rb") as pids:
+            return any(pid != os.fsencode(me) for pid in pids.read().split())
+    except OSError:  # hidden, or a kernel without these files
+        return False
+
+
+def shared_memory() -> str | None:
+    """The name of a mapping that stays shared after a fork and can be written to; None without one."""
+    with open("/proc/self/maps", "rb") as maps:
+        if not any(line.split(None, 2)[1].endswith(b"s") for line in maps):
+            return None
+    shared: bytes | None = None
+    with open("/proc/self/smaps", "rb") as smaps:
+        for line in smaps:
+            words = line.split(None, 5)
+            if b"-" in words[0]:  # `<start>-<end> rw-s <offset> <device> <inode> <name>`
+                shared = words[1] if words[1].endswith(b"s") else None
+                name = words[5].strip() if len(words) > 5 else b""
+                if shared is not None and b"w" in shared:
+                    break
+            elif shared is not None and words[0] == b"VmFlags:" and b"mw" in line.split():  # may become writable
+                break
+        else:
+            return None
+    return "anonymous" if name in (b"", b"/dev/zero (deleted)") else os.fsdecode(name)
 
 
 def _target(descriptor: str) -> str:
@@ -226,6 +261,7 @@ class Zygote(Helper):
             return False
         seat.control.close()
         link.close()
+        self._idle_count.close()  # shared with supervisors
         os.closerange(3, 1 << 20)
         os.environ._data = os.environb._data = dict(self._environ)  # type: ignore[attr-defined]
         for variable in variables:
@@ -353,6 +389,7 @@ def serve(site: str) -> int:
     os.dup2(nothing, 0)  # an import that reads stdin fails here and is repeated by the script
     os.close(nothing)
     runtime, script, *names = os.read(control, 65536).split(b"\0")
+    prctl(PR_SET_CHILD_SUBREAPER, 1)  # processes that imports start and detach become children, which are not forked
     refusal, environ, output = prepare(site, os.fsdecode(script), names)
     if refusal is not None:
         os.write(control, b"N" + os.fsencode(refusal))
@@ -360,7 +397,6 @@ def serve(site: str) -> int:
     known.update(sys.modules)
     mask = signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
     prctl(PR_SET_DUMPABLE, 0)
-    prctl(PR_SET_CHILD_SUBREAPER, 1)
     collecting = gc.isenabled()
     gc.disable()
     gc.freeze()
