@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,6 +18,7 @@ from agentv.processes.launcher import Launcher, Script
 from agentv.processes.run import ProcessOutcome, ProcessStartError
 from agentv.wire.output import OutputError, parse_output
 from tests.patience import patiently
+from tests.threats.support import wait_for
 
 ECHO = """\
 import json, os, sys
@@ -360,3 +363,39 @@ async def test_invalid_variable_names_raise_start_error(launcher: Launcher, tmp_
     for env in ({"A=B": "x"}, {"A": "x\0"}):
         with pytest.raises(ProcessStartError, match="cannot be passed"):
             await launcher.run(Script([sys.executable, "-V"], tmp_path, env, b"{}\n", lines=True))
+
+
+STOPPED_RUNTIME = """\
+import asyncio, os, sys
+from agentv.processes.launcher import Launcher, Script
+
+async def main():
+    lines = sys.argv[2] == "lines"
+    script = Script([sys.executable, "judge.py"], sys.argv[1], dict(os.environ), stdin=b"{}\\n", timeout=3.0,
+                    lines=lines, warm=not lines)
+    async with Launcher() as launcher:
+        outcome = await launcher.run(script)
+        print(outcome.timed_out)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("kind", ["lines", "warm"])
+def test_timeout_is_kept_while_the_runtime_is_stopped(tmp_path: Path, kind: str) -> None:
+    pids = tmp_path / "pids"
+    pids.touch()
+    (tmp_path / "judge.py").write_text(
+        "import os, signal\nopen('pids', 'w').write(f'{os.getpid()}\\n')\nwhile True: signal.pause()\n"
+    )
+    command = [sys.executable, "-c", STOPPED_RUNTIME, str(tmp_path), kind]
+    runtime = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        wait_for(lambda: pids.read_text().endswith("\n"))
+        os.kill(runtime.pid, signal.SIGSTOP)
+        wait_for(lambda: not alive(int(pids.read_text())))
+        os.kill(runtime.pid, signal.SIGCONT)
+        assert runtime.communicate(timeout=60)[0] == "True\n"
+    finally:
+        runtime.kill()
+        runtime.wait()

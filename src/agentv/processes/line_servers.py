@@ -130,6 +130,7 @@ class LineServer:
         self._execution.last_words()
         self._output = output = LineOutput(script.execution_id, cap=script.stdout_cap)
         self._asked, self._sent = True, 0
+        self._execution.set_deadline(script.timeout)
         try:
             async with asyncio.timeout(None if deadline is None else deadline - time.monotonic()):
                 await self._send(script.stdin or b"")
@@ -145,6 +146,7 @@ class LineServer:
         finally:
             self._asked = False
             self.surplus = self.surplus or output.late
+        self._execution.set_deadline(None)
         self._served += 1
         if output.late or output.results > 1 or output.incomplete or not self.usable:
             self.stop()  # it is out of step: what it prints next could be taken for the next result
@@ -158,6 +160,7 @@ class LineServer:
             raise self.problem
         outcome, overflow = self._outcome, self._output.too_long
         assert outcome is not None  # noqa: S101 - it ended without a problem
+        timed_out = timed_out or outcome.timed_out
         answered = self._output.results or timed_out or overflow
         if self._served and not answered and self._unread >= self._sent:
             raise NotReadError

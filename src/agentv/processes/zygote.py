@@ -261,7 +261,7 @@ class Zygote(Helper):
             return False
         seat.control.close()
         link.close()
-        self._idle_count.close()  # shared with supervisors
+        self._idle_count.close()  # memory shared with the supervisors
         os.closerange(3, 1 << 20)
         os.environ._data = os.environb._data = dict(self._environ)  # type: ignore[attr-defined]
         for variable in variables:
