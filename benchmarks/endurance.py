@@ -114,7 +114,7 @@ async def proxies(count: int, calls: int) -> AsyncIterator[Measured]:
             batch = waiting[start : start + 100]
             replies = await asyncio.gather(*(exchange(port, request) for port, request in batch))
             errors += sum(reply[9:12] != b"200" for reply in replies)
-    yield Measured(f"failed calls of {len(waiting):,} through {count:,} proxies open at once", errors, 0)
+    yield Measured(f"failed calls of {len(waiting):,} through {count:,} open proxies", errors, 0)
     yield Measured("judge calls that were not asked for", judge.calls - len(waiting), 0)
 
 
