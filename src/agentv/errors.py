@@ -30,6 +30,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agentv.amounts import bounded
+
 if TYPE_CHECKING:
     from agentv.messages import TokenUsage
 
@@ -47,7 +49,8 @@ class AgentVError(Exception):
     def __str__(self) -> str:
         if not self.next_step:
             return self.message
-        stop = "." if "\n" not in self.message and self.message[-1:].isalnum() else ""
+        ends_open = self.message[-1:].isalnum() or self.message[-1:] in (")", "]")
+        stop = "." if "\n" not in self.message and ends_open else ""
         return f"{self.message}{stop}\n{self.next_step}"
 
 
@@ -135,9 +138,10 @@ class ProviderError(AgentVError):
         self.status = status
         self.retryable = retryable
         self.retry_after = retry_after
-        self.token_usage = token_usage
+        amounts = bounded(token_usage, cost_usd, None)
+        self.token_usage = amounts.token_usage
         """Token usage of an unusable reply, which is billed nevertheless."""
-        self.cost_usd = cost_usd
+        self.cost_usd = amounts.cost_usd
 
 
 class ProviderTimeoutError(ProviderError):

@@ -85,7 +85,10 @@ class _Delivery:
 
     def _count(self, row: CaseResult) -> None:
         self.summary.add(row)
-        self.hooks.progress.row(row)
+        try:
+            self.hooks.progress.row(row)
+        except Exception as error:
+            self.summary.could_not("progress", error)
         if self.hooks.on_row is not None:
             self.hooks.on_row(row)
 

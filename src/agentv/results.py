@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, NamedTuple, TypedDict
 
+from agentv.amounts import bounded, bounded_ledger
 from agentv.codec import OMIT_DEFAULT, Between, decode, encode
 from agentv.errors import ScoreError
 from agentv.messages import Message, TokenUsage
@@ -178,6 +179,15 @@ class CaseResult:
     conversation_id: Annotated[str | None, OMIT_DEFAULT] = None
     finish_reason: str | None = None
     """Why the model stopped, as reported by the vendor; None if it did not say."""
+    warnings: Annotated[tuple[str, ...], OMIT_DEFAULT] = ()
+    """Values of the answer that could not be used, such as a cost that is out of range."""
+
+    def __post_init__(self) -> None:
+        amounts = bounded(self.token_usage, self.cost_usd, self.duration_ms)
+        if amounts.warnings:  # a row of an older version, or of another tool
+            for name in ("token_usage", "cost_usd", "duration_ms"):
+                object.__setattr__(self, name, getattr(amounts, name))
+            object.__setattr__(self, "warnings", (*self.warnings, *amounts.warnings))
 
     @property
     def key(self) -> RowKey:
@@ -194,7 +204,7 @@ class CaseResult:
 def judge_ledgers(results: Iterable[EvaluatorResult]) -> Iterator[Mapping[str, Any]]:
     """The judge usage of each evaluator, including composite members: calls, tokens and cost."""
     for result in results:
-        yield from (ledger for ledger in (result.judge_proxy, result.judge) if ledger is not None)
+        yield from (bounded_ledger(ledger) for ledger in (result.judge_proxy, result.judge) if ledger is not None)
         if result.evaluator_results:
             yield from judge_ledgers(result.evaluator_results)
 

@@ -75,11 +75,21 @@ def command(**arguments: Any) -> int:
         code = code or 3
     if outcome.interrupted and (quiet or as_json):
         click.echo(f"interrupted; resume with: {_resume_hint(outcome)}", err=True)
-    if as_json:
-        click.echo(json.dumps(_report(outcome, code), indent=2))
-    elif not quiet:
-        click.echo(_summary(outcome))
+    if as_json or not quiet:
+        click.echo(_shown(outcome, code, as_json=as_json))
     return code
+
+
+def _shown(outcome: RunOutcome, code: int, *, as_json: bool) -> str:
+    """The summary, or the counts if a bug prevents it: the exit code is that of the rows in either case."""
+    try:
+        return json.dumps(_report(outcome, code), indent=2, allow_nan=False) if as_json else _summary(outcome)
+    except Exception as error:
+        click.echo(f"The summary could not be shown: {type(error).__name__}. This is a bug in agentv.", err=True)
+        names = ("total", "passed", "borderline", "failed", "errors", "not_run")
+        counts = {name: getattr(outcome.summary, name) for name in names}
+        where = {"run_id": outcome.run_id, "run_dir": str(outcome.directory.path), "exit_code": code}
+        return json.dumps({**counts, **where}, indent=2)
 
 
 def _new(arguments: dict[str, Any]) -> RecordedRun:

@@ -55,6 +55,8 @@ class Candidate:
     trace_summary: Mapping[str, Any] | None = None
     finish_reason: str | None = None
     """Why the model stopped, as reported by the vendor."""
+    warnings: tuple[str, ...] = ()
+    """Values that the target reported and that could not be used."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ WORST_KEPT = 5
 MESSAGES_KEPT = 200
 _REASON_KEPT = 600
 MESSAGE_LENGTH = 2000
+LARGEST_TERM = 1e200
+"""Larger numbers, infinity and NaN are not added: their sum could overflow."""
 
 
 class ExactSum:
@@ -28,7 +30,7 @@ class ExactSum:
         self.count = 0
 
     def add(self, value: float) -> None:
-        if not math.isfinite(value):
+        if not abs(value) <= LARGEST_TERM:
             return
         self.count += 1
         used, x = 0, float(value)

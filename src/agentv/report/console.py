@@ -97,6 +97,8 @@ def _totals(summary: Summary, look: Look) -> list[str]:
         ]
     if summary.not_called:
         lines.append(f"{INDENT}{plural(summary.not_called, summary.noun)} not called: target down")
+    if summary.not_computed:
+        lines.append(f"{INDENT}not computed, due to a bug in agentv: {', '.join(summary.not_computed)}")
     if summary.scripted:
         room = look.width - len(INDENT)
         parts = [SCRIPTED] if columns(SCRIPTED) <= room else SCRIPTED.replace(", ", ",\n").split("\n")

@@ -33,10 +33,8 @@ def format_cost(usd: float) -> str:
 
 
 def format_tokens(usage: TokenUsage) -> str:
-    parts = [f"{usage.input:,} in", f"{usage.output:,} out"]
-    if usage.cached:
-        parts.append(f"{usage.cached:,} cached")
-    return f"{plural(usage.total, 'token')} ({', '.join(parts)})"
+    cached = f" + {usage.cached:,} cached" if usage.cached else ""
+    return f"{plural(usage.total, 'token')} ({usage.input:,} in{cached}, {usage.output:,} out)"
 
 
 def format_rate(per_second: float) -> str:

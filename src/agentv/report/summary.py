@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
 
-from agentv.codec import encode
+from agentv.codec import OMIT_DEFAULT, encode
 from agentv.messages import TokenUsage
 from agentv.report.accumulate import ErrorMessages, ExactSum, RunSpend, Tally, Worst
 from agentv.results import CaseResult, Verdict
@@ -94,6 +94,8 @@ class Summary:
     judge_cost_usd: float | None = None
     judge_cost_complete: bool = True
     duration_seconds: float | None = None
+    not_computed: Annotated[tuple[str, ...], OMIT_DEFAULT] = ()
+    """Parts of the summary that could not be computed, with the type of the exception."""
 
     @property
     def exit_code(self) -> int:
@@ -144,11 +146,22 @@ class SummaryBuilder:
         self._spend = RunSpend()
         self._attempts = 1
         self.not_run = 0
+        self._not_computed: dict[str, str] = {}
         self._not_called = 0
         self.why_not_run: str | None = None
 
     def add(self, row: CaseResult) -> None:
-        self._all.add(row)
+        self._all.add(row)  # the exit code depends on these counts alone
+        try:
+            self._add_details(row)
+        except Exception as error:
+            self.could_not("details of a case", error)
+
+    def could_not(self, what: str, error: Exception) -> None:
+        """Note a part of the summary that could not be computed: a summary never fails a run."""
+        self._not_computed.setdefault(what, type(error).__name__)
+
+    def _add_details(self, row: CaseResult) -> None:
         self._targets[row.target].add(row)
         self._suites[row.suite].add(row)
         for result in row.evaluator_results:
@@ -165,6 +178,24 @@ class SummaryBuilder:
         self._attempts = max(self._attempts, row.attempt)
 
     def build(self, *, duration_seconds: float | None = None) -> Summary:
+        """The summary; if it cannot be computed, the counts alone."""
+        try:
+            summary = self._complete(duration_seconds)
+        except Exception as error:
+            self.could_not("all but the counts", error)
+            counted = self._all
+            counts = (counted.total, counted.passed, counted.borderline, counted.failed, counted.errors)
+            summary = Summary(
+                *counts,
+                mean_score=None,
+                not_run=self.not_run,
+                scripted=self.scripted,
+                duration_seconds=duration_seconds,
+            )
+        failed = tuple(f"{what} ({error})" for what, error in self._not_computed.items())
+        return replace(summary, not_computed=failed) if failed else summary
+
+    def _complete(self, duration_seconds: float | None) -> Summary:
         spend = self._spend
         everything = _counts(self._all)
         return Summary(

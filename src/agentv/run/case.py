@@ -70,6 +70,7 @@ def _candidate(reply: Reply, elapsed_ms: float) -> Candidate:
         duration_ms=duration,
         trace_summary=summarize_trace(reply.output_messages, reply.token_usage, reply.cost_usd, duration),
         finish_reason=reply.finish_reason,
+        warnings=reply.warnings,
     )
 
 
@@ -115,6 +116,7 @@ async def grade(item: WorkItem, answered: Answered, run_id: str, runtime: Runtim
         cost_usd=candidate.cost_usd,
         duration_ms=candidate.duration_ms,
         finish_reason=candidate.finish_reason,
+        warnings=candidate.warnings,
     )
 
 

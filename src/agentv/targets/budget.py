@@ -12,6 +12,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from agentv.amounts import known_count, known_usd
 from agentv.errors import BudgetExhaustedError, ProviderError
 from agentv.targets.provider import CallHooks, Provider, ProviderLayer, Reply, Request
 
@@ -45,8 +46,8 @@ class Budget:
 
     def spent_at_least(self, recorded: Mapping[str, Any]) -> None:
         """Raise the amounts to those of an earlier `to_dict`, which also counts cases that left no row."""
-        self.spent_usd = max(self.spent_usd, recorded.get("spent_usd") or 0.0)
-        self.judge_calls = max(self.judge_calls, recorded.get("judge_calls") or 0)
+        self.spent_usd = max(self.spent_usd, known_usd(recorded.get("spent_usd")) or 0.0)
+        self.judge_calls = max(self.judge_calls, known_count(recorded.get("judge_calls")) or 0)
 
     async def admit(self) -> bool:
         """Whether another case may start. Waits while the answer depends on cases in flight.

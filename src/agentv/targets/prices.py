@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from agentv.amounts import bounded
 from agentv.http.urls import is_loopback
 from agentv.messages import TokenUsage
 
@@ -145,6 +146,8 @@ class Pricer:
 
     def cost(self, usage: TokenUsage, models: Sequence[Any], counts: Any = None) -> float | None:
         """The cost in US dollars, or None if unknown. Uses the first of the `models` that is in the table."""
+        if bounded(usage, None, None).token_usage is None:
+            return None
         if self._own is not None:
             return self._own.cost(usage)
         if self._provider is not None:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from agentv.amounts import bounded
 from agentv.errors import ProviderError
 from agentv.messages import (
     NO_OPTIONS,
@@ -114,6 +115,15 @@ class Reply:
     cache_hit: bool = False
     recorded: bool = False
     """Whether the reply was read from a file. The measured time then says nothing about the target."""
+    warnings: tuple[str, ...] = ()
+    """Values that the target reported and that could not be used."""
+
+    def __post_init__(self) -> None:
+        amounts = bounded(self.token_usage, self.cost_usd, self.duration_ms)
+        if amounts.warnings:
+            for name in ("token_usage", "cost_usd", "duration_ms"):
+                object.__setattr__(self, name, getattr(amounts, name))
+            object.__setattr__(self, "warnings", (*self.warnings, *amounts.warnings))
 
     @property
     def text(self) -> str:

@@ -281,4 +281,4 @@ def _cost(usage: Any) -> float | None:
     cost = usage.get("cost") if isinstance(usage, dict) else None
     if isinstance(cost, bool) or not isinstance(cost, int | float):
         return None
-    return float(cost) if math.isfinite(cost) and cost >= 0 else None
+    return cost if 0 <= cost < math.inf else None

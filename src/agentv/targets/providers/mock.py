@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from agentv.amounts import MOST_TOKENS, MOST_USD
 from agentv.errors import ProviderError
 from agentv.messages import Message, TokenUsage
 from agentv.patterns import TIMEOUT_SECONDS, first_match, python_pattern
@@ -21,9 +22,9 @@ class TokenCounts(BaseModel):
 
     model_config = ConfigDict(defer_build=True, frozen=True, strict=True, extra="forbid")
 
-    input: int = Field(0, ge=0)
-    output: int = Field(0, ge=0)
-    cached: int | None = Field(None, ge=0)
+    input: int = Field(0, ge=0, le=MOST_TOKENS)
+    output: int = Field(0, ge=0, le=MOST_TOKENS)
+    cached: int | None = Field(None, ge=0, le=MOST_TOKENS)
 
 
 class Script(BaseModel):
@@ -46,7 +47,9 @@ class Script(BaseModel):
     )
     delay_ms: float | None = Field(None, ge=0, description="Delay before the answer. Inherited by rules.")
     token_usage: TokenCounts | None = Field(None, description="Token usage that the call reports. Inherited by rules.")
-    cost_usd: float | None = Field(None, ge=0, description="Cost that the call reports. Inherited by rules.")
+    cost_usd: float | None = Field(
+        None, ge=0, le=MOST_USD, description="Cost that the call reports. Inherited by rules."
+    )
 
     @field_validator("response")
     @classmethod
