@@ -247,6 +247,8 @@ def _score(outcome: ProcessOutcome, spec: ScriptSpec, redactor: Redactor, sessio
             f"({session.ledger.refused_calls} refused). "
             f"Raise `judge.max_calls` of the evaluator '{spec.name}', or make fewer calls."
         )
+    elif session is not None and session.overuse is not None:
+        message = f"the script exceeded a limit of its judge proxy, which was therefore closed: {session.overuse}."
     if message is None:
         try:
             return replace(parse_output(outcome.stdout), judge_proxy=ledger)

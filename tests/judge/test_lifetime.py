@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from agentv.http import server as server_module
+from agentv.judge import proxy as proxy_module
 from agentv.judge.proxy import JudgeProxy
 from agentv.targets.provider import Provider, Request
 from tests.judge.support import Judge, Wire, ask, make_session, port_of, request
@@ -188,7 +189,7 @@ async def test_call_is_cancelled_when_the_client_disconnects() -> None:
 
 
 async def test_connection_limit_closes_the_oldest_connection_without_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 3)
+    monkeypatch.setattr(proxy_module, "MOST_CONNECTIONS", 3)
     async with JudgeProxy(make_session()) as proxy:
         trusted = await Wire.to(proxy)
         trusted.send(request(proxy, "GET", "/info"))
@@ -246,22 +247,23 @@ async def test_requests_are_not_read_from_a_client_that_does_not_read_replies() 
 async def test_connection_limit_closes_idle_connections_but_not_calls_in_flight(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(proxy_module, "MOST_CONNECTIONS", 3)
     judge = Judge(held=True)
     async with JudgeProxy(make_session(judge)) as proxy, AsyncExitStack() as stack:
         idle, *busy = [await stack.enter_async_context(await Wire.to(proxy)) for _ in range(2)]
         idle.send(request(proxy, "GET", "/info"))
         assert (await idle.response()).status == 200
-        for number in (1, 2, 3):
+        for number in (1, 2):
             busy[-1].send(request(proxy, body={"question": "q"}))
             await judge.has_calls(number)
             busy.append(await stack.enter_async_context(await Wire.to(proxy)))
-        assert await idle.rest() == b""
         busy[-1].send(request(proxy, body={"question": "q"}))
-        await judge.has_calls(4)
+        await judge.has_calls(3)
+        assert await idle.rest() == b""
         judge.let_go()
         for wire in busy:
             assert (await wire.response()).status == 200
+        assert proxy.session.overuse is None
 
 
 async def test_500_concurrent_proxies_answer_independently() -> None:

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
+from agentv.http.budget import SMALL_BODY
+
 MAX_HEAD = 16 * 1024
 MAX_HEADERS = 100
 MAX_NAME = 256
@@ -223,6 +225,11 @@ class SizedBody:
     def __init__(self, size: int) -> None:
         self._size = size
 
+    def memory(self, received: int) -> int:
+        """Bytes to reserve for the whole body, if `received` bytes are in the buffer."""
+        del received
+        return self._size
+
     def take(self, buffer: bytearray) -> bytes | None:
         """Remove the body from the start of the buffer and return it; None if it is incomplete."""
         if len(buffer) < self._size:
@@ -262,6 +269,11 @@ class ChunkedBody:
         self._chunks = _Chunks()
         self._parser = HttpRequestParser(self._chunks)
         self._parser.feed_data(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
+
+    def memory(self, received: int) -> int:
+        """Bytes to reserve: little at first, and as much as allowed when the body turns out not to be small."""
+        small = len(self._chunks.data) + received <= SMALL_BODY
+        return min(SMALL_BODY, self._max_body) if small else self._max_body
 
     def take(self, buffer: bytearray) -> bytes | None:
         """Remove parsed bytes from the buffer; return the body when it is complete, else None."""

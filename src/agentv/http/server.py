@@ -4,7 +4,8 @@
         ...  # server.url
 
 Requests are checked in this order: `App.admit` (credentials, host), path, method, framing and encoding, body. A request
-is refused at the first failed check, before its body is read.
+is refused at the first failed check, before its body is read. All clients together have one budget (`budget.py`). When
+they exceed it, the port and all connections are closed.
 """
 
 from __future__ import annotations
@@ -12,9 +13,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import threading
+import time
+from collections.abc import Callable
 from typing import Any, Self, cast
 
 from agentv.http.app import App, Handler, HangUp, Stream, head_of
+from agentv.http.budget import SMALL_BODY, ClientBudget, ClientLimits
 from agentv.http.messages import (
     MAX_HEAD,
     ChunkedBody,
@@ -29,8 +34,9 @@ from agentv.http.messages import (
 
 HOST = "127.0.0.1"
 BACKLOG = 4096
-ACCEPTED_AT_ONCE = 100
-MAX_CONNECTIONS = 1024
+ACCEPTED_AT_ONCE = 16
+"""Connections accepted per iteration of the event loop: few enough that a request that has arrived is read before a
+flood of newer connections without credentials could close its connection."""
 PAUSE_SECONDS = 0.1
 END_SECONDS = 0.05
 
@@ -39,10 +45,26 @@ BODY_SECONDS = 30.0
 IDLE_SECONDS = 300.0
 LINGER_SECONDS = 2.0
 """How long to keep reading after a refusal: closing immediately would reset the connection and lose the reply."""
-READ_AHEAD = 64 * 1024
+STALL_SECONDS = 5.0
+"""How long a body may send nothing while other bodies wait for its memory."""
+READ_AHEAD = 2 * MAX_HEAD
+"""Bytes of a connection that are read before they are needed."""
+CHUNK = 256 * 1024
 
-_ENDS_CONNECTION = (401, 403, 408, 421, 503)
+UNAUTHORIZED = 401
+_ENDS_CONNECTION = (UNAUTHORIZED, 403, 408, 421, 503)
 """Statuses after which the connection is closed, whether or not a body follows."""
+
+
+_threads = threading.local()
+
+
+def _chunk_of_this_thread() -> memoryview:
+    """Memory to read into, shared by all servers of a thread: hundreds of them may be open."""
+    if not hasattr(_threads, "chunk"):
+        _threads.chunk = memoryview(bytearray(CHUNK))
+    chunk: memoryview = _threads.chunk
+    return chunk
 
 
 class Server:
@@ -52,13 +74,26 @@ class Server:
     client would then wait until the garbage collector runs.
     """
 
-    def __init__(self, app: App, *, port: int = 0, max_connections: int | None = None) -> None:
+    def __init__(
+        self,
+        app: App,
+        *,
+        port: int = 0,
+        limits: ClientLimits | None = None,
+        on_exceeded: Callable[[str], None] | None = None,
+    ) -> None:
         self.app = app
+        self.budget = ClientBudget(limits or ClientLimits(), self._exceeded)
+        self._on_exceeded = on_exceeded
         self._port = port
-        self._max_connections = max_connections
         self._connections: dict[Connection, None] = {}
+        self._strangers: dict[Connection, None] = {}
+        """The connections that were never admitted."""
         self._accepting: set[asyncio.Task[Any]] = set()
         self._listener: socket.socket | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
+        self.chunk = memoryview(b"")
+        """What connections read into, one after the other."""
 
     @property
     def port(self) -> int:
@@ -70,45 +105,91 @@ class Server:
         return f"http://{HOST}:{self._port}"
 
     async def __aenter__(self) -> Self:
+        self.listen()
+        return self
+
+    def listen(self) -> None:
+        """Open the port. Raises OSError if that is impossible."""
         self._listener = socket.create_server((HOST, self._port), backlog=BACKLOG)
         self._listener.setblocking(False)
         self._port = self._listener.getsockname()[1]
+        self.chunk = _chunk_of_this_thread()
         names = (HOST, "localhost", "[::1]")
         self.app.hosts = frozenset(f"{name}:{self._port}".encode() for name in names)
-        self._listen()
-        return self
+        self._accept_again()
 
     async def __aexit__(self, *_: object) -> None:
-        if self._listener is not None:
-            asyncio.get_running_loop().remove_reader(self._listener)
-            self._listener.close()
-            self._listener = None
+        for connection in self._connections:
+            connection.note_unfinished()
         connections = list(self._connections)
         ending = {connection.task for connection in connections if connection.task is not None} | self._accepting
-        for connection in connections:
-            connection.abort()
+        self._shut()
         if ending:
             await asyncio.wait(ending, timeout=END_SECONDS)
         if connections or ending:
             await asyncio.sleep(0)  # sockets are closed in the next iteration of the event loop
 
+    def _shut(self) -> None:
+        """Close the port and all connections."""
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+        if self._listener is not None:
+            asyncio.get_running_loop().remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
+        for connection in list(self._connections):
+            connection.abort()
+
+    def _exceeded(self, reason: str) -> None:
+        if self._on_exceeded is not None:
+            self._on_exceeded(reason)
+            self._shut()
+
     def opened(self, connection: Connection) -> None:
-        """Register a connection. Over the limit, close the oldest connection that was never admitted, else the oldest
-        idle one. Calls in flight are never cancelled for this."""
-        self._connections[connection] = None
+        """Register a connection. If there are too many that were never admitted, close the oldest one of them."""
         if self._listener is None:
             connection.abort()
-        elif len(self._connections) > (self._max_connections or MAX_CONNECTIONS):
-            others = [other for other in self._connections if other is not connection]
-            strangers = (other for other in others if not other.trusted)
-            resting = next(strangers, None) or next((other for other in others if other.is_idle), None)
-            if resting is not None:
-                resting.abort()
+            return
+        self._connections[connection] = self._strangers[connection] = None
+        if len(self._strangers) > self.budget.limits.strangers:
+            self._drop(next(iter(self._strangers)))
+
+    def admitted(self, connection: Connection) -> None:
+        """Register that a connection has the credentials. If there are too many, close the oldest idle one. Calls in
+        flight are never cancelled for this: without an idle connection, this one is closed."""
+        self._strangers.pop(connection, None)
+        most = self.budget.limits.connections
+        if len(self._connections) - len(self._strangers) <= most:
+            return
+        others = (other for other in self._connections if other.trusted and other is not connection and other.is_idle)
+        resting = next(others, None)
+        self._drop(resting or connection)
+        if resting is None:
+            self.budget.exceed(f"more than {most:,} connections had a request in progress at the same time")
+
+    def _drop(self, connection: Connection) -> None:
+        self.closed(connection)
+        connection.abort()
 
     def closed(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
+        self._strangers.pop(connection, None)
 
-    def _listen(self) -> None:
+    def watch_for_stalls(self) -> None:
+        """Check later whether a body that sends nothing keeps memory from bodies that wait for it."""
+        if self._stall_timer is None:
+            self._stall_timer = asyncio.get_running_loop().call_later(STALL_SECONDS, self._check_for_stalls)
+
+    def _check_for_stalls(self) -> None:
+        self._stall_timer = None
+        if self.budget.full:
+            self.watch_for_stalls()
+            for connection in list(self._connections):
+                if connection.stalled():
+                    connection.note_unfinished()
+
+    def _accept_again(self) -> None:
         if self._listener is not None:
             asyncio.get_running_loop().add_reader(self._listener, self._accept, self._listener)
 
@@ -119,9 +200,9 @@ class Server:
                 accepted, _address = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError:  # out of file descriptors: waiting clients are accepted later
+            except OSError:  # out of file descriptors: clients wait until some are free
                 loop.remove_reader(listener)
-                loop.call_later(PAUSE_SECONDS, self._listen)
+                loop.call_later(PAUSE_SECONDS, self._accept_again)
                 return
             accepted.setblocking(False)
             task = loop.create_task(loop.connect_accepted_socket(lambda: Connection(self, loop), accepted))
@@ -129,12 +210,13 @@ class Server:
             task.add_done_callback(self._accepting.discard)
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """One connection: reads a head within 10 s and a body within 30 s, replies, and waits for the next request."""
 
     def __init__(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
         self._server = server
         self._app = server.app
+        self._budget = server.budget
         self._loop = loop
         self._transport = cast("asyncio.Transport", None)  # set by connection_made, which is called first
         self._buffer = bytearray()
@@ -144,6 +226,11 @@ class Connection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._idle = False
         self._lingering = False
+        self._reserved = 0
+        """Bytes of the budget that the current body may use."""
+        self._waiting = 0
+        """Bytes of the budget that the body waits for. It is not read before they are free."""
+        self._last_byte = 0.0
         self._reading_paused = False
         self._writing_paused = False
         self._drained: asyncio.Future[None] | None = None
@@ -182,18 +269,26 @@ class Connection(asyncio.Protocol):
             self._timer = None
         if self._task is not None:
             self._task.cancel()
+        self.note_unfinished()
         self._buffer.clear()
         self._server.closed(self)
+        self._body = None
+        self._release()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        del sizehint
+        most = MAX_HEAD if not self._reserved else SMALL_BODY if self._reserved <= SMALL_BODY else CHUNK
+        return self._server.chunk[:most]
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self._lingering:
             return
-        self._buffer += data
-        if len(self._buffer) > READ_AHEAD and not self._reading_paused:
-            self._reading_paused = True
-            self._transport.pause_reading()
+        self._buffer += self._server.chunk[:nbytes]
+        self._last_byte = self._loop.time()
         if self._task is None:
             self._advance()
+        if len(self._buffer) > READ_AHEAD and (self._task is not None or self._waiting or self._writing_paused):
+            self._read_no_further()
 
     def pause_writing(self) -> None:
         self._writing_paused = True
@@ -208,9 +303,16 @@ class Connection(asyncio.Protocol):
     # -- one request after another
 
     def _advance(self) -> None:
-        """Process the received bytes: parse a head, then its body, then start the call."""
+        """Process the received bytes, at the expense of the budget if the client has the credentials."""
         if self._lingering or self._writing_paused:
             return
+        started = time.perf_counter()
+        self._step()
+        if self.trusted:
+            self._budget.charge(time.perf_counter() - started)
+
+    def _step(self) -> None:
+        """Parse a head, then its body, then start the call."""
         request = self._request
         if request is None:
             try:
@@ -226,7 +328,11 @@ class Connection(asyncio.Protocol):
             except Refused as refused:
                 self._refuse(refused, request)
                 return
+            if self._transport.is_closing():
+                return
         if self._body is not None:
+            if not self._reserve(request, self._body.memory(len(self._buffer))):
+                return
             try:
                 body = self._body.take(self._buffer)
             except Refused as refused:
@@ -239,6 +345,7 @@ class Connection(asyncio.Protocol):
                     self._await_body(request)
                 return
             request.body = body
+            self._release(len(body))
         self._request, self._body = None, None
         self._deadline = float("inf")
         self._task = self._loop.create_task(self._serve(request))
@@ -269,9 +376,63 @@ class Connection(asyncio.Protocol):
         """Make all checks that do not need the body, in order, and choose the reader for the body."""
         app = self._app
         app.admit(request)
-        self.trusted = True
+        if not self.trusted:
+            self.trusted = True
+            self._server.admitted(self)
         self._handler = app.handler_of(request)
         self._body = body_of(request, app.max_body)
+
+    # -- memory for the body
+
+    def _reserve(self, request: Request, size: int) -> bool:
+        """Reserve memory for the whole body. If there is none, nothing is read until there is."""
+        missing = size - self._reserved
+        if missing <= 0:
+            return True
+        if self._waiting:
+            return False
+        if self._budget.reserve(missing, self._granted):
+            self._reserved = size
+            return True
+        self._waiting = missing
+        self._request = request
+        self._deadline = float("inf")
+        self._read_no_further()
+        self._server.watch_for_stalls()
+        return False
+
+    def _granted(self) -> None:
+        self._reserved += self._waiting
+        self._waiting = 0
+        self._last_byte = self._loop.time()
+        self._await_body(cast("Request", self._request))
+        self._loop.call_soon(self._next)
+
+    def _release(self, remaining: int = 0) -> None:
+        """Return the memory of the body, except for the remaining bytes."""
+        if self._waiting:
+            self._waiting = 0
+            self._budget.withdraw(self._granted)
+        if self._reserved > remaining:
+            surplus, self._reserved = self._reserved - remaining, remaining
+            self._budget.release(surplus)
+
+    @property
+    def _holds_memory(self) -> bool:
+        """Whether a large body is incomplete and other bodies may have to wait for it."""
+        return self._request is not None and self._reserved > SMALL_BODY
+
+    def stalled(self) -> bool:
+        """Whether the body has memory, is incomplete and sends nothing."""
+        return self._holds_memory and self._loop.time() - self._last_byte >= STALL_SECONDS
+
+    def note_unfinished(self) -> None:
+        """Count an incomplete body against the budget if other bodies waited for its memory."""
+        if self._holds_memory and self._budget.full:
+            most = self._budget.limits.body_bytes or 0
+            self._budget.exceed(
+                f"more than {most // 2**20} MiB of request bodies arrived at the same time, and not all were completed"
+            )
 
     def _await_body(self, request: Request) -> None:
         self._allow(BODY_SECONDS)
@@ -285,7 +446,9 @@ class Connection(asyncio.Protocol):
             try:
                 response = await cast("Handler", self._handler)(self._app, request)
             except Exception as error:
-                response = self._app.error(self._refusal(error))
+                refused = self._refusal(error)
+                response = self._app.error(refused)
+                self._loop.call_soon(self._count, refused)  # after the reply
             close = not request.keeps_alive
             if isinstance(response, Stream):
                 await self._send_stream(response, request, close=close)
@@ -302,6 +465,8 @@ class Connection(asyncio.Protocol):
             return
         finally:
             self._task = None
+            request.body = b""
+            self._release()
         if transport.is_closing():
             return
         if close:
@@ -356,6 +521,11 @@ class Connection(asyncio.Protocol):
             self._continue()
         else:
             self._linger()
+        self._count(refused)
+
+    def _count(self, refused: Refused) -> None:
+        if 400 <= refused.status < 500 and refused.status != UNAUTHORIZED:
+            self._budget.count_refused(refused.status, refused.message)
 
     def _continue(self) -> None:
         """Wait for the next request, which may have arrived already."""
@@ -373,11 +543,18 @@ class Connection(asyncio.Protocol):
     def _linger(self) -> None:
         self._lingering = True
         self._buffer.clear()
+        self._request, self._body = None, None
+        self._release()
         self._read_on()
         if self._transport.can_write_eof():
             with contextlib.suppress(OSError):  # the client has disconnected, e.g. a script that was killed
                 self._transport.write_eof()
         self._allow(LINGER_SECONDS)
+
+    def _read_no_further(self) -> None:
+        if not self._reading_paused:
+            self._reading_paused = True
+            self._transport.pause_reading()
 
     def _read_on(self) -> None:
         """Resume reading, because more bytes are needed. Reading is paused otherwise, to limit memory."""
@@ -403,6 +580,7 @@ class Connection(asyncio.Protocol):
                 self._timer = self._loop.call_at(self._deadline, self._check_time)
             return
         if self._request is not None and not self._lingering:
+            self.note_unfinished()
             self._request = None
             message = f"the body did not arrive within {BODY_SECONDS:g} s; send it immediately after the head"
             self._refuse(Refused(408, "request_timeout", message))

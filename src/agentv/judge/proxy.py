@@ -4,33 +4,76 @@ from __future__ import annotations
 
 import hmac
 import re
-from typing import Any
+import time
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
 
+from agentv import workers
+from agentv.errors import EvaluatorError
 from agentv.http.app import App, Response, Route
+from agentv.http.budget import ClientBudget, ClientLimits
 from agentv.http.messages import Refused, Request
 from agentv.http.server import Server
+from agentv.jsonio import is_quick
 from agentv.judge.session import JudgeCallError, JudgeSession
+from agentv.processes import descriptors
 from agentv.targets.provider import Reply
 from agentv.wire.judge import (
     InvalidRequestError,
+    JudgeCall,
+    ParsedBody,
     error_object,
     failed_object,
     parse_batch,
+    parse_in_worker,
     parse_invoke,
     reply_object,
     to_json,
 )
 
+SPARE_CONNECTIONS = 256
+"""Connections besides one per call that the script may make, and connections without the token."""
+MOST_CONNECTIONS = 1024
+BODY_BYTES = 32 * 1024 * 1024
+MOST_REFUSED = 1_000
+CPU_SECONDS = 10.0
+CPU_SECONDS_PER_CALL = 0.02
+PARSE_SECONDS = 10.0
+
+
+def limits_of(max_calls: int) -> ClientLimits:
+    """What a script may use of its proxy. No script that stays within its call limit notices these limits."""
+    share = max(SPARE_CONNECTIONS, descriptors.limit() // 8)
+    return ClientLimits(
+        connections=min(SPARE_CONNECTIONS + max_calls, MOST_CONNECTIONS, share),
+        strangers=min(SPARE_CONNECTIONS, MOST_CONNECTIONS),
+        body_bytes=BODY_BYTES,
+        refused=MOST_REFUSED,
+        cpu_seconds=CPU_SECONDS + CPU_SECONDS_PER_CALL * max_calls,
+    )
+
 
 class JudgeProxy(Server):
     """Serves one session while it is entered; `url` is the value of AGENTV_JUDGE_PROXY_URL.
 
-    Leaving closes the port, the session and every connection, without waiting for clients.
+    Leaving closes the port, the session and every connection, without waiting for clients. A script that exceeds the
+    limits of its proxy ends it, and `session.overuse` is set.
     """
 
     def __init__(self, session: JudgeSession) -> None:
-        super().__init__(JudgeApp(session))
+        app = JudgeApp(session)
+        super().__init__(app, limits=limits_of(session.ledger.max_calls), on_exceeded=session.end_for_overuse)
+        app.budget = self.budget
         self.session = session
+
+    async def __aenter__(self) -> Self:
+        try:
+            await descriptors.when_free(self.listen)
+        except OSError as error:
+            happened, next_step = descriptors.explain(error) if descriptors.ran_out(error) else (str(error), None)
+            message = f"the judge proxy could not start: {happened}. The script was not started"
+            raise EvaluatorError(message, next_step=next_step) from error
+        return self
 
     @property
     def token(self) -> str:
@@ -45,25 +88,55 @@ class JudgeProxy(Server):
 _TOKENS = re.compile(rb"^authorization:[ \t]*bearer +([\x21-\x7e]+)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 
 
+T = TypeVar("T")
+
+
 class JudgeApp(App):
     """The routes of one session. Replies and errors are JSON, with secret values masked."""
 
     def __init__(self, session: JudgeSession) -> None:
         self._session = session
         self._token = session.token.encode("ascii")
+        self.budget = ClientBudget(ClientLimits())
         super().__init__()
 
     # -- routes
 
     async def _info(self, _: Request) -> Response:
-        return Response(200, to_json(self._session.info()))
+        return Response(200, self._charged(lambda: to_json(self._session.info())))
 
     async def _invoke(self, request: Request) -> Response:
-        return Response(200, to_json(self._render(await self._session.invoke(parse_invoke(request.body)))))
+        (call,) = await self._calls(request, batch=False)
+        return Response(200, to_json(self._render(await self._session.invoke(call))))
 
     async def _invoke_batch(self, request: Request) -> Response:
-        replies = await self._session.invoke_batch(parse_batch(request.body))
+        replies = await self._session.invoke_batch(await self._calls(request, batch=True))
         return Response(200, to_json({"responses": [self._render(reply) for reply in replies]}))
+
+    async def _calls(self, request: Request, *, batch: bool) -> tuple[JudgeCall, ...]:
+        """The calls in the body. If parsing may take long, it is done in another process."""
+        body, request.body = request.body, b""
+        if is_quick(body):
+            return self._charged(lambda: parse_batch(body) if batch else (parse_invoke(body),))
+        remaining = self._session.ledger.remaining
+        available = frozenset(self._session.targets.available)
+        parsed: ParsedBody = await workers.call(
+            parse_in_worker, body, batch, remaining, available, seconds=PARSE_SECONDS
+        )
+        self.budget.charge(parsed.seconds)
+        if parsed.problem is not None:
+            raise InvalidRequestError(parsed.problem)
+        if batch and parsed.count > remaining:
+            raise self._session.refuse_batch(parsed.count, parsed.calls, parsed.first)
+        return parsed.calls
+
+    def _charged(self, work: Callable[[], T]) -> T:
+        """Do the work at the expense of the budget."""
+        started = time.perf_counter()
+        try:
+            return work()
+        finally:
+            self.budget.charge(time.perf_counter() - started)
 
     def _render(self, reply: Reply | JudgeCallError) -> dict[str, Any]:
         if isinstance(reply, JudgeCallError):
@@ -102,6 +175,9 @@ class JudgeApp(App):
             return Refused(400, "invalid_request", str(error))
         if isinstance(error, JudgeCallError):
             return Refused(error.status, error.code, error.message)
+        if isinstance(error, workers.WorkerError):
+            message = "the body could not be parsed in time and memory; send less in one request"
+            return Refused(400, "invalid_request", message)
         return super().failure(error)
 
     def crashed(self) -> Refused:

@@ -114,6 +114,8 @@ class JudgeSession:
         self._budget = budget
         self.out_of_budget: BudgetExhaustedError | None = None
         """Set when the budget of the run did not allow a call. The case then counts as not run."""
+        self.overuse: str | None = None
+        """What the script exceeded at its proxy. If set, the evaluator fails, whatever the script prints."""
         self._running: set[_Running] = set()
         self._not_begun = 0
         self.limit_setting = "`max_calls` under `judge` of this evaluator in the suite"
@@ -191,6 +193,19 @@ class JudgeSession:
             if running.task is not None:
                 running.task.cancel()
         self.ledger.close()
+
+    def end_for_overuse(self, reason: str) -> None:
+        """Close, because the script exceeded what it may use of its proxy."""
+        self.overuse = self.clean(reason)
+        self.close()
+
+    def refuse_batch(self, count: int, calls: Sequence[JudgeCall], first: int) -> JudgeCallError:
+        """The refusal of a batch over the limit, or of one of its calls with a target that is not available."""
+        self._refuse_when_closed()
+        for index, call in enumerate(calls, first):
+            self._choose(call, f"requests[{index}]: ")
+        self.ledger.refuse(count)
+        return self._refused(429, "max_calls_exceeded", self._over_the_limit(count))
 
     def give_back(self) -> None:
         """Close, and return calls that were never sent to the budget, because the case counts as not run."""

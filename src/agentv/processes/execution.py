@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentv.processes import descriptors
 from agentv.processes.run import (
     STDERR_KEEP,
     STDOUT_CAP,
@@ -150,7 +151,7 @@ class Execution:
         memory = -1
         try:
             content = helper.encoded(self._script)
-            memory = os.memfd_create("script", os.MFD_CLOEXEC)
+            memory = await descriptors.when_free(lambda: os.memfd_create("script", os.MFD_CLOEXEC))
             os.pwrite(memory, content, 0)
             request = b"%d %d %d" % (self._number, len(content), _milliseconds(self._deadline))
             await helper.send(request, [*self._pipes.theirs, self._theirs.fileno(), memory])

@@ -22,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from agentv.processes import descriptors
 from agentv.processes.execution import END_SECONDS, Execution, NeverStartedError, Script
 from agentv.processes.line_servers import MOST_IDLE, LineServer, LineServers
 from agentv.processes.protection import (
@@ -188,8 +189,9 @@ class Launcher:
     async def _execute(
         self, script: Script, over: Callable[[], None], starter: Starter, helper: HelperProcess
     ) -> ProcessOutcome:
+        number = next(self._numbers)
         try:
-            execution = Execution(script, next(self._numbers), over)
+            execution = await descriptors.when_free(lambda: Execution(script, number, over))
         except OSError as error:
             raise start_error(script.argv[0], Path(script.cwd), script.env, error) from error
         self._running.add(execution)
@@ -389,7 +391,7 @@ class HelperProcess(Starter):
 
 
 def _start(control: int, kind: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
+    return descriptors.start(
         [sys.executable, "-I", "-S", str(HELPER), str(control), str(os.getpid()), kind],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

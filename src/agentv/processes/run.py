@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentv.errors import AgentVError
+from agentv.processes import descriptors
 
 __all__ = ["OWN_CHILDREN", "Pipes", "ProcessOutcome", "ProcessStartError", "resolve", "run_process"]
 
@@ -92,19 +93,23 @@ async def run_process(
     itself exits, before its pipes are drained; `on_stderr` is called with each chunk of stderr as it arrives.
     """
     refuse_unstartable(argv)
-    try:
+
+    def start() -> _Child:
         pipes = Pipes(stdin, stdout_cap, stderr_keep, on_stderr)
-    except OSError as error:
-        raise start_error(argv[0], Path(cwd), env, error) from error
+        try:
+            return _Child(start_process(argv, pipes.theirs, cwd, env), pipes, on_exit)
+        except BaseException:
+            pipes.close()
+            raise
+
     try:
-        child = _Child(start_process(argv, pipes.theirs, cwd, env), pipes, on_exit)
-    except BaseException:
-        pipes.close()
-        raise
+        child = await descriptors.when_free(start)
+    except (OSError, ValueError) as error:
+        raise start_error(argv[0], Path(cwd), env, error) from error
     try:
         in_time = await child.over(timeout)
         if in_time:
-            await pipes.drain()
+            await child.pipes.drain()
     finally:
         await child.end()
     return child.outcome(timed_out=not in_time)
@@ -300,7 +305,7 @@ class _Child:
         self._loop = asyncio.get_running_loop()
         self._started = time.monotonic()
         self._popen = popen
-        self._pipes = pipes
+        self.pipes = pipes
         self._on_exit = on_exit
         self._status: int | None = None
         self._duration_ms = 0.0
@@ -346,7 +351,7 @@ class _Child:
 
     async def over(self, timeout: float | None) -> bool:
         """Wait until the child exits or exceeds its output cap. False on timeout."""
-        over = {self._exited, self._pipes.overflowed}
+        over = {self._exited, self.pipes.overflowed}
         done, _ = await asyncio.wait(over, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         return bool(done)
 
@@ -364,11 +369,11 @@ class _Child:
             elif self._waiter is None:
                 threading.Thread(target=self._reap, daemon=True).start()
             self._close_pidfd()
-            self._pipes.close()
+            self.pipes.close()
 
     def outcome(self, *, timed_out: bool) -> ProcessOutcome:
         duration_ms = self._duration_ms or (time.monotonic() - self._started) * 1000
-        return self._pipes.outcome(self._status, timed_out=timed_out, duration_ms=duration_ms)
+        return self.pipes.outcome(self._status, timed_out=timed_out, duration_ms=duration_ms)
 
 
 def resolve(future: asyncio.Future[None]) -> None:
@@ -405,12 +410,9 @@ def start_process(
 ) -> subprocess.Popen[bytes]:
     """Start the program in its own session, with `pipes` as its stdin, stdout and stderr."""
     stdin, stdout, stderr = pipes
-    try:
-        return subprocess.Popen(
-            list(argv), stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=dict(env), start_new_session=True
-        )
-    except (OSError, ValueError) as error:
-        raise start_error(argv[0], Path(cwd), env, error) from error
+    return descriptors.start(
+        list(argv), stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=dict(env), start_new_session=True
+    )
 
 
 def start_error(program: str, cwd: Path, env: Mapping[str, str], error: OSError | ValueError) -> ProcessStartError:
@@ -449,11 +451,8 @@ def _limit_problem(program: str, cwd: Path, env: Mapping[str, str], error: OSErr
             "its arguments and environment exceed the system limit",
             "Pass long text through a file (`{PROMPT_FILE}`) or stdin instead of an argument.",
         )
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        return (
-            "too many files are open",
-            "Lower `--workers` or `max_concurrency`, or raise the limit (`ulimit -n`).",
-        )
+    if descriptors.ran_out(error):
+        return descriptors.explain(error)
     if error.errno in (errno.EAGAIN, errno.ENOMEM):
         return f"the system cannot create another process ({error.strerror})", "Lower `--workers`."
     return None

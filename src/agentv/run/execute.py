@@ -23,7 +23,7 @@ from agentv.plan.plan import Lane, RunPlan, WorkItem
 from agentv.results import CaseResult, RowKey, spend_of
 from agentv.run.batch import Batches
 from agentv.run.case import Ask, answer, grade
-from agentv.run.services import OnJudgeCall, OnNote, Services, judge_cache, script_services
+from agentv.run.services import OnJudgeCall, OnNote, Services, judge_cache, most_scripts, script_services
 from agentv.targets.answers import Answers
 from agentv.targets.budget import Budget
 from agentv.targets.pool import TargetPool
@@ -86,7 +86,7 @@ class Execution:
                 asyncio.TaskGroup() as lanes,
             ):
                 self._check_targets(pool)
-                slots = asyncio.Semaphore(slot_count)
+                slots = asyncio.Semaphore(slot_count if launcher is None else most_scripts(slot_count))
                 services = Services(self.plan, pool, launcher, self.on_judge_call, cache, slots)
                 for lane in self.plan.lanes:
                     lanes.create_task(self._run_lane(lane, services))

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 OnJudgeCall = Callable[[dict[str, Any]], None]
 OnNote = Callable[[str], None]
 
+DESCRIPTORS_OF_RUN, DESCRIPTORS_OF_SCRIPT = 40, 12
+"""File descriptors that a run needs besides scripts, and that a script needs with its pipes and its judge calls."""
+
 
 @asynccontextmanager
 async def script_services(
@@ -31,14 +34,24 @@ async def script_services(
     if Need.SCRIPTS not in needs:
         yield None
         return
-    from agentv.processes.launcher import Launcher  # noqa: PLC0415 - only runs with scripts need it
+    from agentv.processes.descriptors import raised_limit  # noqa: PLC0415 - only runs with scripts need it
+    from agentv.processes.launcher import Launcher  # noqa: PLC0415
     from agentv.processes.protection import protect_runtime  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
+        if own_process:
+            stack.enter_context(raised_limit())
         isolate = Need.JUDGE_ACCESS in needs
         if isolate:
             stack.enter_context(protect_runtime())
         yield await stack.enter_async_context(Launcher(adopt_orphans=own_process, isolate=isolate, on_note=on_note))
+
+
+def most_scripts(slot_count: int) -> int:
+    """How many scripts may run at the same time: `slot_count`, or fewer if there are not enough file descriptors."""
+    from agentv.processes.descriptors import limit  # noqa: PLC0415
+
+    return max(1, min(slot_count, (limit() - DESCRIPTORS_OF_RUN) // DESCRIPTORS_OF_SCRIPT))
 
 
 @asynccontextmanager

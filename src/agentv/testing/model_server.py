@@ -22,6 +22,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from agentv.http.app import App, HangUp, Response, Route, Stream
+from agentv.http.budget import ClientLimits
 from agentv.http.messages import Headers, Refused, Request
 from agentv.http.server import Server
 
@@ -77,7 +78,7 @@ class FakeModelServer:
         self.most_in_flight = 0
         self.requests: list[ReceivedRequest] = []
         self._keep_requests = keep_requests
-        self._server = Server(_ModelApp(self), port=port, max_connections=MAX_CONNECTIONS)
+        self._server = Server(_ModelApp(self), port=port, limits=ClientLimits(MAX_CONNECTIONS, MAX_CONNECTIONS))
 
     @property
     def url(self) -> str:

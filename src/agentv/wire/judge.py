@@ -6,7 +6,8 @@ Requests are parsed strictly. Every problem is an `InvalidRequestError` whose me
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,6 +75,37 @@ def parse_batch(body: bytes) -> tuple[JudgeCall, ...]:
     if not requests:
         raise InvalidRequestError("`requests` is empty; send at least one request")
     return tuple(_call(item, f"requests[{index}]") for index, item in enumerate(requests))
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedBody:
+    """What a worker found in a body: small, whatever the body contains."""
+
+    seconds: float
+    """CPU time that it took."""
+    problem: str | None = None
+    """Why the body is not a valid request."""
+    count: int = 0
+    """Number of calls."""
+    calls: tuple[JudgeCall, ...] = ()
+    """The calls. If there are more than the limit: the first one whose target is not available, if there is one."""
+    first: int = 0
+    """Position of the first of `calls` in the body."""
+
+
+def parse_in_worker(body: bytes, batch: bool, most_calls: int, available: Container[str]) -> ParsedBody:
+    """Parse a large body in another process. Calls that will be refused, because there are too many, stay there."""
+    started = time.process_time()
+    try:
+        calls = parse_batch(body) if batch else (parse_invoke(body),)
+    except InvalidRequestError as error:
+        return ParsedBody(time.process_time() - started, problem=str(error))
+    count, first = len(calls), 0
+    if count > most_calls:
+        unavailable = (at for at, call in enumerate(calls) if call.target is not None and call.target not in available)
+        first = next(unavailable, count)
+        calls = calls[first : first + 1]
+    return ParsedBody(time.process_time() - started, count=count, calls=calls, first=first)
 
 
 def _decode(body: bytes) -> Any:

@@ -98,7 +98,9 @@ class Worker:
 
     def alive(self) -> bool:
         """Whether it waits for a job. A worker ends after it has been idle for some time."""
-        return not select.select([self.socket], [], [], 0)[0]
+        poll = select.poll()  # `select` cannot handle descriptors from 1024
+        poll.register(self.socket, select.POLLIN)
+        return not poll.poll(0)
 
     def exchange(self, request: bytes, seconds: float) -> bytes:
         """Send a request and wait for the reply. Raises TimeoutError."""
