@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentv.evaluators.is_json import MAX_DEPTH, NotJsonError, read_json
+from agentv.evaluators.strict_json import MAX_DEPTH, NotJsonError, read_json
 from tests.evaluators.support import an_answer, an_evaluator, judged, problem_of, without_waiting
 
 

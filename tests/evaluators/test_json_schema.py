@@ -210,7 +210,7 @@ def test_remote_reference_is_rejected_without_a_request(schema_server):
 
 def test_unchecked_remote_reference_is_not_fetched_during_validation(schema_server, monkeypatch):
     url, asked = schema_server
-    monkeypatch.setattr(schemas, "_check_inside", lambda dialect, schema: None)
+    monkeypatch.setattr(schemas, "_check_inside", lambda dialect, schema, most: None)
     slipped = schemas.compiled(json.dumps({"properties": {"a": {"$ref": url}}}))
     with pytest.raises(EvaluatorError, match="points outside the schema"):
         slipped.violations({"a": 1}, 20)
@@ -335,6 +335,25 @@ async def test_catastrophic_pattern_in_a_schema_is_an_error_with_advice(monkeypa
     assert result.error is not None
     assert "'^(?:x|xx)+$' timed out after 0.05 s" in result.error
     assert "Reduce backtracking" in result.error
+
+
+@pytest.mark.parametrize(("answer", "score"), [({"a": 1, "b": 2}, 1.0), ({"a": 1, "c": 2}, 0.0), ([], 1.0)])
+async def test_unevaluated_properties_are_found_behind_references(answer, score):
+    schema = {
+        "$defs": {"b": {"properties": {"b": {}}}},
+        "allOf": [{"$ref": "#/$defs/b"}],
+        "properties": {"a": {"type": "integer"}},
+        "unevaluatedProperties": False,
+    }
+    assert (await judged(json.dumps(answer), "json_schema", schema=schema)).score == score
+
+
+@pytest.mark.parametrize(
+    ("answer", "divisor", "score"),
+    [("0.3", 0.1, 1.0), ("19.99", 0.01, 1.0), ("19.995", 0.01, 0.0), ("9", 3, 1.0), ("-9", 4, 0.0), ("1.0", 1, 1.0)],
+)
+async def test_multiple_of_compares_decimals_exactly(answer, divisor, score):
+    assert (await judged(answer, "json_schema", schema={"multipleOf": divisor})).score == score
 
 
 async def test_other_patterns_keep_their_usual_meaning():

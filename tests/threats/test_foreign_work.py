@@ -9,10 +9,13 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from agentv.evaluators import schemas
 from tests.conftest import Project
 from tests.threats.heartbeat import Heartbeat
 from tests.threats.support import processes, wait_for
@@ -140,3 +143,119 @@ def test_interrupt_is_obeyed_while_a_worker_searches(project: Project) -> None:
 def workers_of(runtime: int) -> list[int]:
     """Pids of the workers that a runtime started."""
     return [pid for pid, line in processes().items() if f"workers/child.py {runtime} " in line]
+
+
+# -- schemas
+
+
+def doubling(levels: int, **top: Any) -> dict[str, Any]:
+    """A schema of a few hundred bytes in which each definition refers to the next one twice."""
+    names = [f"d{n}" for n in range(levels + 1)]
+    twice = {name: {"allOf": [{"$ref": f"#/$defs/{below}"}] * 2} for name, below in pairwise(names)}
+    return {"$defs": {**twice, names[-1]: {"type": "string"}}, **top}
+
+
+def doubling_below(levels: int) -> dict[str, Any]:
+    """The same, with one level per level of the answer: nothing is wrong with it until an answer is that deep."""
+    names = [f"d{n}" for n in range(levels + 1)]
+    twice = {name: {"items": {"allOf": [{"$ref": f"#/$defs/{below}"}] * 2}} for name, below in pairwise(names)}
+    return {"$defs": {**twice, names[-1]: {}}, "$ref": "#/$defs/d0"}
+
+
+FIRST = {"$ref": "#/$defs/d0"}
+SCHEMAS = {
+    "at the root": doubling(22, **FIRST),
+    "many levels": doubling(90, **FIRST),
+    "in items": doubling(40, items=FIRST),
+    "in properties": doubling(40, properties={"a": FIRST}),
+    "when it is a list": doubling(40, **{"if": {"type": "array"}, "then": FIRST}),
+    "unevaluated": doubling(40, allOf=[FIRST], unevaluatedItems=False),
+    "anchors": {
+        "$defs": {f"d{n}": {"$anchor": f"a{n}", "anyOf": [{"$ref": f"#a{n + 1}"}] * 3} for n in range(30)}
+        | {"d30": {"$anchor": "a30"}},
+        "$ref": "#a0",
+    },
+}
+
+
+@pytest.mark.parametrize("command", ["validate", "eval"])
+def test_schemas_with_multiplying_references_are_refused(project: Project, command: str) -> None:
+    project.write("bomb.json", json.dumps(SCHEMAS["at the root"]))
+    inline = [{"name": name, "type": "json_schema", "schema": schema} for name, schema in SCHEMAS.items()]
+    write(project, *inline, {"type": "json_schema", "schema": "bomb.json"})
+    done = assert_refused(project, command, "its references multiply to more checks")
+    assert done.output.count("its references multiply") == len(SCHEMAS) + 1
+
+
+def test_many_references_to_anchors_are_resolved_in_linear_time(project: Project) -> None:
+    definitions = {f"d{n}": {"type": "string"} for n in range(400)} | {"a": {"$anchor": "x", "type": "string"}}
+    write(project, {"type": "json_schema", "schema": {"$defs": definitions, "anyOf": [{"$ref": "#x"}] * 400}})
+    done = finish(project.start("validate", "suite.yaml"))
+    assert done.code == 0, done.output
+
+
+def test_schema_that_only_an_answer_makes_slow_blocks_neither_the_loop_nor_interrupts(
+    project: Project, heartbeat: Heartbeat
+) -> None:
+    target = {"response": '"short"', "rules": [{"match": "deep", "response": "[" * 26 + "]" * 26}]}
+    checks = {"type": "json_schema", "schema": doubling_below(26)}
+    write(project, checks, target=target, inputs=["plain", "deep"])
+    process = project.start("eval", "suite.yaml", env=heartbeat.env)
+    wait_for(lambda: bool(workers_of(process.pid)) and len(project.rows()) == 1)
+    process.send_signal(signal.SIGINT)
+    done = finish(process)
+    assert done.code == 130, done.output
+    assert [row["verdict"] for row in project.rows()] == ["pass"]
+    heartbeat.assert_steady()
+
+
+@pytest.mark.soak
+def test_validation_that_takes_too_long_is_an_error_of_its_case_alone(project: Project, heartbeat: Heartbeat) -> None:
+    target = {"response": '"short"', "rules": [{"match": "deep", "response": "[" * 26 + "]" * 26}]}
+    write(
+        project,
+        {"type": "json_schema", "schema": doubling_below(26)},
+        {"name": "unevaluated", "type": "json_schema", "schema": doubling_below(26) | {"unevaluatedItems": False}},
+        target=target,
+        inputs=["plain", "deep", "deep", "deep", "plain"],
+    )
+    done = project.run("eval", "suite.yaml", env=heartbeat.env)
+    assert done.returncode == 3, done.stderr
+    rows = {row["eval_id"]: row for row in project.rows()}
+    assert [rows[f"case-{n}"]["verdict"] for n in (0, 4)] == ["pass", "pass"]
+    assert all("took longer than 5 s" in rows[f"case-{n}"]["error"]["message"] for n in (1, 2, 3))
+    heartbeat.assert_steady()
+
+
+@pytest.mark.parametrize("answer", ["1e400", "-1e400", "1" + "0" * 400, "1e308", "0.1", "3" * 4_000])
+@pytest.mark.parametrize("divisor", [0.3, 7, 1e-300])
+def test_huge_numbers_are_compared_with_multiple_of(answer: str, divisor: float) -> None:
+    violations = schemas.compiled(json.dumps({"multipleOf": divisor})).violations(json.loads(answer), 5)
+    expected = Fraction(answer) / Fraction(str(divisor)) if "e400" not in answer else Fraction(1, 2)
+    assert bool(violations) == (expected.denominator != 1)
+
+
+def test_numbers_that_no_float_can_represent_are_violations_not_errors(project: Project) -> None:
+    rules = [{"match": f"case {n}", "response": text} for n, text in enumerate(["1e400", "1" + "0" * 400])]
+    write(
+        project,
+        {"type": "json_schema", "schema": {"multipleOf": 0.3, "type": "number"}},
+        target={"rules": rules},
+        inputs=["case 0", "case 1"],
+    )
+    done = project.run("eval", "suite.yaml")
+    assert done.returncode == 1, done.stderr
+    assert [(row["score"], row["error"]) for row in project.rows()] == [(0, None), (0, None)]
+
+
+def test_deeply_nested_answer_is_validated_against_a_recursive_schema(project: Project, heartbeat: Heartbeat) -> None:
+    schema = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#"}}]}
+    rules = [
+        {"match": "good", "response": "[" * 400 + "]" * 400},
+        {"match": "bad", "response": "[" * 400 + "1" + "]" * 400},
+    ]
+    write(project, {"type": "json_schema", "schema": schema}, target={"rules": rules}, inputs=["good", "bad"])
+    done = project.run("eval", "suite.yaml", env=heartbeat.env)
+    assert done.returncode == 1, done.stderr
+    assert sorted(row["verdict"] for row in project.rows()) == ["fail", "pass"]
+    heartbeat.assert_steady()

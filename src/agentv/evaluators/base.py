@@ -96,7 +96,7 @@ class Evaluator(BaseModel):
     INHERITS: ClassVar[tuple[str, ...]] = ()
     """Options whose default comes from the suite's `execution` section, if set there."""
     WAITS: ClassVar[bool] = True
-    """Set to False if `evaluate` never awaits anything: agentv then runs it without creating a task."""
+    """Set to False if `evaluate` hardly ever awaits anything: agentv then runs it without creating a task."""
 
     name: str = Field(min_length=1, description="Name of the evaluator in results; unique within a case.")
     type: str = Field(description="Evaluator type.")

@@ -16,8 +16,8 @@ from pydantic import Field, field_validator
 from agentv.errors import EvaluatorError
 from agentv.evaluators.base import EvaluationContext, Evaluator
 from agentv.evaluators.field_dates import NotADateError, directives, read_date
-from agentv.evaluators.is_json import NotJsonError, read_json
 from agentv.evaluators.json_values import find_data, same_json, shown
+from agentv.evaluators.strict_json import NotJsonError, read_json
 from agentv.results import Score
 from agentv.suite.models import FileModel
 from agentv.text import kind_of

@@ -5,7 +5,6 @@ The schema is checked when the suite is loaded. It is never fetched from the net
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -15,16 +14,14 @@ from pydantic import ConfigDict, Field, PrivateAttr, field_validator
 
 from agentv.errors import EvaluatorError
 from agentv.evaluators.base import EvaluationContext, Evaluator
-from agentv.evaluators.is_json import NotJsonError, read_json
-from agentv.evaluators.schemas import CompiledSchema, as_text, compiled
+from agentv.evaluators.schemas import CompiledSchema, as_text, compiled, violations_of
+from agentv.evaluators.strict_json import NotJsonError, read_json
 from agentv.results import Score
 from agentv.suite.yaml import YamlProblem, YamlWalk
 from agentv.text import quoted
 
 MAX_VIOLATIONS = 20
 MAX_SCHEMA_BYTES = 4 * 1024 * 1024
-IN_LINE_LENGTH = 20_000
-"""Longer answers are validated in a thread."""
 
 
 class JsonSchema(Evaluator):
@@ -66,15 +63,10 @@ class JsonSchema(Evaluator):
         return loaded
 
     async def evaluate(self, context: EvaluationContext) -> Score:
-        answer, schema = context.candidate.answer, self._ready()
         try:
-            value = read_json(answer)
+            violations = await violations_of(self._ready(), context.candidate.answer, MAX_VIOLATIONS + 1)
         except NotJsonError as error:
             return Score(0.0, (), (f"is not JSON: {error}",), f"the answer is not JSON: {error}")
-        if schema.slow or len(answer) > IN_LINE_LENGTH:
-            violations = await asyncio.to_thread(schema.violations, value, MAX_VIOLATIONS + 1)
-        else:
-            violations = schema.violations(value, MAX_VIOLATIONS + 1)
         if not violations:
             return Score(1.0, ("matches the schema",), (), "the answer is JSON that matches the schema")
         if len(violations) > MAX_VIOLATIONS:

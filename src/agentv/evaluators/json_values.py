@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from agentv.evaluators.is_json import NotJsonError, read_json
+from agentv.evaluators.strict_json import NotJsonError, read_json
 from agentv.jsonio import braced, fenced
 from agentv.text import kind_of
 
