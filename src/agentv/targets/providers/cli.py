@@ -10,6 +10,7 @@ import os
 import shlex
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,9 +26,11 @@ from agentv.targets.commands import RunCommand
 from agentv.targets.provider import Provider, Reply, Request, TargetScope, TargetSettings
 from agentv.targets.providers.cli_output import parse_batch, parse_output
 from agentv.targets.providers.cli_settings import CliSettings, CommandCheck, HttpCheck, command_template
-from agentv.targets.providers.cli_template import CommandTemplate
+from agentv.targets.providers.cli_template import CommandTemplate, without_inherited
 from agentv.targets.structured import ShapeError
 
+LONGEST_STRING = 32 * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 131_072
+"""Linux's limit for one argument or environment variable, in bytes (MAX_ARG_STRLEN)."""
 SHOWN = 2000
 """Maximum characters of a failed command's output in the error."""
 
@@ -45,7 +48,7 @@ class CliProvider(Provider):
     def __init__(self, settings: CliSettings, scope: TargetScope) -> None:
         self._settings, self._scope = settings, scope
         self._template = command_template(settings)
-        self._environment = {**scope.environment, **settings.env}
+        self._environment = {**without_inherited(scope.environment), **settings.env}
         self._run_command: RunCommand = scope.run_command or run_process
         self._check: asyncio.Task[str | None] | None = None
 
@@ -116,13 +119,15 @@ class CliProvider(Provider):
         argv = self._with_own_program(template.argv(values, request.files), folder)
         if self._settings.verbose:
             _log.info("target '%s': %s", self._scope.name, self._scope.redactor.text(shlex.join(argv)))
+        variables = template.variables(values, request.files)
+        self._refuse_oversize(argv, variables)
         by_stdin = template.names.isdisjoint(("PROMPT", "PROMPT_FILE"))
         try:
             return await self._run_command(
                 argv,
                 stdin=_encoded(values["PROMPT"] if stdin is None else stdin) if by_stdin else None,
                 cwd=folder,
-                env=self._environment,
+                env={**self._environment, **variables},
                 timeout=timeout,
             )
         except ProcessStartError as error:
@@ -137,6 +142,17 @@ class CliProvider(Provider):
         if self._scope.agentv_file and self._settings.command_template is not None and request.directory is not None:
             home = request.directory
         return home / Path(cwd).expanduser() if cwd else home
+
+    def _refuse_oversize(self, argv: Sequence[str], variables: Mapping[str, str]) -> None:
+        """Fail if a value is longer than Linux's limit. The error of the system would not say so."""
+        strings = [*argv, *(f"{name}={value}" for name, value in variables.items())]
+        longest = max(len(text.encode("utf-8", "surrogatepass")) for text in strings)
+        if sys.platform == "linux" and longest >= LONGEST_STRING:
+            raise self._failed(
+                f"a value is {longest / 1024:,.0f} KiB long, but one argument or environment variable can hold at most "
+                f"{LONGEST_STRING // 1024} KiB",
+                next_step="Use {PROMPT_FILE}, or remove {PROMPT} from the command: it then gets the prompt on stdin.",
+            )
 
     def _with_own_program(self, argv: list[str], folder: Path) -> list[str]:
         """A relative program starts from the configuration's directory too, and not only from `cwd`."""

@@ -62,7 +62,7 @@ class CliSettings(TargetSettings):
     }
 
     shell: bool = Field(
-        False, description="Run the command with `/bin/sh -c`. agentv quotes the values of placeholders."
+        False, description="Run the command with `/bin/sh -c`. It gets the values of placeholders as variables."
     )
     command: list[str] | str | None = Field(None, description=_COMMAND)
     command_template: str | None = Field(None, description="The same as `command` with `shell: true`.")
