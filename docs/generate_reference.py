@@ -35,6 +35,7 @@ from agentv.evaluators.tool_trajectory import ExpectedCall
 from agentv.judge.access import JudgeAccess
 from agentv.messages import OPTIONS as GENERATION_OPTIONS
 from agentv.plan.options import OPTIONS
+from agentv.processes.protection import Capabilities
 from agentv.suite import models
 from agentv.targets.config import DefaultsModel
 from agentv.targets.prices import Prices
@@ -286,6 +287,13 @@ def evaluate_options() -> str:
     return table(("argument", "value", "meaning"), rows)
 
 
+def protections() -> str:
+    """What protects a machine from scripts, from the description of one that has none of it."""
+    nothing = Capabilities(supervised=False, landlock=None, reads_everything=True, pid_namespace=False)
+    rows = [(each.name, each.needs, each.consequence) for each in nothing.protections()]
+    return table(("protection", "needs", "without it"), rows)
+
+
 def _without_range(text: str) -> str:
     return re.sub(r"\s*\[(?:0<=)?x?(?:[<>]=?[\d.]+)?\]$", "", text)
 
@@ -323,6 +331,7 @@ SOURCES: dict[str, Callable[[], str]] = {
     "healthcheck http": lambda: options_of(HttpCheck),
     "healthcheck command": lambda: options_of(CommandCheck),
     **{f"provider {name}": lambda name=name: provider(name) for name in PROVIDERS},  # type: ignore[misc]
+    "protections": protections,
     "commands": commands_index,
     "evaluate": evaluate_options,
     **{f"command {name}": lambda name=name: command(name) for name in COMMANDS if name not in GROUPS},  # type: ignore[misc]

@@ -27,9 +27,16 @@ class Protection:
     available: bool | None
     """None when this was not tested."""
     detail: str
-    """What this machine offers, as a phrase."""
+    """What this machine offers; when it is missing, a clause that says so."""
+    needs: str
+    """What a machine must offer, as a phrase."""
     consequence: str
-    """What is not guaranteed when it is missing, as a sentence."""
+    """What is not guaranteed when it is missing, as sentences."""
+
+    @property
+    def note(self) -> str:
+        """A note for runs on machines where it is missing."""
+        return f"{self.detail}: {self.consequence[0].lower()}{self.consequence[1:]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,40 +65,67 @@ class Capabilities:
         """Whether timeouts end scripts even while the runtime is stopped (SIGSTOP)."""
         return self.supervised
 
+    def gaps(self) -> list[Protection]:
+        """The missing protections that a run with judge access should mention."""
+        if self.reads_everything:
+            names = {"privileges"}
+        elif self.supervised:
+            names = {"private memory", "Landlock"}
+        else:  # then Landlock is not used either
+            names = {"supervision", "private memory"}
+        return [each for each in self.protections() if each.name in names and each.available is False]
+
     def protections(self) -> tuple[Protection, ...]:
         """All of the above in words."""
-        version = "not offered by this kernel" if self.landlock is None else f"version {self.landlock}"
+        landlock = "this kernel has no Landlock" if self.landlock is None else f"version {self.landlock}"
+        linux = sys.platform == "linux"
         return (
             Protection(
                 "supervision",
                 self.supervised,
-                "pidfds and child subreapers" if self.supervised else "needs Linux 5.4 or later, with pidfds permitted",
+                "every process a script starts is killed with it"
+                if self.supervised
+                else "this system cannot supervise scripts",
+                "Linux 5.4 or later, with pidfds permitted",
                 "Only the process group of a script is killed when it ends; processes in other sessions survive.",
             ),
             Protection(
                 "supervised timeout",
                 self.supervised_deadline,
-                "kept by the supervisor of each script" if self.supervised_deadline else "kept by agentv alone",
+                "applies even while agentv is stopped"
+                if self.supervised_deadline
+                else "timeouts depend on agentv alone",
+                "supervision",
                 "A script that stops agentv (SIGSTOP) also suspends its own timeout.",
+            ),
+            Protection(
+                "private memory",
+                linux,
+                "scripts cannot read the memory of agentv" if linux else "this system cannot protect memory",
+                "Linux",
+                "Scripts with judge access can read the memory and environment of agentv, including API keys.",
             ),
             Protection(
                 "Landlock",
                 self.landlock is not None,
-                version,
+                landlock + ("" if self.landlock is None else ": scripts cannot read processes they did not start"),
+                "Linux 5.13 or later, with Landlock enabled",
                 "Scripts with judge access can read the environment of the parent processes of agentv "
                 "(make, sh -c, uv run). Start agentv directly.",
             ),
             Protection(
                 "signal scope",
                 self.signal_scope,
-                f"Landlock {version}" + ("" if self.signal_scope else f"; needs version {SIGNAL_SCOPE_ABI}"),
+                "scripts cannot signal processes they did not start" if self.signal_scope else f"Landlock: {landlock}",
+                f"Landlock version {SIGNAL_SCOPE_ABI} (Linux 6.12)",
                 "Scripts with judge access can stop or kill processes they did not start, unless they have their own "
                 "PID namespace.",
             ),
             Protection(
                 "seccomp",
                 self.seccomp,
-                "filter for this architecture" if self.seccomp else "no filter for this kernel or architecture",
+                "scripts cannot change limits of other processes" if self.seccomp else "no filter for this machine",
+                "seccomp filters, on x86-64 or arm64",
                 "Scripts with judge access can change the resource limits of processes they did not start, unless they "
                 "have their own PID namespace.",
             ),
@@ -99,17 +133,19 @@ class Capabilities:
                 "PID namespace",
                 self.pid_namespace,
                 {
-                    True: "one for each script with judge access",
+                    True: "scripts see no other processes, and nothing outlives them",
                     False: "not permitted for this user, or no private /proc",
                     None: "not tested",
                 }[self.pid_namespace],
+                "user namespaces that unprivileged users may create, and a private /proc in them",
                 "Scripts with judge access can see the other processes of this machine, and what they leave "
                 "behind is killed process by process.",
             ),
             Protection(
                 "privileges",
                 not self.reads_everything,
-                "root or equivalent" if self.reads_everything else "unprivileged",
+                "agentv and its scripts run as root" if self.reads_everything else "unprivileged",
+                "an unprivileged user",
                 "Nothing on this machine can be protected from scripts. Do not run evals as root.",
             ),
         )

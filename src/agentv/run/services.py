@@ -74,20 +74,7 @@ def protection_gaps(needs: frozenset[Need]) -> list[str]:
         return []
     from agentv.processes.protection import capabilities  # noqa: PLC0415 - only runs with judge access need it
 
-    offered = capabilities()
-    if not offered.supervised:
-        return [
-            "this system cannot supervise scripts: only their process group is killed when they end, and scripts with "
-            "judge access can read the environment of agentv"
-        ]
-    if offered.reads_everything:
-        return ["agentv and its scripts run as root: nothing on this machine can be protected from them"]
-    if offered.landlock is None:
-        return [
-            "this kernel has no Landlock: scripts with judge access can read the environment of the parent processes "
-            "of agentv (make, sh -c, uv run); start agentv directly"
-        ]
-    return []
+    return [gap.note for gap in capabilities().gaps()]
 
 
 @dataclass(slots=True)

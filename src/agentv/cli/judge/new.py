@@ -7,12 +7,12 @@ import keyword
 import re
 import shlex
 import shutil
-import subprocess
 from pathlib import Path
 
 import click
 
 from agentv.cli.init import template, write_files
+from agentv.cli.programs import NODE, is_old_node, version_of
 from agentv.errors import UsageError
 
 FILES = {
@@ -27,8 +27,6 @@ NEEDS = {
     "typescript": "@agentv/eval and Node 22.18 or newer",
     "bash": "jq, and curl to call the judge",
 }
-NODE = (22, 18)
-"""The first version of Node that runs TypeScript files without an option."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -65,16 +63,7 @@ def _missing(lang: str) -> str:
         return "" if importlib.util.find_spec("pytest") else "pytest"
     if lang == "bash":
         return ", ".join(program for program in ("jq", "curl") if shutil.which(program) is None)
-    node = shutil.which("node")
-    if node is None:
+    if shutil.which("node") is None:
         return "node"
-    try:
-        done = subprocess.run([node, "--version"], capture_output=True, text=True, check=False, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    version = re.match(r"v(\d+)\.(\d+)", done.stdout)
-    return (
-        ""
-        if version is None or (int(version[1]), int(version[2])) >= NODE
-        else f"Node {NODE[0]}.{NODE[1]} (this is {version[0]})"
-    )
+    version = version_of("node")
+    return f"Node {NODE[0]}.{NODE[1]} (this is v{version})" if version is not None and is_old_node(version) else ""
