@@ -52,6 +52,10 @@ class Redactor:
     def __repr__(self) -> str:
         return f"Redactor({len(self._secrets)} values)"
 
+    def adding(self, values: Iterable[str]) -> Redactor:
+        """A redactor that masks these values as well."""
+        return Redactor([*self._secrets, *values])
+
     @property
     def active(self) -> bool:
         """Whether there are any secrets to mask."""

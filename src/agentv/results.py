@@ -13,7 +13,7 @@ from agentv.amounts import bounded, bounded_ledger
 from agentv.codec import OMIT_DEFAULT, Between, decode, encode
 from agentv.errors import ScoreError
 from agentv.messages import Message, TokenUsage
-from agentv.text import kind_of
+from agentv.text import kind_of, without_controls
 
 DEFAULT_THRESHOLD = 0.8
 BORDERLINE = 0.6
@@ -141,6 +141,9 @@ class CaseError:
     message: str
     not_called: Annotated[bool, OMIT_DEFAULT] = False
     """Whether the target was not called, because it was declared down."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", without_controls(self.message))
 
 
 class RowKey(NamedTuple):

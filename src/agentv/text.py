@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 LONGEST_WORD = 100
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 LONGEST_QUOTE = 80
 
 
@@ -58,6 +60,11 @@ def all_of(words: Sequence[str]) -> str:
 def _listed(words: Sequence[str], last: str) -> str:
     quoted = [f"`{word}`" for word in words]
     return f" {last} ".join([", ".join(quoted[:-1]), quoted[-1]]) if len(quoted) > 1 else "".join(quoted)
+
+
+def without_controls(text: str) -> str:
+    """The text without control characters, except for tabs and line feeds: a record must be safe to print."""
+    return text if text.isprintable() else _CONTROLS.sub("", text)
 
 
 def plural(count: int, noun: str) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from agentv.errors import AgentVError, BudgetExhaustedError, EvaluatorError
 from agentv.evaluators.base import EvaluationContext, Evaluator
 from agentv.results import CaseError, EvaluatorResult, Score, Verdict, verdict_for, weighted_mean
+from agentv.text import without_controls
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ def _failed(evaluator: Evaluator, message: str, started: float, error: Exception
         weight=evaluator.weight,
         verdict=Verdict.FAIL,
         required=evaluator.required,
-        error=message,
+        error=without_controls(message),
         duration_ms=_since(started),
         judge_proxy=spent.judge_proxy,
         judge=spent.judge,

@@ -10,8 +10,8 @@ import base64
 import os
 import re
 import zlib
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Iterator, Mapping
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
@@ -31,6 +31,8 @@ CLOSING_SECONDS = 1.0
 SECOND_ADDRESS_SECONDS = 0.25
 """Delay before the next address of a host is tried in parallel, e.g. when IPv6 does not work."""
 MAX_REPLY_HEAD = 64 * 1024
+MAX_MEMBERS = 1000
+_PIECE = 64 * 1024
 
 _AS_WRITTEN = "%/:=&?~+!$,;'@()*[]"
 _UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -39,7 +41,10 @@ _START = b"HTTP/1."
 
 
 class HttpError(Exception):
-    """A call failed without a reply. The message says why."""
+    """A call failed without a reply. The message says why.
+
+    It can quote what the server sent, which is not masked and not truncated here: truncated secrets cannot be masked.
+    """
 
 
 class ConnectError(HttpError):
@@ -337,7 +342,7 @@ class Connection(asyncio.Protocol):
         elif coding is not None:
             self._keeps_alive = self._keeps_alive and length is None
             if coding.lower() != b"chunked":
-                self._problem = BadReplyError(f"its transfer encoding is {coding[:80].decode('latin-1')!r}")
+                self._problem = BadReplyError(f"its transfer encoding is {coding.decode('latin-1')!r}")
         elif length is None:
             self._keeps_alive, self._until_closed = False, True
         elif int(length) > self._cap:
@@ -361,7 +366,7 @@ class Connection(asyncio.Protocol):
 
     def _feed(self, data: bytes) -> None:
         if not self._received and not (data.startswith(_START) or _START.startswith(data)):
-            first = data.partition(b"\n")[0].rstrip()[:80].decode("latin-1")
+            first = data.partition(b"\n")[0].rstrip().decode("latin-1")
             raise BadReplyError(f"it begins with {first!r}")
         self._received += len(data)
         parser = self._parser
@@ -391,27 +396,47 @@ class Connection(asyncio.Protocol):
         body = b"".join(self._body)
         encoding = self._headers.get(b"content-encoding")
         if body and encoding is not None:
-            body = _unpacked(body, encoding.decode("latin-1").lower(), self._cap)
+            body = _unpacked(body, encoding.decode("latin-1"), self._cap)
         return HttpReply(self._status, Headers(self._headers), body)
 
 
-def _unpacked(data: bytes, encoding: str, cap: int) -> bytes:
+def _unpacked(data: bytes, named: str, cap: int) -> bytes:
+    encoding = named.lower()
     if encoding == "identity":
         return data
     if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise BadReplyError(f"its content encoding is {encoding[:80]!r}, which was not requested")
-    # Some servers send raw deflate data, without the two bytes of the zlib header.
-    bare = encoding == "deflate" and (data[0] & 0x0F != 8 or int.from_bytes(data[:2], "big") % 31)
-    unpacking = zlib.decompressobj(-zlib.MAX_WBITS if bare else zlib.MAX_WBITS | 32)
+        raise BadReplyError(f"its content encoding is {named!r}, which was not requested")
     try:
-        body = unpacking.decompress(data, cap + 1)
+        return b"".join(_members(data, encoding, cap))
     except zlib.error:
         raise BadReplyError(f"its {encoding} data is corrupt") from None
-    if len(body) > cap:
-        raise ReplyTooLargeError
+
+
+def _members(data: bytes, encoding: str, cap: int) -> Iterator[bytes]:
+    """The decompressed pieces of the data, which may consist of several compressed members."""
+    # Some servers send raw deflate data, without the two bytes of the zlib header.
+    bare = encoding == "deflate" and (data[0] & 0x0F != 8 or int.from_bytes(data[:2], "big") % 31)
+    begin = partial(zlib.decompressobj, -zlib.MAX_WBITS if bare else zlib.MAX_WBITS | 32)
+    unpacking, members, unread = begin(), 1, memoryview(data)
+    pending = b""
+    while pending or unread:
+        if not pending:  # in pieces, because what follows a member is copied
+            pending, unread = bytes(unread[:_PIECE]), unread[_PIECE:]
+        if unpacking.eof:
+            pending = pending.lstrip(b"\0")  # padding
+            if not pending:
+                continue
+            if bare or members == MAX_MEMBERS:
+                raise BadReplyError(f"its {encoding} data has more than {members} members")
+            unpacking, members = begin(), members + 1
+        piece = unpacking.decompress(pending, cap + 1)
+        pending = unpacking.unconsumed_tail or unpacking.unused_data
+        cap -= len(piece)
+        if cap < 0:
+            raise ReplyTooLargeError
+        yield piece
     if not unpacking.eof:
         raise BrokenOffError("its compressed data is incomplete")
-    return body
 
 
 # -- requests

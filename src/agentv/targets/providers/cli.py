@@ -219,7 +219,8 @@ class CliProvider(Provider):
     async def _problem(self, check: HttpCheck | CommandCheck, directory: Path | None) -> str | None:
         try:
             if isinstance(check, HttpCheck):
-                return await _http_problem(check)
+                problem = await _http_problem(check)
+                return None if problem is None else self._scope.redactor.head(problem, SHOWN)
             template = command_template(check)
             request = Request("", eval_id="healthcheck", directory=directory)
             with _temporary_files(template, request, keep=False) as values:

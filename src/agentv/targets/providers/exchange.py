@@ -22,13 +22,20 @@ from agentv.http.client import (
     TlsError,
 )
 from agentv.http.urls import is_http, proxy_for, without_secrets
-from agentv.redact import Redactor
 from agentv.targets.provider import TargetScope, retryable_status
+from agentv.targets.providers import large_json
+from agentv.text import without_controls
+from agentv.workers import IN_LINE_BYTES, WorkerError
 
 GOOD = (200, 201, 203)
 """HTTP statuses of successful replies: some gateways send others than 200."""
-REPLY_CAP = 32 * 1024 * 1024
+REPLY_CAP = 8 * 1024 * 1024
+"""Size limit of a decompressed reply."""
 SHOWN = 200
+SHOWN_MESSAGE = 2000
+LONGEST_ERROR = 4000
+DIAGNOSED = 16 * 1024
+"""The part of an error that is searched for a known cause."""
 
 _CODES = {"rate_limit_exceeded": 429, "rate_limit_error": 429, "server_error": 500, "overloaded_error": 529}
 """Error codes of vendors -> the HTTP status they correspond to."""
@@ -63,7 +70,7 @@ class Exchange:
         self._assumed = assumed or {}
         """Fields that a library requires in every reply and that servers imitating its vendor may leave out."""
         self._key_from, self._model = key_from, model
-        self._own_secrets = Redactor(secrets)
+        self._redactor = scope.redactor.adding(secrets)
         self._client: Client | None = None
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes, *, encoded: bool = False) -> HttpReply:
@@ -92,7 +99,7 @@ class Exchange:
         text = data.decode("utf-8", "replace")
         if status not in GOOD:
             raise self.refused(url, status, received, text)
-        parsed = self.read_json(url, received, text)
+        parsed = await self.read_json(url, received, text)
         if isinstance(parsed, dict) and parsed.get("error"):
             raise self.refused(url, error_code(parsed["error"]), received, text)
         if isinstance(parsed, dict) and any(parsed.get(name) is None for name in self._assumed):
@@ -105,20 +112,24 @@ class Exchange:
             client, self._client = self._client, None
             await client.aclose()
 
-    def read_json(self, url: str, headers: Mapping[str, str], text: str) -> Any:
-        """The JSON value of a reply."""
+    async def read_json(self, url: str, headers: Mapping[str, str], text: str) -> Any:
+        """The JSON value of a reply. Large replies are parsed in a worker, so that the timeout of the call holds."""
         try:
-            parsed = json.loads(text.removeprefix("\ufeff"))
-        except (ValueError, RecursionError):
+            return await large_json.parse(text)
+        except large_json.LoneSurrogateError:
+            raise self.error("the reply contains a lone surrogate (half a character)") from None
+        except large_json.TooManyValuesError as error:
+            raise self.error(f"the reply was not read: {error}") from None
+        except WorkerError as error:
+            raise self.error(f"the reply of {len(text):,} characters could not be parsed: {error.message}") from None
+        except ValueError:
             raise self._unreadable(url, headers, text) from None
-        if ("\\ud" in text or "\\uD" in text) and _has_lone_surrogates(parsed):
-            raise self.error("the reply contains a lone surrogate (half a character)")
-        return parsed
 
     # -- errors
 
     def error(self, what: str, **details: Any) -> ProviderError:
-        return ProviderError(f"target '{self._scope.name}': {what}", **details)
+        """An error of this target. What it quotes of the server is masked here, before it is truncated."""
+        return ProviderError(f"target '{self._scope.name}': {self.clean(what, LONGEST_ERROR)}", **details)
 
     def of_target(self, error: ProviderError) -> ProviderError:
         """The error of a parsed reply, with the name of this target."""
@@ -127,22 +138,23 @@ class Exchange:
         )
 
     def clean(self, text: str, length: int) -> str:
-        """The beginning of a server's message, with secrets masked."""
-        return self._scope.redactor.head(self._own_secrets.text(text), length)
+        """The beginning of a server's message, with secrets masked and without control characters."""
+        return without_controls(self._redactor.head(text, length))
 
     def refused(self, url: str, status: int, headers: Mapping[str, str], text: str) -> ProviderError:
         """The error for an HTTP status other than success."""
         shown = without_secrets(url)
         if 300 <= status < 400:
-            where = without_secrets(headers.get("Location", "")) or "another address"
+            location = self.clean(headers.get("Location", ""), SHOWN)
+            where = without_secrets(location) or "another address"
             return self.error(
                 f"{shown} returned HTTP {status}, a redirect to {where}, which is not followed",
                 status=status,
                 next_step="Set `base_url` to the final address.",
             )
-        message = _server_message(text)
+        message, text = _server_message(text), text[:DIAGNOSED]
         return self.error(
-            f"{shown} returned HTTP {status}: {self.clean(message, 2000)}",
+            f"{shown} returned HTTP {status}: {self.clean(message, SHOWN_MESSAGE)}",
             status=status,
             retryable=retryable_status(status) and not _OUT_OF_CREDIT.search(text),
             retry_after=_retry_after(status, headers, text),
@@ -150,6 +162,7 @@ class Exchange:
         )
 
     def _next_step(self, status: int, message: str, text: str) -> str | None:
+        message = message[:DIAGNOSED]
         if status in (401, 403) or (status == 400 and _BAD_KEY.search(message)):
             return f"Check {self._key_from} of the target."
         if status in (400, 404) and (_UNKNOWN_MODEL.search(message) or "model_not_found" in text):
@@ -165,16 +178,24 @@ class Exchange:
             hint = "Check that the server is running and that `base_url` is correct."
             return self.error(f"could not connect to {shown}: {error}", retryable=True, next_step=hint)
         if isinstance(error, ProxyError):
-            return self._no_proxy(shown, str(error), error.status is None or retryable_status(error.status))
+            return self._no_proxy(
+                shown, self.clean(str(error), SHOWN), error.status is None or retryable_status(error.status)
+            )
         if isinstance(error, TlsError):
             return self.error(f"the TLS connection to {shown} failed: {error}", next_step=_tls_hint(str(error)))
         if isinstance(error, BrokenOffError):
             return self.error(f"{shown} closed the connection before the reply was complete", retryable=True)
         if isinstance(error, ReplyTooLargeError):
-            return self.error(f"the reply is larger than {REPLY_CAP // 2**20} MiB")
+            return self.error(
+                f"the reply of {shown} is larger than {REPLY_CAP // 2**20} MiB and was not read",
+                next_step="Set `max_output_tokens` of the target, or request less.",
+            )
         if isinstance(error, HttpError):
             return self.error(f"{shown} sent an invalid HTTP reply: {self.clean(str(error), SHOWN)}")
-        return self.error(f"cannot send the request to {shown}: {error}", next_step="Check `base_url` and `headers`.")
+        return self.error(
+            f"cannot send the request to {shown}: {self.clean(str(error), SHOWN)}",
+            next_step="Check `base_url` and `headers`.",
+        )
 
     def _no_proxy(self, shown: str, why: str, retryable: bool) -> ProviderError:
         proxy = without_secrets(proxy_for(self._url, self._scope.environment) or "")
@@ -186,7 +207,7 @@ class Exchange:
         )
 
     def _unreadable(self, url: str, headers: Mapping[str, str], text: str) -> ProviderError:
-        kind = headers.get("Content-Type", "no content type")
+        kind = self.clean(headers.get("Content-Type", "no content type"), SHOWN)
         hint = "Check that `base_url` is the URL of an API, not of a web page."
         if "event-stream" in kind:
             hint = (
@@ -231,6 +252,8 @@ def error_code(error: Any) -> int:
 
 def _server_message(text: str) -> str:
     """The error message in the body of a reply, in any of the formats that servers use."""
+    if len(text) > IN_LINE_BYTES:
+        return text
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
@@ -262,12 +285,3 @@ def _retry_after_of(headers: Mapping[str, str]) -> float | None:
         if math.isfinite(seconds):
             return max(0.0, seconds)
     return None
-
-
-def _has_lone_surrogates(parsed: Any) -> bool:
-    """Whether a JSON value contains a lone surrogate, which cannot be encoded as UTF-8."""
-    try:
-        json.dumps(parsed, ensure_ascii=False).encode("utf-8")
-    except UnicodeEncodeError:
-        return True
-    return False

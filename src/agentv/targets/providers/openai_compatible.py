@@ -182,7 +182,7 @@ class OpenAICompatibleProvider(Provider):
         text = data.decode("utf-8", "replace")
         if status not in GOOD:
             raise self._exchange.refused(self._url, status, headers, text)
-        parsed = self._exchange.read_json(self._url, headers, text)
+        parsed = await self._exchange.read_json(self._url, headers, text)
         if isinstance(parsed, dict) and parsed.get("error") and not parsed.get("choices"):
             raise self._exchange.refused(self._url, error_code(parsed["error"]), headers, text)
         if upstream_error := choice_error(parsed):

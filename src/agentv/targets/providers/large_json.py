@@ -1,0 +1,63 @@
+"""Parse JSON that a server sent: small bodies here, large ones in a worker with a deadline and a limit on values.
+
+A body of a few megabytes can contain millions of values, which take seconds to parse and much memory to keep.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from agentv import workers
+
+MOST_VALUES = 200_000
+"""The most values (lists, objects, strings, numbers, ...) that a large body may contain."""
+PARSE_SECONDS = 10.0
+
+
+class TooManyValuesError(ValueError):
+    """The JSON contains more values than are accepted."""
+
+
+class LoneSurrogateError(ValueError):
+    """A string contains half of a surrogate pair, which is not text."""
+
+
+async def parse(text: str) -> Any:
+    """The JSON value of a body. Raises ValueError if it is not JSON, one of the errors above, or a WorkerError."""
+    if len(text) <= workers.IN_LINE_BYTES:
+        return parse_here(text)
+    return await workers.call(parse_here, text, MOST_VALUES, seconds=PARSE_SECONDS)
+
+
+def parse_here(text: str, most_values: int | None = None) -> Any:
+    """The JSON value of a body. The message of a ValueError does not contain the body."""
+    try:
+        value = json.loads(text.removeprefix("\ufeff"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON: {getattr(error, 'msg', 'nested too deeply')}") from None
+    if most_values is not None:
+        _count(value, most_values)
+    if ("\\ud" in text or "\\uD" in text) and not _is_text(value):
+        raise LoneSurrogateError
+    return value
+
+
+def _count(value: Any, most: int) -> None:
+    left, waiting = most, [value]
+    while waiting:
+        node = waiting.pop()
+        children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+        left -= len(children)
+        if left < 0:
+            raise TooManyValuesError(f"it contains more than {most:,} values")
+        waiting.extend(children)
+
+
+def _is_text(value: Any) -> bool:
+    """Whether all strings of a JSON value can be encoded as UTF-8."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
