@@ -126,11 +126,17 @@ def test_key_in_any_form_and_place_of_a_reply_is_masked(project: Project) -> Non
 
 @pytest.mark.parametrize("form", ["raw", "unicode", "base64"])
 def test_key_across_the_cut_of_a_long_log_is_masked(project: Project, form: str) -> None:
-    """The last 64 kB of stderr are kept. The key begins before them, at every offset."""
+    """The last 64 kB of stderr are kept. The key begins before them, at several offsets.
+
+    What follows it consists of long forms of the key: once they are masked, the cut is among the characters shown.
+    """
+    project.write("long.txt", "".join(f"&#{ord(char):040d};" for char in KEY))
     project.write(
         "talk.py",
-        "import sys\nform, offset = sys.argv[1], int(sys.argv[2])\n"
-        "sys.stdin.read()\nsys.stderr.write('.' * 300_000 + form + '.' * (64 * 1024 - offset))\nsys.exit(1)\n",
+        "import pathlib, sys\nform, room = sys.argv[1], 64 * 1024 - int(sys.argv[2])\n"
+        "sys.stdin.read()\nlong = pathlib.Path('long.txt').read_text()\n"
+        "rest = '.' * (room % len(long)) + long * (room // len(long))\n"
+        "sys.stderr.write('.' * 300_000 + form + rest)\nsys.exit(1)\n",
     )
     spelled = FORMS[form]
     offsets = range(4, len(spelled), max(1, len(spelled) // 6))
@@ -156,6 +162,7 @@ def test_key_across_the_cut_of_a_long_log_is_masked(project: Project, form: str)
         assert len(rows) == len(offsets)
         for row in rows:
             assert_no_piece(row["error"]["message"])
+            assert row["error"]["message"].count("[redacted]") > 40
 
 
 def test_key_printed_by_a_script_or_a_command_is_masked(project: Project) -> None:
