@@ -129,7 +129,7 @@ def seen():
     try: return len(open(f'/proc/{os.getppid()}/environ').read()) > 0
     except OSError: return False
 print(seen(), renamed())
-confinement.enter_domain(confinement.landlock_ruleset(abi), seccomp=False)
+confinement.enter_domain(confinement.landlock_ruleset(abi), None)
 print(seen(), renamed())
 """
 

@@ -73,6 +73,8 @@ ARCHITECTURES: dict[str, tuple[int, dict[int, tuple[int, tuple[int, ...]]]]] = {
     "x86_64": (317, {0xC000003E: (302, (101, 310, 311, 312, 438)), 0x40000003: (340, (26, 347, 348, 349, 438))}),
     "aarch64": (277, {0xC00000B7: (261, (117, 270, 271, 272, 438)), 0x40000028: (369, (26, 376, 377, 378, 438))}),
 }
+OWN_PID = 0xFFFFFFFF
+"""Stands for the pid of the process that installs the filter."""
 _ARGUMENTS = 16
 """Offset of the arguments in `struct seccomp_data`, 8 bytes each."""
 
@@ -86,11 +88,35 @@ def seccomp_works() -> bool:
     return bool(_libc.syscall(seccomp, SECCOMP_GET_ACTION_AVAIL, 0, ctypes.byref(action)) == 0)
 
 
-def _filter(kinds: dict[int, tuple[int, tuple[int, ...]]], own_pid: int) -> bytes:
-    """The filter as a BPF program. It refuses system calls that reach into other processes.
+class Filter:
+    """A filter that refuses system calls which reach into other processes. Build it once, and install it after forks.
 
     `prlimit64` may read any limits, and set those of the caller (0) and of the process that installs the filter.
     """
+
+    def __init__(self) -> None:
+        self._call, kinds = ARCHITECTURES[os.uname().machine]
+        program = _program(kinds)
+        self._program = ctypes.create_string_buffer(
+            b"".join(
+                code.to_bytes(2, "little") + bytes((yes, no)) + value.to_bytes(4, "little")
+                for code, yes, no, value in program
+            )
+        )
+        self._own_pid_at = [8 * place + 4 for place, (_, _, _, value) in enumerate(program) if value == OWN_PID]
+        self._header = len(program).to_bytes(8, "little") + ctypes.addressof(self._program).to_bytes(8, "little")
+        # Without this flag, kernels before 5.16 slow the script down in case it attacks itself.
+        self._arguments = (ctypes.c_uint(SECCOMP_SET_MODE_FILTER), ctypes.c_uint(SECCOMP_FILTER_FLAG_SPEC_ALLOW))
+
+    def install(self) -> None:
+        pid = os.getpid().to_bytes(4, "little")
+        for place in self._own_pid_at:
+            ctypes.memmove(ctypes.addressof(self._program) + place, pid, 4)
+        _checked(_libc.syscall(self._call, *self._arguments, self._header), "seccomp")
+
+
+def _program(kinds: dict[int, tuple[int, tuple[int, ...]]]) -> list[tuple[int, int, int, int]]:
+    """The filter as instructions: operation, how many to skip if a comparison is true and if it is false, value."""
     load, equal, at_least, give = 0x20, 0x15, 0x35, 0x06
     program = [(load, 0, 0, 4)]
     for kind, (prlimit, refused) in kinds.items():
@@ -102,7 +128,7 @@ def _filter(kinds: dict[int, tuple[int, tuple[int, ...]]], own_pid: int) -> byte
             (give, 0, 0, ALLOW),
             (load, 0, 0, _ARGUMENTS),  # the process; the kernel uses the lower half only
             (equal, 5, 0, 0),
-            (equal, 4, 0, own_pid),
+            (equal, 4, 0, OWN_PID),
             (load, 0, 0, _ARGUMENTS + 2 * 8),  # the new limit, both halves of the pointer
             (equal, 0, 3, 0),
             (load, 0, 0, _ARGUMENTS + 2 * 8 + 4),
@@ -111,30 +137,17 @@ def _filter(kinds: dict[int, tuple[int, tuple[int, ...]]], own_pid: int) -> byte
             (give, 0, 0, REFUSE),
         ]
         program += [(equal, 0, len(block), kind), *block]
-    program.append((give, 0, 0, REFUSE))
-    return b"".join(
-        code.to_bytes(2, "little") + bytes((yes, no)) + value.to_bytes(4, "little") for code, yes, no, value in program
-    )
+    return [*program, (give, 0, 0, REFUSE)]
 
 
-def _install_filter() -> None:
-    seccomp, kinds = ARCHITECTURES[os.uname().machine]
-    program = ctypes.create_string_buffer(content := _filter(kinds, os.getpid()))
-    address = ctypes.addressof(program).to_bytes(8, "little")
-    header = (len(content) // 8).to_bytes(8, "little") + address
-    # Without this flag, kernels before 5.16 slow the script down in case it attacks itself.
-    flags = ctypes.c_uint(SECCOMP_FILTER_FLAG_SPEC_ALLOW)
-    _checked(_libc.syscall(seccomp, ctypes.c_uint(SECCOMP_SET_MODE_FILTER), flags, header), "seccomp")
-
-
-def enter_domain(ruleset: int, *, seccomp: bool) -> None:
+def enter_domain(ruleset: int, calls: Filter | None) -> None:
     """Confine this process and its descendants for good: processes outside become inaccessible, where possible."""
-    if ruleset >= 0 or seccomp:
+    if ruleset >= 0 or calls is not None:
         prctl(PR_SET_NO_NEW_PRIVS, 1)
     if ruleset >= 0:
         _checked(_libc.syscall(LANDLOCK_RESTRICT_SELF, ruleset, 0), "landlock")
-    if seccomp:
-        _install_filter()
+    if calls is not None:
+        calls.install()
 
 
 # -- namespaces

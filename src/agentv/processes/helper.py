@@ -148,7 +148,7 @@ class Seat:
         self.idle = idle
         abi = confinement.landlock_abi()
         self._ruleset = confinement.landlock_ruleset(abi) if abi else -1
-        self._seccomp = confinement.seccomp_works()
+        self._calls = confinement.Filter() if confinement.seccomp_works() else None
         self.pid = self.pidfd = self.signals = -1
 
     def take(self, pid: int) -> None:
@@ -161,7 +161,7 @@ class Seat:
 
     def confine(self) -> None:
         """Confine this process for good: processes outside become inaccessible, where the kernel can do that."""
-        confinement.enter_domain(self._ruleset, seccomp=self._seccomp)
+        confinement.enter_domain(self._ruleset, self._calls)
 
 
 def supervise(seat: Seat, *, turn: Callable[..., bool]) -> int:
