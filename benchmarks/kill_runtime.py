@@ -5,7 +5,8 @@
 Each round starts a runtime with one script for every kind of descendant, waits until all of them are running (or, every
 third round, for a short random time), and kills the runtime with SIGINT, SIGTERM or SIGKILL. Scripts are started for
 each execution (cold), forked from a process that has imported their modules (warm), or reused (lines); rounds
-alternate between the modes unless `--mode` selects one. Exits with code 1 if any process survived.
+alternate between the modes unless `--mode` selects one. A random half of the scripts is isolated, as with judge access.
+Exits with code 1 if any process survived.
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ def play_runtime(marker: str, ready: str, mode: str) -> None:
 
     def script(kind: str) -> Script:
         argv = [sys.executable, *options, __file__, "--script", kind, ready, marker]
-        return Script(argv, cwd="/", env={}, stdin=b"{}\n", warm=mode == "warm", lines=mode == "lines")
+        isolate = (int(marker[-1], 16) + KINDS.index(kind)) % 2 == 0
+        return Script(argv, cwd="/", env={}, stdin=b"{}\n", warm=mode == "warm", lines=mode == "lines", isolate=isolate)
 
     async def run() -> None:
         async with Launcher() as launcher:

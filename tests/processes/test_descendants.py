@@ -38,10 +38,11 @@ if then == 'wait': signal.pause()
 """
 
 
+@pytest.mark.parametrize("isolate", [False, True], ids=["plain", "isolated"])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_descendants_are_killed_when_the_script_ends(launcher, kind):
+async def test_descendants_are_killed_when_the_script_ends(launcher, kind, isolate):
     with marker() as mark:
-        outcome = await launcher.run(python(DESCENDANT, kind, "exit", mark))
+        outcome = await launcher.run(python(DESCENDANT, kind, "exit", mark, isolate=isolate))
         assert marked(mark) == []
     assert (outcome.returncode, outcome.stdout, outcome.supervisor_lost) == (0, b"answer\n", False)
 
@@ -68,6 +69,16 @@ async def test_descendants_are_alive_while_the_script_runs(launcher):
         assert await until(lambda: len(marked(mark)) == 2)
         running.cancel()
         await asyncio.wait({running})
+        assert marked(mark) == []
+
+
+async def test_isolated_descendants_are_killed_with_their_supervisor(launcher):
+    with marker() as mark:
+        running = asyncio.create_task(launcher.run(python(DESCENDANT, "double-fork", "wait", mark, isolate=True)))
+        assert await until(lambda: len(marked(mark)) == 2)
+        (execution,) = launcher._running
+        os.kill(execution.supervisor, signal.SIGKILL)
+        assert (await running).supervisor_lost
         assert marked(mark) == []
 
 
