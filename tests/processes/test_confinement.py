@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 
 import pytest
 
@@ -10,6 +12,7 @@ from agentv.processes import protection
 from agentv.processes.confinement import ALLOW, ARCHITECTURES, OWN_PID, REFUSE, UNKNOWN, X32, _program
 
 from .support import python
+from .test_isolation import ROOT, interpreter
 
 KINDS = {
     "x86-64": ("x86_64", 0xC000003E),
@@ -93,3 +96,35 @@ async def test_tested_namespace_agrees_with_scripts(launcher):
     script = python("import os; print(os.getppid() == 1, os.readlink('/proc/self') == str(os.getpid()))", isolate=True)
     first, second = (await launcher.run(script)).stdout.split()
     assert (first == b"True", second) == (offered.pid_namespace, b"True")
+
+
+MASKED = 'mount --bind /dev/null /proc/meminfo && exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"'
+ISOLATED = """
+import asyncio, os
+from agentv.processes import protection
+from agentv.processes.launcher import Launcher, Script
+async def main():
+    async with Launcher() as launcher:
+        script = Script(['/bin/sh', '-c', 'kill -9 $PPID; echo alive'], '/', {}, timeout=30, isolate=True)
+        print(protection.tested_capabilities().pid_namespace, (await launcher.run(script)).stdout)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mask a part of /proc")
+def test_isolated_scripts_run_without_a_namespace_where_proc_is_masked():
+    """As in most containers: the kernel then refuses to mount another /proc."""
+    if shutil.which("unshare") is None or shutil.which("setpriv") is None:
+        pytest.skip("needs unshare and setpriv")
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", MASKED, "sh", interpreter(), "-c", ISOLATED],
+        env={"PYTHONPATH": str(ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1", "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if "mount" in done.stderr:
+        pytest.skip(done.stderr)
+    alive = "b'alive\\n'" if protection.capabilities().signal_scope else "b''"
+    assert (done.stdout, done.stderr) == (f"False {alive}\n", "")
