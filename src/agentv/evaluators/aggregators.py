@@ -25,6 +25,7 @@ from agentv.evaluators.llm.prompt import (
     system_prompt,
     values_of,
 )
+from agentv.evaluators.llm.render import rendered
 from agentv.evaluators.llm.reply import read_verdict
 from agentv.evaluators.llm_judge import prompt_text
 from agentv.evaluators.rubric import AsksJudge
@@ -108,7 +109,7 @@ class LlmAggregator(AsksJudge, Aggregator):
         verdict, ledger = await ask_judge(
             self.name,
             Question(
-                self._question(results, context),
+                await rendered(_question, context, self.prompt, by_name(results)),
                 system_prompt(prompt=self.prompt or TASK),
                 VERDICT_SCHEMA,
                 read_verdict,
@@ -121,15 +122,16 @@ class LlmAggregator(AsksJudge, Aggregator):
         warnings = doubts(self.prompt, _VARIABLES)
         return Score(verdict.score, verdict.hits, verdict.misses, verdict.reasoning, warnings=warnings, judge=judge)
 
-    def _question(self, results: Sequence[EvaluatorResult], context: EvaluationContext) -> str:
-        results_json = json.dumps(by_name(results), indent=2, ensure_ascii=False)
-        part = ("evaluator results", results_json)
-        if self.prompt is None:
-            return f"{TASK}\n\n{material(context, part)}"
-        question = fill(self.prompt, {**values_of(context), RESULTS: results_json})
-        if f"{{{{{RESULTS}}}}}" in self.prompt.replace(" ", ""):
-            return question
-        return f"{question}\n\n{fence([part]).text}"
+
+def _question(context: EvaluationContext, prompt: str | None, results: Mapping[str, Any]) -> str:
+    results_json = json.dumps(results, indent=2, ensure_ascii=False)
+    part = ("evaluator results", results_json)
+    if prompt is None:
+        return f"{TASK}\n\n{material(context, part)}"
+    question = fill(prompt, {**values_of(prompt, context), RESULTS: results_json})
+    if f"{{{{{RESULTS}}}}}" in prompt.replace(" ", ""):
+        return question
+    return f"{question}\n\n{fence([part]).text}"
 
 
 def by_name(results: Sequence[EvaluatorResult]) -> dict[str, Any]:

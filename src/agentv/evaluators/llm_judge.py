@@ -21,6 +21,7 @@ from agentv.evaluators.llm.prompt import (
     question_for,
     system_prompt,
 )
+from agentv.evaluators.llm.render import rendered
 from agentv.evaluators.llm.reply import JudgeVerdict, read_verdict
 from agentv.evaluators.rubric import AsksJudge, RubricList, checked, judge_by_rubrics, named
 from agentv.results import Score
@@ -28,6 +29,7 @@ from agentv.suite.files import FileMissingError
 from agentv.text import quoted
 
 MAX_PROMPT_BYTES = 1024 * 1024
+LONGEST_PATH = 4_096
 _SUFFIX = re.compile(r"\.(?:md|markdown|txt|text|j2|jinja2?|prompt|prompty|tmpl|mustache|hbs|liquid|rst|ya?ml|json)$")
 
 
@@ -74,7 +76,7 @@ class LlmJudge(AsksJudge):
             score = await judge_by_rubrics(self, named(self.rubrics), context, prompt)
             return replace(score, warnings=(*score.warnings, *doubts(prompt)))
         question: Question[JudgeVerdict] = Question(
-            question_for(context, prompt),
+            await rendered(question_for, context, prompt),
             system_prompt(prompt=prompt),
             VERDICT_SCHEMA,
             read_verdict,
@@ -130,6 +132,8 @@ def _file(prompt: str, find_file: Callable[[str], Path]) -> Path | None:
 
 
 def _looks_like_a_path(line: str) -> bool:
+    if len(line) > LONGEST_PATH:
+        return False
     if line.startswith(("./", "../", "/", "~/")):
         return True
     return not re.search(r"\s", re.sub(r"\{\{.*?\}\}", "", line)) and (

@@ -11,6 +11,7 @@ from pydantic import Field, field_validator
 from agentv.evaluators.base import EvaluationContext, Evaluator, Need
 from agentv.evaluators.llm.ask import Question, ask_judge
 from agentv.evaluators.llm.prompt import checks_schema, question_for, system_prompt
+from agentv.evaluators.llm.render import rendered
 from agentv.evaluators.llm.reply import Check, JudgeChecks, read_checks
 from agentv.results import Score
 from agentv.suite.models import RubricModel
@@ -98,7 +99,7 @@ async def judge_by_rubrics(
 ) -> Score:
     """Ask the judge to check every criterion, with the suite's custom prompt if it has one."""
     question: Question[JudgeChecks] = Question(
-        question_for(context, prompt, rubrics),
+        await rendered(question_for, context, prompt, rubrics),
         system_prompt(rubrics, prompt=prompt),
         checks_schema([rubric.id for rubric in rubrics]),
         read_checks,

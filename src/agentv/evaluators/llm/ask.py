@@ -11,7 +11,7 @@ from agentv.errors import BudgetExhaustedError, EvaluatorError
 from agentv.evaluators.base import Candidate, EvaluationContext
 from agentv.evaluators.llm.fence import fence
 from agentv.evaluators.llm.prompt import words_of
-from agentv.evaluators.llm.reply import CUT, ReplyError, refuse_copy
+from agentv.evaluators.llm.reply import CUT, LONGEST_REPLY, ReplyError, is_plain, read_and_compare
 from agentv.messages import NO_OPTIONS, GenerationOptions
 from agentv.text import plural
 
@@ -25,11 +25,17 @@ T = TypeVar("T")
 ATTEMPTS = 3
 KEPT_OF_A_REPLY = 2_000
 SHOWN_TO_THE_JUDGE = 300
+COMPARED_IN_LINE = 64_000
+"""Replies about longer answers are parsed in a worker."""
+READ_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[T]):
-    """A question for a model. `read` parses the reply from its text and finish reason, or raises `ReplyError`."""
+    """A question for a model.
+
+    `read` is a function of a module that parses the reply from its text and finish reason, or raises `ReplyError`.
+    """
 
     text: str
     system_prompt: str
@@ -37,24 +43,33 @@ class Question(Generic[T]):
     read: Callable[[str, str | None], T]
     again: str = "Grade the same answer again."
     """Instruction for the retry after an unusable reply."""
+    graded: str = ""
+    """What the graded target wrote. A reply that is copied from it is unusable."""
 
 
 class NoUsableReplyError(Exception):
     """None of the replies could be used. The message says what is wrong with the last one."""
 
 
-async def ask_until(question: Question[T], ask: Callable[[str, int], Awaitable[Reply]], redactor: Redactor) -> T:
+async def ask_until(
+    question: Question[T],
+    ask: Callable[[str, int], Awaitable[Reply]],
+    redactor: Redactor,
+    unusable: Callable[[], None] = lambda: None,
+) -> T:
     """Ask until `question.read` can parse a reply, and return the result. Raises NoUsableReplyError after `ATTEMPTS`.
 
-    `ask` sends a prompt; its second argument is the number of the attempt, starting at 1. Retries add to the prompt
+    `ask` sends a prompt; its second argument is the number of the attempt, starting at 1. `unusable` is called for
+    each unusable reply. Retries add to the prompt
     what was wrong with the previous reply, and how that reply began. Two replies in a row that were cut off are enough.
     """
     text, problem, was_cut = question.text, "", False
     for attempt in range(1, 1 + ATTEMPTS):
         reply = await ask(text, attempt)
         try:
-            return question.read(reply.text, reply.finish_reason)
+            return await _read(question, reply.text, reply.finish_reason)
         except ReplyError as error:
+            unusable()
             problem = redactor.text(str(error))
         cut = reply.finish_reason in CUT
         if cut and was_cut:  # a model that writes too much twice does so a third time, and each attempt costs the most
@@ -67,6 +82,20 @@ async def ask_until(question: Question[T], ask: Callable[[str, int], Awaitable[R
             f"{question.again} Reply with exactly one JSON object in the format described, and nothing else."
         )
     raise NoUsableReplyError(problem)
+
+
+async def _read(question: Question[T], text: str, finish_reason: str | None) -> T:
+    """Parse a reply: in the event loop if that takes no time, else in a worker."""
+    quick = len(question.graded) <= COMPARED_IN_LINE and is_plain(text)
+    if quick or len(text) > LONGEST_REPLY:  # the latter is rejected without being read
+        return read_and_compare(question.read, text, finish_reason, question.graded)
+    from agentv import workers  # noqa: PLC0415 - many judges reply with a plain object
+
+    arguments = (question.read, text, finish_reason, question.graded)
+    try:
+        return await workers.call(read_and_compare, *arguments, seconds=READ_SECONDS)
+    except workers.WorkerError:
+        raise ReplyError("it takes too long to parse") from None
 
 
 async def ask_judge(
@@ -120,17 +149,12 @@ async def _ask(
         last_reply = reply.text
         return reply
 
-    def read(text: str, finish_reason: str | None) -> T:
-        try:
-            verdict = question.read(text, finish_reason)
-            refuse_copy(text, words_of(candidate))
-        except ReplyError:
-            session.forget(calls[-1])  # the cache must not return this reply again
-            raise
-        return verdict
+    def forget() -> None:
+        session.forget(calls[-1])  # the cache must not return this reply again
 
     try:
-        return await ask_until(replace(question, read=read), ask, redactor), session.ledger.to_dict()
+        graded = replace(question, graded=words_of(candidate))
+        return await ask_until(graded, ask, redactor, forget), session.ledger.to_dict()
     except NoUsableReplyError as error:
         problem = str(error)
     target, kept = session.targets.default, _kept(last_reply, redactor)

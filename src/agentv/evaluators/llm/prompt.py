@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agentv.errors import EvaluatorError
 from agentv.evaluators.base import Candidate, EvaluationContext
 from agentv.evaluators.llm.fence import fence
 from agentv.messages import Message, part_text
@@ -37,7 +38,9 @@ SHOW_THE_ANSWER = ("candidate_answer", "output_messages", RESULTS)
 
 _VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _FIRST_WORD = re.compile(r"\w+")
-_EXPRESSION = re.compile(r"\{\{\s*([A-Za-z_][^{}]*?)\s*\}\}")
+_EXPRESSION = re.compile(r"\{\{\s*([A-Za-z_][^{}]*)\}\}")
+MAX_CHARACTERS = 16 * 2**20
+"""Longest judge prompt: a variable can occur many times, and each time the answer is inserted."""
 
 _ROLE = """\
 You are an experienced and impartial evaluator. Your only task is to grade one answer given by an AI assistant.
@@ -177,7 +180,7 @@ def question_for(context: EvaluationContext, prompt: str | None, rubrics: Sequen
     """
     if prompt is None:
         return f"Grade the answer.\n\n{material(context)}\n\nGrade the answer. Reply with the JSON object only."
-    question = fill(prompt, values_of(context, rubrics))
+    question = fill(prompt, values_of(prompt, context, rubrics))
     return question if shows_the_answer(prompt) else f"{question}\n\n{material(context)}"
 
 
@@ -225,28 +228,35 @@ def doubts(prompt: str | None, variables: Sequence[str] = VARIABLES) -> tuple[st
 
 
 def _unknown(prompt: str, variables: Sequence[str]) -> list[str]:
-    return [expression for expression in _EXPRESSION.findall(prompt) if expression not in variables]
+    return [word for expression in _EXPRESSION.findall(prompt) if (word := expression.rstrip()) not in variables]
 
 
 def fill(prompt: str, values: Mapping[str, str]) -> str:
     """Replace the variables of a prompt in a single pass: variables inside values are not expanded."""
+    length = len(prompt) + sum(len(values.get(name, "")) for name in _VARIABLE.findall(prompt))
+    if length > MAX_CHARACTERS:
+        raise EvaluatorError(
+            f"the judge prompt must have at most {MAX_CHARACTERS:,} characters, got {length:,}",
+            next_step="Use each variable once in the prompt, or limit the length of answers.",
+        )
     return _VARIABLE.sub(lambda match: values.get(match[1], match[0]), prompt)
 
 
-def values_of(context: EvaluationContext, rubrics: Sequence[Rubric] = ()) -> dict[str, str]:
-    """Return the values of the variables; empty where the case has none."""
+def values_of(prompt: str, context: EvaluationContext, rubrics: Sequence[Rubric] = ()) -> dict[str, str]:
+    """Return the values of the variables that a prompt uses; empty where the case has none."""
     case, candidate = context.case, context.candidate
-    return {
-        "question": conversation(case),
-        "candidate_answer": answer_text(candidate),
-        "reference_answer": case.reference_answer or "",
-        "expected_outcome": case.expected_outcome or "",
-        "input_messages": _messages(case.input_messages),
-        "output_messages": _messages(candidate.output_messages or (Message("assistant", candidate.answer),)),
-        "expected_messages": _messages(case.expected_messages),
-        "metadata": _json(dict(case.metadata)),
-        "rubrics": _listed(rubrics),
+    values: dict[str, Callable[[], str]] = {
+        "question": lambda: conversation(case),
+        "candidate_answer": lambda: answer_text(candidate),
+        "reference_answer": lambda: case.reference_answer or "",
+        "expected_outcome": lambda: case.expected_outcome or "",
+        "input_messages": lambda: _messages(case.input_messages),
+        "output_messages": lambda: _messages(candidate.output_messages or (Message("assistant", candidate.answer),)),
+        "expected_messages": lambda: _messages(case.expected_messages),
+        "metadata": lambda: _json(dict(case.metadata)),
+        "rubrics": lambda: _listed(rubrics),
     }
+    return {name: values[name]() for name in set(_VARIABLE.findall(prompt)) & values.keys()}
 
 
 # -- formatting messages
@@ -263,8 +273,10 @@ def answer_text(candidate: Candidate) -> str:
 def words_of(candidate: Candidate) -> str:
     """Return everything the graded target wrote: the answer, the messages before it and the tool calls."""
     steps = [message for message in candidate.output_messages if message.content != candidate.answer]
-    contents = [message.content if isinstance(message.content, str) else _json(message.content) for message in steps]
-    calls = [_json(call.to_dict()) for message in candidate.output_messages for call in message.tool_calls]
+    contents = [
+        message.content if isinstance(message.content, str) else _json(message.content, None) for message in steps
+    ]
+    calls = [_json(call.to_dict(), None) for message in candidate.output_messages for call in message.tool_calls]
     return "\n".join([answer_text(candidate), *contents, *calls])
 
 

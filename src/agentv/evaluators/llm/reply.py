@@ -9,14 +9,17 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from agentv.jsonio import MAX_DEPTH, JsonError, Span, braced, read
 from agentv.text import kind_of
 
+T = TypeVar("T")
+
 LONGEST_REPLY = 1024 * 1024
+PLAIN_LENGTH = 8_000
 LONGEST_REPAIR = 32 * 1024
 MOST_REPAIR = 8_000_000
 """Limit on quotation marks times characters: the time to repair an object is proportional to this product."""
@@ -185,13 +188,25 @@ def read_object(text: str, finish_reason: str | None = None) -> tuple[dict[str, 
     """Return the only JSON object of a reply, and whether it was repaired. Text around it is ignored."""
     if finish_reason in REFUSED:
         raise ReplyError(f"it was refused or filtered ({finish_reason})")
-    text = _after_thoughts(text)
-    whole: list[dict[str, Any]] = []
+    whole, broken = _objects(_after_thoughts(text))
+    if not whole and not broken:
+        raise ReplyError("it does not contain a JSON object")
+    values = [value for value, _ in whole]
+    if whole and not broken and all(value == values[0] for value in values):
+        return values[0], False
+    if len(whole) + len(broken) > 1:
+        raise ReplyError("it contains more than one JSON object, so it is unclear which one is the verdict")
+    return _repaired(broken[0], finish_reason), True
+
+
+def _objects(text: str) -> tuple[list[tuple[dict[str, Any], Span]], list[Span]]:
+    """The JSON objects in a text, and the spans that look like one but are malformed."""
+    whole: list[tuple[dict[str, Any], Span]] = []
     broken: list[Span] = []
     for span in _spoken(text):
         value = _strict(span.text)
         if value:
-            whole.append(value)
+            whole.append((value, span))
         elif value is None and _LIKE_AN_OBJECT.match(span.text):
             broken.append(span)
         else:
@@ -200,13 +215,7 @@ def read_object(text: str, finish_reason: str | None = None) -> tuple[dict[str, 
             raise ReplyError("its JSON object is inside a list")
         if len(whole) + len(broken) > MOST_OBJECTS:
             raise ReplyError(f"it contains more than {MOST_OBJECTS} JSON objects, too many for a verdict")
-    if not whole and not broken:
-        raise ReplyError("it does not contain a JSON object")
-    if whole and not broken and all(value == whole[0] for value in whole):
-        return whole[0], False
-    if len(whole) + len(broken) > 1:
-        raise ReplyError("it contains more than one JSON object, so it is unclear which one is the verdict")
-    return _repaired(broken[0], finish_reason), True
+    return whole, broken
 
 
 def refuse_copy(text: str, answer: str) -> None:
@@ -218,8 +227,10 @@ def refuse_copy(text: str, answer: str) -> None:
     if "{" not in answer:
         return
     text, bare = _after_thoughts(text), _WHITE_SPACE.sub("", answer)
-    for span in _spoken(text):
-        quoted = _WHITE_SPACE.sub("", span.text)
+    whole, broken = _objects(text)
+    # Several objects are a verdict only if they are equal, so most texts are the same.
+    spans = {_WHITE_SPACE.sub("", span.text): span for span in [*(span for _, span in whole), *broken]}
+    for quoted, span in spans.items():
         alone = text.removeprefix("```json").strip("`\n\r\t ") == span.text
         # A bare `{"score": 1}` can be both the answer and the verdict; identical reasons are not a coincidence.
         by_chance = alone and (quoted == bare or _says_little(span.text)) and _strict(span.text) is not None
@@ -228,6 +239,23 @@ def refuse_copy(text: str, answer: str) -> None:
                 "its JSON object is copied from the graded answer, which is not a verdict; "
                 "give your own verdict, in your own words"
             )
+
+
+def is_plain(text: str) -> bool:
+    """Whether a reply is short and nothing but a JSON object, so that it is parsed without searching or repairing."""
+    if len(text) > PLAIN_LENGTH:
+        return False
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def read_and_compare(read: Callable[[str, str | None], T], text: str, finish_reason: str | None, graded: str) -> T:
+    """Parse a reply with `read`, and raise ReplyError if it is copied from the graded text. Can take seconds."""
+    value = read(text, finish_reason)
+    refuse_copy(text, graded)
+    return value
 
 
 def _says_little(text: str) -> bool:
