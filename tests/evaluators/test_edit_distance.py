@@ -12,7 +12,7 @@ from rapidfuzz import fuzz
 from rapidfuzz.distance import LCSseq, Levenshtein
 
 from agentv.evaluators.edit_distance import common_subsequence, levenshtein, token_set_similarity
-from agentv.evaluators.similarity import likeness
+from agentv.evaluators.likeness import likeness
 from tests.evaluators.support import judged
 
 few_letters = st.text("ab c", max_size=150)

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from agentv.evaluators import similarity
+from agentv.evaluators import likeness
 from tests.evaluators.support import an_answer, an_evaluator, judged, problem_of, without_waiting
 
 METRICS = ["levenshtein", "token_set", "jaccard", "rouge_l"]
@@ -99,7 +99,7 @@ async def test_comparing_megabytes_does_not_stall_the_run(metric):
 
 
 async def test_jaccard_rejects_strings_above_the_length_limit(monkeypatch):
-    monkeypatch.setattr(similarity, "MAX_CHARACTERS", 10)
+    monkeypatch.setattr(likeness, "MAX_CHARACTERS", 10)
     result = await judged("one two three", "similarity", value="four five six", metric="jaccard")
     assert result.error is not None
     assert "too long for `metric: jaccard`" in result.error

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from agentv.evaluators.base import Candidate, EvaluationContext
 from agentv.evaluators.scoring import judge
-from agentv.evaluators.tool_trajectory import ExpectedCall, pair_up
+from agentv.evaluators.tool_trajectory import IN_LINE_PAIRS, ExpectedCall, pair_up
 from agentv.messages import Message, ToolCall
 from agentv.results import EvaluatorResult
 from agentv.suite.suite import EvalCase
@@ -23,7 +24,9 @@ def calls_of(*made: Any) -> tuple[ToolCall, ...]:
 
 
 def judged(candidate: Candidate, **options: Any) -> EvaluatorResult:
-    return without_waiting(judge(an_evaluator("tool_trajectory", **options), EvaluationContext(CASE, candidate)))
+    result = judge(an_evaluator("tool_trajectory", **options), EvaluationContext(CASE, candidate))
+    compared = len(candidate.output_messages) * len(options.get("expected") or ())
+    return asyncio.run(result) if compared > IN_LINE_PAIRS else without_waiting(result)
 
 
 def after(*made: Any, **options: Any) -> EvaluatorResult:
@@ -324,3 +327,10 @@ def test_in_order_scores_a_long_trace_against_a_long_list():
     made = [("a", {"q": n % 11}) for n in range(3000)]
     assert after(*made, mode="in_order", expected=expected).score == 1.0
     assert after(*reversed(made[:500]), mode="in_order", expected=expected).score == 500 / 600
+
+
+def test_thousands_of_unexpected_calls_are_not_listed_one_by_one():
+    result = after(*["a"] * 5_000, mode="exact", expected=tools("a"))
+    assert result.score == 0
+    assert len(result.misses) == 101
+    assert result.misses[-1] == "4,899 more calls are unexpected"

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import resource
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from agentv.evaluators import schemas
+from agentv.evaluators.base import Candidate, EvaluationContext
+from agentv.evaluators.scoring import judge
+from agentv.messages import Message, ToolCall
+from agentv.suite.suite import EvalCase
 from tests.conftest import Project
-from tests.threats.heartbeat import Heartbeat
+from tests.evaluators.support import an_evaluator
+from tests.threats.heartbeat import LIMIT_MS, Heartbeat
 from tests.threats.support import processes, wait_for
+
+T = TypeVar("T")
 
 SLOW_RULE = r"(\w+\s?)+\?$"
 SLOW_QUESTION = "word " * 12 + "!"
@@ -258,4 +267,87 @@ def test_deeply_nested_answer_is_validated_against_a_recursive_schema(project: P
     done = project.run("eval", "suite.yaml", env=heartbeat.env)
     assert done.returncode == 1, done.stderr
     assert sorted(row["verdict"] for row in project.rows()) == ["fail", "pass"]
+    heartbeat.assert_steady()
+
+
+# -- long answers
+
+LONG = {
+    "is_json": ({"type": "is_json"}, "[" + "1e100," * 300_000 + "1]"),
+    "not JSON": ({"type": "is_json"}, '{"a": [' + '{"b": 1},' * 200_000 + "x"),
+    "json_schema": ({"type": "json_schema", "schema": {"items": {"type": "string"}}}, json.dumps(list(range(300_000)))),
+    "field_accuracy": (
+        {"type": "field_accuracy", "fields": [{"path": "a[7]", "match": "exact"}]},
+        json.dumps({"a": list(range(300_000))}),
+    ),
+    "fields in prose": (
+        {"type": "field_accuracy", "fields": [{"path": "a", "match": "exact"}]},
+        "{a} " * 300_000 + '{"a": 1}',
+    ),
+    "similarity": ({"type": "similarity", "value": "word " * 2_000}, "other " * 20_000),
+    "words": ({"type": "similarity", "metric": "jaccard", "value": "word"}, "ünïque " * 300_000),
+    "icontains": ({"type": "icontains", "value": [f"ﬃ{n}" for n in range(100)]}, "Straße " * 100_000),
+    "regex": ({"type": "regex", "pattern": r"(\w+)\s\1\s!"}, "word " * 200_000),
+}
+
+
+@pytest.mark.parametrize(("evaluator", "answer"), LONG.values(), ids=LONG)
+async def test_evaluators_do_not_block_the_loop_on_long_answers(evaluator: dict[str, Any], answer: str) -> None:
+    context = EvaluationContext(EvalCase("case", "", (), reference_answer='{"a": 1}'), Candidate(answer))
+    result, longest = await while_beating(judge(an_evaluator(**evaluator), context))
+    assert result.error is None or "timed out" in result.error
+    assert longest < LIMIT_MS / 1000
+
+
+async def test_long_traces_do_not_block_the_loop() -> None:
+    calls = tuple(ToolCall("search", {"q": n}) for n in range(5_000))
+    candidate = Candidate("done", (Message("assistant", None, tool_calls=calls),))
+    expected = [{"tool": "search", "args": {"q": -n}} for n in range(20)]
+    evaluator = an_evaluator("tool_trajectory", mode="in_order", expected=expected)
+    result, longest = await while_beating(judge(evaluator, EvaluationContext(EvalCase("case", "", ()), candidate)))
+    assert result.score == 1 / 20
+    assert longest < LIMIT_MS / 1000
+
+
+async def while_beating(work: Coroutine[Any, Any, T]) -> tuple[T, float]:
+    """The result, and the longest time for which this event loop was blocked on the CPU."""
+    task = asyncio.ensure_future(work)
+    longest, last = 0.0, time.thread_time()
+    while not task.done():
+        await asyncio.sleep(0.001)
+        now = time.thread_time()
+        longest, last = max(longest, now - last), now
+    return task.result(), longest
+
+
+# -- judges
+
+BRACES = "{a}" * 4_990
+VERDICT = '{"score": 1.0, "hits": [], "misses": [], "reasoning": "as asked"}'
+REPLIES = {
+    "braces": BRACES + VERDICT,
+    "many verdicts": " ".join([VERDICT] * 90),
+    "keys without end": "{" + '"": 1' + " " * 30_000 + ", 'score': 1, 'hits': [], 'misses': [], 'reasoning': 'x'",
+    "quotation marks": '{"score": 1, "hits": ["' + '\\"' * 200 + "'" * 15_000,
+    "half an object": '{"score": 1, "hits": [' + '"x", ' * 150_000,
+}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param(reply, id=name, marks=() if name in ("braces", "keys without end") else pytest.mark.soak)
+        for name, reply in REPLIES.items()
+    ],
+)
+def test_reply_of_a_judge_about_a_long_answer_does_not_block_the_loop(
+    project: Project, heartbeat: Heartbeat, reply: str
+) -> None:
+    write(project, {"type": "llm_judge"}, target={"response": '{"a": 1} ' * 30_000})
+    config = json.loads((project.root / "agentv.config.yaml").read_text())
+    config["targets"]["judge"] = {"provider": "mock", "response": reply}
+    config["defaults"] = {"target": "scripted", "judge_target": "judge"}
+    project.write("agentv.config.yaml", json.dumps(config))
+    done = project.run("eval", "suite.yaml", env=heartbeat.env)
+    assert done.returncode in (0, 3), done.stderr
     heartbeat.assert_steady()

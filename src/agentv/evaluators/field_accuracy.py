@@ -17,7 +17,7 @@ from agentv.errors import EvaluatorError
 from agentv.evaluators.base import EvaluationContext, Evaluator
 from agentv.evaluators.field_dates import NotADateError, directives, read_date
 from agentv.evaluators.json_values import find_data, same_json, shown
-from agentv.evaluators.strict_json import NotJsonError, read_json
+from agentv.evaluators.strict_json import IN_LINE_LENGTH, TIMEOUT_SECONDS, NotJsonError, read_json, too_large
 from agentv.results import Score
 from agentv.suite.models import FileModel
 from agentv.text import kind_of
@@ -92,11 +92,18 @@ class FieldAccuracy(Evaluator):
     )
 
     async def evaluate(self, context: EvaluationContext) -> Score:
-        expected = _expected_data(context)
+        sides = _Sides.of(context)
+        if sides.characters <= IN_LINE_LENGTH:
+            return scored(self, sides)
+        from agentv import workers  # noqa: PLC0415 - only long answers need it
+
         try:
-            candidate = _candidate_data(context)
-        except NotJsonError as error:
-            return Score(0.0, (), (f"contains no JSON data: {error}",), f"the answer contains no JSON data: {error}")
+            return await workers.call(scored, self, sides, seconds=TIMEOUT_SECONDS)
+        except workers.WorkerError as error:
+            raise too_large(sides.answer, error) from None
+
+    def score_of(self, expected: Any, candidate: Any) -> Score:
+        """Compare the fields of two values."""
         compared = [(rule, _compare(rule, expected, candidate)) for rule in self.fields]
         counted = [(rule, result) for rule, result in compared if result.counts and rule.weight > 0]
         matching = sum(result.matches for _, result in counted)
@@ -133,37 +140,56 @@ def _summary(compared: list[tuple[FieldRule, _Compared]], counted: int, matching
 # -- the two sides
 
 
-def _expected_data(context: EvaluationContext) -> Any:
-    for message in reversed(context.case.expected_messages):
-        if message.role == "assistant":
-            found = message.content if isinstance(message.content, Mapping) else _parsed(message.text)
-            if found is not None:
-                return found
-    found = _parsed(context.case.reference_answer or "")
-    if found is None:
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """What is compared, before it is parsed."""
+
+    expected: tuple[Any, ...]
+    """Texts or objects; the first that is an object or list counts."""
+    answer: str
+    structured: Mapping[str, Any] | None
+    """The answer of a target that returned an object instead of a text."""
+
+    @classmethod
+    def of(cls, context: EvaluationContext) -> _Sides:
+        case, candidate = context.case, context.candidate
+        messages = [message for message in reversed(case.expected_messages) if message.role == "assistant"]
+        contents = [each.content if isinstance(each.content, Mapping) else each.text for each in messages]
+        structured = None
+        if not candidate.answer.strip():
+            final = next((each for each in reversed(candidate.output_messages) if each.role == "assistant"), None)
+            structured = final.content if final is not None and isinstance(final.content, Mapping) else None
+        return cls((*contents, case.reference_answer or ""), candidate.answer, structured)
+
+    @property
+    def characters(self) -> int:
+        return len(self.answer) + sum(len(each) for each in self.expected if isinstance(each, str))
+
+
+def scored(evaluator: FieldAccuracy, sides: _Sides) -> Score:
+    """Parse both sides and compare their fields."""
+    expected = next((found for each in sides.expected if (found := _parsed(each)) is not None), None)
+    if expected is None:
         raise EvaluatorError(
             "the case has no expected data to compare the fields with",
             next_step="Add an assistant message to `expected_messages` whose `content` is an object (or JSON text), or "
             "a `reference_answer` that is JSON.",
         )
-    return found
-
-
-def _parsed(text: str) -> Any:
     try:
-        value = read_json(text)
+        candidate = find_data(sides.answer) if sides.structured is None else sides.structured
+    except NotJsonError as error:
+        return Score(0.0, (), (f"contains no JSON data: {error}",), f"the answer contains no JSON data: {error}")
+    return evaluator.score_of(expected, candidate)
+
+
+def _parsed(source: Any) -> Any:
+    if not isinstance(source, str):
+        return source
+    try:
+        value = read_json(source)
     except NotJsonError:
         return None
     return value if isinstance(value, dict | list) else None
-
-
-def _candidate_data(context: EvaluationContext) -> Any:
-    candidate = context.candidate
-    if not candidate.answer.strip():
-        final = next((m for m in reversed(candidate.output_messages) if m.role == "assistant"), None)
-        if final is not None and isinstance(final.content, Mapping):
-            return final.content
-    return find_data(candidate.answer)
 
 
 # -- one field

@@ -6,6 +6,7 @@ import re
 from datetime import date, datetime
 from functools import lru_cache
 
+LONGEST_DATE = 200
 _TOKENS = {
     "YYYY": "%Y",
     "yyyy": "%Y",
@@ -63,6 +64,8 @@ class NotADateError(ValueError):
 @lru_cache(maxsize=1024)
 def directives(written: str) -> str:
     """Return a date format for `strptime`, translating tokens like `DD/MM/YYYY`. Raises ValueError if it is invalid."""
+    if len(written) > LONGEST_DATE:
+        raise ValueError(f"a date format must have at most {LONGEST_DATE} characters, got {len(written):,}")
     format_ = written if "%" in written else _translated(written)
     names = {_ALIKE.get(name, name) for name in _DIRECTIVE.findall(format_)}
     try:
@@ -92,6 +95,8 @@ def _translated(written: str) -> str:
 def read_date(text: str, formats: tuple[str, ...] = ()) -> date:
     """Return the calendar day as written. A time of day or a time zone does not shift it."""
     text = text.strip()
+    if len(text) > LONGEST_DATE:
+        raise NotADateError(f"is longer than {LONGEST_DATE} characters and not a date")
     return _by_formats(text, formats) if formats else _by_looks(text)
 
 

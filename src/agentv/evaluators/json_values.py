@@ -14,6 +14,10 @@ from agentv.jsonio import braced, fenced
 from agentv.text import kind_of
 
 LONGEST_VALUE = 200
+MOST_OBJECTS = 10_000
+"""Spans between braces in which data is searched."""
+MOST_CHARACTERS = 100_000
+"""The length of longer values is not computed."""
 
 
 def _whole(value: Any) -> Any:
@@ -49,7 +53,9 @@ def find_data(text: str) -> Any:
 def _data(candidates: Iterable[str]) -> list[Any]:
     """Parse the strings that are objects or lists, and stop after two."""
     values: list[Any] = []
-    for text in candidates:
+    for number, text in enumerate(candidates):
+        if number >= MOST_OBJECTS:
+            raise NotJsonError(f"it contains more than {MOST_OBJECTS:,} pairs of braces, too many to search")
         with suppress(NotJsonError):
             value = read_json(text)
             if isinstance(value, dict | list):
@@ -74,8 +80,24 @@ def same_json(one: Any, other: Any) -> bool:
 
 def shown(value: Any) -> str:
     """Format a value as JSON. A long value is described instead: if it were cut, a secret in it could not be masked."""
+    if is_longer(value, MOST_CHARACTERS):
+        return f"{kind_of(value)} (more than {MOST_CHARACTERS:,} characters)"
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
         return kind_of(value)
     return text if len(text) <= LONGEST_VALUE else f"{kind_of(value)} ({len(text):,} characters)"
+
+
+def is_longer(value: Any, most: int) -> bool:
+    """Whether JSON data has more than `most` characters and values. Looks at no more than that."""
+    pending, left = [value], most
+    while pending and left >= 0:
+        item = pending.pop()
+        if isinstance(item, str | Mapping | list | tuple):
+            left -= len(item)
+            if isinstance(item, Mapping):
+                pending += item.values()
+            elif not isinstance(item, str):
+                pending += item
+    return left < 0

@@ -8,8 +8,12 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator
 
 from agentv.evaluators.base import EvaluationContext, Evaluator
+from agentv.evaluators.strict_json import TIMEOUT_SECONDS, too_large
 from agentv.results import Score
 from agentv.text import quoted
+
+IN_LINE_CHARACTERS = 2_000_000
+"""Characters of the answer times strings to compare with; more are compared in a worker."""
 
 
 class TextCheck(Evaluator):
@@ -46,7 +50,7 @@ class TextCheck(Evaluator):
     async def evaluate(self, context: EvaluationContext) -> Score:
         answer = context.candidate.answer
         values = [self.value] if isinstance(self.value, str) else self.value
-        verdicts = [(value, self.holds(answer, value)) for value in values]
+        verdicts = list(zip(values, await self._verdicts(answer, values), strict=True))
         hits = tuple(f"{self.HIT} {quoted(value)}" for value, matched in verdicts if matched)
         misses = tuple(f"{self.MISS} {quoted(value)}" for value, matched in verdicts if not matched)
         if len(values) == 1:
@@ -56,6 +60,16 @@ class TextCheck(Evaluator):
             passed = bool(hits)
             return Score(float(passed), hits, () if passed else misses, reasoning)
         return Score(float(not misses), hits, misses, reasoning, warnings=self.doubts())
+
+    async def _verdicts(self, answer: str, values: list[str]) -> list[bool]:
+        if len(answer) * len(values) <= IN_LINE_CHARACTERS:
+            return [self.holds(answer, value) for value in values]
+        from agentv import workers  # noqa: PLC0415 - only long answers need it
+
+        try:
+            return await workers.call(all_verdicts, self, answer, values, seconds=TIMEOUT_SECONDS)
+        except workers.WorkerError as error:
+            raise too_large(answer, error) from None
 
     @property
     def _any_is_enough(self) -> bool:
@@ -72,6 +86,11 @@ class TextCheck(Evaluator):
     def doubts(self) -> tuple[str, ...]:
         """Warnings about options that are valid but unlikely to be intended."""
         return ()
+
+
+def all_verdicts(check: TextCheck, answer: str, values: list[str]) -> list[bool]:
+    """Whether the answer matches, for each string."""
+    return [check.holds(answer, value) for value in values]
 
 
 class Contains(TextCheck):

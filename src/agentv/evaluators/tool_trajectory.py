@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -19,6 +20,10 @@ from agentv.text import quoted
 
 IGNORED = frozenset({"input", "output"})
 LONGEST_NAME = 200
+IN_LINE_PAIRS = 10_000
+"""Pairs of an expected and an actual call that are compared in the event loop."""
+MOST_UNEXPECTED = 100
+"""Unexpected calls that are listed one by one."""
 
 
 class ExpectedCall(FileModel):
@@ -97,9 +102,15 @@ class ToolTrajectory(Evaluator):
         else:
             expected = self.expected or []
             self._refuse_counts_alone(expected, calls, counts)
-            score = self._by_calls(expected, calls, counts)
+            score = await self._compared(expected, calls, counts)
         no_calls = "; no tools were called" if score.misses and not counts else ""
         return Score(score.score, score.hits, score.misses, score.reasoning + no_calls, warnings=self._doubts())
+
+    async def _compared(self, expected: list[ExpectedCall], calls: list[ToolCall], counts: Counter[str]) -> Score:
+        if len(expected) * len(calls) <= IN_LINE_PAIRS:
+            return self._by_calls(expected, calls, counts)
+        # A thread is enough: the comparison is plain Python, and its length is limited by the suite.
+        return await asyncio.to_thread(self._by_calls, expected, calls, counts)
 
     def _by_calls(self, expected: list[ExpectedCall], calls: list[ToolCall], counts: Counter[str]) -> Score:
         if self.mode == "exact":
@@ -223,9 +234,10 @@ def _exactly(expected: list[ExpectedCall], calls: list[ToolCall]) -> Score:
             misses.append(f"call {number} must be {each}, got {_name(call)}{arguments}")
     extra = len(calls) - len(expected)
     if extra > 0:
-        misses += [
-            f"call {n} is {_name(call)}, which is unexpected" for n, call in enumerate(calls, 1) if n > len(expected)
-        ]
+        unexpected = list(enumerate(calls, 1))[len(expected) :]
+        misses += [f"call {n} is {_name(call)}, which is unexpected" for n, call in unexpected[:MOST_UNEXPECTED]]
+        if extra > MOST_UNEXPECTED:
+            misses.append(f"{extra - MOST_UNEXPECTED:,} more calls are unexpected")
         return Score(0.0, tuple(hits), tuple(misses), f"{_calls(extra)} more than the {len(expected)} expected")
     matched = f"{len(hits)} of {len(expected)} calls are as expected"
     return Score(len(hits) / len(expected), tuple(hits), tuple(misses), matched)
