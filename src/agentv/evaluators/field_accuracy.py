@@ -145,7 +145,7 @@ class _Sides:
     """What is compared, before it is parsed."""
 
     expected: tuple[Any, ...]
-    """Texts or objects; the first that is an object or list counts."""
+    """Strings or objects; the first that is an object or list counts."""
     answer: str
     structured: Mapping[str, Any] | None
     """The answer of a target that returned an object instead of a text."""

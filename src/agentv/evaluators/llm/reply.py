@@ -228,7 +228,7 @@ def refuse_copy(text: str, answer: str) -> None:
         return
     text, bare = _after_thoughts(text), _WHITE_SPACE.sub("", answer)
     whole, broken = _objects(text)
-    # Several objects are a verdict only if they are equal, so most texts are the same.
+    # Several objects are a verdict only if they are equal, so most of them are the same.
     spans = {_WHITE_SPACE.sub("", span.text): span for span in [*(span for _, span in whole), *broken]}
     for quoted, span in spans.items():
         alone = text.removeprefix("```json").strip("`\n\r\t ") == span.text
