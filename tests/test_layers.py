@@ -17,7 +17,19 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "agentv"
 SDK = ROOT / "sdk" / "python" / "src" / "agentv_eval"
 
-VALUES = {"amounts", "errors", "codec", "messages", "results", "escapes", "redact", "text", "jsonio", "http"}
+VALUES = {
+    "amounts",
+    "errors",
+    "codec",
+    "messages",
+    "results",
+    "escapes",
+    "redact",
+    "text",
+    "jsonio",
+    "regular_files",
+    "http",
+}
 """What both arms are built on."""
 BASE = VALUES | {"command", "processes", "workers", "patterns", "wire"}
 RUN_ARM = ["suite", "targets", "judge", "scripts", "evaluators", "plan", "run"]

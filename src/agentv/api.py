@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -27,7 +27,7 @@ from agentv.plan.build import build_plan
 from agentv.plan.options import RunOptions
 from agentv.record import inline
 from agentv.record.run_dir import RUNS, new_run_id
-from agentv.recorded import RunHooks, start_run
+from agentv.recorded import RunHooks, outputs_file, start_run
 from agentv.report.summary import Summary
 from agentv.results import CaseResult
 from agentv.targets.gate import TargetGate
@@ -182,6 +182,8 @@ class _Arguments:
         paths = _paths(suites, cases, mappings, options.get("name", "evaluate"), folder)
         keywords = {**options, "target": None} if function else options
         run_options = RunOptions.from_keywords(paths, keywords)
+        if run_options.outputs is not None:
+            run_options = replace(run_options, outputs=outputs_file(run_options.outputs, Path.cwd()))
         added = [_evaluator(item) for item in evaluators if not isinstance(item, Mapping)]
         _refuse_shared_names([*mappings, *added])
         return cls(run_options, function, added, inline=cases is not None)

@@ -7,6 +7,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,9 +18,19 @@ from agentv.errors import RecordError, RunChangedError, SuiteError, UsageError
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import RunPlan
 from agentv.record.judge_calls import JudgeCallLog
+from agentv.record.mirror import check_out
 from agentv.record.recovery import Recovery, recover
 from agentv.record.rows import recorded_key
-from agentv.record.run_dir import ANOTHER, RunDirectory, check_manifest, refuse_recorded, unusable
+from agentv.record.run_dir import (
+    ANOTHER,
+    MANIFEST,
+    RESULTS,
+    RunDirectory,
+    check_manifest,
+    find_run,
+    refuse_recorded,
+    unusable,
+)
 from agentv.record.writer import RowWriter
 from agentv.redact import MASK, Redactor
 from agentv.report.progress import EQUAL_SHOWN, Progress, QuietProgress, Repeats
@@ -104,6 +115,8 @@ class RecordedRun:
     notes: list[str] = field(default_factory=list)
     retry_errors: bool = False
     """Whether errored rows are superseded and their cases run again."""
+    out_is_ours: bool = False
+    """Whether the file of `--out` must not contain anything but rows of this run: its name comes from run.json."""
 
     async def run(self, hooks: RunHooks | None = None) -> RunOutcome:
         """Run the cases that have no row yet. Cancelling stops the work in flight and returns the outcome so far."""
@@ -130,7 +143,9 @@ class RecordedRun:
         self, hooks: RunHooks, summary: SummaryBuilder, recovery: Recovery, calls: JudgeCallLog, budget: Budget
     ) -> RunOutcome:
         started, progress = time.perf_counter(), hooks.progress
-        writer = RowWriter(self.directory, redactor=self.redactor, out=self._out(), before=calls.flush)
+        writer = RowWriter(
+            self.directory, redactor=self.redactor, out=self._out(), out_is_ours=self.out_is_ours, before=calls.flush
+        )
         delivery = _Delivery(writer, summary, hooks)
         retries = _RetryNotes(progress, self.redactor)
         execution = Execution(
@@ -221,10 +236,32 @@ class RecordedRun:
 def start_run(plan: RunPlan, run_id: str, directory: Path, cwd: Path) -> RecordedRun:
     """A new run. Its directory and its `run.json` are created before any target is called."""
     _refuse_to_overwrite(plan, cwd, directory)
+    if (out := _out_file(plan, cwd)) is not None:
+        check_out(out)
     redactor = Redactor(plan.secrets.values)
     manifest = _manifest(plan, run_id, cwd)
     created = RunDirectory.create(directory, manifest, redactor=redactor)
     return RecordedRun(plan, created, manifest, redactor)
+
+
+def outputs_file(name: str, cwd: Path) -> str:
+    """The file of `--outputs`: a file as given, or the results of a run given by its id or directory."""
+    path = cwd / name
+    if path.is_dir():
+        if os.path.lexists(path / MANIFEST):
+            return os.path.relpath(RunDirectory.open(path).results, cwd)
+        if (path / RESULTS).is_file() and not (path / RESULTS).is_symlink():
+            return str(Path(name) / RESULTS)
+        raise UsageError(
+            f"--outputs {name} is a directory, but not a run: it has no {RESULTS}.",
+            next_step="Specify a JSON Lines file, a run id or a run directory.",
+        )
+    if path.name == RESULTS and os.path.lexists(path.with_name(MANIFEST)):
+        RunDirectory.open(path.parent)  # refuses pipes and devices; other pipes may be named
+    if not os.path.lexists(path):
+        with suppress(RecordError):  # a missing file is reported when it is read
+            return os.path.relpath(find_run(name, cwd).results, cwd)
+    return name
 
 
 def resumed_options(manifest: dict[str, Any], directory: RunDirectory) -> tuple[RunOptions, Path]:
@@ -246,10 +283,12 @@ def resume_run(
     *,
     allow_changed: bool,
     retry_errors: bool = False,
+    new_out: bool = False,
 ) -> RecordedRun:
     """A run to resume: rows on disk count as done, with `retry_errors` only those without an error.
 
-    Raises RunChangedError if an input of the run has changed.
+    `new_out` is True if the user has named the file of `--out` now. Raises RunChangedError if an input of the run has
+    changed, and RecordError if the recorded `--out` is not the copy of this run.
     """
     redactor = Redactor(plan.secrets.values)
     # A path that contains the value of a secret is masked in run.json.
@@ -261,6 +300,8 @@ def resume_run(
             next_step="Undo the change, start a new run, or use --allow-changed to mix old and new results.",
         )
     _refuse_to_overwrite(plan, Path(manifest["cwd"]), directory.path)
+    if (out := _out_file(plan, Path(manifest["cwd"]))) is not None:
+        check_out(out, None if new_out else directory)
     notes = [f"resuming despite a change: {line}" for line in changed]
     notes += [
         f"{line}; existing rows were made with the old version" for line in _config_changes(plan, manifest, redactor)
@@ -269,7 +310,7 @@ def resume_run(
     manifest["options"] = plan.options.to_dict()
     manifest["digests"] = dict(plan.digests())
     manifest["total"] = plan.total
-    return RecordedRun(plan, directory, manifest, redactor, notes, retry_errors)
+    return RecordedRun(plan, directory, manifest, redactor, notes, retry_errors, out_is_ours=not new_out)
 
 
 def _out_file(plan: RunPlan, cwd: Path) -> Path | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agentv.errors import RecordError
-from agentv.record import writer as mirror
+from agentv.record import mirror
 from agentv.record.rows import encode_row
 from agentv.record.run_dir import RunDirectory
 from agentv.record.writer import RowWriter

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
@@ -135,7 +136,7 @@ def test_line_that_is_too_long_is_rejected_and_the_next_is_read(tmp_path):
 
 def test_iterate_lines_yields_a_value_or_an_error():
     lines = [b'{"a": 1.10}\n', b"\n", b'{"a": 1, "a": 2}\n', b"{\n"]
-    assert list(iterate_lines(lines)) == [
+    assert list(iterate_lines(io.BytesIO(b"".join(lines)))) == [
         (1, {"a": 1.1}, None),
         (3, None, "the key `a` occurs twice in one object (column 10)"),
         (4, None, "not valid JSON: expecting property name enclosed in double quotes (column 2)"),

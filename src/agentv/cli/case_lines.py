@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from agentv.regular_files import FileUnusableError, open_regular
 from agentv.report.annotations import Place
 from agentv.results import RowKey
-from agentv.suite.files import FileUnusableError, open_regular
 from agentv.suite.json_lines import iterate_lines
 from agentv.suite.loader import CASES, JSON_LINES
 from agentv.suite.yaml import YamlProblem, YamlWalk
@@ -47,7 +47,10 @@ def repository_root() -> Path | None:
 def _suites(manifest: Mapping[str, Any], cwd: Path) -> Iterator[tuple[str, Path]]:
     """Name and path of each suite of a run. Paths recorded in another directory are mapped to `cwd`."""
     recorded_cwd = manifest.get("cwd")
-    for suite in manifest.get("suites") or ():
+    suites = manifest.get("suites")
+    for suite in suites if isinstance(suites, list) else ():
+        if not isinstance(suite, dict) or not all(isinstance(suite.get(key), str) for key in ("path", "name")):
+            continue
         path = Path(suite["path"])
         if not path.is_file() and isinstance(recorded_cwd, str) and path.is_relative_to(recorded_cwd):
             path = cwd / path.relative_to(recorded_cwd)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -9,6 +10,7 @@ import click
 from agentv.cli.out_file import refuse_directory, write_out
 from agentv.errors import UsageError
 from agentv.record.run_dir import refuse_recorded
+from agentv.regular_files import kind_of
 from agentv.report.export import csv_rows, yaml_rows
 from agentv.report.row_source import find_rows
 
@@ -27,7 +29,10 @@ def command(results: str, out: str | None, to: str | None, force: bool) -> int:
         raise UsageError(f"{results} is not a .jsonl file", next_step="Pass a results file or a run.")
     refuse_directory(out)
     to = to or _format_of(out)
+    given = out is not None
     out = out or str(source.path.with_suffix(f".{to}"))
+    if not given and os.path.lexists(out) and kind_of(Path(out).lstat().st_mode) is not None:
+        raise UsageError(f"{out} exists and is not a regular file", next_step="Choose the output file with --out.")
     if out != "-" and not force and Path(out).is_file():
         raise UsageError(f"{out} already exists", next_step="Overwrite it with --force, or choose another --out.")
     if Path(out).exists() and Path(out).samefile(source.path):

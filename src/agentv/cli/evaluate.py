@@ -22,7 +22,7 @@ from agentv.errors import UsageError
 from agentv.plan.build import build_plan
 from agentv.plan.options import OPTIONS, RunOptions, refuse_empty
 from agentv.record.run_dir import RUNS, find_run, new_run_id
-from agentv.recorded import RecordedRun, RunHooks, RunOutcome, resume_run, resumed_options, start_run
+from agentv.recorded import RecordedRun, RunHooks, RunOutcome, outputs_file, resume_run, resumed_options, start_run
 from agentv.report.console import render_summary
 from agentv.report.live import choose_progress
 from agentv.report.progress import Progress
@@ -96,6 +96,8 @@ def _new(arguments: dict[str, Any]) -> RecordedRun:
     if arguments["allow_changed"]:
         raise UsageError("--allow-changed can only be used with --resume or --retry-errors.")
     cwd = Path.cwd()
+    if arguments["outputs"]:
+        arguments["outputs"] = outputs_file(arguments["outputs"], cwd)
     options = RunOptions.from_dict(arguments)
     plan = build_plan(options, cwd)
     run_id = new_run_id()
@@ -130,6 +132,8 @@ def _resumed(arguments: dict[str, Any]) -> RecordedRun:
     changed = {
         name: arguments[name] for name, option in OPTIONS.items() if option.may_change and arguments[name] is not None
     }
+    if (out := changed.get("out")) not in (None, "-"):
+        changed["out"] = str(Path.cwd() / out)  # the paths in run.json are relative to the directory of the first run
     options = replace(options, **changed)
     return resume_run(
         build_plan(options, cwd),
@@ -137,6 +141,7 @@ def _resumed(arguments: dict[str, Any]) -> RecordedRun:
         manifest,
         allow_changed=arguments["allow_changed"],
         retry_errors=retry_errors,
+        new_out="out" in changed,
     )
 
 

@@ -99,4 +99,9 @@ def _print_report(imported: Imported, suites: Sequence[Path]) -> int:
     shown_targets = imported.targets if len(imported.targets) > 1 else ()
     words = ["agentv", "eval", *map(str, suites), *(word for name in shown_targets for word in ("--target", name))]
     click.echo(f"Run it:  {shlex.join(words)}")
+    if len(suites) > 1:
+        click.echo("Compare two prompts:")
+        for run, suite in zip("ab", suites, strict=False):
+            click.echo(f"  {shlex.join(['agentv', 'eval', str(suite), '--run-dir', run])}")
+        click.echo("  agentv compare a b")
     return 1 if left_out else 0

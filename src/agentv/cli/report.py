@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -48,8 +47,7 @@ def _markdown(source: RowSource) -> Iterator[str]:
     builder = SummaryBuilder(scripted=source.scripted)
     for row in source.rows():
         builder.add(row)
-    recorded: Any = source.manifest.get("summary") or {}
-    summary = builder.build(duration_seconds=recorded.get("duration_seconds"))
+    summary = builder.build(duration_seconds=source.duration_seconds)
     gap = source.gap(summary.total)
     yield render_markdown(
         summary, name=str(source.manifest.get("run_id") or source.name), notes=[gap] if gap is not None else []

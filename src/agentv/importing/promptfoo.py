@@ -134,7 +134,12 @@ class _Importer:
     def _default(self) -> Node | None:
         node = self.root.get("defaultTest")
         if node is not None and isinstance(node.value, str) and node.value.startswith(FILE):
-            return read_document(named_files(node.value, self.directory)[0])
+            try:
+                path = named_files(node.value, self.directory)[0]
+            except UnreadableError as error:
+                self.notes.left_out(node, f"`defaultTest`: {error}")
+                return None
+            return read_document(path)
         return node
 
     def _tests(self) -> Iterator[Node]:
@@ -151,7 +156,12 @@ class _Importer:
                 yield node
 
     def _from_files(self, node: Node) -> Iterator[Node]:
-        for path in named_files(node.value, self.directory):
+        try:
+            paths = named_files(node.value, self.directory)
+        except UnreadableError as error:
+            self.notes.left_out(node, f"tests: {error}")
+            return
+        for path in paths:
             if path.suffix not in (".yaml", ".yml", ".json", ".jsonl", ".csv"):
                 self.notes.left_out(node, f"tests in {path.name} are not imported; save them as YAML, JSONL or CSV")
                 continue
@@ -240,11 +250,11 @@ class _Importer:
     def _value(self, node: Node) -> Any:
         value = node.value
         if isinstance(value, str) and value.startswith(FILE):
-            path = named_files(value, self.directory)[0]
-            if path.suffix in (".js", ".ts", ".mjs", ".cjs", ".py", ".pdf"):
-                self.notes.left_out(node, f"variable: {path.name} is not a text file; save its result as text")
-                return ""
             try:
+                path = named_files(value, self.directory)[0]
+                if path.suffix in (".js", ".ts", ".mjs", ".cjs", ".py", ".pdf"):
+                    self.notes.left_out(node, f"variable: {path.name} is not a text file; save its result as text")
+                    return ""
                 is_data = path.suffix in (".yaml", ".yml", ".json")
                 return read_document(path).value if is_data else read_text(path).strip()
             except UnreadableError as error:

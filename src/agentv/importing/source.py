@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from agentv.errors import InvalidFilesError, Problem
-from agentv.suite.files import MAX_FILE_BYTES, FileUnusableError, open_regular
+from agentv.regular_files import FileUnusableError, open_regular
+from agentv.suite.files import MAX_FILE_BYTES, repository_root
 from agentv.suite.json_lines import message_of, read_lines
 from agentv.suite.yaml import NodePath, YamlProblem, YamlWalk
 
@@ -154,11 +155,39 @@ def read_tests(path: Path) -> Iterator[Node]:
 
 
 def named_files(reference: str, directory: Path) -> list[Path]:
-    """The files that a `file://...` reference matches. Globs are expanded."""
-    name = reference.removeprefix(FILE)
+    """The files that a `file://...` reference matches, at least one. Globs are expanded.
+
+    Raises UnreadableError for a file outside the repository of the configuration, or outside its directory if it is not
+    in a repository: its content would be copied into the suite.
+    """
+    name, home = reference.removeprefix(FILE), directory.resolve()
+    root = repository_root(home) or home
+    _refuse_outside(directory / _without_magic(name), name, root)
     if glob.has_magic(name) and not (directory / name).exists():
-        return [directory / match for match in sorted(glob.glob(name, root_dir=directory, recursive=True))]  # noqa: PTH207
-    return [directory / name]
+        paths = [directory / match for match in sorted(glob.glob(name, root_dir=directory, recursive=True))]  # noqa: PTH207
+        if not paths:
+            raise UnreadableError(f"no file matches {name}")
+    else:
+        paths = [directory / name]
+    for path in paths:
+        _refuse_outside(path, name, root)
+    return paths
+
+
+def _without_magic(name: str) -> Path:
+    """The part of a pattern before its first wildcard."""
+    parts = Path(name).parts
+    plain = next((number for number, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    return Path(*parts[:plain])
+
+
+def _refuse_outside(path: Path, name: str, root: Path) -> None:
+    try:
+        inside = path.resolve().is_relative_to(root)
+    except (OSError, RuntimeError, ValueError):  # a loop of links, a NUL
+        inside = False
+    if not inside:
+        raise UnreadableError(f"{name} is outside {root}; copy it next to the configuration")
 
 
 def unreadable(path: Path, message: str, line: int = 1) -> InvalidFilesError:

@@ -115,9 +115,14 @@ def build_plan(
     ]
     by_name = options.outputs is None and function_target is None and not options.targets
     check_names(planned, options, targets_too=by_name)
-    answers = load_answers(cwd / options.outputs) if options.outputs else None
+    answers = load_answers(cwd / options.outputs, may_be_pipe=True) if options.outputs else None
     notes = list(dict.fromkeys(note for item in planned if item.config for note in item.config.notes()))
     if answers is not None:
+        answers, renamed = answers.paired_with({suite.name: suite.ids for suite in suites})
+        notes += [
+            f"{options.outputs}: answers of suite '{recorded}' are used for suite '{name}'; paired by case id"
+            for recorded, name in sorted(renamed.items())
+        ]
         refuse_without_a_judge(planned, options)
         lanes = _answer_lanes(planned, answers, options, notes)
     elif function_target is not None:

@@ -70,8 +70,8 @@ def _text(metavar: str, keyword: str, text: str) -> Any:
     return _field(Option("text", text, metavar, keyword))
 
 
-def _file(keyword: str, text: str) -> Any:
-    return _field(Option("file", text, "FILE", keyword))
+def _file(keyword: str, text: str, *, may_change: bool = False) -> Any:
+    return _field(Option("file", text, "FILE", keyword, may_change=may_change))
 
 
 def _list(metavar: str, keyword: str, text: str) -> Any:
@@ -113,8 +113,8 @@ class RunOptions:
     repeat: int = _whole("repeat", "Attempts per case.", 1, default=1)
     timeout: float | None = _above_zero("S", "timeout", "Timeout for one target call, in seconds.")
     threshold: float | None = _share("S", "threshold", "Minimum score for a case to pass.  [0.8]")
-    outputs: str | None = _file("outputs", "Grade existing answers (JSON Lines) instead of calling targets.")
-    out: str | None = _file("out", "Also write rows to this file as they finish.")
+    outputs: str | None = _file("outputs", "Grade existing answers (JSON Lines, or a run) instead of calling targets.")
+    out: str | None = _file("out", "Also write rows to this file as they finish.", may_change=True)
     record_judge_io: bool = _switch(
         "record_judge_io", "Record the prompts and replies of judge calls in judge_calls.jsonl."
     )

@@ -12,12 +12,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from agentv.record.files import cut_torn_line, failure, open_private, replaced, sync_directory, write_all
+from agentv.record.files import (
+    LONGEST_LINE,
+    cut_torn_line,
+    failure,
+    open_private,
+    open_recorded,
+    replaced,
+    sync_directory,
+    write_all,
+)
 from agentv.record.rows import decode_row
 from agentv.record.run_dir import RunDirectory
 from agentv.results import CaseResult, RowKey
 
-LONGEST_LINE = 512 << 20
 _COPY_BYTES = 1 << 20
 
 
@@ -63,7 +71,7 @@ def read_rows(path: Path) -> Iterator[tuple[int, CaseResult | CorruptLine]]:
     A last line without a newline is still being written, and is skipped.
     """
     try:
-        with path.open("rb") as file:
+        with open_recorded(path) as file:
             for number, _, row in _read(file):
                 yield number, row
     except OSError as error:

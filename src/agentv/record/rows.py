@@ -10,6 +10,7 @@ from typing import Any
 
 from agentv.codec import DecodeError, decode
 from agentv.jsonio import dump_line, load, storable, strict_line
+from agentv.record.files import LONGEST_LINE
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.results import CaseError, CaseResult, RowKey, Verdict
 
@@ -24,7 +25,29 @@ def record_row(row: CaseResult, redactor: Redactor = NO_SECRETS) -> tuple[CaseRe
         # Field names and verdicts are never masked, even if a secret has the same spelling.
         row = _map_contents(_scored(row), lambda value: redactor.value(storable(value)))
         line = dump_line(row.to_dict())
-    return row, line.encode("utf-8") + b"\n"
+    encoded = line.encode("utf-8") + b"\n"
+    if len(encoded) > LONGEST_LINE:
+        return record_row(_too_long(row, len(encoded)), redactor)
+    return row, encoded
+
+
+def _too_long(row: CaseResult, size: int) -> CaseResult:
+    """An error instead of a row that no command could read again."""
+    error = CaseError("run", f"the result is {size >> 20:,} MiB; a row may have at most {LONGEST_LINE >> 20} MiB")
+    return replace(
+        row,
+        score=0.0,
+        verdict=Verdict.FAIL,
+        error=error,
+        candidate_answer="",
+        output_messages=(),
+        hits=(),
+        misses=(),
+        reasoning="",
+        evaluator_results=(),
+        trace_summary=None,
+        metadata={},
+    )
 
 
 def encode_row(row: CaseResult, redactor: Redactor = NO_SECRETS) -> bytes:

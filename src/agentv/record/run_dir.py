@@ -17,14 +17,17 @@ from typing import Any
 from agentv import jsonio
 from agentv.errors import RecordError, RunLockedError
 from agentv.record.files import (
+    LONGEST_LINE,
     PRIVATE_DIRECTORY,
     failure,
     open_private,
+    open_recorded,
     replaced,
     sync_directory,
     write_all,
 )
 from agentv.redact import NO_SECRETS, Redactor
+from agentv.regular_files import NotRegularError, kind_of
 
 HOME = ".agentv"
 RUNS = Path(HOME) / "runs"
@@ -83,14 +86,22 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
-        """Open an existing run."""
+        """Open an existing run. Raises RecordError if one of its files is a link, a pipe or a device."""
         run = cls(path.absolute())
+        run._refuse_special_files()
         if not run.manifest.is_file():
             raise RecordError(
                 f"{path} is not a run: it has no {MANIFEST}",
                 next_step="Specify a run id, or a run directory written by `agentv eval`.",
             )
         return run
+
+    def _refuse_special_files(self) -> None:
+        """A run directory may come from another machine: a link in it could lead to any file."""
+        for name in _RECORD:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                if (kind := kind_of((self.path / name).lstat().st_mode)) is not None:
+                    raise failure("open", self.path / name, NotRegularError(kind), "The run was not opened.")
 
     @property
     def resume_command(self) -> str:
@@ -140,7 +151,9 @@ class RunDirectory:
     def read_manifest(self) -> dict[str, Any]:
         """The contents of `run.json`."""
         try:
-            data = jsonio.load(self.manifest.read_bytes())
+            with open_recorded(self.manifest) as file:
+                contents = file.read(LONGEST_LINE + 1)
+            data = jsonio.load(contents) if len(contents) <= LONGEST_LINE else None
         except OSError as error:
             raise failure("read", self.manifest, error) from error
         except ValueError as error:
@@ -169,7 +182,7 @@ def find_run(run: str, root: Path) -> RunDirectory:
     `root` is the working directory: ids are looked up in its `.agentv/runs`, and relative paths start there.
     """
     runs = root / RUNS
-    if run and (root / run / MANIFEST).is_file():
+    if run and os.path.lexists(root / run / MANIFEST):
         return RunDirectory.open(root / run)
     known = sorted((p.parent.name for p in runs.glob(f"*/{MANIFEST}")), reverse=True)
     if run in known:
@@ -231,7 +244,7 @@ def _acquire(path: Path) -> int:
             except BlockingIOError:
                 holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
                 # A child forked by a killed run may keep the lock for a moment longer.
-                if time.monotonic() > deadline or not holder.isdigit() or _is_alive(int(holder)):
+                if time.monotonic() > deadline or not holder.isdigit() or is_alive(int(holder)):
                     raise _locked(path, holder) from None
                 time.sleep(0.01)
         # The process id is informational: on a full disk, locking must still succeed.
@@ -255,7 +268,7 @@ def _locked(path: Path, holder: str) -> RunLockedError:
     )
 
 
-def _is_alive(process: int) -> bool:
+def is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -145,6 +145,10 @@ class Comparison:
                 notes.append(f"scripted model: the {word} comes from the mock provider, not from a real model")
             if side.source.unfinished:
                 notes.append(f"the {word} run is incomplete ({side.source.unfinished}): cases may be missing")
+        suites1, suites2 = self.baseline.suites, self.candidate.suites
+        if len(suites1) == len(suites2) == 1 and suites1 != suites2:
+            names = f"'{suites1[0]}' in the baseline, '{suites2[0]}' in the candidate"
+            notes.append(f"the suites have different names ({names}): cases are paired by id")
         if self.baseline.attempts != self.candidate.attempts:
             attempts = f"{plural(self.baseline.attempts, 'attempt')} in the baseline and {self.candidate.attempts:,}"
             notes.append(f"cases have up to {attempts} in the candidate; each counts once, with its mean score")
@@ -307,10 +311,16 @@ _FINE = {
 
 
 def _keyed(one: ComparedRun, two: ComparedRun) -> tuple[Mapping[CaseKey, Attempts], Mapping[CaseKey, Attempts]]:
-    """The cases of both runs by their pairing key. If each run has one target, target names are ignored."""
+    """The cases of both runs by their pairing key.
+
+    If each run has one target, target names are ignored; if each run has one suite, suite names are.
+    """
+    cases1, cases2 = one.cases, two.cases
     if len(one.targets) == len(two.targets) == 1:
-        return _without_target(one), _without_target(two)
-    return one.cases, two.cases
+        cases1, cases2 = _without_target(one), _without_target(two)
+    if len(one.suites) == len(two.suites) == 1:
+        cases2 = {key._replace(suite=one.suites[0]): attempts for key, attempts in cases2.items()}
+    return cases1, cases2
 
 
 def _without_target(side: ComparedRun) -> dict[CaseKey, Attempts]:
@@ -344,8 +354,11 @@ def _nothing_in_common(one: ComparedRun, two: ComparedRun) -> UsageError:
             f"Select one per run with --target-a ({_some(one.targets)}) and --target-b ({_some(two.targets)})."
         )
     else:
-        suites = [_some(dict.fromkeys(key.suite for key in side.cases)) for side in (one, two)]
-        hint = f"Cases are paired by suite and id. Suites of the two runs: {suites[0]}; and {suites[1]}."
+        suites = [_some(side.suites) for side in (one, two)]
+        hint = (
+            "Cases are paired by suite and id, or by id alone if each run has one suite. "
+            f"Suites of the two runs: {suites[0]}; and {suites[1]}."
+        )
     return UsageError(f"{one.source.name} and {two.source.name} have no cases in common", next_step=hint)
 
 

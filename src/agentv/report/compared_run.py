@@ -72,6 +72,10 @@ class ComparedRun:
     error_rows: int = 0
 
     @property
+    def suites(self) -> list[str]:
+        return list(dict.fromkeys(key.suite for key in self.cases))
+
+    @property
     def attempts(self) -> int:
         return max((len(case.scores) + case.errors for case in self.cases.values()), default=0)
 

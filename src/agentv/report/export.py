@@ -12,7 +12,6 @@ import yaml
 
 from agentv import jsonio
 from agentv.errors import RecordError
-from agentv.record.files import failure
 from agentv.report.row_source import RowSource
 from agentv.results import CaseResult
 
@@ -48,21 +47,13 @@ def yaml_rows(source: RowSource) -> Iterator[str]:
 
 
 def _values(source: RowSource) -> Iterator[Any]:
-    try:
-        with source.path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if not line.strip():
-                    continue
-                try:
-                    yield jsonio.load(line)
-                except ValueError as error:
-                    if source.manifest and not line.endswith(b"\n"):
-                        return  # the run was killed while it wrote this line
-                    raise RecordError(
-                        f"{source.path} line {number}: {error}", next_step="Fix or remove the line."
-                    ) from None
-    except OSError as error:
-        raise failure("read", source.path, error) from error
+    for number, line in source.lines():
+        try:
+            yield jsonio.load(line)
+        except ValueError as error:
+            if source.manifest and not line.endswith(b"\n"):
+                return  # the run was killed while it wrote this line
+            raise RecordError(f"{source.path} line {number}: {error}", next_step="Fix or remove the line.") from None
 
 
 # -- CSV

@@ -10,8 +10,7 @@ from typing import Any
 
 from agentv import jsonio
 from agentv.errors import RecordError
-from agentv.record.files import failure
-from agentv.record.recovery import LONGEST_LINE
+from agentv.record.files import LONGEST_LINE, failure, open_recorded
 from agentv.record.rows import decode_row
 from agentv.record.run_dir import MANIFEST, RESULTS, RunDirectory, find_run
 from agentv.results import CaseError, CaseResult, RowKey, verdict_for
@@ -24,10 +23,19 @@ class RowSource:
     name: str
     path: Path
     manifest: Mapping[str, Any] = field(default_factory=dict)
+    named_by_user: bool = False
+    """Whether the user named the file itself, not its run. It may then be a symbolic link."""
 
     @property
     def scripted(self) -> bool:
         return self.manifest.get("scripted") is True
+
+    @property
+    def duration_seconds(self) -> float | None:
+        """The duration in the recorded summary."""
+        summary = self.manifest.get("summary")
+        seconds = summary.get("duration_seconds") if isinstance(summary, dict) else None
+        return seconds if isinstance(seconds, int | float) and 0 <= seconds < 1e12 else None
 
     @property
     def unfinished(self) -> str | None:
@@ -57,14 +65,25 @@ class RowSource:
             yield row
 
     def _numbered(self) -> Iterator[tuple[int, CaseResult]]:
+        for number, line in self.lines():
+            row = self._row(number, line)
+            if row is not None:
+                yield number, row
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """The lines that are not blank, with their numbers. Raises RecordError for a line that is too long."""
         try:
-            with self.path.open("rb") as file:
+            with open_recorded(self.path, follow_links=self.named_by_user) as file:
                 number = 0
-                while line := file.readline(LONGEST_LINE):
+                while line := file.readline(LONGEST_LINE + 1):
                     number += 1
-                    row = self._row(number, line) if line.strip() else None
-                    if row is not None:
-                        yield number, row
+                    if len(line) > LONGEST_LINE:
+                        raise RecordError(
+                            f"{self.path} line {number} is longer than {LONGEST_LINE >> 20} MiB",
+                            next_step="Specify a run, or a results file written by `agentv eval`.",
+                        )
+                    if line.strip():
+                        yield number, line
         except OSError as error:
             raise failure("read", self.path, error) from error
 
@@ -93,7 +112,8 @@ def find_rows(name: str, root: Path) -> RowSource:
         path /= RESULTS
     if name and path.is_file():
         beside = RunDirectory(path.parent)
-        return RowSource(name, path, _manifest(beside) if path.name == RESULTS else {})
+        manifest = _manifest(beside) if path.name == RESULTS else {}
+        return RowSource(name, path, manifest, named_by_user=path == root / name)
     if Path(name).suffix in {".jsonl", ".json"} or (name and path.exists() and not path.is_dir()):
         raise RecordError(
             f"results file not found: {name}", next_step="Specify a run id, a run directory or a results file."

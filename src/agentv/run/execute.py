@@ -198,7 +198,7 @@ def _recorded_reply(answers: Answers, item: WorkItem) -> Reply:
     recorded = answers.find(item.case.id, target, item.attempt, suite=suite)
     if recorded is None:
         failed = answers.failure(item.case.id, target, item.attempt, suite=suite)
-        why = f"the recorded call failed: {failed.failure}" if failed else f"{answers.path} contains no answer for it"
+        why = f"the recorded call failed: {failed.failure}" if failed else answers.why_missing(item.case.id, suite)
         raise ProviderError(
             f"case '{item.case.id}' cannot be graded: {why}",
             next_step="Add a line with its `eval_id` and `candidate_answer`, or select other cases with --case.",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from io import BufferedReader
 from pathlib import Path
 from typing import NamedTuple
+
+from agentv.regular_files import FileUnusableError, open_regular
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 _SETTLED_NS = 100_000_000
@@ -45,39 +45,6 @@ class FileReferenceError(ValueError):
 
 class FileMissingError(FileReferenceError):
     """No file exists at any place that a reference can mean."""
-
-
-class FileUnusableError(ValueError):
-    """A file that cannot be read or has changed. The message is the rest of a sentence that starts with the file."""
-
-
-def open_regular(path: Path) -> BufferedReader:
-    """Open a regular file for reading, without ever blocking on a pipe or a device.
-
-    FileUnusableError explains why a file cannot be opened.
-    """
-    try:
-        _refuse_special(path.stat())
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            _refuse_special(os.fstat(descriptor))
-        except FileUnusableError:
-            os.close(descriptor)
-            raise
-        return os.fdopen(descriptor, "rb")
-    except FileNotFoundError:
-        raise FileUnusableError("does not exist") from None
-    except OSError as error:
-        raise FileUnusableError(f"cannot be read: {error.strerror}") from None
-    except ValueError as error:  # a NUL in the path
-        raise error if isinstance(error, FileUnusableError) else FileUnusableError("does not exist") from None
-
-
-def _refuse_special(status: os.stat_result) -> None:
-    if stat.S_ISDIR(status.st_mode):
-        raise FileUnusableError("is a directory, not a file")
-    if not stat.S_ISREG(status.st_mode):
-        raise FileUnusableError("is not a regular file")
 
 
 def digest(path: Path) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from agentv.errors import Problem
 from agentv.jsonio import find_problems
-from agentv.suite.files import FileUnusableError, open_regular
+from agentv.regular_files import FileUnusableError, open_regular
 from agentv.suite.json_lines import bounded_lines
 from agentv.suite.yaml import Mark, NodePath, YamlProblem, YamlWalk
 from agentv.suite.yaml_scalars import as_written, not_finite

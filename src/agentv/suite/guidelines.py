@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentv.suite.files import FileUnusableError, open_regular, upward
+from agentv.regular_files import FileUnusableError, open_regular
+from agentv.suite.files import upward
 from agentv.suite.yaml import YamlProblem, YamlWalk
 from agentv.text import did_you_mean
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -37,11 +37,11 @@ def read_lines(stream: IO[bytes]) -> Iterator[JsonLine]:
             yield _line(number, raw, _as_written)
 
 
-def iterate_lines(stream: Iterable[bytes]) -> Iterator[tuple[int, Any, str | None]]:
+def iterate_lines(stream: IO[bytes], limit: int = MAX_LINE_BYTES) -> Iterator[tuple[int, Any, str | None]]:
     """Yields `(line number, value, None)` or `(line number, None, error)`; blank lines are skipped."""
-    for number, raw in enumerate(stream, 1):
+    for number, raw in enumerate(bounded_lines(stream, limit), 1):
         if raw.strip():
-            line = _line(number, raw, _plain)
+            line = _line(number, raw, _plain, limit)
             if line.problems:
                 error = line.problems[0]
                 yield number, None, f"{message_of(error)} (column {error.column})"
@@ -53,9 +53,9 @@ def message_of(error: JsonError) -> str:
     return f"not valid JSON: {error.problem}" if error.kind == "syntax" else error.problem
 
 
-def _line(number: int, raw: bytes, decoder: json.JSONDecoder) -> JsonLine:
-    if len(raw) > MAX_LINE_BYTES:
-        return JsonLine(number, None, (JsonError("size", f"the line is longer than {MAX_LINE_BYTES // 2**20} MiB"),))
+def _line(number: int, raw: bytes, decoder: json.JSONDecoder, limit: int = MAX_LINE_BYTES) -> JsonLine:
+    if len(raw) > limit:
+        return JsonLine(number, None, (JsonError("size", f"the line is longer than {limit // 2**20} MiB"),))
     try:
         text = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
@@ -80,9 +80,9 @@ def _with_problems(number: int, text: str, first: JsonError) -> JsonLine:
         return JsonLine(number, None, (*problems, syntax_error(error, text)))
 
 
-def bounded_lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """The lines of a stream. A line that is too long is cut after `MAX_LINE_BYTES` + 1 bytes."""
-    while raw := stream.readline(MAX_LINE_BYTES + 1):
+def bounded_lines(stream: IO[bytes], limit: int = MAX_LINE_BYTES) -> Iterator[bytes]:
+    """The lines of a stream. A line that is too long is cut after `limit` + 1 bytes."""
+    while raw := stream.readline(limit + 1):
         yield raw
-        while len(raw) > MAX_LINE_BYTES and not raw.endswith(b"\n"):
-            raw = stream.readline(MAX_LINE_BYTES + 1)
+        while len(raw) > limit and not raw.endswith(b"\n"):
+            raw = stream.readline(limit + 1)

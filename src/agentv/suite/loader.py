@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentv.errors import Problem, SuiteError
+from agentv.regular_files import FileUnusableError, open_regular
 from agentv.suite.cases import CaseReader, Defaults, ListedEvaluator, name_of, unique
 from agentv.suite.evaluator import EvaluatorLike, Need, ReadsEvaluators
-from agentv.suite.files import FileReferenceError, FileUnusableError, SuiteFiles, open_regular
+from agentv.suite.files import FileReferenceError, SuiteFiles
 from agentv.suite.findings import AllFindings, Findings
 from agentv.suite.guidelines import find_guidelines
 from agentv.suite.json_lines import message_of, read_lines

@@ -6,15 +6,19 @@ those; without them it applies to all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import stat
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentv.errors import InvalidFilesError, Problem, ProviderError, UsageError
 from agentv.messages import Message, TokenUsage, final_text
+from agentv.regular_files import FileUnusableError, open_regular
 from agentv.suite.json_lines import iterate_lines
 from agentv.targets.structured import ShapeError, parse_amount, parse_messages, parse_usage
+
+LONGEST_LINE = 64 * 1024 * 1024
 
 
 class AnswerKey(NamedTuple):
@@ -75,6 +79,43 @@ class Answers:
         """The targets named in the file."""
         return frozenset(a.key.target for lines in self._answers.values() for a in lines if a.key.target is not None)
 
+    def paired_with(self, suites: Mapping[str, Collection[str]]) -> tuple[Answers, dict[str, str]]:
+        """The answers with the suite names of these suites (name -> case ids), and which name was read as which other.
+
+        Lines of a suite with another name are paired by case id if that is unambiguous: no line names the suite of the
+        case, the lines with its id name one suite only, and no other suite has a case with this id.
+        """
+        owners: dict[str, list[str]] = {}
+        for suite, ids in suites.items():
+            for eval_id in ids:
+                owners.setdefault(eval_id, []).append(suite)
+        renamed: dict[str, str] = {}
+
+        def paired(lines: Mapping[str, list[Answer]]) -> dict[str, list[Answer]]:
+            return {eval_id: [pair(answer) for answer in found] for eval_id, found in lines.items()}
+
+        def pair(answer: Answer) -> Answer:
+            eval_id, named = answer.key.eval_id, answer.key.suite
+            wanted = owners.get(eval_id, ())
+            if named is None or len(wanted) != 1 or named in wanted or self.suites_of(eval_id) != {named}:
+                return answer
+            renamed[named] = wanted[0]
+            return replace(answer, key=answer.key._replace(suite=wanted[0]))
+
+        return Answers(self.path, paired(self._answers), paired(self._failures)), renamed
+
+    def suites_of(self, eval_id: str) -> set[str | None]:
+        """The suites that the lines about a case id name; None for a line that applies to every suite."""
+        return {a.key.suite for a in (*self._answers.get(eval_id, ()), *self._failures.get(eval_id, ()))}
+
+    def why_missing(self, eval_id: str, suite: str) -> str:
+        """Why there is no answer for a case."""
+        others = sorted(name for name in self.suites_of(eval_id) - {suite} if name is not None)
+        if not others:
+            return f"{self.path} contains no answer for it"
+        names = ", ".join(f"'{name}'" for name in others)
+        return f"the answers for this id in {self.path} are of suite {names}, not '{suite}'; pairing by id is ambiguous"
+
     def slots(self, eval_id: str, suite: str) -> list[tuple[str | None, int | None]]:
         """Target and attempt of every line about a case; None where a line does not set them."""
         lines = [*self._answers.get(eval_id, ()), *self._failures.get(eval_id, ())]
@@ -111,13 +152,16 @@ def _precision(answer: Answer) -> tuple[bool, bool, bool]:
     return answer.key.target is not None, answer.key.attempt is not None, answer.key.suite is not None
 
 
-def load_answers(path: Path) -> Answers:
-    """Read a file of answers. Raises `InvalidFilesError` with every invalid line, `UsageError` if it cannot be read."""
+def load_answers(path: Path, *, may_be_pipe: bool = False) -> Answers:
+    """Read a file of answers. Raises `InvalidFilesError` with every invalid line, `UsageError` if it cannot be read.
+
+    `may_be_pipe` is for a file that the user has named on the command line, such as `<(...)`.
+    """
     answers: dict[str, list[Answer]] = {}
     failures: dict[str, list[Answer]] = {}
     seen: dict[AnswerKey, int] = {}
     problems: list[Problem] = []
-    for line, value, problem in _lines(path):
+    for line, value, problem in _lines(path, may_be_pipe):
         try:
             answer = _answer(value, line, problem)
         except ShapeError as error:
@@ -142,10 +186,16 @@ def load_answers(path: Path) -> Answers:
     return Answers(path, answers, failures)
 
 
-def _lines(path: Path) -> Iterator[tuple[int, Any, str | None]]:
+def _lines(path: Path, may_be_pipe: bool) -> Iterator[tuple[int, Any, str | None]]:
     try:
-        with path.open("rb") as file:
-            yield from iterate_lines(file)
+        is_pipe = stat.S_ISFIFO(path.stat().st_mode) and may_be_pipe
+        with path.open("rb") if is_pipe else open_regular(path) as file:
+            yield from iterate_lines(file, LONGEST_LINE)
+    except FileUnusableError as error:
+        raise UsageError(
+            f"cannot read the recorded answers in {path}: the file {error}",
+            next_step="Name a JSON Lines file with `eval_id` and `candidate_answer`, or a results.jsonl.",
+        ) from None
     except OSError as error:
         raise UsageError(
             f"cannot read the recorded answers in {path}: {error.strerror or error}",

@@ -18,6 +18,7 @@ from agentv.judge.ledger import DEFAULT_MAX_CALLS
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import RunPlan, WorkItem
 from agentv.plan.single import item_of, judged_by, single, single_of_payload
+from agentv.recorded import outputs_file
 from agentv.scripts import ScriptSpec
 from agentv.suite.suite import EvalCase
 from agentv.text import all_of, did_you_mean, one_of
@@ -72,7 +73,7 @@ class Selection:
             judge_target=self.judge_target,
             config=self.config,
             cases=(glob.escape(self.case),) if self.case else (),
-            outputs=self.outputs,
+            outputs=outputs_file(self.outputs, Path.cwd()) if self.outputs else None,
             record_judge_io=True,
         )
 
