@@ -24,8 +24,8 @@ from agentv.results import Score
 from agentv.suite.files import repository_root, upward
 from agentv.targets.environment import Environment
 from agentv.targets.secrets import Secrets
-from agentv.wire.output import OutputError, line_kind, parse_output
-from agentv.wire.payload import encode_payload
+from agentv.wire.output import OutputError, explanation, line_kind, parse_output
+from agentv.wire.payload import encode_payload, without_absent_values
 
 if TYPE_CHECKING:
     from agentv.judge.proxy import JudgeProxy
@@ -140,7 +140,7 @@ async def run_script(
     async with runtime.script_slot(), _proxy(session) as proxy:
         script = _script(spec, payload, runtime, proxy, observer)
         if observer is not None:
-            observer.started(payload)
+            observer.started(without_absent_values(payload))
             if session is not None:
                 session.on_refused = observer.refused
         try:
@@ -188,8 +188,9 @@ def _script(
     execution_id = ""
     if lines:
         execution_id = token_hex(8)
-        access = None if proxy is None else {"url": proxy.url, "token": proxy.token}
-        payload = {**payload, "execution_id": execution_id, "judge_proxy": access}
+        payload = {**payload, "execution_id": execution_id}
+        if proxy is not None:
+            payload["judge_proxy"] = {"url": proxy.url, "token": proxy.token}
     try:
         stdin = encode_payload(payload, one_line=lines)
     except ValueError as error:
@@ -240,7 +241,7 @@ def _bypass_http_proxies(environment: dict[str, str]) -> None:
 def _score(outcome: ProcessOutcome, spec: ScriptSpec, redactor: Redactor, session: JudgeSession | None) -> Score:
     """The score that the script printed. Raises ScriptError if it failed or exceeded its limit of judge calls."""
     ledger = None if session is None else session.ledger.to_dict()
-    message = _failure(outcome, spec)
+    message = _failure(outcome, spec, redactor)
     if session is not None and session.ledger.breached:
         message = (
             f"the script exceeded its judge call limit of {session.ledger.max_calls} "
@@ -259,7 +260,7 @@ def _score(outcome: ProcessOutcome, spec: ScriptSpec, redactor: Redactor, sessio
     raise ScriptError(message, stderr=stderr, judge_proxy=ledger)
 
 
-def _failure(outcome: ProcessOutcome, spec: ScriptSpec) -> str | None:
+def _failure(outcome: ProcessOutcome, spec: ScriptSpec, redactor: Redactor) -> str | None:
     """Why the process has no result; None if it exited normally."""
     if outcome.timed_out:
         message = (
@@ -277,6 +278,8 @@ def _failure(outcome: ProcessOutcome, spec: ScriptSpec) -> str | None:
         )
     if outcome.supervisor_lost:
         return "the script killed the process that supervises it, so its output cannot be trusted."
+    if outcome.returncode != 0 and (why := explanation(outcome.stdout)) is not None:
+        return f"the script {outcome.ending} and printed: {redactor.head(why, OUTPUT_SHOWN)}"
     if outcome.returncode != 0:
         return f"the script {outcome.ending}. A judge script must exit with code 0 after printing its result."
     return None

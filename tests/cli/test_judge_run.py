@@ -23,7 +23,7 @@ def test_judge_run_prints_payload_log_calls_and_result(judges: Project) -> None:
     lines = [line.strip() for line in done.stdout.splitlines()]
     assert lines[0] == "suite: france, calling assistant"
     assert "candidate_answer  The capital of France is Paris." in lines
-    assert any(line.startswith("empty: input_files, expected_outcome") for line in lines)
+    assert any(line.startswith("empty or absent: input_files, expected_outcome") for line in lines)
     assert "stderr   colour blue" in lines
     (call,) = [line for line in lines if line.startswith("judge 1")]
     assert call.startswith("judge 1  strict, ")

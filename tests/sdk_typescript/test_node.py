@@ -24,4 +24,4 @@ def test_node_runs(name):
 
 
 def test_the_files_are_found():
-    assert FILES == ["client.test.mjs", "judge.test.mjs", "proxy.test.mjs", "vectors.test.mjs"]
+    assert FILES == ["client.test.mjs", "judge.test.mjs", "proxy.test.mjs", "target.test.mjs", "vectors.test.mjs"]

@@ -37,8 +37,20 @@ def test_missing_keys_get_a_new_empty_value():
 
 
 def test_keys_have_a_fixed_order_with_extra_keys_last():
-    written = encode_payload({"results": [], **dict(reversed(list(EMPTY.items())))})
+    values = {key: empty if empty is not None else "x" for key, empty in reversed(list(EMPTY.items()))}
+    written = encode_payload({"results": [], **values})
     assert list(json.loads(written)) == [*KEYS, "results"]
+
+
+def test_absent_values_are_left_out_but_user_data_is_unchanged():
+    summary = {"event_count": 1, "cost_usd": None, "token_usage": {"input": 1, "output": 2, "cached": None}}
+    messages = [{"role": "tool", "content": {"found": None}}]
+    values = {"eval_id": "a", "trace_summary": summary, "output_messages": messages, "metadata": {"owner": None}}
+    written = json.loads(encode_payload({**EMPTY, **values}))
+    assert written["trace_summary"] == {"event_count": 1, "token_usage": {"input": 1, "output": 2}}
+    assert (written["output_messages"], written["metadata"]) == (messages, {"owner": None})
+    assert not {"question", "expected_outcome", "reference_answer", "candidate_answer", "target"} & set(written)
+    assert {key for key, value in written.items() if value is None} == {"config"}
 
 
 def test_missing_key_is_rejected():

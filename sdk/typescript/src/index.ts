@@ -17,6 +17,15 @@ export {
 export { defineCodeJudge, type CodeJudgeHandler } from "./judge.js";
 export type { VerdictSchema } from "./schema.js";
 export {
+  createTargetClient,
+  TargetInvocationError,
+  TargetNotAvailableError,
+  type TargetClient,
+  type TargetInfo,
+  type TargetInvokeRequest,
+  type TargetInvokeResponse,
+} from "./target.js";
+export {
   createCodeJudgeInput,
   type CodeJudgeInput,
   type CodeJudgeResult,
@@ -26,6 +35,7 @@ export {
   type JudgeRequest,
   type Message,
   type ToolCall,
+  type TraceSummary,
 } from "./values.js";
 export type { ChoiceForm, SchemaForm, VerdictQuestion } from "./verdicts.js";
 export { VERSION } from "./version.js";

@@ -20,15 +20,20 @@ interface AnyMessage {
   metadata?: Record<string, unknown>;
 }
 
-/** A message with the keys used in suites, result rows and payloads. Nothing inside a payload is renamed. */
+/** A message with the keys used in suites, result rows and payloads. `toolCalls` is the same list as `tool_calls`. */
 export interface Message extends AnyMessage {
   tool_calls?: ToolCall[];
+  readonly toolCalls?: ToolCall[];
 }
 
-/** A message of the judge, with the keys used by the judge proxy. */
+/** A message of the judge, with the keys used by the judge proxy. `tool_calls` is the same list as `toolCalls`. */
 export interface JudgeMessage extends AnyMessage {
   toolCalls?: ToolCall[];
+  readonly tool_calls?: ToolCall[];
 }
+
+/** What the target did. Every key can also be read in camelCase: `eventCount`. */
+export type TraceSummary = Record<string, any>;
 
 /** The input of a judge script. Missing lists are `[]`, other missing values are `null`. `raw` is the whole payload. */
 export interface CodeJudgeInput {
@@ -46,7 +51,7 @@ export interface CodeJudgeInput {
   readonly outputMessages: Message[];
   readonly guidelineFiles: string[];
   // User data of unknown shape: `any`, as for `JSON.parse`.
-  readonly traceSummary: Record<string, any> | null;
+  readonly traceSummary: TraceSummary | null;
   readonly metadata: Record<string, any> | null;
   readonly config: Record<string, any> | null;
   /** The whole payload as read from stdin. */
@@ -128,12 +133,41 @@ const misspellingsAreErrors: object = new Proxy(Object.prototype, {
   },
 });
 
+/**
+ * Adds a second name for a key, which scripts written for AgentV use. It is not enumerable, so that the data stays the
+ * same when it is copied, compared or printed as JSON.
+ */
+function alias(value: unknown, key: string, name: string): void {
+  if (typeof value !== "object" || value === null || !Object.hasOwn(value, key) || name in value) return;
+  Object.defineProperty(value, name, { value: (value as Record<string, unknown>)[key], configurable: true });
+}
+
+/** Lets `tool_calls` be read as `toolCalls`, or the reverse. Returns the messages. */
+export function withBothSpellings<Messages>(messages: Messages): Messages {
+  if (!Array.isArray(messages)) return messages;
+  for (const message of messages) {
+    alias(message, "tool_calls", "toolCalls");
+    alias(message, "toolCalls", "tool_calls");
+  }
+  return messages;
+}
+
+function withCamelCase(summary: unknown): unknown {
+  if (typeof summary !== "object" || summary === null) return summary;
+  for (const key of Object.keys(summary)) {
+    alias(summary, key, key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()));
+  }
+  return summary;
+}
+
 /** Converts a payload with snake_case keys into the input of a handler. Also useful for testing a handler. */
 export function createCodeJudgeInput(payload: Readonly<Record<string, unknown>>): CodeJudgeInput {
   const input = Object.create(misspellingsAreErrors) as Record<string, unknown>;
   for (const [key, name] of Object.entries(KEYS)) {
     const value = Object.hasOwn(payload, key) ? payload[key] : null;
     input[name] = value ?? (LISTS.has(key) ? [] : null);
+    if (key.endsWith("_messages")) withBothSpellings(input[name]);
+    if (key === "trace_summary") withCamelCase(input[name]);
   }
   input["raw"] = payload;
   return input as unknown as CodeJudgeInput;

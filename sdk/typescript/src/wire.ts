@@ -2,7 +2,7 @@
 
 import { didYouMean, errorFor, failedItem, JudgeProxyError } from "./errors.js";
 import { a, decode, hasHalfCharacter, isObject, strictJson } from "./text.js";
-import type { JudgeInfo, JudgeMessage, JudgeReply } from "./values.js";
+import { withBothSpellings, type JudgeInfo, type JudgeMessage, type JudgeReply } from "./values.js";
 
 /** One request. `body` is UTF-8 JSON. */
 export interface Request {
@@ -108,7 +108,7 @@ function reply(data: unknown, response: Response, where: string): JudgeReply {
   if (usage !== null && usage !== undefined && !isObject(usage)) {
     throw broken(response, `${where}usage must be an object, got ${a(usage)}`);
   }
-  const messages = outputMessages as unknown as JudgeMessage[];
+  const messages = withBothSpellings(outputMessages as unknown as JudgeMessage[]);
   const fields = { outputMessages: messages, usage: usage ?? null, error, code };
   return error === null ? { rawText: rawText ?? lastText(messages), ...fields } : withoutText(fields, error);
 }

@@ -61,6 +61,28 @@ def line_kind(line: bytes, execution_id: str) -> LineKind:
     return "own" if objects[0].get("execution_id", execution_id) == execution_id else "other"
 
 
+def explanation(stdout: bytes) -> str | None:
+    """Why a failed script could not judge, if it printed one JSON object that says so; None otherwise.
+
+    AgentV's SDK prints `{"score": 0, "misses": [why], "reasoning": why}` and exits with code 1.
+    """
+    try:
+        objects = _objects(_text_of(stdout))
+    except OutputError:
+        return None
+    if len(objects) != 1:
+        return None
+    (data,) = objects
+    misses = data.get("misses")
+    parts = [data.get("error"), data.get("reasoning"), *(misses if isinstance(misses, list) else ())]
+    said: list[str] = []
+    for part in parts:
+        text = " ".join(_clean(part).split()) if isinstance(part, str) else ""
+        if text and not any(text in earlier for earlier in said):
+            said.append(text)
+    return "; ".join(said) or None
+
+
 def _text_of(stdout: bytes) -> str:
     return stdout.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
 

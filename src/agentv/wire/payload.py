@@ -1,4 +1,4 @@
-"""The payload that a judge script reads from stdin: one JSON object that always has every key."""
+"""The payload that a judge script reads from stdin: one JSON object, without the keys of absent optional values."""
 
 from __future__ import annotations
 
@@ -34,11 +34,30 @@ The SDKs have their own list of these keys; `conformance/payloads.json` checks a
 """
 
 KEYS = tuple(EMPTY)
+NULLABLE = frozenset({"output_messages", "trace_summary", "config"})
+"""Keys that are always written, with `null` for an absent value. Other absent values are left out: scripts that check
+their input, such as those written with AgentV's SDK, accept a missing key but not `null`."""
 
 
 def with_empty_values(values: Mapping[str, Any]) -> dict[str, Any]:
     """`values` followed by every missing key with its empty value."""
     return {**values, **{key: copy(empty) for key, empty in EMPTY.items() if key not in values}}
+
+
+def _without_absent(value: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _without_absent(item) if isinstance(item, Mapping) else item
+        for key, item in value.items()
+        if item is not None
+    }
+
+
+def without_absent_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The payload as it is sent: without None, except for `NULLABLE` keys. Nothing inside user data is left out."""
+    kept = {key: value for key, value in values.items() if value is not None or key in NULLABLE}
+    if isinstance(summary := kept.get("trace_summary"), Mapping):
+        kept["trace_summary"] = _without_absent(summary)
+    return kept
 
 
 def encode_payload(values: Mapping[str, Any], *, one_line: bool = False) -> bytes:
@@ -48,7 +67,7 @@ def encode_payload(values: Mapping[str, Any], *, one_line: bool = False) -> byte
     """
     if not set(values) >= set(KEYS):
         raise ValueError(f"the payload must have the keys {sorted(KEYS)}, got {sorted(values)}")
-    ordered = {**{key: values[key] for key in KEYS}, **values}
+    ordered = without_absent_values({**{key: values[key] for key in KEYS}, **values})
     try:
         if one_line:
             return json.dumps(ordered, allow_nan=False).encode("ascii") + b"\n"

@@ -26,7 +26,7 @@ from agentv.run.execute import Execution
 from agentv.run.services import protection_gaps
 from agentv.scripts import ScriptError
 from agentv.targets.answers import Answer, AnswerKey
-from agentv.wire.payload import encode_payload
+from agentv.wire.payload import encode_payload, with_empty_values
 
 COULD_NOT_JUDGE = 3
 POLL_SECONDS = 0.15
@@ -197,7 +197,7 @@ class _Session:
     def _write_payload(self, payload: dict[str, Any] | None) -> None:
         path = self.save_payload
         if path is not None and payload is not None:
-            content = encode_payload(payload) + b"\n"
+            content = encode_payload(with_empty_values(payload)) + b"\n"
             _file(lambda: path.write_bytes(content), f"--save-payload {path}", "write")
 
 

@@ -23,6 +23,7 @@ from agentv.report.terminal import Look, can_print_unicode, clean, columns, pad,
 from agentv.results import Score
 from agentv.suite.evaluator import Need
 from agentv.text import plural
+from agentv.wire.payload import KEYS
 
 INDENT = "  "
 STYLES = {"pass": "green", "borderline": "yellow", "fail": "red"}
@@ -169,9 +170,9 @@ class TerminalView:
         for key, value in filled.items():
             label = self.look.style(pad(self.look.text(key), width), "dim")
             self.say(f"{INDENT}{label}  {self._one_line(value, self.look.width - width - 4)}")
-        absent = [self.look.text(key) for key in payload if key not in filled]
+        absent = [self.look.text(key) for key in dict.fromkeys((*KEYS, *payload)) if key not in filled]
         if absent:
-            for line in self.look.wrap(f"empty: {', '.join(absent)}", self.look.width - len(INDENT), most=4):
+            for line in self.look.wrap(f"empty or absent: {', '.join(absent)}", self.look.width - len(INDENT), most=4):
                 self.say(INDENT + self.look.style(line, "dim"))
 
     def stderr(self, line: str) -> None:
