@@ -55,16 +55,36 @@ def open_descriptor(path: Path, flags: int, mode: int = 0o600, *, follow_links: 
     return descriptor
 
 
-def open_regular(path: Path) -> BufferedReader:
+def open_regular(path: Path, *, follow_links: bool = True) -> BufferedReader:
     """Open a regular file for reading. FileUnusableError explains why a file cannot be opened."""
     try:
-        return os.fdopen(open_descriptor(path, os.O_RDONLY), "rb")
+        return os.fdopen(open_descriptor(path, os.O_RDONLY, follow_links=follow_links), "rb")
     except NotRegularError as error:
-        is_directory = error.kind == _KINDS[stat.S_IFDIR]
-        raise FileUnusableError("is a directory, not a file" if is_directory else "is not a regular file") from None
+        named = error.kind in (_KINDS[stat.S_IFDIR], _KINDS[stat.S_IFLNK])
+        raise FileUnusableError(f"is {error.kind}, not a file" if named else "is not a regular file") from None
     except FileNotFoundError:
         raise FileUnusableError("does not exist") from None
     except OSError as error:
         raise FileUnusableError(f"cannot be read: {error.strerror}") from None
     except ValueError:  # a NUL in the path
         raise FileUnusableError("does not exist") from None
+
+
+def read_regular(path: Path, limit: int) -> bytes:
+    """The bytes of a regular file that is not a link; FileUnusableError if that fails, or beyond `limit` bytes."""
+    try:
+        with open_regular(path, follow_links=False) as file:
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise FileUnusableError(f"cannot be read: {error.strerror}") from None
+    if len(data) > limit:
+        raise FileUnusableError(f"is larger than {limit // 2**20} MiB")
+    return data
+
+
+def as_text(data: bytes) -> str:
+    """The text of a file, with \\n as line ending. FileUnusableError if it is not UTF-8."""
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise FileUnusableError(f"is not UTF-8 text (byte {error.start})") from None

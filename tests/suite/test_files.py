@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from agentv.errors import SuiteError
 from agentv.evaluators.reader import EvaluatorReader
-from agentv.suite.files import MAX_FILE_BYTES, SuiteFiles
+from agentv.suite.files import MAX_FILE_BYTES, FileReferenceError, SuiteFiles
 from agentv.suite.loader import load_suite
 from agentv.suite.suite import EvalSuite
 from tests.suite.support import EVALUATORS, cases, load, options, problems_in, write
@@ -224,10 +225,10 @@ def changing(repository: Path) -> EvalSuite:
     )
 
 
-@pytest.mark.parametrize("name", ["suite.yaml", "note.md", "own.json", "cases.jsonl"])
-@pytest.mark.parametrize("change", ["same length", "longer", "gone", "replaced by a pipe"])
-def test_file_that_changed_after_validation_is_reported_before_its_case_runs(changing, name, change):
-    path = changing.directory / name
+CHANGES = ["same length", "longer", "gone", "replaced by a pipe", "replaced by a link"]
+
+
+def change_file(path: Path, change: str) -> None:
     text = path.read_text()
     if change == "longer":
         path.write_text(text + "\n")
@@ -237,10 +238,36 @@ def test_file_that_changed_after_validation_is_reported_before_its_case_runs(cha
         path.unlink()
         if change == "replaced by a pipe":
             os.mkfifo(path)
+        elif change == "replaced by a link":
+            other = path.with_name("other")
+            other.write_text(text.replace("note", "n0te"))
+            path.symlink_to(other)
+
+
+@pytest.mark.parametrize("name", ["suite.yaml", "cases.jsonl"])
+@pytest.mark.parametrize("change", CHANGES[:-1])
+def test_cases_that_changed_after_validation_are_reported_before_they_run(changing, name, change):
+    change_file(changing.directory / name, change)
     run: list[str] = []
     with pytest.raises(SuiteError, match="changed after it was validated; start the run again"):
         run.extend(case.id for case in changing.cases())
-    assert set(run) <= {"suite.yaml": set(), "note.md": set(), "own.json": set()}.get(name, {"a", "b"})
+    assert set(run) <= ({"a", "b"} if name == "cases.jsonl" else set())
+
+
+@pytest.mark.parametrize("name", ["note.md", "own.json"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_case_has_a_problem_if_its_file_changed_after_validation(changing, name, change):
+    change_file(changing.directory / name, change)
+    cases = list(changing.cases())
+    assert [case.id for case in cases] == ["a", "b", "c"]
+    assert [case.problem for case in cases[1:]] == [None, None]
+    problem = cases[0].problem
+    if problem is None:  # the contents of attachments are checked when they are sent
+        with pytest.raises(FileReferenceError) as caught:
+            changing.files.read_text(changing.directory / name)
+        problem = str(caught.value)
+    assert name in problem
+    assert re.search("changed since it was checked|replaced after the suite was validated", problem)
 
 
 def test_file_that_was_only_touched_is_not_reported(changing):

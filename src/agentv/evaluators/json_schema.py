@@ -16,6 +16,7 @@ from agentv.errors import EvaluatorError
 from agentv.evaluators.base import EvaluationContext, Evaluator
 from agentv.evaluators.schemas import CompiledSchema, as_text, compiled, violations_of
 from agentv.evaluators.strict_json import NotJsonError, read_json
+from agentv.regular_files import FileUnusableError, read_regular
 from agentv.results import Score
 from agentv.suite.yaml import YamlProblem, YamlWalk
 from agentv.text import quoted
@@ -89,14 +90,9 @@ class JsonSchema(Evaluator):
 def read_schema(path: Path) -> dict[str, Any]:
     """Read the mapping in a JSON or YAML file. Raises ValueError if that fails."""
     try:
-        if not path.is_file():
-            raise ValueError(f"file not found: {path}")
-        with path.open("rb") as file:
-            data = file.read(MAX_SCHEMA_BYTES + 1)
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
-    if len(data) > MAX_SCHEMA_BYTES:
-        raise ValueError(f"{path} is larger than {MAX_SCHEMA_BYTES // 2**20} MiB, the limit for a schema")
+        data = read_regular(path, MAX_SCHEMA_BYTES)
+    except FileUnusableError as error:
+        raise ValueError(f"{path} {error}") from None
     schema = _read_json(data, path) if path.suffix.lower() == ".json" else _read_yaml(data, path)
     if not isinstance(schema, dict):
         raise ValueError(  # noqa: TRY004 - an error in a user's file

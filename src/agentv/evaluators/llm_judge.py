@@ -24,6 +24,7 @@ from agentv.evaluators.llm.prompt import (
 from agentv.evaluators.llm.render import rendered
 from agentv.evaluators.llm.reply import JudgeVerdict, read_verdict
 from agentv.evaluators.rubric import AsksJudge, RubricList, checked, judge_by_rubrics, named
+from agentv.regular_files import FileUnusableError, as_text, read_regular
 from agentv.results import Score
 from agentv.suite.files import FileMissingError
 from agentv.text import quoted
@@ -148,16 +149,9 @@ def _refuse_path(prompt: str) -> None:
 
 def _read(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_PROMPT_BYTES + 1)
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
-    if len(data) > MAX_PROMPT_BYTES:
-        raise ValueError(f"{path} is larger than {MAX_PROMPT_BYTES // 2**20} MiB, the limit for a prompt")
-    try:
-        text = data.decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 (byte {error.start}); save it as UTF-8") from None
+        text = as_text(read_regular(path, MAX_PROMPT_BYTES))
+    except FileUnusableError as error:
+        raise ValueError(f"{path} {error}") from None
     if not text.strip():
         raise ValueError(f"{path} is empty")
     return text

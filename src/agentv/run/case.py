@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from agentv.evaluators.scoring import combine, judge_all
 from agentv.messages import Message, TokenUsage, ToolCall, part_text, whole_text
 from agentv.plan.plan import WorkItem
 from agentv.results import CaseError, CaseResult, Verdict
-from agentv.suite.files import SuiteFiles
+from agentv.suite.files import FileReferenceError, SuiteFiles
 from agentv.suite.suite import EvalCase
 from agentv.targets.provider import Reply, Request
 from agentv.text import short_path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from agentv.scripts import Runtime
 
 
+FILE_NEXT_STEP = "The case was not sent. Restore the file, and keep what runs during the evaluation from changing it."
 Ask = Callable[[Request], Awaitable[Reply]]
 
 
@@ -40,9 +42,23 @@ class Answered:
     cost_usd: float | None = None
 
 
+async def with_texts(item: WorkItem) -> WorkItem:
+    """The item with the texts of its files. If one of them is not as it was validated, with that as the problem."""
+    case, files = item.case, item.planned.suite.files
+    if not case.attachments or case.problem is not None:
+        return item
+    try:
+        texts = await asyncio.to_thread(lambda: {path: files.read_text(path) for path in case.attachments})
+    except FileReferenceError as error:
+        return replace(item, case=replace(case, problem=str(error)))
+    return replace(item, case=replace(case, texts=texts))
+
+
 async def answer(item: WorkItem, ask: Ask) -> Answered:
     """Send the case to its target. Exceptions of the call are returned as the error of the case."""
     started_at, started = datetime.now(UTC).isoformat(timespec="milliseconds"), time.perf_counter()
+    if item.case.problem is not None:
+        return Answered(started_at, None, CaseError("target", f"{item.case.problem}. {FILE_NEXT_STEP}"))
     try:
         request = build_request(item.case, item.attempt, item.planned.suite.files)
         reply = await ask(request)
@@ -154,14 +170,14 @@ def build_request(case: EvalCase, attempt: int, files: SuiteFiles) -> Request:
         attempt=attempt,
         files=case.input_files,
         directory=files.directory,
-        guidelines="\n\n".join(_tagged(path, files) for path in case.guideline_files),
+        guidelines="\n\n".join(_tagged(path, case, files) for path in case.guideline_files),
         naming_files=_conversation(case, files, named=True) if case.input_files else None,
     )
 
 
 def _conversation(case: EvalCase, files: SuiteFiles, *, named: bool = False) -> tuple[Message, ...]:
     """The messages with the content of their files or, with `named`, only the paths."""
-    attached = _Attached(iter(case.attachments), frozenset(case.guideline_files), files, named)
+    attached = _Attached(iter(case.attachments), case, files, named)
     messages = [_with_files(message, attached) for message in case.input_messages]
     system = "\n\n".join(whole_text(message) for message in messages if message.role == "system")
     turns = [message for message in messages if message.role != "system"] or [Message("user", "")]
@@ -170,7 +186,7 @@ def _conversation(case: EvalCase, files: SuiteFiles, *, named: bool = False) -> 
 
 class _Attached(NamedTuple):
     paths: Iterator[Path]
-    guidelines: frozenset[Path]
+    case: EvalCase
     files: SuiteFiles
     named: bool
 
@@ -189,13 +205,13 @@ def _with_files(message: Message, attached: _Attached) -> Message:
 def _part(part: Any, attached: _Attached) -> Any:
     if isinstance(part, dict) and part.get("type") == "file":
         path = next(attached.paths)
-        if path in attached.guidelines:
+        if path in attached.case.guideline_files:
             return f"<Attached: {short_path(path, attached.files.root)}>"
         if attached.named:
             return f'<file path="{short_path(path, attached.files.root)}"/>'
-        return _tagged(path, attached.files)
+        return _tagged(path, attached.case, attached.files)
     return part if isinstance(part, dict) and part.get("type", "text") != "text" else part_text(part)
 
 
-def _tagged(path: Path, files: SuiteFiles) -> str:
-    return f'<file path="{short_path(path, files.root)}">\n{files.read_text(path)}\n</file>'
+def _tagged(path: Path, case: EvalCase, files: SuiteFiles) -> str:
+    return f'<file path="{short_path(path, files.root)}">\n{case.text_of(path)}\n</file>'

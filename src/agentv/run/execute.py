@@ -22,7 +22,7 @@ from agentv.errors import BudgetExhaustedError, ProviderError, TargetUnavailable
 from agentv.plan.plan import Lane, RunPlan, WorkItem
 from agentv.results import CaseResult, RowKey, spend_of
 from agentv.run.batch import Batches
-from agentv.run.case import Ask, answer, grade
+from agentv.run.case import Ask, answer, grade, with_texts
 from agentv.run.services import OnJudgeCall, OnNote, Services, judge_cache, most_scripts, script_services
 from agentv.targets.answers import Answers
 from agentv.targets.budget import Budget
@@ -116,7 +116,7 @@ class Execution:
         backlog = asyncio.Semaphore(lane.workers + BACKLOG)
         skipped = 0
         async with _closing(batches), asyncio.TaskGroup() as group:
-            for item in lane.items():
+            async for item in _items(lane):
                 if self.is_done(item.key):
                     skipped += 1
                     if skipped % 100 == 0:
@@ -143,6 +143,7 @@ class Execution:
     ) -> None:
         try:
             try:
+                item = await with_texts(item)
                 answered = await answer(item, ask if self.plan.answers is None else self._recorded(item))
             finally:
                 slots.release()
@@ -186,6 +187,17 @@ async def _closing(batches: Batches | None) -> AsyncIterator[None]:
     finally:
         if batches is not None:
             await batches.aclose()
+
+
+async def _items(lane: Lane) -> AsyncIterator[WorkItem]:
+    """The work items of a lane. Suites that refer to files are read in a thread, so that no file blocks the run."""
+    items = lane.items()
+    reads_files = any(len(planned.suite.digests) > 1 for planned, _ in lane.work)
+    while True:
+        item = await asyncio.to_thread(next, items, None) if reads_files else next(items, None)
+        if item is None:
+            return
+        yield item
 
 
 def _first(error: BaseException) -> BaseException:

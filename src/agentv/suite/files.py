@@ -6,13 +6,15 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from agentv.regular_files import FileUnusableError, open_regular
+from agentv.regular_files import FileUnusableError, as_text, open_regular, read_regular
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
+REPLACED = "; it was replaced after the suite was validated"
 _SETTLED_NS = 100_000_000
 """A file written less than this before it was read may be written again within the same clock tick."""
 
@@ -85,6 +87,26 @@ class Fingerprints:
             raise FileUnusableError("has changed since it was checked")
         self._seen[str(path)] = now
 
+    def read(self, path: Path) -> bytes:
+        """The contents of the file, which must be those of an earlier `note` or `read`.
+
+        One descriptor is checked and read, so the file cannot be replaced in between.
+        """
+        before = self._seen.get(str(path))
+        try:
+            data = read_regular(path, MAX_FILE_BYTES)
+        except FileUnusableError as error:
+            raise FileUnusableError(f"{error}{REPLACED if before else ''}") from None
+        now = hashlib.sha256(data).hexdigest()
+        if before is None:
+            self._seen[str(path)] = _Seen(now, (), settled=False)
+        elif before.digest != now:
+            raise FileUnusableError("has changed since it was checked")
+        return data
+
+    def knows(self, path: Path) -> bool:
+        return str(path) in self._seen
+
     def note_once(self, path: Path) -> None:
         """Remember the contents of the file unless they are remembered already; the file may change during the run."""
         if str(path) not in self._seen:
@@ -110,6 +132,10 @@ class SuiteFiles:
     """Whether a file contains instructions rather than material; takes the file and the root."""
     fingerprints: Fingerprints = field(default_factory=Fingerprints, repr=False, compare=False)
     """The contents of the files that the suite depends on."""
+    running: bool = False
+    """Whether the suite has been validated: its files must then be the same as before."""
+    failures: list[str] = field(default_factory=list, repr=False, compare=False)
+    """While running: what is wrong with files of the case that is being read."""
 
     @classmethod
     def of(cls, suite: Path, *, allow_outside: bool = False, home: Path | None = None) -> SuiteFiles:
@@ -119,12 +145,42 @@ class SuiteFiles:
 
     def find(self, reference: str, *, limit: int | None = MAX_FILE_BYTES) -> Path:
         """Like `resolve`, and remembers the contents of the file: the suite depends on them."""
-        path = self.resolve(reference, limit=limit)
+        with self._noting_failures():
+            path = self._resolve_again(reference, limit)
+            try:
+                self.fingerprints.note(path)
+            except FileUnusableError as error:
+                raise FileReferenceError(f"'{_short(reference)}' {error}") from None
+            return path
+
+    def locate(self, reference: str) -> Path:
+        """While running: the file that a reference leads to, without reading it. `read_text` checks its contents."""
+        with self._noting_failures():
+            return self._resolve_again(reference, MAX_FILE_BYTES)
+
+    def attach(self, reference: str) -> tuple[Path, str]:
+        """Like `find`, with the text of the file."""
+        with self._noting_failures():
+            path = self._resolve_again(reference, MAX_FILE_BYTES)
+            return path, self.read_text(path)
+
+    def _resolve_again(self, reference: str, limit: int | None) -> Path:
         try:
-            self.fingerprints.note(path)
-        except FileUnusableError as error:
-            raise FileReferenceError(f"'{_short(reference)}' {error}") from None
+            path = self.resolve(reference, limit=limit)
+        except FileReferenceError as error:
+            raise type(error)(f"{error}{REPLACED if self.running else ''}") from None
+        if self.running and not self.fingerprints.knows(path):
+            raise FileReferenceError(f"'{_short(reference)}' leads to {path}{REPLACED}")
         return path
+
+    @contextmanager
+    def _noting_failures(self) -> Iterator[None]:
+        try:
+            yield
+        except FileReferenceError as error:
+            if self.running:
+                self.failures.append(str(error))
+            raise
 
     def resolve(self, reference: str, *, limit: int | None = MAX_FILE_BYTES) -> Path:
         """The file that a reference leads to. FileReferenceError explains why there is none that may be read."""
@@ -151,20 +207,11 @@ class SuiteFiles:
         )
 
     def read_text(self, path: Path) -> str:
-        """The text of a resolved file, with \\n as line ending."""
+        """The text of a resolved file, with \\n as line ending; FileReferenceError if its contents have changed."""
         try:
-            with open_regular(path) as file:
-                data = file.read(MAX_FILE_BYTES + 1)
-        except OSError as error:
-            raise FileReferenceError(f"'{path}' cannot be read: {error.strerror}") from None
+            return as_text(self.fingerprints.read(path))
         except FileUnusableError as error:
             raise FileReferenceError(f"'{path}' {error}") from None
-        if len(data) > MAX_FILE_BYTES:
-            raise FileReferenceError(f"'{path}' is larger than {MAX_FILE_BYTES // 2**20} MiB")
-        try:
-            return data.decode("utf-8-sig").replace("\r\n", "\n")
-        except UnicodeDecodeError as error:
-            raise FileReferenceError(f"'{path}' is not UTF-8 text (byte {error.start})") from None
 
     def guidelines_among(self, paths: Sequence[Path]) -> tuple[Path, ...]:
         """The guidelines among these files, without duplicates."""

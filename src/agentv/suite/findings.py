@@ -42,6 +42,10 @@ class Findings:
     def __len__(self) -> int:
         return len(self._by_node) + len(self._placed)
 
+    def clear(self) -> None:
+        self._by_node.clear()
+        self._placed.clear()
+
     def add(self, node: NodePath, message: str, *, at_key: bool = False) -> None:
         """Add a problem at a node; `at_key` points at the key instead of the value."""
         self._by_node.append((node, message, at_key))
@@ -99,8 +103,12 @@ class AllFindings:
     def of(self, path: Path, *, json_lines: bool = False) -> Findings:
         return self._files.setdefault(path, Findings(path, json_lines))
 
-    def __bool__(self) -> bool:
-        return any(self._files.values())
+    def __len__(self) -> int:
+        return sum(map(len, self._files.values()))
+
+    def clear(self) -> None:
+        for findings in self._files.values():
+            findings.clear()
 
     def problems(self) -> list[Problem]:
         return [problem for findings in self._files.values() if findings for problem in findings.problems()]

@@ -165,11 +165,19 @@ class _SuiteReader:
 
     def _run_cases(self) -> Iterator[EvalCase]:
         found = AllFindings()
+        files = replace(self.files, running=True, failures=[])
         try:
-            for case, _, _ in self._cases(found):
-                if found:
+            for case, _, _ in self._cases(found, files):
+                if files.failures:
+                    # The suite is the same, so this is the only problem of the case. The other cases can run.
+                    problem = files.failures[0]
+                    files.failures.clear()
+                    found.clear()
+                    yield replace(case, problem=problem)
+                elif found:
                     break
-                yield case
+                else:
+                    yield case
         except (YamlProblem, _LateHeadError, _TooManyProblemsError, OSError, FileUnusableError):
             raise self._changed() from None
         if found:
@@ -236,8 +244,8 @@ class _SuiteReader:
 
     # -- the cases
 
-    def _cases(self, found: AllFindings) -> Iterator[_Found]:
-        reader = CaseReader(self.files, self.evaluators, self.defaults)
+    def _cases(self, found: AllFindings, files: SuiteFiles | None = None) -> Iterator[_Found]:
+        reader = CaseReader(files or self.files, self.evaluators, self.defaults)
         if self.is_json_lines:
             yield from self._json_lines(self.path, reader, found)
             return

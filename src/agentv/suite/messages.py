@@ -82,8 +82,10 @@ class MessageReader:
 
     def _file(self, reference: str, at: NodePath) -> tuple[Path, str] | None:
         try:
-            path = self._suite_files.find(reference)
-            text = self._suite_files.read_text(path)
+            if self._suite_files.running and not self._include_text:
+                path, text = self._suite_files.locate(reference), ""  # read outside the event loop, when it is sent
+            else:
+                path, text = self._suite_files.attach(reference)
         except FileReferenceError as error:
             self.findings.add(at, str(error))
             return None

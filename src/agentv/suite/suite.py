@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentv.messages import Message
+from agentv.regular_files import as_text, read_regular
 from agentv.suite.evaluator import EvaluatorLike, Need
-from agentv.suite.files import SuiteFiles
+from agentv.suite.files import MAX_FILE_BYTES, SuiteFiles
 from agentv.suite.yaml import NodePath
 
 
@@ -101,6 +102,16 @@ class EvalCase:
     guideline_files: tuple[Path, ...] = ()
     """The attachments that contain instructions rather than material."""
     line: int = 0
+    texts: Mapping[Path, str] | None = field(default=None, repr=False, compare=False)
+    """The texts of the attachments, once they have been read."""
+    problem: str | None = None
+    """Why the case cannot be run: one of its files changed after the suite was validated."""
+
+    def text_of(self, path: Path) -> str:
+        """The text of an attachment."""
+        if self.texts is not None and path in self.texts:
+            return self.texts[path]
+        return as_text(read_regular(path, MAX_FILE_BYTES))
 
     @property
     def input_files(self) -> tuple[Path, ...]:

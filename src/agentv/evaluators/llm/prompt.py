@@ -9,14 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from agentv.errors import EvaluatorError
 from agentv.evaluators.base import Candidate, EvaluationContext
 from agentv.evaluators.llm.fence import fence
 from agentv.messages import Message, part_text
-from agentv.suite.files import MAX_FILE_BYTES
 from agentv.suite.suite import EvalCase, Rubric
 from agentv.text import did_you_mean, is_typo, one_of
 
@@ -282,37 +280,29 @@ def words_of(candidate: Candidate) -> str:
 
 def conversation(case: EvalCase) -> str:
     """Return the input messages with attached files inserted. Several messages each get a line with their role."""
-    paths = iter(case.attachments)
-    messages = [(message, _content(message, paths)) for message in case.input_messages]
+    files = ((path.name, case.text_of(path)) for path in case.attachments)
+    messages = [(message, _content(message, files)) for message in case.input_messages]
     if len(messages) < 2:
         return messages[0][1] if messages else case.question
     return "\n\n".join(f"@[{message.role.capitalize()}]:\n{text}" for message, text in messages)
 
 
-def _content(message: Message, paths: Iterator[Path]) -> str:
+def _content(message: Message, files: Iterator[tuple[str, str]]) -> str:
     if isinstance(message.content, str):
         content = message.content
     elif isinstance(message.content, list):
-        content = "\n\n".join(text for part in message.content if (text := _part(part, paths)))
+        content = "\n\n".join(text for part in message.content if (text := _part(part, files)))
     else:
         content = "" if message.content is None else _json(message.content)
     calls = "\n".join(_json(call.to_dict(), indent=None) for call in message.tool_calls)
     return "\n".join(text for text in (content, calls) if text)
 
 
-def _part(part: Any, paths: Iterator[Path]) -> str:
+def _part(part: Any, files: Iterator[tuple[str, str]]) -> str:
     if not isinstance(part, Mapping) or part.get("type", "text") == "text":
         return part_text(part)
-    path = next(paths, None) if part.get("type") == "file" else None
-    return _json(part, indent=None) if path is None else f'<file path="{path.name}">\n{_read(path)}\n</file>'
-
-
-def _read(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return file.read(MAX_FILE_BYTES).decode("utf-8-sig", "replace").replace("\r\n", "\n")
-    except OSError as error:
-        return f"(cannot be read: {error.strerror})"
+    file = next(files, None) if part.get("type") == "file" else None
+    return _json(part, indent=None) if file is None else f'<file path="{file[0]}">\n{file[1]}\n</file>'
 
 
 def _steps(messages: Sequence[Message]) -> str:

@@ -12,6 +12,8 @@ from typing import Any
 
 from agentv.errors import ProviderError
 from agentv.messages import GenerationOptions, Message, TokenLogprob, TokenUsage, Tool, ToolCall, part_text
+from agentv.regular_files import FileUnusableError, as_text, read_regular
+from agentv.suite.files import MAX_FILE_BYTES
 from agentv.targets.prices import Pricer
 from agentv.targets.provider import Reply, Request
 from agentv.targets.structured import received_arguments
@@ -67,9 +69,9 @@ def _attached(reference: str, files: list[Path]) -> str:
         return f'<file path="{reference}"/>'
     files.remove(file)
     try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ProviderError(f"cannot send the file {file}: {error}", next_step="Attach text files only.") from None
+        text = as_text(read_regular(file.resolve(), MAX_FILE_BYTES))
+    except FileUnusableError as error:
+        raise ProviderError(f"cannot send the file: {file} {error}", next_step="Attach text files only.") from None
     return f'<file path="{reference}">\n{text}\n</file>'
 
 
