@@ -10,7 +10,7 @@ from pathlib import Path
 from agentv.errors import ProviderError
 from agentv.plan.plan import Lane, PlannedSuite, WorkItem
 from agentv.results import RowKey
-from agentv.run.case import Ask, build_request, with_texts
+from agentv.run.case import Ask, build_request, with_file_text
 from agentv.targets.gate import TargetGate
 from agentv.targets.provider import Reply, Request
 
@@ -45,7 +45,7 @@ class Batches:
     async def _ask(self, planned: PlannedSuite, attempt: int) -> Mapping[str, Reply]:
         items = await asyncio.to_thread(lambda: list(self.lane.items_of(planned)))
         due = [item for item in items if item.attempt == attempt and not self.is_done(item.key)]
-        sent = [item for item in [await with_texts(item) for item in due] if item.case.problem is None]
+        sent = [item for item in [await with_file_text(item) for item in due] if item.case.problem is None]
         return await self.gate.invoke_batch([build_request(item.case, attempt, planned.suite.files) for item in sent])
 
     async def aclose(self) -> None:

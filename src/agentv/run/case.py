@@ -42,8 +42,8 @@ class Answered:
     cost_usd: float | None = None
 
 
-async def with_texts(item: WorkItem) -> WorkItem:
-    """The item with the texts of its files. If one of them is not as it was validated, with that as the problem."""
+async def with_file_text(item: WorkItem) -> WorkItem:
+    """The item with the text of its files. If one of them is not as it was validated, with that as the problem."""
     case, files = item.case, item.planned.suite.files
     if not case.attachments or case.problem is not None:
         return item

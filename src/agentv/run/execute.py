@@ -22,7 +22,7 @@ from agentv.errors import BudgetExhaustedError, ProviderError, TargetUnavailable
 from agentv.plan.plan import Lane, RunPlan, WorkItem
 from agentv.results import CaseResult, RowKey, spend_of
 from agentv.run.batch import Batches
-from agentv.run.case import Ask, answer, grade, with_texts
+from agentv.run.case import Ask, answer, grade, with_file_text
 from agentv.run.services import OnJudgeCall, OnNote, Services, judge_cache, most_scripts, script_services
 from agentv.targets.answers import Answers
 from agentv.targets.budget import Budget
@@ -143,7 +143,7 @@ class Execution:
     ) -> None:
         try:
             try:
-                item = await with_texts(item)
+                item = await with_file_text(item)
                 answered = await answer(item, ask if self.plan.answers is None else self._recorded(item))
             finally:
                 slots.release()

@@ -103,7 +103,7 @@ class EvalCase:
     """The attachments that contain instructions rather than material."""
     line: int = 0
     texts: Mapping[Path, str] | None = field(default=None, repr=False, compare=False)
-    """The texts of the attachments, once they have been read."""
+    """The text of each attachment, once it has been read."""
     problem: str | None = None
     """Why the case cannot be run: one of its files changed after the suite was validated."""
 
