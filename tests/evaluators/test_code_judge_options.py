@@ -309,6 +309,7 @@ defaults: {target: assistant}
 )
 def test_unknown_targets_are_rejected_before_any_call(project: Project, options: str) -> None:
     project.write("agentv.config.yaml", CONFIG)
+    project.write("judge.py", "")
     project.write("suite.yaml", suite(f'script: [python, -c, \'open("started", "w")\']\n{options}'))
     for command in ("validate", "eval"):
         refused = project.run(command, "suite.yaml")
@@ -323,12 +324,14 @@ def test_unknown_targets_are_rejected_before_any_call(project: Project, options:
 
 def test_judge_target_none_needs_no_configuration(project: Project) -> None:
     project.write("agentv.config.yaml", CONFIG)
+    project.write("judge.py", "")
     project.write("suite.yaml", suite(f"{SCRIPT}\njudge: {{target: none}}"))
     assert project.run("validate", "suite.yaml").returncode == 0
 
 
 def test_validate_reports_typos_with_their_position(project: Project) -> None:
     project.write("agentv.config.yaml", CONFIG)
+    project.write("judge.py", "")
     project.write("suite.yaml", suite(f"{SCRIPT}\njudge: {{max_call: 3}}\nuse_judge_provder: true"))
     for command in ("validate", "eval"):
         refused = project.run(command, "suite.yaml")

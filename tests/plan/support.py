@@ -21,6 +21,9 @@ defaults: {target: bot}
 
 def plan_of(project: Project, *paths: str, **options: Any) -> RunPlan:
     """The plan of these suites, `suite.yaml` unless named; every option as `RunOptions` takes it."""
+    for script in ("s.py", "judge.py"):
+        if not (project.root / script).exists():
+            project.write(script, "")
     return build_plan(RunOptions(paths=paths or ("suite.yaml",), **options), project.root)
 
 

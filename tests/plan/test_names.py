@@ -33,7 +33,7 @@ def test_every_unknown_name_is_reported_with_its_line_and_a_suggestion(project: 
           - {id: two, input: a, execution: {target: rivl}}
           - id: three
             input: a
-            evaluators: [{name: s, type: code_judge, script: [x], judge: {allowed_targets: [bot, other]}}]
+            evaluators: [{name: s, type: code_judge, script: [cat], judge: {allowed_targets: [bot, other]}}]
         """,
     )
 

@@ -98,6 +98,9 @@ class Read:
 class AnyType:
     """Reads every entry as an evaluator of its `type`, which need not exist."""
 
+    def without_search(self) -> AnyType:
+        return self
+
     def with_defaults(self, options: Any) -> AnyType:
         del options
         return self

@@ -71,10 +71,12 @@ def test_rubrics_of_a_case_come_before_its_evaluators(tmp_path):
     assert names(case) == ["rubric", "one", "two"]
 
 
-def test_added_evaluators_extend_the_defaults(tmp_path):
+def test_added_evaluators_apply_to_every_case(tmp_path):
     (extra,) = cases(tmp_path, f"evalcases: [{{id: a, input: x, evaluators: {OWN}}}]\n")[0].evaluators
     suite = load_suite(write(tmp_path, DEFAULTS), AnyType(), added=[extra])
     assert [names(case) for case in suite.cases()] == [["one", "two", "own"]]
+    listed = load_suite(write(tmp_path, DEFAULTS + "    evaluators: [{type: is_json}]\n"), AnyType(), added=[extra])
+    assert [names(case) for case in listed.cases()] == [["is_json", "own"]]
 
 
 def test_evaluator_without_a_name_is_named_after_its_type(tmp_path):

@@ -19,10 +19,12 @@ from agentv.messages import Message, TokenUsage
 from agentv.results import DEFAULT_THRESHOLD, Score
 from agentv.suite.evaluator import JUDGED, Need
 from agentv.suite.suite import EvalCase
+from agentv.suite.yaml import NodePath
 
 if TYPE_CHECKING:
     from agentv.judge.lending import Asker
     from agentv.scripts import Runtime
+    from agentv.suite.search import ProgramSearch
 
 __all__ = ["Candidate", "Complain", "EvaluationContext", "Evaluator", "Need", "ReadChild"]
 
@@ -139,6 +141,14 @@ class Evaluator(BaseModel):
         """
         del directory
         return []
+
+    def not_found(self, directory: Path, search: ProgramSearch) -> Mapping[NodePath, str]:
+        """What this evaluator needs on this machine and does not find, such as its program. Default: nothing.
+
+        Returns messages by the option at fault, as a path into the entry. They are reported before anything is called.
+        """
+        del directory, search
+        return {}
 
     @abstractmethod
     async def evaluate(self, context: EvaluationContext) -> Score:

@@ -19,6 +19,8 @@ from agentv.judge.access import JudgeAccess, read_access
 from agentv.results import Score
 from agentv.scripts import ScriptObserver, ScriptSpec, run_script, working_directory
 from agentv.suite.evaluator import Need
+from agentv.suite.search import ProgramSearch
+from agentv.suite.yaml import NodePath
 from agentv.text import is_typo
 
 _OPTIONS = (
@@ -122,6 +124,14 @@ class ScriptEvaluator(Evaluator):
         """Files named in the command, such as the script itself."""
         cwd = working_directory(directory, self.cwd)
         return [path for path in (cwd / word for word in self.script) if _is_file(path)]
+
+    def not_found(self, directory: Path, search: ProgramSearch) -> Mapping[NodePath, str]:
+        """The directory, the program or the script file, if the command certainly cannot run without it."""
+        spec = self.spec(directory)
+        problem = search.problem(spec.argv, spec.cwd, spec.env if isinstance(spec.env, Mapping) else {})
+        if problem is None:
+            return {}
+        return {("cwd",) if problem.word is None else ("script", problem.word): problem.message}
 
     @property
     def needs(self) -> frozenset[Need]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.registry import evaluator_class, evaluator_types
@@ -14,6 +14,9 @@ from agentv.suite.findings import Findings
 from agentv.suite.validation import show, validate_partly
 from agentv.suite.yaml import NodePath
 from agentv.text import all_of, did_you_mean, one_of
+
+if TYPE_CHECKING:
+    from agentv.suite.search import ProgramSearch
 
 DEFAULT_TYPE = "llm_judge"
 """The evaluator type for cases without evaluators."""
@@ -27,10 +30,16 @@ class EvaluatorReader:
 
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Suite options for evaluators that inherit them (`Evaluator.INHERITS`)."""
+    search: ProgramSearch | None = None
+    """Searches for the programs of evaluators; None to accept those that are not found."""
 
     def with_defaults(self, options: Mapping[str, Any]) -> EvaluatorReader:
         """Return a reader with these defaults."""
-        return EvaluatorReader(options)
+        return replace(self, defaults=options)
+
+    def without_search(self) -> EvaluatorReader:
+        """Return a reader that does not search for programs: they were found when the suite was validated."""
+        return replace(self, search=None)
 
     def read(self, entry: Any, findings: Findings, at: NodePath, files: SuiteFiles) -> Evaluator | None:
         """Read an entry of a list of evaluators. `name` defaults to the type."""
@@ -75,6 +84,9 @@ class EvaluatorReader:
             return None
         if wrong or rejected or children.wrong:
             return None
+        missing = {} if self.search is None else evaluator.not_found(files.directory, self.search)
+        for node, message in missing.items():
+            findings.add((*at, *node), message)
         for path in evaluator.depends_on(files.directory):
             with suppress(ValueError):  # an unreadable script file is reported when the script runs
                 files.fingerprints.note_once(path)

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from agentv.errors import Problem, SuiteError, UsageError
+from agentv.errors import ConfigError, Problem, SuiteError, UsageError
 from agentv.evaluators.reader import EvaluatorReader
 from agentv.judge.choice import JudgeChoice
 from agentv.plan.options import RunOptions
@@ -18,6 +18,7 @@ from agentv.plan.plan import Lane, PlannedSuite, RunPlan
 from agentv.results import DEFAULT_THRESHOLD
 from agentv.suite.findings import AllFindings, Findings, yaml_places
 from agentv.suite.loader import load_suite
+from agentv.suite.search import ProgramSearch
 from agentv.suite.suite import EvalSuite
 from agentv.targets.answers import Answers, load_answers
 from agentv.targets.config import (
@@ -30,6 +31,7 @@ from agentv.targets.config import (
     no_config_error,
 )
 from agentv.targets.environment import Environment, dotenv_files
+from agentv.targets.provider import TargetSettings
 from agentv.targets.secrets import Secrets
 from agentv.text import all_of, did_you_mean, one_of, short_path
 
@@ -45,6 +47,8 @@ class Loaded:
     config_option: str | None = None
     added_evaluators: Sequence[Any] = ()
     home: Path | None = None
+    search: bool = True
+    """Whether programs and scripts that evaluators need and that do not exist are errors."""
     _environments: dict[tuple[Path, ...], Environment] = field(default_factory=dict)
     """Keyed by the `.env` files that were read."""
     _configs: dict[tuple[Path, tuple[Path, ...]], TargetsConfig] = field(default_factory=dict)
@@ -56,12 +60,18 @@ class Loaded:
         problems: list[Problem] = []
         for path in find_suites(paths, self.cwd):
             try:
-                suites.append(load_suite(path, EvaluatorReader(), self.added_evaluators, home=self.home))
+                suites.append(load_suite(path, self._reader(path), self.added_evaluators, home=self.home))
             except SuiteError as error:
                 problems.extend(error.problems)
         if problems:
             raise SuiteError(problems)
         return suites
+
+    def _reader(self, suite: Path) -> EvaluatorReader:
+        if not self.search:
+            return EvaluatorReader()
+        environment = self.environment((self.home or suite.parent).resolve())
+        return EvaluatorReader(search=ProgramSearch(environment.values))
 
     def environment(self, directory: Path) -> Environment:
         files = dotenv_files(directory, self.cwd)
@@ -91,14 +101,15 @@ def build_plan(
     added_evaluators: Sequence[Any] = (),
     home: Path | None = None,
     only_check: bool = False,
+    search: bool = True,
 ) -> RunPlan:
     """The plan of a run.
 
     `function_target` is the name of a target whose answers come from the caller. `home` replaces each suite's own
     directory as the working directory of its scripts. With `only_check`, only the files are validated: a missing
-    configuration or variable is not an error.
+    configuration or variable is not an error. Without `search`, missing programs and scripts are not errors.
     """
-    loaded = Loaded(cwd, options.config, added_evaluators, home)
+    loaded = Loaded(cwd, options.config, added_evaluators, home, search)
     suites = loaded.suites(options.paths)
     selected = _select(suites, options.cases)
     _refuse_shared_names(suites, selected)
@@ -132,7 +143,22 @@ def build_plan(
         if not only_check:
             _refuse_if_none_available(lanes)
     secrets = Secrets.of([p.config for p in planned if p.config], [p.environment for p in planned])
-    return RunPlan(options, tuple(planned), tuple(lanes), secrets, answers, tuple(notes))
+    plan = RunPlan(options, tuple(planned), tuple(lanes), secrets, answers, tuple(notes))
+    if search:
+        _search_for_targets(plan)
+    return plan
+
+
+def _search_for_targets(plan: RunPlan) -> None:
+    """ConfigError if a target that the run calls needs a program or a file that does not exist."""
+    found = AllFindings()
+    for spec, environment in plan.called_targets():
+        if isinstance(spec.reading.settings, TargetSettings):
+            problems = spec.reading.settings.not_found(spec.directory, ProgramSearch(environment.values))
+            for node, message in problems.items():
+                found.of(spec.path).add((*spec.node, *node), f"target '{spec.name}': {message}")
+    if found:
+        raise ConfigError(found.problems())
 
 
 def _first(*values: float | None) -> float:

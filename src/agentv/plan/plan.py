@@ -142,6 +142,19 @@ class RunPlan:
         replayed = (lane.target for lane in self.lanes if lane.spec is not None and lane.spec.provider == "replay")
         return self.answers is None and target not in replayed
 
+    def called_targets(self) -> list[tuple[TargetSpec, Environment]]:
+        """The available targets that answer or judge in this run, without those that a script may choose."""
+        called: dict[tuple[Path, str], tuple[TargetSpec, Environment]] = {}
+        for lane in self.lanes:
+            for planned, _ in lane.work:
+                choice = self.judge_choice(lane, planned)
+                names = [choice.resolve(own) for own in planned.suite.judge_choices] if planned.config else []
+                judges = [planned.config.targets.get(name or "") for name in names if planned.config]
+                for spec in (lane.spec, *judges):
+                    if spec is not None and not spec.unavailable:
+                        called.setdefault((spec.path, spec.name), (spec, planned.environment))
+        return list(called.values())
+
     @property
     def scripted(self) -> bool:
         """Whether a mock answers or judges: the results then say nothing about a real model."""

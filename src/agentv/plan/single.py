@@ -31,9 +31,9 @@ def single(options: RunOptions, cwd: Path, *, answer: str | None = None) -> RunP
     UsageError if the options select several cases. If there are several recorded answers, the plan uses the first and
     has a note about it.
     """
-    plan = build_plan(options, cwd, only_check=answer is not None)
+    plan = build_plan(options, cwd, only_check=answer is not None, search=False)
     if not plan.lanes:
-        plan = build_plan(options, cwd, function_target="answer")
+        plan = build_plan(options, cwd, function_target="answer", search=False)
     ids = sorted(case_id for planned in plan.suites for case_id in planned.selected)
     if len(ids) > 1:
         listed = ", ".join(ids[:IDS_SHOWN]) + (", ..." if len(ids) > IDS_SHOWN else "")

@@ -423,7 +423,7 @@ def start_error(program: str, cwd: Path, env: Mapping[str, str], error: OSError 
             f"{what}: an argument or environment variable cannot be passed to a program ({error})",
             next_step="Pass text with NUL characters or invalid Unicode through a file or stdin instead.",
         )
-    for reason in (_directory_problem, _limit_problem, _program_problem):
+    for reason in (directory_problem, _limit_problem, program_problem):
         problem = reason(program, cwd, env, error)
         if problem is not None:
             return ProcessStartError(f"{what}: {problem[0]}", next_step=problem[1])
@@ -433,7 +433,8 @@ def start_error(program: str, cwd: Path, env: Mapping[str, str], error: OSError 
 _Problem = tuple[str, str] | None
 
 
-def _directory_problem(program: str, cwd: Path, env: Mapping[str, str], error: OSError) -> _Problem:
+def directory_problem(program: str, cwd: Path, env: Mapping[str, str], error: OSError) -> _Problem:
+    """Why a program cannot be started in this directory, and the next step."""
     del program, env, error
     if not cwd.exists():
         return f"its working directory {cwd} does not exist", "Create the directory, or correct `cwd`."
@@ -458,7 +459,8 @@ def _limit_problem(program: str, cwd: Path, env: Mapping[str, str], error: OSErr
     return None
 
 
-def _program_problem(program: str, cwd: Path, env: Mapping[str, str], error: OSError) -> _Problem:
+def program_problem(program: str, cwd: Path, env: Mapping[str, str], error: OSError) -> _Problem:
+    """Why this program cannot be started, and the next step."""
     if "/" in program:
         path = cwd / program
     else:
@@ -472,7 +474,8 @@ def _program_problem(program: str, cwd: Path, env: Mapping[str, str], error: OSE
         return f"{path} is a directory", "Set the path of a program."
     if not os.access(path, os.X_OK):
         return f"{path} is not executable", f"Run `chmod +x {path}`, or put its interpreter first in the command."
-    interpreter = _interpreter(path)
+    words = shebang(path)
+    interpreter = words[0] if words else None
     if interpreter is None and error.errno == errno.ENOEXEC:
         return (
             f"{path} is not a program and has no `#!` line",
@@ -486,11 +489,11 @@ def _program_problem(program: str, cwd: Path, env: Mapping[str, str], error: OSE
     return None
 
 
-def _interpreter(path: Path) -> str | None:
+def shebang(path: Path) -> list[str]:
+    """The words of the `#!` line of a file; empty if it has none."""
     try:
         with path.open("rb") as file:
             line = file.readline(1024)
     except OSError:
-        return None
-    words = line[2:].decode("utf-8", "backslashreplace").split() if line.startswith(b"#!") else []
-    return words[0] if words else None
+        return []
+    return line[2:].decode("utf-8", "backslashreplace").split() if line.startswith(b"#!") else []

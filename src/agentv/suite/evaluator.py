@@ -54,6 +54,9 @@ class ReadsEvaluators(Protocol):
     def with_defaults(self, options: Mapping[str, Any], /) -> ReadsEvaluators:
         """A reader that applies these options to every evaluator that inherits them and does not set them itself."""
 
+    def without_search(self) -> ReadsEvaluators:
+        """A reader for reading the suite again during a run, which does not search for programs again."""
+
     def read(self, entry: Any, findings: Findings, at: NodePath, files: SuiteFiles) -> EvaluatorLike | None:
         """One entry of a list of evaluators."""
 

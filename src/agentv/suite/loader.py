@@ -89,6 +89,7 @@ class _SuiteReader:
             ids = self._check(whole_head=False)
         except _LateHeadError:
             ids = self._check(whole_head=True)
+        self.evaluators = self.evaluators.without_search()
         return EvalSuite(
             path=self.path,
             name=self.head.dataset or self.path.stem,

@@ -73,6 +73,13 @@ class TargetSpec:
     line: int
     reading: Reading
     judge_target: str | None = None
+    node: NodePath = ()
+    """Where the entry is in the file."""
+
+    @property
+    def directory(self) -> Path:
+        """The directory of the configuration file."""
+        return self.path.resolve().parent
 
     @property
     def unavailable(self) -> str | None:
@@ -246,7 +253,7 @@ def _spec(
     provider = interpolate(raw.get("provider"), environment, unset)
     if unset:
         reading = read_settings(_AnySettings, raw, environment, findings, node, line_of=line_of)
-        return TargetSpec(name, raw["provider"], findings.path, line_of(node), reading, reading.judge_target)
+        return TargetSpec(name, raw["provider"], findings.path, line_of(node), reading, reading.judge_target, node)
     if provider is None:
         findings.add(node, f"target '{name}' has no `provider`; choose {one_of(provider_names())}")
         return None
@@ -255,7 +262,7 @@ def _spec(
         # Only this target is unavailable; the others in the file can be used.
         reading = read_settings(_AnySettings, raw, environment, findings, node, line_of=line_of)
         reading = replace(reading, settings=None, unavailable=_instead_of_an_agent(provider))
-        return TargetSpec(name, provider, findings.path, line_of(node), reading, reading.judge_target)
+        return TargetSpec(name, provider, findings.path, line_of(node), reading, reading.judge_target, node)
     if kind is None:
         names = provider_names()
         findings.add(
@@ -264,7 +271,7 @@ def _spec(
         )
         return None
     reading = read_settings(kind.Settings, raw, environment, findings, node, line_of=line_of)
-    return TargetSpec(name, provider, findings.path, line_of(node), reading, reading.judge_target)
+    return TargetSpec(name, provider, findings.path, line_of(node), reading, reading.judge_target, node)
 
 
 class _AnySettings(TargetSettings):

@@ -70,7 +70,7 @@ class TargetPool:
             raise TypeError(f"settings of target '{spec.name}' must be TargetSettings, got {type(settings).__name__}")
         scope = TargetScope(
             name=spec.name,
-            directory=spec.path.resolve().parent,
+            directory=spec.directory,
             agentv_file=spec.path.name in AGENTV_FILES,
             environment=self._secrets.scrub_for(spec, environment),
             redactor=self._redactor,

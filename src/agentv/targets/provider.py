@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -31,6 +31,10 @@ from agentv.messages import (
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.targets.commands import RunCommand
 from agentv.targets.outage import DEFAULT_LIMIT
+
+if TYPE_CHECKING:
+    from agentv.suite.search import ProgramSearch
+    from agentv.suite.yaml import NodePath
 
 GUIDELINES = "[[ ## Guidelines ## ]]"
 """The heading above the guidelines of a case in the prompt."""
@@ -214,6 +218,14 @@ class TargetSettings(BaseModel):
                 raise ValueError(f"`{name}` is set twice, under two spellings; keep one")
             spelled[name] = value
         return spelled
+
+    def not_found(self, directory: Path, search: ProgramSearch) -> Mapping[NodePath, str]:
+        """What the target needs on this machine and does not find: messages by setting. Default: nothing.
+
+        `directory` is that of the configuration file. The messages are reported before anything is called.
+        """
+        del directory, search
+        return {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,14 @@ from agentv.processes.run import STDERR_KEEP, STDOUT_CAP, ProcessOutcome, Proces
 from agentv.targets.commands import RunCommand
 from agentv.targets.provider import Provider, Reply, Request, TargetScope, TargetSettings
 from agentv.targets.providers.cli_output import parse_batch, parse_output
-from agentv.targets.providers.cli_settings import CliSettings, CommandCheck, HttpCheck, command_template
+from agentv.targets.providers.cli_settings import (
+    CliSettings,
+    CommandCheck,
+    HttpCheck,
+    command_template,
+    with_own_program,
+    working_directory,
+)
 from agentv.targets.providers.cli_template import CommandTemplate, without_inherited
 from agentv.targets.structured import ShapeError
 
@@ -116,7 +123,7 @@ class CliProvider(Provider):
         stdin: str | None = None,
     ) -> ProcessOutcome:
         folder = self._folder(cwd, request)
-        argv = self._with_own_program(template.argv(values, request.files), folder)
+        argv = with_own_program(template.argv(values, request.files), folder, self._scope.directory)
         if self._settings.verbose:
             _log.info("target '%s': %s", self._scope.name, self._scope.redactor.text(shlex.join(argv)))
         variables = template.variables(values, request.files)
@@ -141,7 +148,7 @@ class CliProvider(Provider):
         home = self._scope.directory
         if self._scope.agentv_file and self._settings.command_template is not None and request.directory is not None:
             home = request.directory
-        return home / Path(cwd).expanduser() if cwd else home
+        return working_directory(home, cwd)
 
     def _refuse_oversize(self, argv: Sequence[str], variables: Mapping[str, str]) -> None:
         """Fail if a value is longer than Linux's limit. The error of the system would not say so."""
@@ -153,13 +160,6 @@ class CliProvider(Provider):
                 f"{LONGEST_STRING // 1024} KiB",
                 next_step="Use {PROMPT_FILE}, or remove {PROMPT} from the command: it then gets the prompt on stdin.",
             )
-
-    def _with_own_program(self, argv: list[str], folder: Path) -> list[str]:
-        """A relative program starts from the configuration's directory too, and not only from `cwd`."""
-        beside = self._scope.directory / argv[0]
-        if "/" in argv[0] and folder != self._scope.directory and beside.is_file():
-            return [str(beside), *argv[1:]]
-        return argv
 
     def _raise_for(self, outcome: ProcessOutcome) -> None:
         if outcome.timed_out:

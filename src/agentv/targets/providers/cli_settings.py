@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from agentv.suite.search import ProgramSearch
+from agentv.suite.yaml import NodePath
 from agentv.targets.provider import TargetSettings
 from agentv.targets.providers.cli_template import DEFAULT_FILES_FORMAT, CommandTemplate, parse_files_format
 
@@ -108,6 +111,44 @@ class CliSettings(TargetSettings):
     def _one_command(self) -> CliSettings:
         command_template(self)
         return self
+
+    def not_found(self, directory: Path, search: ProgramSearch) -> Mapping[NodePath, str]:
+        problems = dict(_command_not_found(self, self.env, directory, search))
+        if isinstance(self.healthcheck, CommandCheck):
+            check = _command_not_found(self.healthcheck, self.env, directory, search)
+            problems |= {("healthcheck", *node): message for node, message in check.items()}
+        return problems
+
+
+def working_directory(home: Path, cwd: str | None) -> Path:
+    """Where a command runs: `cwd`, relative to `home`."""
+    return home / Path(cwd).expanduser() if cwd else home
+
+
+def with_own_program(argv: list[str], folder: Path, directory: Path) -> list[str]:
+    """A relative program starts from the configuration's directory too, and not only from `cwd`."""
+    beside = directory / argv[0]
+    if "/" in argv[0] and folder != directory and beside.is_file():
+        return [str(beside), *argv[1:]]
+    return argv
+
+
+def _command_not_found(
+    settings: CliSettings | CommandCheck, env: Mapping[str, str], directory: Path, search: ProgramSearch
+) -> Mapping[NodePath, str]:
+    template = command_template(settings)
+    if template.by_shell:
+        return {}  # a shell finds programs and files in its own way
+    fixed = template.fixed_words()
+    if not fixed:
+        return {}
+    folder = working_directory(directory, settings.cwd)
+    problem = search.problem(with_own_program(fixed, folder, directory), folder, env)
+    if problem is None:
+        return {}
+    return {
+        ("cwd" if settings.cwd else "command",) if problem.word is None else ("command", problem.word): problem.message
+    }
 
 
 def command_template(settings: CliSettings | CommandCheck) -> CommandTemplate:

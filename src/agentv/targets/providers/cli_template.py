@@ -11,6 +11,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from agentv.command import split_command, with_own_python
@@ -59,6 +60,10 @@ class CommandTemplate:
             if names:
                 check_commands([[_word(word) for word in words]], _shown(names), by_shell=False)
         return cls(parts, by_shell, parse_files_format(files_format), names | variables)
+
+    def fixed_words(self) -> list[str]:
+        """The words before the first placeholder. Without a shell only."""
+        return with_own_python(list(takewhile(lambda part: not PLACEHOLDER.search(part), self._texts())))
 
     def argv(self, values: Mapping[str, str], files: Sequence[Path]) -> list[str]:
         """The program and its arguments. Without a shell, with all values inserted verbatim."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field
 
 from agentv.errors import ProviderError, TargetUnavailableError, UsageError
+from agentv.suite.search import ProgramSearch
+from agentv.suite.yaml import NodePath
 from agentv.targets.answers import load_answers
 from agentv.targets.provider import Provider, Reply, Request, TargetScope, TargetSettings
 
@@ -21,6 +24,15 @@ class ReplaySettings(TargetSettings):
     )
     from_target: str | None = Field(None, description="Replay only answers of this target.")
 
+    def path(self, directory: Path) -> Path:
+        """The file, relative to the directory of the configuration."""
+        return directory / Path(self.file).expanduser()
+
+    def not_found(self, directory: Path, search: ProgramSearch) -> Mapping[NodePath, str]:
+        del search
+        path = self.path(directory)
+        return {} if path.exists() else {("file",): f"there is no file '{self.file}' in {directory}"}
+
 
 class ReplayProvider(Provider):
     """Answers from a file. A case without an answer in the file is an error."""
@@ -31,7 +43,7 @@ class ReplayProvider(Provider):
     def __init__(self, settings: ReplaySettings, scope: TargetScope) -> None:
         self._target, self._from = scope.name, settings.from_target
         try:
-            self._answers = load_answers(scope.directory / Path(settings.file).expanduser())
+            self._answers = load_answers(settings.path(scope.directory))
         except UsageError as error:
             raise TargetUnavailableError(scope.name, str(error)) from error
         targets = self._answers.targets
