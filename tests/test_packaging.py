@@ -45,6 +45,8 @@ def test_wheel_contains_command_templates_and_python_sdk(wheel: Path) -> None:
         "agentv/cli/templates/hello.yaml",
         "agentv/cli/templates/agentv.config.yaml",
         "agentv/processes/helper.py",
+        "agentv/processes/supervisor.py",
+        "agentv/processes/confinement.py",
         "agentv/py.typed",
         "agentv_eval/__init__.py",
         "agentv_eval/py.typed",

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from agentv.processes.helper import prctl
+from agentv.processes.confinement import prctl
 from agentv.processes.protection import capabilities
 from tests.docs.pages import Block, commands
 

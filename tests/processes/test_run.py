@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from benchmarks.kill_runtime import marked
 
-from agentv.processes.helper import MOST_IDLE
 from agentv.processes.launcher import Launcher, Script
 from agentv.processes.run import Pipes, ProcessStartError
+from agentv.processes.supervisor import MOST_IDLE
 from tests.patience import patiently
 
 from .support import ENV, children, helper_pid, marker, open_files, python, sh, until, zombies_of

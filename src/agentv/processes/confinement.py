@@ -163,7 +163,12 @@ def fork_into_namespaces() -> int:
     keeps its id; root does not, because it would lose its rights there. Raises OSError when the kernel refuses.
     """
     reader, writer = os.pipe()
-    between = os.fork()  # only the children of a process can be in its new PID namespace
+    try:
+        between = os.fork()  # only the children of a process can be in its new PID namespace
+    except OSError:
+        os.close(reader)
+        os.close(writer)
+        raise
     if between == 0:
         child, problem = -1, 0
         try:

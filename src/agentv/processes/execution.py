@@ -28,6 +28,7 @@ from agentv.processes.starter import HelperGoneError, Starter
 
 WAKE_SECONDS = 1.0
 """A supervisor that takes longer than this may have been stopped (SIGSTOP), so it gets a SIGCONT."""
+FAR_AWAY = 1e12
 END_SECONDS = 6.0
 """How long to wait for a supervisor to kill everything: slightly longer than its own limit."""
 
@@ -80,8 +81,8 @@ class Script:
 
 
 def _milliseconds(deadline: float) -> int:
-    """A time of the monotonic clock as sent to supervisors."""
-    return math.ceil(deadline * 1000)
+    """A time of the monotonic clock as sent to supervisors; 0 (none) for one that is too far away."""
+    return math.ceil(deadline * 1000) if deadline < FAR_AWAY else 0
 
 
 class NeverStartedError(Exception):
@@ -288,11 +289,10 @@ class Execution:
     @property
     def supervisor(self) -> int | None:
         """The pid of the supervisor while it is alive; None before it accepted the request."""
-        if self._supervisor < 0:
-            return None
-        for line in Path(f"/proc/self/fdinfo/{self._supervisor}").read_text(encoding="ascii").splitlines():
-            if line.startswith("Pid:"):
-                return max(0, int(line.split()[1])) or None
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/self/fdinfo/{self._supervisor}").read_text(encoding="ascii").splitlines():
+                if line.startswith("Pid:"):
+                    return max(0, int(line.split()[1])) or None
         return None
 
     # -- orders to the supervisor

@@ -219,7 +219,8 @@ class Launcher:
         except (OSError, ValueError) as error:
             raise start_error(script.argv[0], Path(script.cwd), script.env, error) from error
         finally:
-            if self._adopt and self._helpers[script.isolate].dead:
+            helper = self._helpers.get(script.isolate)
+            if self._adopt and helper is not None and helper.dead:
                 await self._end_strangers()
 
     def _start_server(self, script: Script) -> LineServer:

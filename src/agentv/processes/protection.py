@@ -248,7 +248,7 @@ def strangers(known: set[int]) -> list[int]:
     Scripts run in their own sessions, and their descendants can never rejoin ours. So a child in our session was
     started by a library.
     """
-    from agentv.processes.helper import children  # noqa: PLC0415  loads ctypes
+    from agentv.processes.supervisor import children  # noqa: PLC0415  loads ctypes
 
     ours = os.getsid(0)
     return [pid for pid in children() if pid not in OWN_CHILDREN and pid not in known and _session(pid) != ours]

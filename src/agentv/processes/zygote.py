@@ -34,12 +34,12 @@ if TYPE_CHECKING:
         PR_SET_DUMPABLE,
         Helper,
         RunningError,
-        Seat,
         accept,
         children,
         prctl,
         tell,
     )
+    from agentv.processes.supervisor import Seat
 else:
     from _agentv_helper import (
         PR_SET_CHILD_SUBREAPER,
