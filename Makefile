@@ -66,9 +66,12 @@ lock:  ## update the lock files: all dependencies, runtime only, build only
 	$(COMPILE) --group build --constraint requirements.lock --output-file requirements.build.lock
 	rm -rf .lock-tools
 
-PYTHON_IS_NEW_ENOUGH = $(shell $(PYTHON) -c 'import sys; print("yes" if sys.version_info >= (3, 11) else "")')
+# The interpreter that will be used: that of .venv, or the one .venv is created with.
+INTERPRETER = $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
+# Empty if it is new enough.
+OLD_PYTHON = $(shell $(INTERPRETER) -c 'import sys; v = sys.version_info; print("" if v >= (3, 11) else "%d.%d.%d" % v[:3])' 2>/dev/null || echo "none: cannot run $(INTERPRETER)")
 $(RUNTIME_READY): requirements.runtime.lock requirements.build.lock pyproject.toml sdk/python/pyproject.toml
-	$(if $(PYTHON_IS_NEW_ENOUGH),,$(error agentv requires Python 3.11 or newer, but $(PYTHON) is $(shell $(PYTHON) --version 2>&1). Run: make $(MAKECMDGOALS) PYTHON=python3.11))
+	$(if $(OLD_PYTHON),$(error agentv needs Python 3.11 or later, found $(OLD_PYTHON); $(if $(wildcard $(BIN)/python),delete $(VENV) and )set PYTHON, for example: make $(MAKECMDGOALS) PYTHON=python3.11))
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --require-hashes --requirement requirements.runtime.lock --requirement requirements.build.lock
 	$(PIP) install --no-build-isolation --no-deps --editable .

@@ -41,6 +41,10 @@ _HOMES = {
 __all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - all keys are strings
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'agentv' has no attribute {name!r}")

@@ -174,6 +174,11 @@ class _Arguments:
             )
         target = options.get("target")
         function = target if callable(target) else None
+        if isinstance(target, list | tuple) and any(callable(each) for each in target):
+            raise UsageError(
+                "`target` must be one function or names of targets, got a list with functions.",
+                next_step="Call evaluate() once for each function, then compare the runs with `agentv compare`.",
+            )
         if function is not None and options.get("outputs") is not None:
             raise UsageError(
                 "`outputs` and a function as `target` cannot be used together: both provide the answers.",

@@ -43,6 +43,30 @@ def did_you_mean(word: str, known: Iterable[str], *, any_case: bool = False) -> 
     return f" (did you mean `{names[close[0]]}`?)" if close else ""
 
 
+def nearest(word: str, known: Iterable[str], *, most: int = 5) -> list[str]:
+    """The known names that are most like the word, best first. Of two spellings of a name, only the first is used."""
+    import difflib  # noqa: PLC0415 - needed only for unknown words
+
+    names: dict[str, str] = {}
+    for name in known:
+        names.setdefault(_folded(name), name)
+    matcher = difflib.SequenceMatcher(b=_folded(word[:LONGEST_WORD]), autojunk=False)
+    likeness: dict[str, float] = {}
+    for folded in names:
+        matcher.set_seq1(folded)
+        likeness[folded] = matcher.ratio()
+    return [names[folded] for folded in sorted(names, key=lambda folded: -likeness[folded])[:most]]
+
+
+def some_of(words: Sequence[str], *, near: str, most: int = 5) -> str:
+    """All items, or those most like `near` if there are more than `most`: "`a`, `b`, `c` and 20 more"."""
+    if len(words) <= most:
+        return all_of(words)
+    likely = nearest(near, words, most=most)
+    left = len(words) - len(likely)
+    return f"{', '.join(f'`{name}`' for name in likely)} and {left:,} more"
+
+
 def _folded(word: str) -> str:
     return word.replace("_", "").lower()
 

@@ -51,7 +51,7 @@ def test_init_creates_suites_that_pass_offline(project: Project) -> None:
 
 def test_init_prints_how_to_run_and_rejects_a_file_as_path(project: Project) -> None:
     done = project.run("init", "--path", "my evals")
-    assert "cd 'my evals' && agentv eval evals/" in done.stdout
+    assert "cd 'my evals' && agentv eval\n" in done.stdout
     refused = project.run("init", "--path", "my evals/agentv.config.yaml")
     assert refused.returncode == 2
     assert "--path must be a directory, got the file my evals/agentv.config.yaml" in refused.stderr

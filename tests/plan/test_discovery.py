@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentv.errors import UsageError
-from agentv.plan.build import find_suites
+from agentv.plan.discovery import find_suites, suite_paths
 from tests.conftest import Project
 
 SUITE = "evalcases: [{id: one, input: a}]\n"
@@ -59,7 +59,37 @@ def test_path_that_matches_no_suite_is_refused(evals: Project, path: str) -> Non
         find_suites([path], evals.root)
 
 
-def test_no_path_is_refused_with_the_command_to_type(tmp_path: Path) -> None:
+def test_no_path_means_the_directory_evals(evals: Project) -> None:
+    assert suite_paths([], evals.root, command="eval") == ("evals",)
+    assert suite_paths(["x.yaml"], evals.root, command="eval") == ("x.yaml",)
+
+
+def test_no_path_and_no_directory_evals_is_refused_with_the_command_to_type(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
-        find_suites([], tmp_path, command="validate")
-    assert "agentv validate evals/" in str(caught.value)
+        suite_paths([], tmp_path, command="validate")
+    assert "there is no directory `evals` here" in str(caught.value)
+    (tmp_path / "rag.yaml").write_text("evalcases: []")
+    with pytest.raises(UsageError) as caught:
+        suite_paths([], tmp_path, command="validate")
+    assert "agentv validate rag.yaml" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("evals/bb.yaml", "There is no file or directory 'evals/bb.yaml' (did you mean `evals/b.yaml`?)."),
+        ("evals/B.YAML", "There is no file or directory 'evals/B.YAML' (did you mean `evals/b.yaml`?)."),
+        ("evls", "There is no file or directory 'evls' (did you mean `evals`?)."),
+        ("evls/b.yaml", "There is no directory 'evls' for 'evls/b.yaml' (did you mean `evals`?)."),
+        (
+            "evals/deeep/c.yaml",
+            "There is no directory 'evals/deeep' for 'evals/deeep/c.yaml' (did you mean `evals/deep`?).",
+        ),
+        ("nothing-like-it.yaml", "There is no file or directory 'nothing-like-it.yaml'."),
+        ("evals/b.yaml/c.yaml", "There is no file or directory 'evals/b.yaml/c.yaml'."),
+    ],
+)
+def test_wrong_path_names_the_nearest_one(evals: Project, path: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        find_suites(["evals/b.yaml", path], evals.root)
+    assert caught.value.message == message

@@ -20,6 +20,7 @@ from agentv.cli.parameters import run_options
 from agentv.cli.signals import EXIT_CODES, TO_STOP, until_stopped
 from agentv.errors import UsageError
 from agentv.plan.build import build_plan
+from agentv.plan.discovery import suite_paths
 from agentv.plan.options import OPTIONS, RunOptions, refuse_empty
 from agentv.record.run_dir import RUNS, find_run, new_run_id
 from agentv.recorded import RecordedRun, RunHooks, RunOutcome, outputs_file, resume_run, resumed_options, start_run
@@ -45,7 +46,7 @@ _SIGNALS = (*TO_STOP, signal.SIGHUP)
 def command(**arguments: Any) -> int:
     """Run eval suites and record the results.
 
-    PATHS are suite files, directories or globs.
+    PATHS are suite files, directories or globs; without PATHS, evals/ is run.
 
     \b
     Exit codes: 0 all cases passed    1 some cases failed or are borderline
@@ -98,7 +99,7 @@ def _new(arguments: dict[str, Any]) -> RecordedRun:
     cwd = Path.cwd()
     if arguments["outputs"]:
         arguments["outputs"] = outputs_file(arguments["outputs"], cwd)
-    options = RunOptions.from_dict(arguments)
+    options = RunOptions.from_dict({**arguments, "paths": suite_paths(arguments["paths"], cwd, command="eval")})
     plan = build_plan(options, cwd)
     run_id = new_run_id()
     directory = Path(arguments["run_dir"]) if arguments["run_dir"] else RUNS / run_id

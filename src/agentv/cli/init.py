@@ -36,7 +36,7 @@ def command(folder: str, force: bool) -> int:
         )
     write_files(Path(folder), {name: template(source) for name, source in TEMPLATES.items()}, force=force)
     cd = "" if folder == "." else f"cd {shlex.quote(folder)} && "
-    click.echo(f"\nRun it:  {cd}agentv eval evals/")
+    click.echo(f"\nRun it:  {cd}agentv eval")
     return 0
 
 

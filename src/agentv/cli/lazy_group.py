@@ -12,19 +12,30 @@ from agentv.cli import quick_start
 
 
 class LazyGroup(click.Group):
-    """A group whose commands come from a table: name -> (`module:attribute`, one line of help)."""
+    """A group whose commands come from a table: name -> (`module:attribute`, one line of help).
 
-    def __init__(self, *args: Any, table: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+    `aliases` are other names of commands; they are accepted, but not listed.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        table: Mapping[str, tuple[str, str]],
+        aliases: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         self._table = table
+        self._aliases = aliases or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(self._table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
-        if cmd_name not in self._table:
+        entry = self._table.get(self._aliases.get(cmd_name, cmd_name))
+        if entry is None:
             return None
-        module, _, name = self._table[cmd_name][0].partition(":")
+        module, _, name = entry[0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         if not isinstance(command, click.Group):
             quick_start.end()
@@ -37,9 +48,10 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in self._table and not args[0].startswith("-"):
+        known = [*self._table, *self._aliases]
+        if args and args[0] not in known and not args[0].startswith("-"):
             from agentv.text import did_you_mean  # noqa: PLC0415 - only for a command that does not exist
 
-            near = did_you_mean(args[0], self._table).replace("`", "'")
+            near = did_you_mean(args[0], known).replace("`", "'")
             ctx.fail(f"unknown command '{args[0]}'{near}. Available: {', '.join(self._table)}.")
         return super().resolve_command(ctx, args)

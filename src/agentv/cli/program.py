@@ -20,7 +20,7 @@ COMMANDS = {
     "compare": ("agentv.cli.compare:command", "Compare two runs case by case."),
     "convert": ("agentv.cli.convert:command", "Convert results to YAML or CSV."),
     "doctor": ("agentv.cli.doctor:command", "Report what this machine offers for runs."),
-    "eval": ("agentv.cli.evaluate:command", "Run suites and record the results."),
+    "eval": ("agentv.cli.evaluate:command", "Run suites and record the results (alias: run)."),
     "generate": ("agentv.cli.generate:command", "Generate rubrics with a model."),
     "import": ("agentv.cli.import_suites:command", "Convert a promptfoo configuration to suites."),
     "init": ("agentv.cli.init:command", "Create example suites that run offline."),
@@ -31,13 +31,14 @@ COMMANDS = {
     "validate": ("agentv.cli.validate:command", "Check suites and configuration without running them."),
 }
 """name -> (`module:attribute`, one line of help). A new command needs one file and one line here."""
+ALIASES = {"run": "eval"}
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 """Errors of writing to stdout or stderr. Errors of writing files are reported where they occur."""
 BUG = "This is a bug in agentv, not in your suite. Please report it with the lines above."
 
 
-@click.group(cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, table=COMMANDS, aliases=ALIASES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", message="agentv %(version)s")
 def program() -> None:
     """Evaluate agents and LLM applications.
@@ -45,7 +46,7 @@ def program() -> None:
     \b
     Start with:
       agentv init
-      agentv eval evals/
+      agentv eval
     """
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from agentv.errors import ConfigError, InvalidFilesError, Problem, SuiteError, UsageError
-from agentv.plan.build import Loaded, build_plan, find_suites
+from agentv.plan.build import Loaded, build_plan
+from agentv.plan.discovery import find_suites, suite_paths
 from agentv.plan.options import RunOptions
 from agentv.suite import guidelines
 from agentv.targets.config import FILE_NAMES, load_config
@@ -24,12 +25,14 @@ _PROJECTS = {Path(name).name for name in guidelines.FILE_NAMES}
 def command(paths: tuple[str, ...], config: str | None, quiet: bool) -> int:
     """Check suites and their configuration without running them.
 
-    PATHS are suite files, directories, globs or configuration files. Every error is printed to stderr with file, line
-    and column. The exit code is 0 if everything is valid, and 2 otherwise.
+    PATHS are suite files, directories, globs or configuration files; without PATHS, evals/ is checked. Every error is
+    printed to stderr with file, line and column. The exit code is 0 if everything is valid, and 2 otherwise.
     """
     cwd = Path.cwd()
     configs = [path for path in paths if Path(path).name in _CONFIGS or _is_project(cwd / path)]
     suites = [path for path in paths if path not in configs]
+    if not configs:
+        suites = list(suite_paths(suites, cwd, command="validate"))
     problems: list[Problem] = []
     notes: list[str] = []
     cases = 0
@@ -42,7 +45,7 @@ def command(paths: tuple[str, ...], config: str | None, quiet: bool) -> int:
             notes += load_config(cwd / path, loaded.environment((cwd / path).resolve().parent)).notes()
         except ConfigError as error:
             problems.extend(error.problems)
-    files = find_suites(suites, cwd, command="validate") if suites or not configs else []
+    files = find_suites(suites, cwd) if suites else []
     for file in files:
         try:
             plan = build_plan(RunOptions(paths=(str(file),), config=config), cwd, only_check=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import glob
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from agentv.errors import ConfigError, Problem, SuiteError, UsageError
 from agentv.evaluators.reader import EvaluatorReader
 from agentv.judge.choice import JudgeChoice
+from agentv.plan.discovery import find_suites
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import Lane, PlannedSuite, RunPlan
 from agentv.results import DEFAULT_THRESHOLD
@@ -22,7 +22,6 @@ from agentv.suite.search import ProgramSearch
 from agentv.suite.suite import EvalSuite
 from agentv.targets.answers import Answers, load_answers
 from agentv.targets.config import (
-    FILE_NAMES,
     NO_JUDGE,
     TargetsConfig,
     TargetSpec,
@@ -33,7 +32,7 @@ from agentv.targets.config import (
 from agentv.targets.environment import Environment, dotenv_files
 from agentv.targets.provider import TargetSettings
 from agentv.targets.secrets import Secrets
-from agentv.text import all_of, did_you_mean, one_of, short_path
+from agentv.text import all_of, did_you_mean, one_of, some_of
 
 DEFAULT_CONCURRENCY = 16
 ANSWERS_TARGET = "outputs"
@@ -174,10 +173,10 @@ def _select(suites: Sequence[EvalSuite], globs: Sequence[str]) -> dict[Path, fro
     every = [case_id for suite in suites for case_id in suite.ids]
     for pattern in globs:
         if not any(fnmatchcase(case_id, pattern) for case_id in every):
-            none = "does not match the only case" if len(every) == 1 else f"matches none of the {len(every):,} cases"
             raise UsageError(
-                f"--case '{pattern}' {none}{did_you_mean(pattern, every)}.",
-                next_step="The pattern must match the whole id; `*` matches any characters.",
+                f"--case '{pattern}' matches no case{did_you_mean(pattern, every)}.",
+                next_step=f"{'The only id is' if len(every) == 1 else 'The ids are'} {some_of(every, near=pattern)}. "
+                "The pattern must match the whole id; `*` matches any characters.",
             )
     return {
         suite.path: frozenset(i for i in suite.ids if any(fnmatchcase(i, pattern) for pattern in globs))
@@ -309,58 +308,6 @@ def _answer_lanes(
             only=options.targets,
         )
     ]
-
-
-SUFFIXES = (".yaml", ".yml")
-_CONFIGS = {Path(name).name for name in FILE_NAMES}
-
-
-def find_suites(paths: Sequence[str], cwd: Path, *, command: str = "eval") -> list[Path]:
-    """The suite files of these paths (files, directories and globs), without duplicates, in the order given."""
-    if not paths:
-        raise UsageError(
-            "No suite was given.", next_step=f"Pass a suite file, a directory or a glob: agentv {command} evals/"
-        )
-    suites: dict[Path, None] = {}
-    for pattern in paths:
-        before = len(suites)
-        for path in _expand(pattern, cwd):
-            suites.setdefault(path)
-        if len(suites) == before and not any(True for _ in _expand(pattern, cwd)):
-            raise UsageError(
-                f"No suite file matches '{pattern}'.", next_step="A suite is a .yaml file with `evalcases:`."
-            )
-    return list(suites)
-
-
-def _expand(pattern: str, cwd: Path) -> Iterator[Path]:
-    path = cwd / pattern
-    if path.is_dir():
-        yield from (_shown(file, cwd) for file in sorted(path.rglob("*")) if _is_suite(file, path))
-    elif glob.has_magic(pattern) and not path.exists():
-        for match in sorted(glob.glob(pattern, root_dir=cwd, recursive=True)):  # noqa: PTH207 - patterns may be absolute
-            if (cwd / match).is_file() and Path(match).name not in _CONFIGS:
-                yield _shown(cwd / match, cwd)
-    else:
-        yield _shown(path, cwd)
-
-
-def _shown(path: Path, cwd: Path) -> Path:
-    """The path relative to `cwd`, if that is the working directory of the process."""
-    return short_path(path, cwd) if cwd == Path.cwd() else path
-
-
-def _is_suite(path: Path, top: Path) -> bool:
-    inner = path.relative_to(top)
-    if path.suffix not in SUFFIXES or path.name in _CONFIGS or not path.is_file():
-        return False
-    if any(part.startswith(".") or part == "node_modules" for part in inner.parts):
-        return False
-    try:
-        with path.open("rb") as lines:
-            return any(b"evalcases" in line for line in lines)
-    except OSError:
-        return True
 
 
 def check_names(planned: Sequence[PlannedSuite], options: RunOptions, *, targets_too: bool) -> None:

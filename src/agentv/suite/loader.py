@@ -26,6 +26,11 @@ from agentv.text import did_you_mean
 
 CASES = "evalcases"
 JSON_LINES = ".jsonl"
+TARGETS = "targets"
+IS_CONFIGURATION = (
+    f"this is a configuration file, not a suite (it has `{TARGETS}` and no `evalcases`); pass a suite: its "
+    "configuration is found near it, or set with --config"
+)
 MAX_PROBLEMS = 10_000
 """Per file. Without a limit, a file that is not a suite at all could fill the memory with problems."""
 
@@ -317,6 +322,10 @@ def _refuse_too_many(findings: Findings) -> None:
 
 def _no_cases(head: dict[str, Any], findings: Findings) -> None:
     """Report that the cases are missing. A key that looks like a typo is removed, so it is not reported twice."""
+    if TARGETS in head:
+        findings.add((TARGETS,), IS_CONFIGURATION, at_key=True)
+        head.clear()
+        return
     for key in head:
         if did_you_mean(key, [CASES]):
             findings.add((key,), f"unknown key `{key}` (did you mean `{CASES}`?)", at_key=True)

@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 from agentv.suite.findings import Findings
 from agentv.suite.yaml import NodePath
 from agentv.suite.yaml_scalars import as_written
-from agentv.text import did_you_mean, one_of
+from agentv.text import all_of, did_you_mean, nearest, one_of
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -34,6 +34,7 @@ _EXAMPLES = {"MessageModel": " like `{role: user, content: ...}`"}
 _BOUNDS = {"greater_than_equal": ">=", "greater_than": ">", "less_than_equal": "<=", "less_than": "<"}
 _YAML_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 _NONE: Mapping[str, Any] = {}
+SHOWN_KEYS = 5
 IS_MISSING = "is missing"
 """How the message of an absent key ends; the configuration recognizes it while a variable is not set."""
 
@@ -147,8 +148,13 @@ def _explain(
 
 def _unknown_key(name: str, known: list[str]) -> str:
     near = did_you_mean(name, known)
-    allowed = f"; expected {one_of(known)}" if known and not near else ""
-    return f"unknown key `{name[:60]}`{near}{allowed}"
+    if near or not known:
+        return f"unknown key `{name[:60]}`{near}"
+    names = nearest(name, known, most=len(known))
+    if len(names) <= SHOWN_KEYS:
+        return f"unknown key `{name[:60]}`; expected {one_of(names)}"
+    shown = all_of(names[:SHOWN_KEYS])
+    return f"unknown key `{name[:60]}`; the nearest of the {len(names)} known keys are {shown}"
 
 
 def _sentence(items: list[ErrorDetails], node: NodePath, value: Any) -> str:

@@ -26,7 +26,7 @@ from agentv.targets.environment import (
 )
 from agentv.targets.provider import TargetSettings
 from agentv.targets.registry import provider_class, provider_names
-from agentv.text import all_of, did_you_mean, one_of
+from agentv.text import all_of, did_you_mean, one_of, some_of
 
 FILE_NAMES = (
     "agentv.config.yaml",
@@ -103,12 +103,22 @@ class TargetsConfig:
 
     def find(self, name: str, *, asked_by: str) -> TargetSpec:
         """The target of that name. Raises `UsageError` with the available names if there is none."""
-        if name not in self.targets:
+        if name in self.targets:
+            return self.targets[name]
+        listed = [word.strip() for word in name.split(",")]
+        if asked_by == "--target" and len(listed) > 1 and all(word in self.targets for word in listed):
             raise UsageError(
-                f"{asked_by} names the target '{name}', which is not in {self.path}{did_you_mean(name, self.targets)}.",
-                next_step=f"Available: {all_of(sorted(self.targets))}.",
+                f"--target takes one name, got '{name}'.",
+                next_step=f"Repeat it: {' '.join(f'--target {word}' for word in listed)}",
             )
-        return self.targets[name]
+        several = asked_by == "--target" and (name == "all" or any(letter in name for letter in ",*?["))
+        known = sorted(self.targets)
+        hint = did_you_mean(name, known, any_case=True)
+        raise UsageError(
+            f"{asked_by} names the target '{name}', which is not in {self.path}{hint}.",
+            next_step=f"Available: {some_of(known, near=name, most=20)}."
+            + (" --target takes one name; repeat it to select several." if several else ""),
+        )
 
     def notes(self) -> list[str]:
         """Settings that are accepted but have no effect."""
