@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentv.redact import MASK, NO_SECRETS, Redactor
+from agentv.redact import MASK, NO_SECRETS, WINDOW, Redactor
 
 KEY = "sk-proj-A1b2/C3d4+E5f6=G7h8"
 AWKWARD = [
@@ -207,6 +207,17 @@ def test_secret_across_the_searched_part_of_a_long_text_is_masked():
         text = filler + spelled * 5000 + filler
         assert redactor.head(text, 2000) == filler + MASK * 190
         assert redactor.tail(text, 2000) == MASK * 190 + filler
+
+
+@pytest.mark.parametrize("filler", ["x", "é", "%41", "\n", "🔑"])
+def test_secret_anywhere_in_a_long_text_is_masked(filler: str):
+    """Long text is searched in parts, so the secret is placed at and around their edges."""
+    redactor = Redactor([KEY])
+    for spelled in (KEY, "".join(map(ESCAPES["decimal entity"], KEY)), base64.b64encode(KEY.encode()).decode()):
+        text = "".join(filler * (WINDOW // len(filler) - 1 - 10 * n) + f"<{spelled}>" for n in range(5)) + filler
+        masked = redactor.text(text)
+        assert masked == text.replace(spelled, MASK)
+        assert masked.count(MASK) == 5
 
 
 @pytest.mark.parametrize(

@@ -397,10 +397,31 @@ _MADE_KEY = re.compile(r'"(?:-?[0-9][-+.0-9e]*|true|false|null)":')
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")).encode
 
 
-def strict_line(value: Any) -> str | None:
+PIECE = 64 * 1024
+
+
+def _encode_in_pieces(value: Any) -> str:
+    """Like `_encode`, with long strings encoded in pieces, so that other threads can run in between."""
+
+    def encode_string(text: str) -> str:
+        if len(text) <= PIECE:
+            return _encode(text)
+        return f'"{"".join([_encode(text[at : at + PIECE])[1:-1] for at in range(0, len(text), PIECE)])}"'
+
+    make_encoder: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make_encoder is None:
+        return _encode(value)
+    return "".join(make_encoder(None, _not_json, encode_string, None, ":", ",", False, False, False)(value, 0))
+
+
+def _not_json(value: object) -> None:
+    raise TypeError(f"{type(value).__name__} is not a JSON type")
+
+
+def strict_line(value: Any, *, in_pieces: bool = False) -> str | None:
     """The value as one line of JSON without a newline; None when strict JSON cannot represent it unchanged."""
     try:
-        line = _encode(value)
+        line = _encode_in_pieces(value) if in_pieces else _encode(value)
         if not line.isascii():
             line.encode("utf-8")
             for character, escape in _LINE_BREAKS.items():
@@ -408,7 +429,7 @@ def strict_line(value: Any) -> str | None:
     except (ValueError, TypeError, RecursionError):
         return None
     # Traversing the value takes half as long as encoding it, so only suspicious values are traversed.
-    suspect = _MADE_KEY.search(line) or line.count("{") + line.count("[") > MAX_WRITTEN_DEPTH
+    suspect = in_pieces or _MADE_KEY.search(line) or line.count("{") + line.count("[") > MAX_WRITTEN_DEPTH
     return line if not suspect or _has_plain_keys(value) else None
 
 
@@ -433,11 +454,11 @@ def _has_plain_keys(value: Any) -> bool:
     return depth <= MAX_WRITTEN_DEPTH
 
 
-def dump_line(value: Any) -> str:
+def dump_line(value: Any, *, in_pieces: bool = False) -> str:
     """The value as one line of JSON without a newline. Never fails: what JSON cannot represent is replaced by text."""
-    line = strict_line(value)
+    line = strict_line(value, in_pieces=in_pieces)
     if line is None:
-        line = strict_line(storable(value))
+        line = strict_line(storable(value), in_pieces=in_pieces)
         assert line is not None  # noqa: S101 - `storable` guarantees it
     return line
 

@@ -77,22 +77,22 @@ class _Delivery:
     writer: RowWriter
     summary: SummaryBuilder
     hooks: RunHooks
-    cancelled: list[tuple[CaseResult, asyncio.Future[None]]] = field(default_factory=list)
+    cancelled: list[asyncio.Future[CaseResult]] = field(default_factory=list)
     """Rows that were being written when the run was stopped."""
 
     async def deliver(self, row: CaseResult) -> None:
-        recorded, written = self.writer.submit(row)
+        written = self.writer.submit(row)
         try:
-            await asyncio.shield(written)
+            recorded = await asyncio.shield(written)
         except asyncio.CancelledError:
-            self.cancelled.append((recorded, written))
+            self.cancelled.append(written)
             raise
         self._count(recorded)
 
     def count_rows_written_meanwhile(self) -> None:
-        for recorded, written in self.cancelled:
+        for written in self.cancelled:
             if written.done() and written.exception() is None:
-                self._count(recorded)
+                self._count(written.result())
 
     def _count(self, row: CaseResult) -> None:
         self.summary.add(row)

@@ -22,7 +22,7 @@ SHORTEST_SECRET = 8
 SHORTEST_LINE = 16
 SHORTEST_FRAGMENT = 4
 WINDOW = 64 * 1024
-"""How much more than the wanted characters of a long text is masked."""
+"""Long text is searched in parts of this size."""
 
 _BASE64_END = re.compile(rb"[A-Za-z0-9+/_-]?={0,2}")
 _BASE64_CHARACTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=-_")
@@ -95,10 +95,27 @@ class Redactor:
         """Also undoes escaped line breaks, which wrapped base64 contains."""
         return Escapes({*_BASE64_CHARACTERS, *b"\r\n"})
 
+    @cached_property
+    def _reach(self) -> int:
+        """How much two parts of a long text overlap: a secret is never longer, however it is escaped."""
+        return WINDOW // 4 + 12 * max(len(needle.data) for needle in self._needles)
+
+    def _windows(self, text: str) -> Iterator[tuple[int, str]]:
+        """The text in overlapping parts with their offsets. A thread that searches them never blocks others for long:
+        a single search in a long text would hold the interpreter lock until it ends."""
+        if len(text) <= 2 * WINDOW:
+            yield 0, text
+            return
+        for start in range(0, max(1, len(text) - self._reach), WINDOW):
+            yield start, text[start : start + WINDOW + self._reach]
+
     def finds(self, text: str) -> bool:
         """Whether the text, plain or as JSON, contains a secret."""
         if not self._secrets or len(text) < SHORTEST_SECRET:
             return False
+        return any(self._finds_in(part) for _, part in self._windows(text))
+
+    def _finds_in(self, text: str) -> bool:
         if any(needle in text for needle in self._raw) or self._finds_wrapped(text):
             return True
         if "%" not in text and "\\" not in text and "&" not in text:
@@ -131,12 +148,14 @@ class Redactor:
         """
         if not self._secrets:
             return text
-        edges = cut_start or cut_end
-        if not edges and not self.finds(text):
-            return text
-        data = _encoded(text)
-        spans = [*self._spans(data), *(self._fragments(data, cut_start, cut_end) if edges else ())]
-        return _masked(data, spans) if spans else text
+        spans: list[tuple[int, int]] = []
+        for offset, part in self._windows(text):
+            at_start, at_end = cut_start and offset == 0, cut_end and offset + len(part) >= len(text)
+            if at_start or at_end or self._finds_in(part):
+                data = _encoded(part)
+                found = [*self._spans(data), *self._fragments(data, at_start, at_end)]
+                spans += [(offset + start, offset + end) for start, end in _in_characters(data, found)]
+        return _masked(text, spans) if spans else text
 
     def _spans(self, data: bytes) -> Iterator[tuple[int, int]]:
         """Where the text contains secrets. The spans may overlap."""
@@ -318,19 +337,32 @@ def _source(start: int, end: int, undone: list[Decoded]) -> tuple[int, int]:
     return start, end
 
 
-def _masked(data: bytes, spans: Iterable[tuple[int, int]]) -> str:
+def _in_characters(data: bytes, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Spans of UTF-8 data as spans of its characters."""
+    if not spans or data.isascii():
+        return spans
+    at = characters = 0
+    places: dict[int, int] = {}
+    for position in sorted({position for span in spans for position in span}):
+        characters += len(data[at:position].decode("utf-8", "surrogatepass"))
+        at = position
+        places[position] = characters
+    return [(places[start], places[end]) for start, end in spans]
+
+
+def _masked(text: str, spans: Iterable[tuple[int, int]]) -> str:
     """The text with each span masked; overlapping spans become one mask."""
-    pieces: list[bytes] = []
+    pieces: list[str] = []
     done, start, end = 0, -1, -1
     for next_start, next_end in sorted(spans):
         if next_start >= end:
             if end >= 0:
-                pieces += (data[done:start], MASK.encode())
+                pieces += (text[done:start], MASK)
                 done = end
             start = next_start
         end = max(end, next_end)
-    pieces += (data[done:start], MASK.encode(), data[end:])
-    return b"".join(pieces).decode("utf-8", "surrogatepass")
+    pieces += (text[done:start], MASK, text[end:])
+    return "".join(pieces)
 
 
 # -- forms of secrets

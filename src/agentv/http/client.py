@@ -33,6 +33,8 @@ SECOND_ADDRESS_SECONDS = 0.25
 MAX_REPLY_HEAD = 64 * 1024
 MAX_MEMBERS = 1000
 _PIECE = 64 * 1024
+_PACKED_IN_LINE = 4 * 1024
+"""Longer compressed bodies are decompressed in a thread: 4 kB can become 4 MB."""
 
 _AS_WRITTEN = "%/:=&?~+!$,;'@()*[]"
 _UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -76,7 +78,7 @@ class ReplyTooLargeError(HttpError):
 
 
 class HttpReply(NamedTuple):
-    """A complete reply, decompressed."""
+    """A complete reply. The body is decompressed by the client."""
 
     status: int
     headers: Headers
@@ -156,6 +158,7 @@ class Client:
         connection = self._usable(idle) or await self._connect(origin)
         try:
             reply = await connection.exchange(b"%b%d\r\n\r\n%b" % (head, len(body), body))
+            reply = await _decompressed(reply, self._cap)
         except BaseException:
             connection.abort()
             raise
@@ -393,11 +396,16 @@ class Connection(asyncio.Protocol):
             self._keeps_alive = (
                 False  # replied before the request was read completely, so the connection is in an unknown state
             )
-        body = b"".join(self._body)
-        encoding = self._headers.get(b"content-encoding")
-        if body and encoding is not None:
-            body = _unpacked(body, encoding.decode("latin-1"), self._cap)
-        return HttpReply(self._status, Headers(self._headers), body)
+        return HttpReply(self._status, Headers(self._headers), b"".join(self._body))
+
+
+async def _decompressed(reply: HttpReply, cap: int) -> HttpReply:
+    encoding = reply.headers.get("Content-Encoding")
+    if encoding is None or not reply.body:
+        return reply
+    if len(reply.body) <= _PACKED_IN_LINE:
+        return reply._replace(body=_unpacked(reply.body, encoding, cap))
+    return reply._replace(body=await asyncio.to_thread(_unpacked, reply.body, encoding, cap))
 
 
 def _unpacked(data: bytes, named: str, cap: int) -> bytes:

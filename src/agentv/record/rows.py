@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import Field, fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
@@ -14,20 +14,26 @@ from agentv.record.files import LONGEST_LINE
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.results import CaseError, CaseResult, RowKey, Verdict
 
+LARGE = 64 * 1024
+VALUE = 32
+"""What a value counts in addition to its characters."""
 
-def record_row(row: CaseResult, redactor: Redactor = NO_SECRETS) -> tuple[CaseResult, bytes]:
+
+def record_row(
+    row: CaseResult, redactor: Redactor = NO_SECRETS, *, in_pieces: bool = False
+) -> tuple[CaseResult, bytes]:
     """The row as it is recorded, with secrets masked, and its encoding as one line of strict JSON.
 
     Never fails, whatever the row contains. Returns the same row object when nothing was masked or replaced.
     """
-    line = strict_line(row.to_dict())
+    line = strict_line(row.to_dict(), in_pieces=in_pieces)
     if line is None or redactor.finds_in_json(line):
         # Field names and verdicts are never masked, even if a secret has the same spelling.
         row = _map_contents(_scored(row), lambda value: redactor.value(storable(value)))
-        line = dump_line(row.to_dict())
+        line = dump_line(row.to_dict(), in_pieces=in_pieces)
     encoded = line.encode("utf-8") + b"\n"
     if len(encoded) > LONGEST_LINE:
-        return record_row(_too_long(row, len(encoded)), redactor)
+        return record_row(_too_long(row, len(encoded)), redactor, in_pieces=in_pieces)
     return row, encoded
 
 
@@ -48,6 +54,21 @@ def _too_long(row: CaseResult, size: int) -> CaseResult:
         trace_summary=None,
         metadata={},
     )
+
+
+def is_large(row: CaseResult) -> bool:
+    """Whether masking and encoding the row may take longer than a few milliseconds."""
+    left = LARGE
+    waiting: list[Any] = [row.to_dict()]
+    while waiting and left > 0:
+        value = waiting.pop()
+        if isinstance(value, str):
+            left -= len(value)
+        elif isinstance(value, Mapping | list | tuple):
+            left -= VALUE * len(value)
+            if left > 0:
+                waiting.extend(value.values() if isinstance(value, Mapping) else value)
+    return left <= 0
 
 
 def encode_row(row: CaseResult, redactor: Redactor = NO_SECRETS) -> bytes:

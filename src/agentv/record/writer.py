@@ -12,10 +12,11 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
 from agentv.errors import RecordError
 from agentv.record.files import (
@@ -28,7 +29,7 @@ from agentv.record.files import (
     write_all,
 )
 from agentv.record.mirror import Mirror
-from agentv.record.rows import record_row
+from agentv.record.rows import is_large, record_row
 from agentv.record.run_dir import RunDirectory
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.results import CaseResult
@@ -36,9 +37,12 @@ from agentv.results import CaseResult
 _GROUP_BYTES = 8 << 20
 
 
-class _Waiting(NamedTuple):
-    line: bytes
-    written: asyncio.Future[None]
+@dataclass(slots=True)
+class _Waiting:
+    row: CaseResult
+    line: bytes | None
+    """None for a large row until the writer thread encodes it, which would block the event loop."""
+    written: asyncio.Future[CaseResult]
 
 
 class RowWriter:
@@ -108,22 +112,22 @@ class RowWriter:
 
     async def append(self, row: CaseResult) -> CaseResult:
         """Record a row. Returns the row as recorded, with secrets masked, once it is on disk."""
-        recorded, written = self.submit(row)
-        await written
-        return recorded
+        return await self.submit(row)
 
-    def submit(self, row: CaseResult) -> tuple[CaseResult, asyncio.Future[None]]:
-        """Queue a row. The future is done when the row is on disk; cancelling the future does not remove the row."""
+    def submit(self, row: CaseResult) -> asyncio.Future[CaseResult]:
+        """Queue a row. The future has the recorded row once it is on disk; cancelling it does not remove the row."""
         if self._loop is None or self._thread is None:
             raise RuntimeError("the writer is not open: use it in `async with`")
         if self._failure is not None:
             raise self._refusal(self._failure)
-        written = self._loop.create_future()
-        recorded, line = record_row(row, self._redactor)
+        written: asyncio.Future[CaseResult] = self._loop.create_future()
+        line = None
+        if not is_large(row):
+            row, line = record_row(row, self._redactor)
         if not self._handed:
             self._loop.call_soon(self._hand_over)
-        self._handed.append(_Waiting(line, written))
-        return recorded, written
+        self._handed.append(_Waiting(row, line, written))
+        return written
 
     def _hand_over(self) -> None:
         handed, self._handed = self._handed, []
@@ -166,7 +170,7 @@ class RowWriter:
             group, open_ = self._next_group()
             if group and self._failure is None:
                 try:
-                    self._commit(b"".join(item.line for item in group))
+                    self._commit(b"".join(map(self._line_of, group)))
                 except Exception as error:
                     self._failure = error if isinstance(error, OSError) else OSError(errno.EIO, str(error))
                     self._cut_back()
@@ -183,8 +187,13 @@ class RowWriter:
                 if item is None:
                     return group, False
                 group += item
-                size += sum(len(row.line) for row in item)
+                size += sum(map(len, map(self._line_of, item)))
         return group, True
+
+    def _line_of(self, waiting: _Waiting) -> bytes:
+        if waiting.line is None:
+            waiting.row, waiting.line = record_row(waiting.row, self._redactor, in_pieces=True)
+        return waiting.line
 
     def _commit(self, lines: bytes) -> None:
         self._before()
@@ -206,7 +215,7 @@ class RowWriter:
                 if item.written.done():
                     continue
                 if problem is None:
-                    item.written.set_result(None)
+                    item.written.set_result(item.row)
                 else:
                     item.written.set_exception(self._refusal(problem))
 

@@ -34,7 +34,7 @@ REPLY_CAP = 8 * 1024 * 1024
 SHOWN = 200
 SHOWN_MESSAGE = 2000
 LONGEST_ERROR = 4000
-DIAGNOSED = 16 * 1024
+DIAGNOSED = 4096
 """The part of an error that is searched for a known cause."""
 
 _CODES = {"rate_limit_exceeded": 429, "rate_limit_error": 429, "server_error": 500, "overloaded_error": 529}
@@ -96,12 +96,11 @@ class Exchange:
     ) -> tuple[Mapping[str, str], bytes]:
         """Headers and body of a successful reply. Errors are raised here, so that libraries never see them."""
         status, received, data = await self.post(url, merged_headers(headers, self._headers), body, encoded=True)
-        text = data.decode("utf-8", "replace")
         if status not in GOOD:
-            raise self.refused(url, status, received, text)
-        parsed = await self.read_json(url, received, text)
+            raise self.refused(url, status, received, data)
+        parsed = await self.read_json(url, received, data)
         if isinstance(parsed, dict) and parsed.get("error"):
-            raise self.refused(url, error_code(parsed["error"]), received, text)
+            raise self.refused(url, error_code(parsed["error"]), received, data)
         if isinstance(parsed, dict) and any(parsed.get(name) is None for name in self._assumed):
             present = {name: value for name, value in parsed.items() if value is not None}
             data = json.dumps({**self._assumed, **present}).encode()
@@ -112,18 +111,18 @@ class Exchange:
             client, self._client = self._client, None
             await client.aclose()
 
-    async def read_json(self, url: str, headers: Mapping[str, str], text: str) -> Any:
+    async def read_json(self, url: str, headers: Mapping[str, str], body: bytes) -> Any:
         """The JSON value of a reply. Large replies are parsed in a worker, so that the timeout of the call holds."""
         try:
-            return await large_json.parse(text)
+            return await large_json.parse(body)
         except large_json.LoneSurrogateError:
             raise self.error("the reply contains a lone surrogate (half a character)") from None
         except large_json.TooManyValuesError as error:
             raise self.error(f"the reply was not read: {error}") from None
         except WorkerError as error:
-            raise self.error(f"the reply of {len(text):,} characters could not be parsed: {error.message}") from None
+            raise self.error(f"the reply of {len(body):,} bytes could not be parsed: {error.message}") from None
         except ValueError:
-            raise self._unreadable(url, headers, text) from None
+            raise self._unreadable(url, headers, _beginning(body)) from None
 
     # -- errors
 
@@ -141,8 +140,9 @@ class Exchange:
         """The beginning of a server's message, with secrets masked and without control characters."""
         return without_controls(self._redactor.head(text, length))
 
-    def refused(self, url: str, status: int, headers: Mapping[str, str], text: str) -> ProviderError:
+    def refused(self, url: str, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """The error for an HTTP status other than success."""
+        text = _beginning(body)
         shown = without_secrets(url)
         if 300 <= status < 400:
             location = self.clean(headers.get("Location", ""), SHOWN)
@@ -250,10 +250,13 @@ def error_code(error: Any) -> int:
     return _CODES.get(code) or _CODES.get(str(error.get("type")), 200)
 
 
+def _beginning(body: bytes) -> str:
+    """The beginning of a body, for messages: everything that a message can show, and more to mask it correctly."""
+    return body[:IN_LINE_BYTES].decode("utf-8", "replace")
+
+
 def _server_message(text: str) -> str:
     """The error message in the body of a reply, in any of the formats that servers use."""
-    if len(text) > IN_LINE_BYTES:
-        return text
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):

@@ -23,15 +23,16 @@ class LoneSurrogateError(ValueError):
     """A string contains half of a surrogate pair, which is not text."""
 
 
-async def parse(text: str) -> Any:
+async def parse(body: bytes) -> Any:
     """The JSON value of a body. Raises ValueError if it is not JSON, one of the errors above, or a WorkerError."""
-    if len(text) <= workers.IN_LINE_BYTES:
-        return parse_here(text)
-    return await workers.call(parse_here, text, MOST_VALUES, seconds=PARSE_SECONDS)
+    if len(body) <= workers.IN_LINE_BYTES:
+        return parse_here(body)
+    return await workers.call(parse_here, body, MOST_VALUES, seconds=PARSE_SECONDS)
 
 
-def parse_here(text: str, most_values: int | None = None) -> Any:
+def parse_here(body: bytes, most_values: int | None = None) -> Any:
     """The JSON value of a body. The message of a ValueError does not contain the body."""
+    text = body.decode("utf-8", "replace")
     try:
         value = json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:

@@ -179,15 +179,14 @@ class OpenAICompatibleProvider(Provider):
         if response_format is not None:
             sent = f'{sent[:-1]}, "response_format": {response_format}}}'
         status, headers, data = await self._exchange.post(self._url, self._headers, sent.encode())
-        text = data.decode("utf-8", "replace")
         if status not in GOOD:
-            raise self._exchange.refused(self._url, status, headers, text)
-        parsed = await self._exchange.read_json(self._url, headers, text)
+            raise self._exchange.refused(self._url, status, headers, data)
+        parsed = await self._exchange.read_json(self._url, headers, data)
         if isinstance(parsed, dict) and parsed.get("error") and not parsed.get("choices"):
-            raise self._exchange.refused(self._url, error_code(parsed["error"]), headers, text)
+            raise self._exchange.refused(self._url, error_code(parsed["error"]), headers, data)
         if upstream_error := choice_error(parsed):
             raise self._exchange.refused(
-                self._url, error_code(upstream_error), headers, json.dumps({"error": upstream_error})
+                self._url, error_code(upstream_error), headers, json.dumps({"error": upstream_error}).encode()
             )
         if not self._pricer.ready:
             await self._pricer.loaded()
