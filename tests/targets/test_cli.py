@@ -224,6 +224,19 @@ async def test_malformed_structured_output_is_an_error_with_the_cause(tmp_path, 
         await printing(tmp_path, printed).invoke(ask())
 
 
+async def test_large_output_is_parsed_in_a_worker_with_a_limit_on_values(tmp_path):
+    async def answer_of(value: Any) -> str:
+        (tmp_path / "answer.json").write_text(json.dumps(value))
+        return str((await cli(tmp_path, ["cat", "answer.json"]).invoke(ask())).text)
+
+    large = "x" * 300_000
+    assert await answer_of({"text": large}) == large
+    other = {"items": [{"text": large}]}
+    assert await answer_of(other) == json.dumps(other)
+    with pytest.raises(ProviderError, match="more than 200,000 values"):
+        await answer_of({"text": "x", "metadata": [[]] * 250_000})
+
+
 async def test_output_that_is_not_utf8_is_an_error(tmp_path):
     assert "not UTF-8" in str(await failure(cli(tmp_path, r"printf '\377'")))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ print('{"score": 1, "hits": [], "misses": [], "reasoning": "fine"}')
 """
 
 
-def write_project(project: Project, how: str, file: str, cases: list[dict[str, object]]) -> None:
+def write_project(project: Project, how: str, file: str, cases: list[dict[str, Any]]) -> None:
     project.write("../outside.txt", CONTROL)
     project.write("../elsewhere/notes.txt", CONTROL)
     project.write("../elsewhere/prompt.md", CONTROL + " {{ candidate_answer }}")
@@ -67,15 +68,20 @@ def write_project(project: Project, how: str, file: str, cases: list[dict[str, o
     project.write("suite.yaml", json.dumps({"evalcases": cases}))
 
 
-def with_file(case_id: str, text: str) -> dict[str, object]:
+def with_file(case_id: str, text: str) -> dict[str, Any]:
     parts = [{"type": "text", "value": text}, {"type": "file", "value": "docs/notes.txt"}]
     return {"id": case_id, "input": [{"role": "user", "content": parts}], "evaluators": [{"type": "llm_judge"}]}
 
 
 @pytest.mark.parametrize("how", HOW)
 def test_replaced_attachment_is_never_sent(project: Project, how: str) -> None:
-    plain = {"id": "plain", "input": "hello", "evaluators": [{"type": "llm_judge"}]}
-    cases = [with_file("first", "attack"), {**plain, "id": "between"}, with_file("later", "read it"), plain]
+    plain: dict[str, Any] = {"id": "plain", "input": "hello", "evaluators": [{"type": "llm_judge"}]}
+    cases: list[dict[str, Any]] = [
+        with_file("first", "attack"),
+        {**plain, "id": "between"},
+        with_file("later", "read it"),
+        plain,
+    ]
     write_project(project, how, "docs/notes.txt", cases)
     done = project.run("eval", "suite.yaml", "--workers", "1")
     rows = {row["eval_id"]: row for row in project.rows()}
@@ -95,9 +101,9 @@ def test_replaced_attachment_is_never_sent(project: Project, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["link", "pipe", "contents"])
 def test_replaced_prompt_file_fails_only_its_case(project: Project, how: str) -> None:
-    graded = {"evaluators": [{"type": "llm_judge", "prompt": "docs/prompt.md"}]}
-    plain = {"input": "hello", "evaluators": [{"type": "contains", "value": "done"}]}
-    cases = [
+    graded: dict[str, Any] = {"evaluators": [{"type": "llm_judge", "prompt": "docs/prompt.md"}]}
+    plain: dict[str, Any] = {"input": "hello", "evaluators": [{"type": "contains", "value": "done"}]}
+    cases: list[dict[str, Any]] = [
         {**plain, "id": "first", "input": "attack"},
         {**plain, "id": "between"},
         {**graded, "id": "later", "input": "x"},
@@ -114,7 +120,7 @@ def test_replaced_prompt_file_fails_only_its_case(project: Project, how: str) ->
 
 
 def test_run_with_a_replaced_attachment_can_be_interrupted(project: Project) -> None:
-    slow = {"id": "slow", "input": "wait", "evaluators": [{"type": "contains", "value": "done"}]}
+    slow: dict[str, Any] = {"id": "slow", "input": "wait", "evaluators": [{"type": "contains", "value": "done"}]}
     write_project(project, "pipe", "docs/notes.txt", [with_file("first", "attack"), with_file("later", "x"), slow])
     agent = AGENT + "if 'wait' in prompt:\n    open('waiting', 'w').close()\n    import time; time.sleep(600)\n"
     project.write("agent.py", agent)

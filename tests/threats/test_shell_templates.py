@@ -154,9 +154,9 @@ def test_random_templates_are_rejected_or_do_not_run_the_prompt(tmp_path: Path) 
 
 @pytest.mark.soak
 def test_many_generated_and_random_templates_do_not_run_the_prompt(tmp_path: Path) -> None:
-    for seed in range(10_000, 15_000):
+    for seed in range(10_000, 12_000):
         nested(seed, tmp_path)
-    assert sum(anything(seed, tmp_path) for seed in range(10_000, 200_000)) > 1_000
+    assert sum(anything(seed, tmp_path) for seed in range(10_000, 70_000)) > 1_000
 
 
 # -- through the command line

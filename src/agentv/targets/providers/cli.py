@@ -9,7 +9,6 @@ import logging
 import os
 import shlex
 import shutil
-import stat
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from agentv.http.client import Client, HttpError
 from agentv.http.urls import without_secrets
 from agentv.messages import Message
 from agentv.processes.run import STDERR_KEEP, STDOUT_CAP, ProcessOutcome, ProcessStartError, run_process
+from agentv.regular_files import FileUnusableError, read_regular
 from agentv.targets.commands import RunCommand
 from agentv.targets.provider import Provider, Reply, Request, TargetScope, TargetSettings
 from agentv.targets.providers.cli_output import parse_batch, parse_output
@@ -68,7 +68,7 @@ class CliProvider(Provider):
             self._raise_for(outcome)
             output = self._output(outcome, values)
         try:
-            return parse_output(output)
+            return await parse_output(output)
         except ShapeError as error:
             raise self._failed(
                 f"the output of the command is invalid: {error}",
@@ -95,7 +95,7 @@ class CliProvider(Provider):
             self._raise_for(outcome)
             output = self._output(outcome, values)
         try:
-            replies = parse_batch(output)
+            replies = await parse_batch(output)
         except ShapeError as error:
             raise self._failed(
                 f"the output of the batch is invalid: {error}",
@@ -189,15 +189,15 @@ class CliProvider(Provider):
         if "OUTPUT_FILE" not in self._template.names:
             return outcome.stdout
         try:
-            return _read_regular_file(Path(values["OUTPUT_FILE"]))
-        except FileNotFoundError:
+            return read_regular(Path(values["OUTPUT_FILE"]), STDOUT_CAP)
+        except FileUnusableError as error:
+            if os.path.lexists(values["OUTPUT_FILE"]):
+                raise self._failed(f"cannot read {{OUTPUT_FILE}}: it {error}") from None
             output = self._last_words(outcome)
             raise self._failed(
                 f"the command {outcome.ending} but did not write {{OUTPUT_FILE}}{output}",
                 next_step="Write the answer to that path, or print it and remove {OUTPUT_FILE} from the command.",
             ) from None
-        except OSError as error:
-            raise self._failed(f"cannot read {{OUTPUT_FILE}}: {error.strerror or error}") from error
 
     def _failed(self, what: str, *, next_step: str | None = None) -> ProviderError:
         return ProviderError(f"target '{self._scope.name}': {what}", next_step=next_step)
@@ -303,15 +303,3 @@ def _temporary_files(
             _log.info("temporary files of '%s' are kept in %s", request.eval_id, folder)
         else:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _read_regular_file(path: Path) -> bytes:
-    """The file's bytes. Links, pipes and devices are rejected: reading them could block or leave the folder."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError("it is not a regular file")
-        data = file.read(STDOUT_CAP + 1)
-    if len(data) > STDOUT_CAP:
-        raise OSError(f"it is larger than {STDOUT_CAP // 2**20} MiB")
-    return data

@@ -137,6 +137,10 @@ _PARSE_AGAIN = frozenset(
     {"ssh", "rsh", "mosh", "su", "runuser", "sg", "watch", "parallel", "tmux", "screen", "make", "gmake"}
 )
 """Programs that run their arguments as a command line, or expand them."""
+_RUN_STDIN = frozenset({"parallel", "at", "batch", "dc", "m4", "ed"})
+"""Programs that run what they read from stdin."""
+_REPLACES = re.compile(r"-[iI].*|--replace(?:=.*)?|-J")
+"""Options of `xargs` that insert what it reads into its arguments."""
 _BUILTINS = frozenset(
     {"eval", ".", "source", "trap", "alias", "let", "declare", "typeset", "unset", "read", "mapfile", "[["}
 )
@@ -214,16 +218,18 @@ class _Check:
                 f"a placeholder is an argument of `{program.installed}`, which parses it again, so its value could run "
                 f"as a command; use stdin: a command without {{PROMPT}} and {{PROMPT_FILE}} gets the prompt there"
             )
+        if program.installed in _RUN_STDIN:
+            raise ValueError(f"`{program.installed}` cannot be used together with placeholders: it runs what it reads")
         if interpreter := _interpreter(program.name):
             self._code(program.name, interpreter, arguments)
         elif program.installed in _WRAPPERS:
-            self._wrapped(arguments)
+            self._wrapped(program.installed, arguments)
         else:
             self._hidden(program, arguments)
 
     def _builtin(self, name: str, arguments: Sequence[Word]) -> None:
-        if name == "eval":
-            raise ValueError("`eval` cannot be used together with placeholders: it runs values as code")
+        if name in ("eval", "alias"):
+            raise ValueError(f"`{name}` cannot be used together with placeholders: values could run as code")
         if name in _BUILTINS and any(word.filled for word in arguments):
             raise ValueError(
                 f"a placeholder is an argument of `{name}`, which evaluates it, so its value could run as code"
@@ -241,11 +247,16 @@ class _Check:
                         f"`{name}` could take the value of a placeholder for an operator; compare it with `=`"
                     )
 
-    def _wrapped(self, arguments: Sequence[Word]) -> None:
+    def _wrapped(self, wrapper: str, arguments: Sequence[Word]) -> None:
         """The command that `env`, `timeout` and the like run: it begins at the first word that is a known program."""
-        known = _PARSE_AGAIN | _WRAPPERS | _OTHERS | ({"eval"} if self.by_shell else set())
+        known = _PARSE_AGAIN | _RUN_STDIN | _WRAPPERS | _OTHERS | ({"eval"} if self.by_shell else set())
         for index, word in enumerate(arguments):
             if _interpreter(word.name) or word.installed in known:
+                if wrapper == "xargs" and any(_REPLACES.fullmatch(earlier.text) for earlier in arguments[:index]):
+                    raise ValueError(
+                        f"`xargs -I` inserts what it reads into the arguments of `{word.name}`, where it could run as "
+                        f"code; leave out -I, so that it is an argument of its own"
+                    )
                 self._run(arguments[index:])
                 return
         operand = next((w for w in arguments if not w.text.startswith("-") and not _ASSIGNMENT.match(w.text)), None)

@@ -1,40 +1,41 @@
-"""Parses the output of a command into replies."""
+"""Parses the output of a command into replies. Large JSON is parsed in a worker."""
 
 from __future__ import annotations
 
-import json
+import asyncio
+from collections.abc import Callable
+from typing import Any
 
-from agentv import jsonio
+from agentv import workers
 from agentv.targets.provider import Reply
+from agentv.targets.providers.large_json import MOST_VALUES, PARSE_SECONDS, read_answer, read_strict
 from agentv.targets.structured import ShapeError, parse_reply
 
 
-def parse_output(data: bytes) -> Reply:
+async def parse_output(data: bytes) -> Reply:
     """The reply in an output: a JSON object with `text` or `output_messages`, or else the answer as plain text.
 
     Raises `ShapeError` if such an object is malformed, or if the output is not UTF-8.
     """
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ShapeError(f"it is not UTF-8 text (byte {error.start})") from None
-    if _is_structured(text):
-        return _structured(text)
+    text = _decoded(data)
+    if text.lstrip()[:1] == "{" and (value := await _read(read_answer, text)) is not None:
+        return parse_reply(value)
     return Reply.of_text(text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text)
 
 
-def parse_batch(data: bytes) -> dict[str, Reply]:
+async def parse_batch(data: bytes) -> dict[str, Reply]:
     """Replies by `id`, from JSON Lines. Raises `ShapeError` with the number of the invalid line."""
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ShapeError(f"it is not UTF-8 text (byte {error.start})") from None
     replies: dict[str, Reply] = {}
-    for number, line in enumerate(text.split("\n"), 1):
+    parsed = 0
+    for number, line in enumerate(_decoded(data).split("\n"), 1):
         if not line.strip():
             continue
+        parsed += len(line)
+        if parsed > workers.IN_LINE_BYTES:
+            await asyncio.sleep(0)
+            parsed = 0
         try:
-            value = jsonio.read(line)
+            value = await _read(read_strict, line)
             if not isinstance(value, dict):
                 raise ShapeError("it must be a JSON object")
             name = value.get("id")
@@ -48,19 +49,20 @@ def parse_batch(data: bytes) -> dict[str, Reply]:
     return replies
 
 
-def _is_structured(text: str) -> bool:
-    if not text.lstrip().startswith("{"):
-        return False
+def _decoded(data: bytes) -> str:
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(value, dict) and ("output_messages" in value or isinstance(value.get("text"), str))
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ShapeError(f"it is not UTF-8 text (byte {error.start})") from None
 
 
-def _structured(text: str) -> Reply:
+async def _read(read: Callable[..., Any], text: str) -> Any:
+    """What `read` returns for the text; for a large text, from a worker."""
     try:
-        value = jsonio.read(text.strip())
+        if len(text) <= workers.IN_LINE_BYTES:
+            return read(text)
+        return await workers.call(read, text, MOST_VALUES, seconds=PARSE_SECONDS)
     except ValueError as error:
         raise ShapeError(f"invalid JSON: {error}") from None
-    return parse_reply(value)
+    except workers.WorkerError as error:
+        raise ShapeError(f"its JSON could not be parsed: {error}") from None

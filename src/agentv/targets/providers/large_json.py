@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from agentv import workers
+from agentv import jsonio, workers
 
 MOST_VALUES = 200_000
 """The most values (lists, objects, strings, numbers, ...) that a large body may contain."""
@@ -42,6 +42,28 @@ def parse_here(body: bytes, most_values: int | None = None) -> Any:
     if ("\\ud" in text or "\\uD" in text) and not _is_text(value):
         raise LoneSurrogateError
     return value
+
+
+def read_strict(text: str, most_values: int | None = None) -> Any:
+    """Like `parse_here`, for strict JSON: no duplicate keys, no NaN. ValueError describes the first problem."""
+    try:
+        value = jsonio.read(text)
+    except ValueError as error:
+        raise ValueError(str(error)) from None
+    if most_values is not None:
+        _count(value, most_values)
+    return value
+
+
+def read_answer(text: str, most_values: int | None = None) -> Any:
+    """The output of a command if it is a JSON object with an answer; None if the text itself is the answer."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict) or not ("output_messages" in value or isinstance(value.get("text"), str)):
+        return None
+    return read_strict(text.strip(), most_values)
 
 
 def _count(value: Any, most: int) -> None:
