@@ -148,8 +148,8 @@ def test_generated_templates_pass_the_prompt_unchanged(tmp_path: Path) -> None:
 
 
 def test_random_templates_are_rejected_or_do_not_run_the_prompt(tmp_path: Path) -> None:
-    accepted = sum(anything(seed, tmp_path) for seed in range(3_000))
-    assert accepted > 50
+    accepted = sum(anything(seed, tmp_path) for seed in range(1_500))
+    assert accepted > 30
 
 
 @pytest.mark.soak
