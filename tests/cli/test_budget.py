@@ -156,3 +156,29 @@ def test_queued_judge_calls_are_not_counted_when_the_run_stops(project: Project,
     assert process.returncode == 130, said
     assert project.manifest(project.root / "run")["budget"]["judge_calls"] == made
     assert "agentv eval --resume run" in said
+
+
+def test_targets_without_a_price_are_named_before_the_run(project: Project) -> None:
+    """The target is not called: its port is closed. The price table knows gpt-4o, but not at this address."""
+    settings = "provider: openai, api_key: k, base_url: 'http://127.0.0.1:9', max_retries: 0"
+    project.write(
+        "agentv.config.yaml",
+        f"""\
+        targets:
+          local: {{{settings}, model: gpt-4o}}
+          priced: {{{settings}, model: gpt-4o, prices: {{input: 1, output: 2}}}}
+          command: {{provider: cli, command: [cat]}}
+        """,
+    )
+    project.write("suite.yaml", "evalcases: [{id: one, input: Q, evaluators: [{type: cost, budget_usd: 1}]}]\n")
+    targets = ("--target", "local", "--target", "priced", "--target", "command")
+    done = project.run("eval", "suite.yaml", "--max-cost", "1", *targets)
+    warnings = [line for line in done.stderr.splitlines() if "--max-cost does not count" in line]
+    assert len(warnings) == 2, done.stderr
+    assert warnings[0].startswith("warning: --max-cost does not count calls of target 'local': ")
+    assert "set `prices` of the target" in warnings[0]
+    assert "'command'" in warnings[1]
+    assert "cost_usd" in warnings[1]
+    assert done.stderr.index("--max-cost does not count") < done.stderr.index("error  ")
+    assert "Set `prices` of the target" in " ".join(done.stdout.split())  # the advice of the `cost` evaluator
+    assert "--max-cost does not count" not in project.run("eval", "suite.yaml", *targets).stderr

@@ -84,3 +84,30 @@ def test_judge_new_names_what_this_machine_lacks(project: Project) -> None:
     assert "Missing:  Node 22.18 (this is v20.20)" in old.stderr
     none = project.run("judge", "new", "tone", "--lang", "bash", env={"PATH": str(project.root)})
     assert "Missing:  jq, curl" in none.stderr
+
+
+def test_summary_names_the_judge_only_if_a_judge_call_failed(project: Project) -> None:
+    project.write("broken.py", "import sys\nsys.exit('no')\n")
+    project.write(
+        "agentv.config.yaml",
+        """\
+        targets:
+          agent: {provider: mock, response: ok}
+          judge: {provider: mock, error: overloaded, status: 400}
+        defaults: {target: agent, judge_target: judge}
+        """,
+    )
+    project.write(
+        "suite.yaml",
+        """\
+        evalcases:
+          - {id: script, input: Q, evaluators: [{name: s, type: code_judge, script: [python, broken.py]}]}
+          - {id: judged, input: Q, evaluators: [{name: j, type: llm_judge}]}
+        """,
+    )
+    script = project.run("eval", "suite.yaml", "--case", "script").stdout
+    assert "Once the evaluator is fixed" in script
+    assert "Judge " not in script
+    judged = project.run("eval", "suite.yaml", "--case", "judged").stdout
+    assert "Once the judge works" in judged
+    assert "1 call, 0 answered, 1 failed" in judged

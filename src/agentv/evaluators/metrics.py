@@ -216,8 +216,9 @@ def _known(figure: str, value: Any) -> Any:
 
 
 def _unreported(figures: str) -> EvaluatorError:
+    prices = "Set `prices` of the target if its model is not in the price table, use" if "cost" in figures else "Use"
     return EvaluatorError(
         f"the target did not report {figures}, so the limit cannot be checked",
-        next_step="Use a target that does (a `cli` target can print `token_usage`, `cost_usd` and "
-        "`duration_ms`; `--outputs` lines can contain them), or remove the limit.",
+        next_step=f"{prices} a target that does (a `cli` target can print `token_usage`, `cost_usd` and `duration_ms`; "
+        "`--outputs` lines can contain them), or remove the limit.",
     )

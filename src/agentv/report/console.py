@@ -224,9 +224,10 @@ def _errors(summary: Summary, run_dir: str, look: Look) -> list[str]:
     if left > 0:
         lines.append(INDENT + look.style(f"and {left:,} more with other messages in results.jsonl", "dim"))
     if any(group.stage == "evaluator" for group in summary.error_groups):
-        advice = "The answers were saved. Once the judge works, grade them again without calling the target:"
+        cause = "the judge works" if summary.judge_failed_calls else "the evaluator is fixed"
+        advice = f"The answers were saved. Once {cause}, grade them again without calling the target:"
         lines += ["", *(INDENT + line for line in look.wrap(advice, look.width - len(INDENT), most=4))]
-        lines.append(f"{INDENT}agentv eval SUITE --outputs {look.text(run_dir)}/results.jsonl")
+        lines.append(f"{INDENT}agentv eval SUITE --outputs {look.text(run_dir)}")
     return lines
 
 
@@ -252,7 +253,9 @@ def _footer(summary: Summary, run_dir: str, hints: Mapping[str, str | None], loo
         entries.append(("Target", ", ".join(target)))
     if summary.judge_calls:
         judge = _spend(summary.judge_token_usage, summary.judge_cost_usd, summary.judge_cost_complete)
-        entries.append(("Judge", ", ".join([plural(summary.judge_calls, "call"), *judge])))
+        failed = summary.judge_failed_calls
+        calls = [f"{summary.judge_calls - failed:,} answered", f"{failed:,} failed"] if failed else []
+        entries.append(("Judge", ", ".join([plural(summary.judge_calls, "call"), *calls, *judge])))
     entries.append(("Run", look.text(run_dir)))
     entries += [(label, look.text(hint)) for label, hint in hints.items() if hint]
     return [f"{INDENT}{look.style(f'{label:<6}', 'dim')}  {text}" for label, text in entries]

@@ -70,7 +70,8 @@ def _totals(summary: Summary) -> list[str]:
         cells.append(format_cost(summary.cost_usd) if summary.cost_complete else f"≥ {format_cost(summary.cost_usd)}")
     if summary.judge_calls:
         header.append("judge calls")
-        cells.append(f"{summary.judge_calls:,}")
+        failed = f" ({summary.judge_failed_calls:,} failed)" if summary.judge_failed_calls else ""
+        cells.append(f"{summary.judge_calls:,}{failed}")
     if summary.duration_seconds is not None:
         header.append("time")
         cells.append(format_duration(summary.duration_seconds))

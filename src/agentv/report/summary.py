@@ -90,6 +90,8 @@ class Summary:
     cost_complete: bool = True
     """False if the price of any target call is unknown, so that `cost_usd` is a lower bound."""
     judge_calls: int = 0
+    judge_failed_calls: int = 0
+    """Judge calls that got no answer. They are part of `judge_calls`."""
     judge_token_usage: TokenUsage | None = None
     judge_cost_usd: float | None = None
     judge_cost_complete: bool = True
@@ -225,6 +227,7 @@ class SummaryBuilder:
             cost_usd=spend.target.cost_usd,
             cost_complete=spend.target.complete,
             judge_calls=spend.judge_calls,
+            judge_failed_calls=spend.judge_failed_calls,
             judge_token_usage=spend.judge.token_usage,
             judge_cost_usd=spend.judge.cost_usd,
             judge_cost_complete=spend.judge.complete,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -86,6 +86,7 @@ class Execution:
                 asyncio.TaskGroup() as lanes,
             ):
                 self._check_targets(pool)
+                await self._note_unknown_prices(pool)
                 slots = asyncio.Semaphore(slot_count if launcher is None else most_scripts(slot_count))
                 services = Services(self.plan, pool, launcher, self.on_judge_call, cache, slots)
                 for lane in self.plan.lanes:
@@ -109,6 +110,15 @@ class Execution:
                 return
         if problem is not None:
             raise problem
+
+    async def _note_unknown_prices(self, pool: TargetPool) -> None:
+        """Before anything is called: `--max-cost` does not count calls whose price is unknown."""
+        if self.budget.max_cost is None or self.on_note is None:
+            return
+        for spec, environment in self.plan.called_targets():
+            with suppress(TargetUnavailableError):
+                if (gap := await pool.gate(spec, environment).price_gap()) is not None:
+                    self.on_note(f"warning: --max-cost does not count calls of target '{spec.name}': {gap}")
 
     async def _run_lane(self, lane: Lane, services: Services) -> None:
         ask, batches = self._asker(lane, services.pool)

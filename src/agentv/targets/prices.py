@@ -158,6 +158,20 @@ class Pricer:
                     return price_of_counts(self._provider, model, counts)
         return None
 
+    async def gap(self, model: str, *, is_alias: bool = False) -> str | None:
+        """Why calls of this model have no price, with the remedy; None if they have one.
+
+        `is_alias` means that only a reply names the model.
+        """
+        await self.loaded()
+        if self._own is not None:
+            return None
+        if self._provider is None:
+            return "the price table has no entry for its URL; set `prices` of the target"
+        if is_alias or _rates(self._provider, model) is not None:
+            return None
+        return f"the price table has no model '{model}'; set `prices` of the target"
+
     async def aclose(self) -> None:
         """Wait for the thread if it is still loading."""
         if self._loading is not None:

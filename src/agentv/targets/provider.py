@@ -324,6 +324,10 @@ class Provider(ABC):
     async def prepare(self) -> None:  # noqa: B027 - optional
         """Load what calls need, such as a library. This does not count towards the deadline of a call."""
 
+    async def price_gap(self) -> str | None:
+        """Why the cost of calls is or may be unknown, with the remedy; None if it is known."""
+        return None
+
     def forget(self, request: Request) -> None:  # noqa: B027 - optional
         """Drop the cached reply to this request, which turned out to be unusable."""
 
@@ -354,6 +358,9 @@ class ProviderLayer(Provider):
 
     async def prepare(self) -> None:
         await self.provider.prepare()
+
+    async def price_gap(self) -> str | None:
+        return await self.provider.price_gap()
 
     def forget(self, request: Request) -> None:
         self.provider.forget(request)

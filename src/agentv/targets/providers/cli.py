@@ -59,6 +59,9 @@ class CliProvider(Provider):
         self._run_command: RunCommand = scope.run_command or run_process
         self._check: asyncio.Task[str | None] | None = None
 
+    async def price_gap(self) -> str | None:
+        return "their cost is unknown, unless the command reports `cost_usd`"
+
     async def invoke(self, request: Request) -> Reply:
         await self._healthy(request.directory)
         with _temporary_files(self._template, request, keep=self._settings.keep_temp_files) as values:

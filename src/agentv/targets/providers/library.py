@@ -89,6 +89,9 @@ class LibraryProvider(Provider):
         self._model: Model[Any] | None = None
         self._opening = asyncio.Lock()
 
+    async def price_gap(self) -> str | None:
+        return await self._pricer.gap(self._settings.model, is_alias=self.PRICED_AS == "bedrock")
+
     # -- differences between vendors
 
     def _build(self) -> Model[Any]:

@@ -132,6 +132,9 @@ class OpenAICompatibleProvider(Provider):
             model=settings.model,
         )
 
+    async def price_gap(self) -> str | None:
+        return await self._pricer.gap(self._settings.model, is_alias=self._settings.provider == "azure")
+
     # -- differences between providers
 
     def _endpoint(self, base: str) -> str:
