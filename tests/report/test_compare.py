@@ -101,7 +101,10 @@ def test_rows_written_by_the_npm_package_are_read(tmp_path: Path):
 
 def test_runs_without_common_cases_are_a_usage_error_that_lists_suites_and_targets(tmp_path: Path):
     with pytest.raises(UsageError, match=r"no cases in common[\s\S]*geography; and history"):
-        compared(tmp_path, [row("a")], [row("a", suite="history")])
+        compared(tmp_path, [row("a")], [row("b", suite="history")])
+    several = [row("a", suite="history"), row("a", suite="physics")]  # which of them is meant is not known
+    with pytest.raises(UsageError, match=r"no cases in common[\s\S]*geography; and history, physics"):
+        compared(tmp_path, [row("a")], several)
     with pytest.raises(UsageError, match=r"--target-a \(x\) and --target-b \(y, z\)"):
         compared(tmp_path, [row("a", target="x")], [row("a", target="y"), row("a", target="z")])
 

@@ -113,7 +113,7 @@ def test_resume_hint_is_shown_only_for_incomplete_or_errored_runs():
 
 
 def test_summary_shows_how_to_grade_answers_again_after_evaluator_errors():
-    again = "agentv eval SUITE --outputs runs/r1/results.jsonl"
+    again = "agentv eval SUITE --outputs runs/r1"
     assert again in render(summarize([error_row("a", "no JSON", stage="evaluator")]), run_dir="runs/r1")
     assert again not in render(summarize([error_row("a", "down", stage="target")]), run_dir="runs/r1")
 
