@@ -201,13 +201,14 @@ async def test_executions_fail_when_their_zygote_is_killed_and_later_ones_use_a_
 
 
 async def test_stopped_zygote_is_woken(launcher: Launcher, tmp_path: Path):
+    """In a namespace, where its own pid and its pid outside differ."""
     write(tmp_path, "import time\ntime.sleep(1)\nprint('ok')")
-    await warm(launcher, script(tmp_path))
+    await warm(launcher, script(tmp_path, isolate=True))
     (zygote,) = zygotes(launcher)
     os.kill(zygote, signal.SIGSTOP)
-    first = await asyncio.gather(*(warm(launcher, script(tmp_path, timeout=3)) for _ in range(20)))
+    first = await asyncio.gather(*(warm(launcher, script(tmp_path, timeout=3, isolate=True)) for _ in range(20)))
     assert any(outcome.timed_out for outcome in first)
-    assert (await warm(launcher, script(tmp_path))).stdout == b"ok\n"
+    assert (await warm(launcher, script(tmp_path, isolate=True))).stdout == b"ok\n"
 
 
 async def test_zygotes_survive_the_helper_and_end_with_the_launcher(tmp_path: Path):

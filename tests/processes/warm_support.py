@@ -12,7 +12,7 @@ from benchmarks.kill_runtime import _command, _descendants, _stat
 from agentv.processes.launcher import Launcher, Script
 from agentv.processes.run import ProcessOutcome
 
-from .support import ENV, helper_pid
+from .support import ENV
 
 CLEAN = {name: value for name, value in ENV.items() if not name.startswith("PYTHON")}
 
@@ -55,5 +55,5 @@ async def why_cold(launcher: Launcher, wanted: Script) -> tuple[ProcessOutcome, 
 
 def zygotes(launcher: Launcher, file: str = "judge.py") -> list[int]:
     """Pids of a launcher's zygotes: processes that run the script and whose parent does not."""
-    below = _descendants(helper_pid(launcher))
+    below = [pid for helper in launcher._helpers.values() for pid in _descendants(helper.pid)]
     return [pid for pid in below if file in _command(pid) and file not in _command(int(_stat(pid)[1]))]

@@ -366,3 +366,36 @@ def test_ordinary_programs_work_with_judge_access(user: User) -> None:
         "pinned": None,
         "uid": True,
     }
+
+
+CRAWLING = (
+    """
+import os, sys
+sys.stdin.read()
+for _ in range(50):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os._exit(0)
+        os._exit(0)
+    os.wait()
+"""
+    + CHAINS
+)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
+def test_many_scripts_with_orphans_and_fork_chains_leave_nothing(user: User, warm: bool) -> None:
+    """150 executions, one after the other in the same namespaces: 50 orphans and 4 fork chains each."""
+    marker = f"marker-{uuid.uuid4().hex}"
+    evaluator = {"type": "code_judge", "script": ["python", "chains.py", marker], **ACCESS, "warm": warm}
+    (user.project.root / "chains.py").write_text(CRAWLING)
+    cases = [{"id": f"case-{number}", "input": "?"} for number in range(150)]
+    write_suite(user.project, cases, execution={"evaluators": [evaluator]})
+    user.project.write("agentv.config.yaml", json.dumps(scripted()))
+    with user.start() as process:
+        _, err = process.communicate(timeout=600)
+    assert process.returncode == 0, err
+    assert alive_with(marker) == []
+    assert [row["score"] for row in user.rows()] == [1] * 150
