@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 
 from agentv.wire.output import LineKind, line_kind
@@ -10,6 +11,10 @@ from agentv.wire.output import LineKind, line_kind
 PAUSE_SECONDS = 0.005
 """How long lines are parsed before other tasks of the event loop run."""
 PARSE_SECONDS = 10.0
+WINDOW = 256 * 1024
+MOST_MISLEADING = 20_000
+"""Lines that look like a result but are not, before the output is refused."""
+_MAY_BE_RESULT = re.compile(rb"""^(?:\xef\xbb\xbf)?[ \t]*\{[^\S\n]*["}]""", re.MULTILINE)
 
 
 class LineOutput:
@@ -21,6 +26,7 @@ class LineOutput:
         self._unscanned = bytearray()
         self._looked = 0
         self._lines = bytearray()
+        self._misleading = 0
         self.results = 0
         """Number of results of this execution. Invalid output, which is an error in any case, counts as two."""
         self.late = False
@@ -46,20 +52,36 @@ class LineOutput:
     async def scan(self) -> int:
         """Look at the lines added since the last scan. Returns the number of results so far."""
         pause_at = time.monotonic() + PAUSE_SECONDS
-        while self.results < 2 and (end := self._unscanned.find(b"\n", self._looked)) >= 0:
-            line = bytes(self._unscanned[: end + 1])
-            del self._unscanned[: end + 1]
-            self._looked = 0
-            if b"{" not in line or await self._belongs(line):
-                self._lines += line
+        while self.results < 2 and (end := self._end_of_lines()):
+            match = _MAY_BE_RESULT.search(self._unscanned, 0, end)
+            self._keep(match.start() if match else end)
+            if match:
+                line = bytes(self._unscanned[: self._unscanned.index(b"\n") + 1])
+                if await self._belongs(line):
+                    self._lines += line
+                del self._unscanned[: len(line)]
             if time.monotonic() > pause_at:
                 await asyncio.sleep(0)
                 pause_at = time.monotonic() + PAUSE_SECONDS
-        self._looked = len(self._unscanned)
         return self.results
+
+    def _end_of_lines(self) -> int:
+        """The end of the last complete line in the next few hundred kilobytes, or of the first one; 0 without one."""
+        end = self._unscanned.rfind(b"\n", 0, WINDOW) + 1
+        if not end:
+            end = self._unscanned.find(b"\n", max(WINDOW, self._looked)) + 1
+            self._looked = 0 if end else len(self._unscanned)
+        return end
+
+    def _keep(self, size: int) -> None:
+        self._lines += self._unscanned[:size]
+        del self._unscanned[:size]
 
     async def _belongs(self, line: bytes) -> bool:
         kind = await self._kind(line)
+        self._misleading += kind == "log"
+        if self._misleading > MOST_MISLEADING:
+            kind = "invalid"
         self.results += 2 if kind == "invalid" else kind == "own"
         self.late = self.late or kind == "other"
         return kind != "other"
