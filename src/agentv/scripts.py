@@ -13,6 +13,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from agentv import workers
 from agentv.command import with_own_python
 from agentv.errors import EvaluatorError
 from agentv.judge.choice import JudgeChoice
@@ -42,8 +43,10 @@ PROTOCOL_VARIABLE = "AGENTV_JUDGE_PROTOCOL"
 """Set to `jsonl` for scripts that serve many executions in one process."""
 STDERR_SHOWN = 4000
 OUTPUT_SHOWN = 500
-LARGE_OUTPUT = 256 * 1024
-"""Output of this size is parsed in a thread: parsing it here would make other scripts wait for their judge."""
+PARSE_SECONDS = 10.0
+"""How long the output of a script may take to parse."""
+END_LOOKED_AT = 64 * 1024
+"""How much of the output of a failed script is searched for its explanation."""
 NO_LINE = (
     "It printed output, but no result: with `protocol: jsonl`, print the result as one JSON object on one line, end "
     "the line with a newline, and flush stdout."
@@ -157,10 +160,8 @@ async def run_script(
     if session is not None and session.out_of_budget is not None:
         session.give_back()
         raise session.out_of_budget
-    if len(outcome.stdout) < LARGE_OUTPUT:
-        score = _score(outcome, spec, runtime.redactor, session)
-    else:
-        score = await asyncio.to_thread(_score, outcome, spec, runtime.redactor, session)
+    parsed = await _parsed(outcome)
+    score = _score(outcome, parsed, spec, runtime.redactor, session)
     warnings = [
         f"the script of '{spec.name}' cannot be kept warm and is started for every case: {why}" for why in not_warm
     ]
@@ -238,7 +239,26 @@ def _bypass_http_proxies(environment: dict[str, str]) -> None:
         environment[name] = value if value.strip() == "*" else f"{value},{loopback}" if value else loopback
 
 
-def _score(outcome: ProcessOutcome, spec: ScriptSpec, redactor: Redactor, session: JudgeSession | None) -> Score:
+async def _parsed(outcome: ProcessOutcome) -> Score | OutputError:
+    """The result that a script printed, or why it is not valid. Long output is parsed in a worker."""
+    stdout = outcome.stdout if outcome.returncode == 0 else b""
+    try:
+        if len(stdout) <= workers.IN_LINE_BYTES:
+            return parse_output(stdout)
+        return await workers.call(parse_output, stdout, seconds=PARSE_SECONDS)
+    except OutputError as error:
+        return error
+    except workers.WorkerError as error:
+        return OutputError("no_json", f"the {len(stdout):,} bytes that the script printed could not be parsed: {error}")
+
+
+def _score(
+    outcome: ProcessOutcome,
+    parsed: Score | OutputError,
+    spec: ScriptSpec,
+    redactor: Redactor,
+    session: JudgeSession | None,
+) -> Score:
     """The score that the script printed. Raises ScriptError if it failed or exceeded its limit of judge calls."""
     ledger = None if session is None else session.ledger.to_dict()
     message = _failure(outcome, spec, redactor)
@@ -251,10 +271,9 @@ def _score(outcome: ProcessOutcome, spec: ScriptSpec, redactor: Redactor, sessio
     elif session is not None and session.overuse is not None:
         message = f"the script exceeded a limit of its judge proxy, which was therefore closed: {session.overuse}."
     if message is None:
-        try:
-            return replace(parse_output(outcome.stdout), judge_proxy=ledger)
-        except OutputError as error:
-            message = redactor.head(error.message, OUTPUT_SHOWN) + (f"\n{error.advice}" if error.advice else "")
+        if isinstance(parsed, Score):
+            return replace(parsed, judge_proxy=ledger)
+        message = redactor.head(parsed.message, OUTPUT_SHOWN) + (f"\n{parsed.advice}" if parsed.advice else "")
     stderr = outcome.stderr.decode("utf-8", "backslashreplace").strip()
     stderr = redactor.tail(stderr, STDERR_SHOWN, cut_start=outcome.stderr_cut) if stderr else ""
     raise ScriptError(message, stderr=stderr, judge_proxy=ledger)
@@ -268,7 +287,8 @@ def _failure(outcome: ProcessOutcome, spec: ScriptSpec, redactor: Redactor) -> s
             f"Raise `timeout_seconds` of the evaluator '{spec.name}', or make it faster."
         )
         if spec.protocol == "jsonl" and outcome.stdout.strip():
-            has_result = line_kind(outcome.stdout.rpartition(b"\n")[0], "") in ("own", "other")
+            end = outcome.stdout[-END_LOOKED_AT:].rpartition(b"\n")[0]
+            has_result = line_kind(end, "") in ("own", "other")
             message += f" {NOT_READING if has_result else NO_LINE}"
         return message
     if outcome.stdout_overflow:
@@ -278,7 +298,7 @@ def _failure(outcome: ProcessOutcome, spec: ScriptSpec, redactor: Redactor) -> s
         )
     if outcome.supervisor_lost:
         return "the script killed the process that supervises it, so its output cannot be trusted."
-    if outcome.returncode != 0 and (why := explanation(outcome.stdout)) is not None:
+    if outcome.returncode != 0 and (why := explanation(outcome.stdout[-END_LOOKED_AT:])) is not None:
         return f"the script {outcome.ending} and printed: {redactor.head(why, OUTPUT_SHOWN)}"
     if outcome.returncode != 0:
         return f"the script {outcome.ending}. A judge script must exit with code 0 after printing its result."

@@ -32,7 +32,7 @@ HOSTILE = {
         r"""put(b'{"score": 1, "x": [1\n' * 30_000 + RESULT)""",
         "too many lines that look like JSON",
     ),
-    "one long object": (r"""put(b'{"score": 1, "details": {"x": [' + b'1,' * 1_000_000 + b'1]}}\n')""", None),
+    "one long object": (r"""put(b'{"score": 1, "x": [' + b'1,' * 1_000_000 + b'1]}\n')""", None),
     "two long objects": (
         r"""put((b'{"score": 1, "reasoning": "' + b'x' * 1_000_000 + b'"}\n') * 2)""",
         "more than one JSON object",
