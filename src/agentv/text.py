@@ -8,6 +8,12 @@ from pathlib import Path
 from typing import Any
 
 LONGEST_WORD = 100
+ESCAPE_SEQUENCE = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*+[ -/]*+[@-~]"
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x80-\x9f]*+(?:\x07|\x1b\\|\x9c)"
+    r"|\x1b[ -/]*+[0-~]"
+)
+"""A terminal escape sequence."""
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 LONGEST_QUOTE = 80
 
@@ -87,8 +93,8 @@ def _listed(words: Sequence[str], last: str) -> str:
 
 
 def without_controls(text: str) -> str:
-    """The text without control characters, except for tabs and line feeds: a record must be safe to print."""
-    return text if text.isprintable() else _CONTROLS.sub("", text)
+    """The text without escape sequences and control characters, except for tabs and line feeds: safe to print."""
+    return text if text.isprintable() else _CONTROLS.sub("", ESCAPE_SEQUENCE.sub("", text))
 
 
 def plural(count: int, noun: str) -> str:

@@ -30,7 +30,7 @@ def test_judge_run_prints_payload_log_calls_and_result(judges: Project) -> None:
     assert call.endswith("ms, 41 tokens (40 in, 1 out)")
     assert "asked    Is this right? …" in lines
     assert "replied  yes" in lines
-    assert any(line.startswith("✓ judged: 0.75 borderline") for line in lines)
+    assert any(line.startswith("! judged: 0.75 borderline") for line in lines)
     assert lines[lines.index("+ named it") + 1] == "- said nothing else"
     assert "Reason   the judge said yes" in lines
     assert 'Details  {"word": "Paris"}' in lines

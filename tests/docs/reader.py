@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from agentv.processes.confinement import prctl
+from agentv.processes.helper import prctl
 from agentv.processes.protection import capabilities
 from tests.docs.pages import Block, commands
 
@@ -32,6 +32,15 @@ _KEPT = ("PATH", "LANG", "TMPDIR", "SYSTEMROOT")
 PR_CAPBSET_DROP = 24
 NOT_RUN = ("text", "diff", "ini")
 """Languages of blocks that are shown but not run."""
+
+VALIDATE_PARTS = f"""{sys.executable} -c '
+import sys
+from functools import partial
+from agentv.cli import validate
+validate.build_plan = partial(validate.build_plan, search=False)
+sys.exit(validate.command.main(sys.argv[1:], standalone_mode=False))
+'"""
+"""`agentv validate` for fragments: their scripts and programs are in other blocks, or on other machines."""
 
 
 @dataclass
@@ -66,7 +75,7 @@ class Reader:
             self._run(f"agentv validate {' '.join(paths)}", 0, "a YAML block")
         parts, self._parts = self._parts, []
         if parts:
-            self._run(f"cd {PARTS} && agentv validate {' '.join(parts)}", 0, "a YAML block")
+            self._run(f"cd {PARTS} && {VALIDATE_PARTS} {' '.join(parts)}", 0, "a YAML block")
 
     # -- one method per kind of block
 

@@ -53,6 +53,7 @@ def mixed_rows() -> list[CaseResult]:
                     score,
                     target=target,
                     evaluator_results=evaluators,
+                    candidate_answer="Lyon is the capital of France.\n\nIt lies on the Rhone, and " + "so on " * 20,
                     token_usage=TokenUsage(1200, 80),
                     cost_usd=0.0042 if target == "assistant" else None,
                 )
@@ -90,7 +91,11 @@ def test_errors_are_shown_separately_from_failures():
 
 
 def test_interrupted_run_shows_how_to_resume():
-    rows = [row("case-1", 0.9), row("case-2", 0.65, misses=("the date is missing",)), row("case-3", 1.0)]
+    rows = [
+        row("case-1", 0.9),
+        row("case-2", 0.65, misses=("the date",), candidate_answer="In spring."),
+        row("case-3", 1.0),
+    ]
     hint = "agentv eval --resume 20260114-101500-k3f9"
     check_golden("summary_interrupted", render(summarize(rows), interrupted=True, resume_hint=hint))
 

@@ -39,9 +39,9 @@ def test_failed_is_an_error_borderline_a_warning_and_the_total_a_notice():
     ]
     lines = [parsed(line) for line in render_annotations(rows, locate)]
     assert [(level, data) for level, _, data in lines] == [
-        ("error", "accuracy: 100% wrong"),
+        ("error", "accuracy: missed: 100% wrong"),
         ("error", "down\nfix it"),
-        ("warning", "accuracy: almost"),
+        ("warning", "accuracy: missed: almost"),
         ("notice", "4 results: 1 failed, 1 borderline, 1 errored"),
     ]
     assert lines[0][1] == {"file": "evals/a,b:c.yaml", "line": "12", "title": "bad (assistant): fail, score 0.10"}

@@ -54,7 +54,7 @@ def test_failed_and_borderline_are_failures_and_errored_is_an_error():
     assert kinds == {"good": [], "near": ["failure"], "bad": ["failure"], "broken": ["error"]}
     failure = root.find("testsuite/testcase[@name='bad']/failure")
     assert failure is not None
-    assert failure.get("message") == "score 0.10, fail: names Lyon"
+    assert failure.get("message") == "score 0.10, fail: missed: names Lyon"
     assert failure.get("type") == "fail"
     assert "accuracy (llm_judge): fail, score 0.10\n  missed: names Lyon" in (failure.text or "")
 

@@ -51,11 +51,15 @@ def test_passed_and_scripted_runs_are_labelled():
 
 
 def test_untrusted_text_cannot_break_tables_or_create_markup():
-    rows = [row(f"{HOSTILE}{n}", 0.1, target=f"{HOSTILE}{n}", misses=(HOSTILE,)) for n in range(2)]
+    rows = [
+        row(f"{HOSTILE}{n}", 0.1, target=f"{HOSTILE}{n}", misses=(HOSTILE,), candidate_answer=f"{HOSTILE}</details>")
+        for n in range(2)
+    ]
     text = rendered([*rows, error_row("e", HOSTILE)])
     for table in tables(text):
         assert len({len(line) for line in table}) == 1, table
-    assert not re.search(r"<(?!/?code>)", text)
+    assert not re.search(r"<(?!/?code>|/?details>|/?summary>)", text)
+    assert text.count("<details>") == text.count("</details>") == 1
     assert "@all" not in text
     assert "`c`" not in text
     assert not re.search(r"^\s*::", text, re.MULTILINE)

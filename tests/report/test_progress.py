@@ -49,7 +49,7 @@ def test_small_run_prints_a_line_for_every_case():
     assert stream.getvalue().splitlines() == [
         "11 of 200 rows already recorded, 189 to run",
         "[ 12/200] pass   0.95  capital-of-france  (assistant)",
-        "[ 13/200] border 0.70  b  (assistant, attempt 2)  no date",
+        "[ 13/200] border 0.70  b  (assistant, attempt 2)  missed: no date",
         "[ 14/200] error  -     c  (assistant)  target is down. Start it.",
         "assistant: 429, retrying in 2 s",
         "",

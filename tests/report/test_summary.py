@@ -8,8 +8,9 @@ import tracemalloc
 
 import pytest
 
+from agentv.evaluators.registry import evaluator_types
 from agentv.messages import TokenUsage
-from agentv.report.accumulate import MESSAGE_LENGTH, MESSAGES_KEPT, ErrorMessages
+from agentv.report.accumulate import MESSAGE_LENGTH, MESSAGES_KEPT, MISSES_ARE_CRITERIA, ErrorMessages
 from agentv.report.summary import Summary, SummaryBuilder
 from agentv.results import CaseError, CaseResult, RowKey, Verdict
 from tests.report.rows import error_row, ledger, result, row
@@ -104,13 +105,38 @@ def test_passed_cases_are_never_among_the_worst():
     assert [(w.eval_id, w.verdict) for w in worst] == [("strict", Verdict.BORDERLINE)]
 
 
-def test_reason_comes_from_the_evaluator_that_lowered_the_score_most():
+def test_reason_comes_from_the_evaluator_that_cost_the_most_score():
     low = result("low", 0.1, reasoning="low")
     assert _reason(low, result("other", 0.5, misses=("m",))) == ("low", "low")
-    assert _reason(low, result("must", 0.5, required=True, misses=("m1", "m2"))) == ("must", "m1; m2")
+    assert _reason(low, result("must", 0.5, required=True, misses=("m1", "m2"))) == ("must", "missed: m1; m2")
+    heavy = result("heavy", 0.5, weight=5.0, reasoning="heavy")
+    assert _reason(result("light", 0.0, weight=0.1, misses=("m",)), heavy) == ("heavy", "heavy")
     assert _reason(result("idle", 0.0, weight=0.0, reasoning="idle"), low) == ("low", "low")
     assert _reason(result("broken", 0.0, error="no"), low) == ("low", "low")
     assert _reason(result("silent", 0.0)) == ("silent", "the row's own")
+
+
+def test_reason_of_a_composite_names_its_costliest_member():
+    members = (result("light", 0.0, weight=0.1, misses=("a",)), result("heavy", 0.4, weight=5.0, misses=("b",)))
+    group = result("group", 0.3, misses=("[light] a", "[heavy] b"), evaluator_results=members)
+    assert _reason(group) == ("group", "[heavy] missed: b")
+    assert _reason(result("group", 0.3, misses=("own",), evaluator_results=members)) == ("group", "missed: own")
+
+
+def test_misses_of_criteria_cannot_be_read_as_praise():
+    assert _reason(result("script", 0.75, type="code_judge", misses=("is brief",))) == ("script", "missed: is brief")
+    check = result("contains", 0.0, type="contains", misses=("does not contain '9:00'",))
+    assert _reason(check) == ("contains", "does not contain '9:00'")
+
+
+def test_evaluators_with_criteria_as_misses_exist():
+    assert set(evaluator_types()) >= MISSES_ARE_CRITERIA - {"function"}
+
+
+def test_worst_cases_have_the_beginning_of_their_answer():
+    case = summarize(row("a", 0.1, candidate_answer="Lyon. " * 10_000)).worst[0]
+    assert case.answer.startswith("Lyon. Lyon.")
+    assert len(case.answer) == 2000
 
 
 def _reason(*results) -> tuple[str, str]:

@@ -15,6 +15,10 @@ from agentv.results import CaseError, CaseResult, EvaluatorResult, RowKey, Verdi
 WORST_KEPT = 5
 MESSAGES_KEPT = 200
 _REASON_KEPT = 600
+_ANSWER_KEPT = 2000
+MISSES_ARE_CRITERIA = frozenset({"code_judge", "llm_judge", "rubric", "function", "composite"})
+"""Evaluators whose misses can be criteria that the answer does not meet: "is brief" is not praise. The misses of others
+say what is wrong."""
 MESSAGE_LENGTH = 2000
 LARGEST_TERM = 1e200
 """Larger numbers, infinity and NaN are not added: their sum could overflow."""
@@ -134,7 +138,7 @@ class Worst:
     __slots__ = ("_kept",)
 
     def __init__(self) -> None:
-        self._kept: list[tuple[float, RowKey, Verdict, str, str]] = []
+        self._kept: list[tuple[float, RowKey, Verdict, str, str, str]] = []
 
     def add(self, row: CaseResult) -> None:
         if row.error is not None or row.verdict is Verdict.PASS:
@@ -143,10 +147,11 @@ class Worst:
         if len(self._kept) == WORST_KEPT and place >= self._kept[-1][:2]:
             return
         evaluator, reason = why(row)
-        bisect.insort(self._kept, (row.score, row.key, row.verdict, evaluator, reason))
+        answer = row.candidate_answer[:_ANSWER_KEPT]
+        bisect.insort(self._kept, (row.score, row.key, row.verdict, evaluator, reason, answer))
         del self._kept[WORST_KEPT:]
 
-    def __iter__(self) -> Iterator[tuple[float, RowKey, Verdict, str, str]]:
+    def __iter__(self) -> Iterator[tuple[float, RowKey, Verdict, str, str, str]]:
         return iter(self._kept)
 
 
@@ -182,15 +187,30 @@ class ErrorMessages:
 
 
 def why(row: CaseResult) -> tuple[str, str]:
-    """The evaluator that lowered the score most, and its first misses or its reasoning."""
+    """The evaluator that cost the case the most score, and its first misses or its reasoning.
+
+    A required evaluator that failed comes first: it alone makes the score 0.
+    """
     judged = [result for result in row.evaluator_results if result.error is None]
     if not judged:
         return "", _reason(row)
-    lowest = min(judged, key=lambda result: (not result.failed_required, result.weight == 0, result.score))
-    return lowest.name, _reason(lowest) or _reason(row)
+    costliest = max(judged, key=_cost)
+    return costliest.name, _reason(costliest) or _reason(row)
+
+
+def _cost(result: EvaluatorResult) -> tuple[bool, float, float]:
+    lost = 1.0 - result.score
+    return result.failed_required, lost * result.weight, lost
 
 
 def _reason(judged: CaseResult | EvaluatorResult) -> str:
+    members = [member for member in judged.evaluator_results if member.error is None]
+    if isinstance(judged, EvaluatorResult) and members and all(miss.startswith("[") for miss in judged.misses):
+        costliest = max(members, key=_cost)
+        if reason := _reason(costliest):
+            return f"[{costliest.name}] {reason}"
     if judged.misses:
-        return "; ".join(miss[:_REASON_KEPT] for miss in judged.misses[:3])[:_REASON_KEPT]
+        misses = "; ".join(miss[:_REASON_KEPT] for miss in judged.misses[:3])
+        criteria = isinstance(judged, CaseResult) or judged.type in MISSES_ARE_CRITERIA
+        return (f"missed: {misses}" if criteria else misses)[:_REASON_KEPT]
     return judged.reasoning[:_REASON_KEPT]

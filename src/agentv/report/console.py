@@ -189,6 +189,8 @@ def _worst(summary: Summary, look: Look) -> list[str]:
         name = look.cut(name, room - columns(where))
         lines.append(f"{INDENT}{label}  {name}{look.style(where, 'dim')}")
         lines.append(f"{INDENT}      {look.style(_reason(case, summary, look), 'dim')}")
+        answer = look.wrap(f"answer: {look.text(case.answer) or '(empty)'}", look.width - len(INDENT) - 6, most=2)
+        lines.extend(f"{INDENT}      {look.style(line, 'dim')}" for line in answer)
     left = summary.borderline + summary.failed - len(summary.worst)
     if left > 0:
         lines.append(INDENT + look.style(f"and {left:,} more in results.jsonl", "dim"))

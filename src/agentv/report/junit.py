@@ -157,8 +157,9 @@ def _outcome(row: CaseResult) -> str:
         return _element("error", row.error.message, f"{row.error.stage} error", row.error.message)
     if row.verdict is Verdict.PASS:
         return ""
-    _, reason = why(row)
-    message = f"score {format_score(row.score)}, {row.verdict.value}" + (f": {reason}" if reason else "")
+    evaluator, reason = why(row)
+    named = f"{evaluator}: " if evaluator and len(row.evaluator_results) > 1 else ""
+    message = f"score {format_score(row.score)}, {row.verdict.value}" + (f": {named}{reason}" if reason else "")
     return _element("failure", message, row.verdict.value, "\n".join(_explained(row)))
 
 

@@ -11,11 +11,12 @@ from agentv.report.comparison_numbers import Numbers, comparison_headline, forma
 from agentv.report.console import SCRIPTED
 from agentv.report.format import format_cost, format_duration, format_score
 from agentv.report.statistics import mcnemar_exact, sign_test
-from agentv.report.summary import Counts, Summary, headline
+from agentv.report.summary import Counts, Summary, WorstCase, headline
 from agentv.report.terminal import clean
 
 _SPECIAL = re.compile(r"[&<>|\\`*_\[\]~@#:$]|(?<=www)\.", re.IGNORECASE)
 _LONGEST = 400
+_ANSWER = 1_500
 _SHOWN = 10
 
 
@@ -100,16 +101,31 @@ def _worst(summary: Summary) -> list[str]:
         return []
     lines = ["### Worst cases", "", "| case | score | verdict | why |", "| :--- | ---: | :--- | :--- |"]
     for case in summary.worst:
-        name = as_code(case.eval_id)
-        if len(summary.by_target) > 1:
-            name += f" {as_code(case.target)}"
-        if summary.attempts > 1:
-            name += f" attempt {case.attempt}"
         why = as_code(case.reason) if clean(case.reason) else "no reason given"
         evaluator = f"{as_code(case.evaluator)}: " if case.evaluator else ""
-        lines.append(f"| {name} | {format_score(case.score)} | {case.verdict.value} | {evaluator}{why} |")
+        lines.append(
+            f"| {_named(case, summary)} | {format_score(case.score)} | {case.verdict.value} | {evaluator}{why} |"
+        )
     left = summary.borderline + summary.failed - len(summary.worst)
-    return [*lines, "", f"and {left:,} more in `results.jsonl`"] if left > 0 else lines
+    if left > 0:
+        lines += ["", f"and {left:,} more in `results.jsonl`"]
+    return [*lines, "", *_answers(summary)]
+
+
+def _answers(summary: Summary) -> list[str]:
+    """The answers of the worst cases, folded."""
+    title = "Answer of this case" if len(summary.worst) == 1 else "Answers of these cases"
+    lines = [f"<details><summary>{title}</summary>", "", "| case | answer |", "| :--- | :--- |"]
+    lines += [f"| {_named(case, summary)} | {as_code(case.answer, _ANSWER)} |" for case in summary.worst]
+    return [*lines, "", "</details>"]
+
+
+def _named(case: WorstCase, summary: Summary) -> str:
+    """The id of a case, with its target and attempt if the run has more than one."""
+    name = as_code(case.eval_id)
+    if len(summary.by_target) > 1:
+        name += f" {as_code(case.target)}"
+    return f"{name} attempt {case.attempt}" if summary.attempts > 1 else name
 
 
 def _errors(summary: Summary) -> list[str]:

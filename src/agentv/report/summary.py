@@ -48,7 +48,10 @@ class WorstCase:
     score: float
     verdict: Verdict
     evaluator: str
+    """The evaluator that cost the case the most score."""
     reason: str
+    answer: str = ""
+    """The beginning of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +219,8 @@ class SummaryBuilder:
                 for name, scores in sorted(self._evaluators.items())
             },
             worst=tuple(
-                WorstCase(*key, score=score, verdict=verdict, evaluator=evaluator, reason=reason)
-                for score, key, verdict, evaluator, reason in self._worst
+                WorstCase(*key, score=score, verdict=verdict, evaluator=evaluator, reason=reason, answer=answer)
+                for score, key, verdict, evaluator, reason, answer in self._worst
             ),
             error_groups=tuple(
                 ErrorGroup(stage, message, count, key.eval_id)

@@ -16,11 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TextIO
 
-_SEQUENCE = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]*+[ -/]*+[@-~]"
-    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x80-\x9f]*+(?:\x07|\x1b\\|\x9c)"
-    r"|\x1b[ -/]*+[0-~]"
-)
+from agentv.text import ESCAPE_SEQUENCE
+
 _SPACE = re.compile(r"[\s\x1c-\x1f\x85\u2028\u2029]+")
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
@@ -33,7 +30,7 @@ def clean(text: str) -> str:
     """The text on one line, without control characters and escape sequences."""
     if text.isprintable():
         return text
-    text = _SPACE.sub(" ", _SEQUENCE.sub("", text)).strip()
+    text = _SPACE.sub(" ", ESCAPE_SEQUENCE.sub("", text)).strip()
     return _SURROGATE.sub("\ufffd", _UNSAFE.sub("", text))
 
 

@@ -227,7 +227,7 @@ class TerminalView:
 
     def _score(self, result: Mapping[str, Any]) -> None:
         verdict = str(result["verdict"])
-        mark = self.look.mark("✓", "v")
+        mark = {"pass": self.look.mark("✓", "v"), "borderline": "!"}.get(verdict, self.look.mark("✗", "x"))
         head = self.look.style(f"{mark} judged: {format_score(result['score'])} {verdict}", STYLES[verdict], "bold")
         self.say(f"{head}  {self.look.style(format_duration(result['duration_ms'] / 1000), 'dim')}")
         for key, sign, style in (("hits", "+", "green"), ("misses", "-", "red")):
