@@ -165,7 +165,7 @@ def test_path_to_a_missing_file_is_rejected_as_prompt(tmp_path, path):
         ("'  '", "must not be empty; remove it to use the default prompt"),
         ("empty.md", "is empty"),
         ("latin.md", "is not UTF-8"),
-        ("huge.md", "the limit for a prompt"),
+        ("huge.md", "is larger than 1 MiB"),
         ("/etc/passwd", "is outside"),
     ],
 )

@@ -134,6 +134,8 @@ class SuiteFiles:
     """The contents of the files that the suite depends on."""
     running: bool = False
     """Whether the suite has been validated: its files must then be the same as before."""
+    references: set[str] = field(default_factory=set, repr=False, compare=False)
+    """The references that led to a file when the suite was validated."""
     failures: list[str] = field(default_factory=list, repr=False, compare=False)
     """While running: what is wrong with files of the case that is being read."""
 
@@ -165,11 +167,18 @@ class SuiteFiles:
             return path, self.read_text(path)
 
     def _resolve_again(self, reference: str, limit: int | None) -> Path:
+        """Like `resolve`. While running, a reference must lead to the same file as before, or still to none."""
+        if not self.running:
+            path = self.resolve(reference, limit=limit)
+            self.references.add(reference)
+            return path
+        if reference not in self.references:
+            raise FileMissingError(f"there was no file '{_short(reference)}' when the suite was validated")
         try:
             path = self.resolve(reference, limit=limit)
         except FileReferenceError as error:
-            raise type(error)(f"{error}{REPLACED if self.running else ''}") from None
-        if self.running and not self.fingerprints.knows(path):
+            raise FileReferenceError(f"{error}{REPLACED}") from None
+        if not self.fingerprints.knows(path):
             raise FileReferenceError(f"'{_short(reference)}' leads to {path}{REPLACED}")
         return path
 
@@ -178,7 +187,7 @@ class SuiteFiles:
         try:
             yield
         except FileReferenceError as error:
-            if self.running:
+            if self.running and not isinstance(error, FileMissingError):  # text that is not a reference
                 self.failures.append(str(error))
             raise
 
