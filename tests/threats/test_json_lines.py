@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -62,3 +63,36 @@ def test_hostile_output_neither_blocks_the_run_nor_becomes_another_result(
     assert named["score"] == (1 if error is None else 0)
     assert (error or "") in (named["error"] or "")
     heartbeat.assert_steady()
+
+
+RANDOM = """\
+import json, os, random, sys, threading, time
+for line in sys.stdin:
+    case = json.loads(line)
+    own = {"score": 1, "details": {"case": case["eval_id"]}, "execution_id": case["execution_id"]}
+    chance = random.Random(case["eval_id"])
+    kind = chance.choice(["one", "one", "two", "later", "thread"])
+    os.write(1, json.dumps(own).encode() + b"\\n")
+    if kind == "later":
+        time.sleep(chance.random() / 50)
+    if kind == "thread":
+        threading.Timer(chance.random() / 20, os.write, (1, json.dumps(own).encode() + b"\\n")).start()
+    elif kind != "one":
+        os.write(1, b'{"score": 0}\\n')
+"""
+
+
+@pytest.mark.soak
+def test_results_never_move_to_another_case(project: Project) -> None:
+    cases = 1000
+    write(project, "", {"protocol": "jsonl"}, config=scripted(), cases=cases)
+    Path(project.root, "judge.py").write_text(RANDOM)
+    ran = run(project)
+    assert len(ran.rows) == cases
+    for row in ran.rows:
+        (result,) = row["evaluator_results"]
+        chosen = Random(row["eval_id"]).choice(["one", "one", "two", "later", "thread"])
+        if chosen in ("two", "later") or (chosen == "thread" and result["error"]):  # or it came after the execution
+            assert "more than one JSON object" in result["error"]
+        else:
+            assert (result["error"], result["details"]) == (None, {"case": row["eval_id"]})
