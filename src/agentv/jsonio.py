@@ -104,7 +104,7 @@ def _read(text: str, max_depth: int | None, decoder: json.JSONDecoder, *, infini
     return value
 
 
-QUICK_BYTES = 256 * 1024
+QUICK_BYTES, QUICK_WHATEVER_IT_IS = 256 * 1024, 4 * 1024
 QUICK_OBJECTS, QUICK_VALUES = 500, 2_000
 
 
@@ -114,6 +114,8 @@ def is_quick(content: bytes) -> bool:
     The time depends on the number of objects, lists and values: 256 kB of tiny objects take 100 times longer than a
     text of that length. What looks like one inside a text is counted, too.
     """
+    if len(content) <= QUICK_WHATEVER_IT_IS:
+        return True
     if len(content) > QUICK_BYTES:
         return False
     return content.count(b"{") + content.count(b"[") <= QUICK_OBJECTS and content.count(b",") <= QUICK_VALUES

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 SMALL_BODY = 64 * 1024
+"""Bodies up to this size need no reservation: the number of connections limits their memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class ClientLimits:
     strangers: int = 1024
     """Connections that have not sent a request with valid credentials. Over the limit, the oldest one is closed."""
     body_bytes: int | None = None
-    """Bytes of bodies that are being received, or whose requests are being served."""
+    """Bytes of large bodies that are being received, or whose requests are being served."""
     refused: int | None = None
     """Requests with valid credentials that were answered with a 4xx status."""
     cpu_seconds: float | None = None
@@ -48,11 +49,8 @@ class ClientBudget:
         return bool(self._waiting)
 
     def reserve(self, size: int, granted: Callable[[], None]) -> bool:
-        """Reserve memory for a body. False if there is none yet: `granted` is called when it has been reserved.
-
-        Small bodies never wait: the number of connections limits their memory.
-        """
-        if size > SMALL_BODY and (self._waiting or not self._fits(size)):
+        """Reserve memory for a large body. False if there is none yet: `granted` is called when it is reserved."""
+        if self._waiting or not self._fits(size):
             self._waiting.append((size, granted))
             return False
         self.body_bytes += size

@@ -227,7 +227,7 @@ class Connection(asyncio.BufferedProtocol):
         self._idle = False
         self._lingering = False
         self._reserved = 0
-        """Bytes of the budget that the current body may use."""
+        """Bytes of the budget that the current body may use, if it is large."""
         self._waiting = 0
         """Bytes of the budget that the body waits for. It is not read before they are free."""
         self._last_byte = 0.0
@@ -277,7 +277,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         del sizehint
-        most = MAX_HEAD if not self._reserved else SMALL_BODY if self._reserved <= SMALL_BODY else CHUNK
+        most = CHUNK if self._reserved else SMALL_BODY if self._body is not None else MAX_HEAD
         return self._server.chunk[:most]
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -386,15 +386,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def _reserve(self, request: Request, size: int) -> bool:
         """Reserve memory for the whole body. If there is none, nothing is read until there is."""
-        missing = size - self._reserved
-        if missing <= 0:
+        if size <= SMALL_BODY or self._reserved:
             return True
         if self._waiting:
             return False
-        if self._budget.reserve(missing, self._granted):
+        if self._budget.reserve(size, self._granted):
             self._reserved = size
             return True
-        self._waiting = missing
+        self._waiting = size
         self._request = request
         self._deadline = float("inf")
         self._read_no_further()
@@ -402,8 +401,7 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def _granted(self) -> None:
-        self._reserved += self._waiting
-        self._waiting = 0
+        self._reserved, self._waiting = self._waiting, 0
         self._last_byte = self._loop.time()
         self._await_body(cast("Request", self._request))
         self._loop.call_soon(self._next)
@@ -413,6 +411,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._waiting:
             self._waiting = 0
             self._budget.withdraw(self._granted)
+        if remaining <= SMALL_BODY:
+            remaining = 0
         if self._reserved > remaining:
             surplus, self._reserved = self._reserved - remaining, remaining
             self._budget.release(surplus)
@@ -420,7 +420,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def _holds_memory(self) -> bool:
         """Whether a large body is incomplete and other bodies may have to wait for it."""
-        return self._request is not None and self._reserved > SMALL_BODY
+        return self._request is not None and self._reserved > 0
 
     def stalled(self) -> bool:
         """Whether the body has memory, is incomplete and sends nothing."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hmac
 import re
 import time
-from collections.abc import Callable
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from agentv import workers
 from agentv.errors import EvaluatorError
@@ -88,9 +87,6 @@ class JudgeProxy(Server):
 _TOKENS = re.compile(rb"^authorization:[ \t]*bearer +([\x21-\x7e]+)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 
 
-T = TypeVar("T")
-
-
 class JudgeApp(App):
     """The routes of one session. Replies and errors are JSON, with secret values masked."""
 
@@ -103,7 +99,10 @@ class JudgeApp(App):
     # -- routes
 
     async def _info(self, _: Request) -> Response:
-        return Response(200, self._charged(lambda: to_json(self._session.info())))
+        started = time.perf_counter()
+        body = to_json(self._session.info())
+        self.budget.charge(time.perf_counter() - started)
+        return Response(200, body)
 
     async def _invoke(self, request: Request) -> Response:
         (call,) = await self._calls(request, batch=False)
@@ -117,7 +116,11 @@ class JudgeApp(App):
         """The calls in the body. If parsing may take long, it is done in another process."""
         body, request.body = request.body, b""
         if is_quick(body):
-            return self._charged(lambda: parse_batch(body) if batch else (parse_invoke(body),))
+            started = time.perf_counter()
+            try:
+                return parse_batch(body) if batch else (parse_invoke(body),)
+            finally:
+                self.budget.charge(time.perf_counter() - started)
         remaining = self._session.ledger.remaining
         available = frozenset(self._session.targets.available)
         parsed: ParsedBody = await workers.call(
@@ -129,14 +132,6 @@ class JudgeApp(App):
         if batch and parsed.count > remaining:
             raise self._session.refuse_batch(parsed.count, parsed.calls, parsed.first)
         return parsed.calls
-
-    def _charged(self, work: Callable[[], T]) -> T:
-        """Do the work at the expense of the budget."""
-        started = time.perf_counter()
-        try:
-            return work()
-        finally:
-            self.budget.charge(time.perf_counter() - started)
 
     def _render(self, reply: Reply | JudgeCallError) -> dict[str, Any]:
         if isinstance(reply, JudgeCallError):

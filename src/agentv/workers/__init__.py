@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
+from agentv.processes import descriptors
 from agentv.workers.worker import (
     CONNECTION_LOST,
     START_SECONDS,
@@ -111,7 +112,7 @@ async def call(function: Callable[P, R], *args: Any, seconds: float) -> R:
     pool = _current_pool()
     async with pool.slot():
         for _ in range(ATTEMPTS):
-            worker = pool.take()
+            worker = await descriptors.when_free(pool.take)
             try:
                 reply = await _exchange(worker.socket, job.request, seconds)
             except TimeoutError:
