@@ -13,7 +13,7 @@ from agentv.amounts import bounded, bounded_ledger
 from agentv.codec import OMIT_DEFAULT, Between, decode, encode
 from agentv.errors import ScoreError
 from agentv.messages import Message, TokenUsage
-from agentv.text import kind_of, without_controls
+from agentv.text import LONGEST_QUOTE, kind_of, without_controls
 
 DEFAULT_THRESHOLD = 0.8
 BORDERLINE = 0.6
@@ -45,7 +45,8 @@ def valid_score(value: object) -> float:
     A score on another scale, such as 8 of 10, is never clamped: it would turn into a pass.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
-        quoted = json.dumps(value[:80], ensure_ascii=False) if isinstance(value, str) else kind_of(value)
+        is_short = isinstance(value, str) and len(value) <= LONGEST_QUOTE
+        quoted = json.dumps(value, ensure_ascii=False) if is_short else kind_of(value)
         raise ScoreError(f"score must be a number from 0 to 1, got {quoted}")
     try:
         number = float(value)
@@ -79,7 +80,7 @@ class Score:
         for name in ("hits", "misses", "warnings"):
             items = getattr(self, name)
             if isinstance(items, str) or not all(isinstance(item, str) for item in items):
-                raise TypeError(f"`{name}` of a score must be strings, got {items!r:.200}")
+                raise TypeError(f"`{name}` of a score must be strings, got {kind_of(items)}")
 
 
 class JudgeSpend(TypedDict, total=False):

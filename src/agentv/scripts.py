@@ -163,7 +163,9 @@ async def run_script(
     parsed = await _parsed(outcome)
     score = _score(outcome, parsed, spec, runtime.redactor, session)
     warnings = [
-        f"the script of '{spec.name}' cannot be kept warm and is started for every case: {why}" for why in not_warm
+        f"the script of '{spec.name}' cannot be kept warm and is started for every case: "
+        + runtime.redactor.head(why, OUTPUT_SHOWN)
+        for why in not_warm
     ]
     return replace(score, warnings=(*score.warnings, *warnings)) if warnings else score
 

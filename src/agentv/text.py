@@ -120,6 +120,11 @@ def short_path(path: Path, root: Path) -> Path:
     return path.relative_to(root) if path.is_relative_to(root) else path
 
 
+def short_or_described(text: str, longest: int) -> str:
+    """The text, or its length if it is longer than `longest`. If it were cut, a secret in it could not be masked."""
+    return text if len(text) <= longest else f"({len(text):,} characters)"
+
+
 def quoted(text: str, longest: int = LONGEST_QUOTE) -> str:
     """Quote a string from the suite for a message: shortened, on one line, with invisible characters escaped.
 

@@ -16,6 +16,7 @@ from agentv.messages import NO_OPTIONS, GenerationOptions
 from agentv.redact import Redactor
 from agentv.suite.suite import EvalCase
 from agentv.targets.provider import Provider, Reply, Request
+from agentv.text import short_or_described
 
 FEWEST, MOST = 3, 6
 LONGEST_DESCRIPTION = 1_000
@@ -105,7 +106,7 @@ def _rubric(item: Any, where: str) -> dict[str, Any]:
     if not isinstance(item, dict):
         raise ReplyError(f"`{where}` must be an object with `id` and `description`")
     if unknown := next((key for key in item if key not in _KEYS), None):
-        raise ReplyError(f"`{where}` has an unknown key `{unknown[:60]}`")
+        raise ReplyError(f"`{where}` has an unknown key `{short_or_described(unknown, 60)}`")
     name, description = item.get("id"), item.get("description")
     if not isinstance(name, str) or not _ID.fullmatch(name) or len(name) > 100:
         raise ReplyError(f"`{where}.id` must be a short name of letters, digits and hyphens")

@@ -16,6 +16,7 @@ from agentv.evaluators.llm.reply import Check, JudgeChecks, read_checks
 from agentv.results import Score
 from agentv.suite.models import RubricModel
 from agentv.suite.suite import Rubric
+from agentv.text import short_or_described
 
 
 class RubricItem(RubricModel):
@@ -173,7 +174,7 @@ def _miss(rubric: Rubric, check: Check) -> str:
 
 def _warnings(rubrics: Sequence[Rubric], checks: Sequence[Check]) -> list[str]:
     known, ids = {rubric.id for rubric in rubrics}, [check.id for check in checks]
-    unknown = list(dict.fromkeys(name[:60] for name in ids if name not in known))
+    unknown = list(dict.fromkeys(short_or_described(name, 60) for name in ids if name not in known))
     if len(unknown) > SHOWN_UNKNOWN:
         unknown = [*unknown[:SHOWN_UNKNOWN], f"and {len(unknown) - SHOWN_UNKNOWN} more"]
     omitted = [rubric.id for rubric in rubrics if rubric.id not in ids]

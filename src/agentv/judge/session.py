@@ -18,6 +18,7 @@ from agentv.messages import Message, ToolCall
 from agentv.redact import MASK, NO_SECRETS, Redactor
 from agentv.targets.budget import Budget
 from agentv.targets.provider import CallHooks, Provider, Reply, Request
+from agentv.text import short_or_described
 from agentv.wire.judge import JudgeCall, reply_object
 
 DEFAULT_TIMEOUT = 60.0
@@ -230,7 +231,7 @@ class JudgeSession:
         elif name in self.targets.live or name in self.targets.unavailable:
             problem = f"target '{name}' is not allowed for this evaluator"
         else:
-            problem = f"unknown target '{name[:100]}'"
+            problem = f"unknown target '{short_or_described(name, 100)}'"
         available = ", ".join(self.targets.available)
         raise self._refused(400, "unknown_target", f"{where}{problem}; available: {available}")
 

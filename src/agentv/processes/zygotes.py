@@ -33,7 +33,7 @@ READY_SECONDS = 30.0
 ATTEMPTS = 2
 PLAIN_OPTIONS = frozenset({"-u", "-B", "-O", "-OO", "-P", "-s", "-q", "-b", "-bb"})
 OPTIONS_WITH_VALUE = frozenset({"-W", "-X"})
-LAST_WORDS = 300
+LAST_LINES = 3
 
 Stamp = tuple[int, int, int] | None
 
@@ -95,7 +95,8 @@ class Zygote(Starter):
         reason = "it could not be started"
         try:
             outcome = await self._execution.run(helper)
-            stderr = outcome.stderr[-LAST_WORDS:].decode("utf-8", "backslashreplace").strip()
+            lines = outcome.stderr.decode("utf-8", "backslashreplace").strip().splitlines()
+            stderr = "\n".join(lines[-LAST_LINES:])  # whole lines, which are masked before they are truncated
             reason = f"the process that imports its modules {outcome.ending}" + (f" ({stderr})" if stderr else "")
         except (NeverStartedError, OSError):
             pass

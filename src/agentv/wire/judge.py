@@ -13,7 +13,7 @@ from typing import Any
 
 from agentv.jsonio import JsonError, dump_line, read
 from agentv.messages import NO_OPTIONS, Conversation, GenerationOptions, Message, TokenUsage, as_messages, final_text
-from agentv.text import did_you_mean, kind_of
+from agentv.text import did_you_mean, kind_of, short_or_described
 
 LARGEST_ATTEMPT = 2**31 - 1
 LONGEST_WORD = 60
@@ -192,8 +192,7 @@ def _quoted(word: str) -> str:
 
 
 def _cut(word: str) -> str:
-    short = word if len(word) <= LONGEST_WORD else word[:LONGEST_WORD] + "..."
-    return short.encode("utf-8", "backslashreplace").decode("utf-8")
+    return short_or_described(word, LONGEST_WORD).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _hint(word: str, known: Iterable[str]) -> str:
