@@ -15,18 +15,24 @@ from agentv.redact import NO_SECRETS, Redactor
 from agentv.results import CaseError, CaseResult, RowKey, Verdict
 
 LARGE = 64 * 1024
+SCALARS = frozenset({type(None), bool, int, float})
 VALUE = 32
 """What a value counts in addition to its characters."""
 
 
 def record_row(
-    row: CaseResult, redactor: Redactor = NO_SECRETS, *, in_pieces: bool = False
+    row: CaseResult,
+    redactor: Redactor = NO_SECRETS,
+    *,
+    content: dict[str, Any] | None = None,
+    in_pieces: bool = False,
 ) -> tuple[CaseResult, bytes]:
     """The row as it is recorded, with secrets masked, and its encoding as one line of strict JSON.
 
-    Never fails, whatever the row contains. Returns the same row object when nothing was masked or replaced.
+    `content` is `row.to_dict()`, if it is already known. Never fails, whatever the row contains. Returns the same row
+    object when nothing was masked or replaced.
     """
-    line = strict_line(row.to_dict(), in_pieces=in_pieces)
+    line = strict_line(row.to_dict() if content is None else content, in_pieces=in_pieces)
     if line is None or redactor.finds_in_json(line):
         # Field names and verdicts are never masked, even if a secret has the same spelling.
         row = _map_contents(_scored(row), lambda value: redactor.value(storable(value)))
@@ -56,19 +62,24 @@ def _too_long(row: CaseResult, size: int) -> CaseResult:
     )
 
 
-def is_large(row: CaseResult) -> bool:
-    """Whether masking and encoding the row may take longer than a few milliseconds."""
+def is_large(content: Any) -> bool:
+    """Whether masking and encoding this content of a row may take longer than a few milliseconds."""
     left = LARGE
-    waiting: list[Any] = [row.to_dict()]
-    while waiting and left > 0:
+    waiting = [content]
+    while waiting:
         value = waiting.pop()
-        if isinstance(value, str):
+        kind = type(value)
+        if kind in SCALARS:
+            continue
+        if kind is str:
             left -= len(value)
-        elif isinstance(value, Mapping | list | tuple):
+        elif kind is dict or kind is list or kind is tuple or isinstance(value, Mapping):
             left -= VALUE * len(value)
             if left > 0:
-                waiting.extend(value.values() if isinstance(value, Mapping) else value)
-    return left <= 0
+                waiting.extend(value if kind is list or kind is tuple else value.values())
+        if left <= 0:
+            return True
+    return False
 
 
 def encode_row(row: CaseResult, redactor: Redactor = NO_SECRETS) -> bytes:

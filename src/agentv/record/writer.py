@@ -122,8 +122,9 @@ class RowWriter:
             raise self._refusal(self._failure)
         written: asyncio.Future[CaseResult] = self._loop.create_future()
         line = None
-        if not is_large(row):
-            row, line = record_row(row, self._redactor)
+        content = row.to_dict()
+        if not is_large(content):
+            row, line = record_row(row, self._redactor, content=content)
         if not self._handed:
             self._loop.call_soon(self._hand_over)
         self._handed.append(_Waiting(row, line, written))
