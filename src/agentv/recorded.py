@@ -273,6 +273,9 @@ def resumed_options(manifest: dict[str, Any], directory: RunDirectory) -> tuple[
         options = RunOptions.from_dict(manifest["options"])
     except UsageError as error:
         raise unusable(directory.manifest, f"in `options`, {error.message}") from None
+    for name, path in (("outputs", options.outputs), ("config", options.config)):
+        if path is not None and (recorded / path).exists() and not (recorded / path).is_file():
+            raise unusable(directory.manifest, f"`options.{name}` must be a regular file, got {path}")
     return options, recorded
 
 

@@ -163,6 +163,18 @@ def test_resume_refuses_a_recorded_out_that_is_not_a_file(foreign: Project, out:
     assert "--out" in done.stderr
 
 
+@pytest.mark.parametrize("option", ["outputs", "config"])
+def test_resume_does_not_open_a_pipe_named_in_the_manifest(foreign: Project, option: str) -> None:
+    if not (foreign.root / "fifo").exists():
+        os.mkfifo(foreign.root / "fifo")
+    path = foreign.root / "run" / "run.json"
+    manifest = json.loads(path.read_text())
+    manifest["options"][option] = "fifo"
+    path.write_text(json.dumps(manifest))
+    done = quick(foreign, "eval", "--resume", "run")
+    assert (done.returncode, f"`options.{option}` must be a regular file" in done.stderr) == (2, True), done.stderr
+
+
 def test_outputs_may_be_a_pipe_but_not_in_a_run_directory_or_a_device(foreign: Project) -> None:
     answers = (foreign.root / "good" / "results.jsonl").read_text()
     piped = foreign.run("eval", "suite.yaml", "--outputs", "/dev/stdin", stdin=answers)

@@ -116,7 +116,7 @@ class Execution:
         if self.budget.max_cost is None or self.on_note is None:
             return
         for spec, environment in self.plan.called_targets():
-            with suppress(TargetUnavailableError):
+            with suppress(Exception):  # a warning must not fail the run
                 if (gap := await pool.gate(spec, environment).price_gap()) is not None:
                     self.on_note(f"warning: --max-cost does not count calls of target '{spec.name}': {gap}")
 
