@@ -80,7 +80,7 @@ def test_low_limit_of_open_files_is_reported(project: Project) -> None:
     limited = ["sh", "-c", 'ulimit -Sn 256; ulimit -Hn 512; exec "$@"', "sh", *AGENTV, "doctor"]
     done = subprocess.run(limited, env=project.environment(), capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
-    assert "✗ open files          256 (hard limit 512)" in done.stdout
+    assert "✗ open files          256, raised during runs (hard limit 512)" in done.stdout
     assert "can run out of file descriptors" in done.stdout
 
 

@@ -289,7 +289,7 @@ USAGE_ERRORS = {
     "a payload alone": (("--payload", "-"), "needs a script to run"),
     "several cases": (("--suite", "evals/suite.yaml"), "select one with --case"),
     "no such case": (("--suite", "evals/suite.yaml", "--case", "frence"), "did you mean `france`"),
-    "no such script": (("gone.py", *CASE), "gone.py does not exist"),
+    "no such script": (("gone.py", *CASE), "There is no file or directory 'gone.py'"),
     "several scripts": (CASE, "case 'france' has 2 code_judge evaluators"),
     "no script": (("--suite", "evals/suite.yaml", "--case", "italy"), "has no code_judge evaluators"),
     "no such evaluator": ((*CASE, "--evaluator", "ask"), "no evaluator with this name (did you mean `asks`?)"),

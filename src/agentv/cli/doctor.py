@@ -89,7 +89,8 @@ def _open_files() -> Check:
     soft_text, hard_text = ("unlimited" if limit == resource.RLIM_INFINITY else f"{limit:,}" for limit in (soft, hard))
     enough = hard == resource.RLIM_INFINITY or hard >= FEW_FILES
     few = "Runs with many workers can run out of file descriptors. Raise the hard limit, or use fewer workers."
-    return Check("open files", enough, f"{soft_text} (hard limit {hard_text})", None if enough else few)
+    detail = soft_text if soft == hard else f"{soft_text}, raised during runs (hard limit {hard_text})"
+    return Check("open files", enough, detail, None if enough else few)
 
 
 def _protection() -> list[Check]:

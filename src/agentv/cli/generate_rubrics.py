@@ -17,7 +17,7 @@ from agentv.cli.rubric_asking import ask_for_rubrics
 from agentv.errors import AgentVError, TargetUnavailableError, UsageError
 from agentv.evaluators.reader import EvaluatorReader
 from agentv.judge.choice import JudgeChoice
-from agentv.plan.build import Loaded
+from agentv.plan.build import Loaded, no_such_case
 from agentv.redact import Redactor
 from agentv.suite.cases import RUBRICS
 from agentv.suite.edit import SuiteFile
@@ -25,7 +25,7 @@ from agentv.suite.suite import EvalCase, EvalSuite
 from agentv.targets.config import NO_JUDGE, TargetsConfig, TargetSpec, no_config_error
 from agentv.targets.pool import TargetPool
 from agentv.targets.secrets import Secrets
-from agentv.text import did_you_mean, plural
+from agentv.text import plural
 
 SET_JUDGE = "Set one with --target, `execution.judge_target` in the suite, or `judge_target` in the configuration."
 
@@ -95,10 +95,7 @@ def _select(suite: EvalSuite, text: SuiteFile, globs: Sequence[str]) -> list[Out
     """An outcome for every selected case: `pending`, or `skipped` with the reason."""
     for glob in globs:
         if not any(fnmatchcase(case_id, glob) for case_id in suite.ids):
-            raise UsageError(
-                f"--case '{glob}' matches none of the {plural(len(suite.ids), 'case')}{did_you_mean(glob, suite.ids)}.",
-                next_step="Patterns must match the whole id; `*` matches any text.",
-            )
+            raise no_such_case(glob, suite.ids)
     outcomes: list[Outcome] = []
     for case in suite.cases():
         if not globs or any(fnmatchcase(case.id, glob) for glob in globs):

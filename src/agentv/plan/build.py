@@ -173,15 +173,20 @@ def _select(suites: Sequence[EvalSuite], globs: Sequence[str]) -> dict[Path, fro
     every = [case_id for suite in suites for case_id in suite.ids]
     for pattern in globs:
         if not any(fnmatchcase(case_id, pattern) for case_id in every):
-            raise UsageError(
-                f"--case '{pattern}' matches no case{did_you_mean(pattern, every)}.",
-                next_step=f"{'The only id is' if len(every) == 1 else 'The ids are'} {some_of(every, near=pattern)}. "
-                "The pattern must match the whole id; `*` matches any characters.",
-            )
+            raise no_such_case(pattern, every)
     return {
         suite.path: frozenset(i for i in suite.ids if any(fnmatchcase(i, pattern) for pattern in globs))
         for suite in suites
     }
+
+
+def no_such_case(pattern: str, ids: Sequence[str]) -> UsageError:
+    """The error for a `--case` that matches none of the ids."""
+    return UsageError(
+        f"--case '{pattern}' matches no case{did_you_mean(pattern, ids)}.",
+        next_step=f"{'The only id is' if len(ids) == 1 else 'The ids are'} {some_of(ids, near=pattern)}. "
+        "The pattern must match the whole id; `*` matches any characters.",
+    )
 
 
 def _refuse_shared_names(suites: Sequence[EvalSuite], selected: dict[Path, frozenset[str]]) -> None:

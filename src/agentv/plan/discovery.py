@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from agentv.errors import UsageError
@@ -37,7 +37,7 @@ def find_suites(paths: Sequence[str], cwd: Path) -> list[Path]:
     if not paths:
         raise UsageError("No suite was given.", next_step=NEXT_STEP)
     if missing := [path for path in paths if not glob.has_magic(path) and not _exists(cwd / path)]:
-        raise UsageError("\n".join(_missing(path, cwd) for path in missing), next_step=NEXT_STEP)
+        raise UsageError("\n".join(missing_path(path, cwd, _may_be_suite) for path in missing), next_step=NEXT_STEP)
     suites: dict[Path, None] = {}
     for pattern in paths:
         before = len(suites)
@@ -61,13 +61,13 @@ def _exists(path: Path) -> bool:
     return True
 
 
-def _missing(given: str, cwd: Path) -> str:
-    """Which part of a path does not exist, with the nearest name that does."""
+def missing_path(given: str, cwd: Path, fits: Callable[[Path], bool]) -> str:
+    """Which part of a path does not exist, with the nearest directory or fitting file that does."""
     path = cwd / given
     while not _exists(path.parent):
         path = path.parent
     is_last = path == cwd / given
-    names = [entry.name for entry in _visible(path.parent) if entry.is_dir() or (is_last and _may_be_suite(entry))]
+    names = [entry.name for entry in _visible(path.parent) if entry.is_dir() or (is_last and fits(entry))]
     near = did_you_mean(path.name, names, any_case=True)
     shown = short_path(path, cwd)
     if shown.parent != Path():

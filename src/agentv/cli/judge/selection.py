@@ -15,6 +15,7 @@ from agentv.errors import UsageError
 from agentv.evaluators.code_judge import CodeJudge
 from agentv.judge.access import JudgeAccess
 from agentv.judge.ledger import DEFAULT_MAX_CALLS
+from agentv.plan.discovery import missing_path
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import RunPlan, WorkItem
 from agentv.plan.single import item_of, judged_by, single, single_of_payload
@@ -172,7 +173,8 @@ def script_words(arguments: tuple[str, ...], cwd: Path) -> list[str]:
     first, suffix = words[0], Path(words[0]).suffix
     is_path = "/" in first or suffix in INTERPRETERS
     if is_path and not (cwd / first).exists():
-        raise UsageError(f"{first} does not exist.", next_step="Paths are relative to the working directory.")
+        problem = missing_path(first, cwd, lambda path: path.suffix in INTERPRETERS)
+        raise UsageError(problem, next_step="Paths are relative to the working directory.")
     rest = [str((cwd / word).resolve()) if _is_file(word, cwd) else word for word in words[1:]]
     if not is_path:
         return [first, *rest]
