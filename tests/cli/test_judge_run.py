@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.judge_support import judged, judges, read_until, started
 from tests.conftest import Project
+from tests.threats.support import alive_with
 
 __all__ = ["judges"]
 
@@ -321,10 +322,12 @@ def test_ctrl_c_ends_the_script_and_exits_with_130(judges: Project) -> None:
         "import os, sys, time\nprint('pid', os.getpid(), file=sys.stderr, flush=True)\ntime.sleep(60)\n",
     )
     with started(judges, "run", "evals/judges/sleeps.py", *CASE) as process:
-        pid = read_until(process.stdout, "stderr   pid").split()[-1]
+        read_until(process.stdout, "stderr   pid")
+        script = str(judges.root / "evals" / "judges" / "sleeps.py")
+        assert len(alive_with(script)) == 1
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
-        assert not Path(f"/proc/{pid}").exists()
+        assert not alive_with(script)
 
 
 # -- watching
