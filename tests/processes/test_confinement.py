@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ import pytest
 from agentv.processes import protection
 from agentv.processes.confinement import ALLOW, ARCHITECTURES, OWN_PID, REFUSE, UNKNOWN, X32, _program
 
-from .support import python
+from .support import python, sh
 from .test_isolation import ROOT, interpreter
 
 KINDS = {
@@ -96,6 +97,18 @@ async def test_tested_namespace_agrees_with_scripts(launcher):
     script = python("import os; print(os.getppid() == 1, os.readlink('/proc/self') == str(os.getpid()))", isolate=True)
     first, second = (await launcher.run(script)).stdout.split()
     assert (first == b"True", second) == (offered.pid_namespace, b"True")
+
+
+async def test_isolated_scripts_have_different_pids(launcher):
+    """Programs use their pid in names of temporary files. 80 scripts are more than one supervisor has pids for."""
+    slots = asyncio.Semaphore(4)
+
+    async def pid() -> int:
+        async with slots:
+            return int((await launcher.run(sh("echo $$", isolate=True))).stdout)
+
+    pids = await asyncio.gather(*(pid() for _ in range(80)))
+    assert len(set(pids)) == 80
 
 
 MASKED = 'mount --bind /dev/null /proc/meminfo && exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"'

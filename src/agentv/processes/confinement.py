@@ -216,6 +216,20 @@ def mount_proc() -> None:
     _checked(_libc.mount(b"proc", b"/proc", b"proc", ctypes.c_ulong(MS_NOSUID | MS_NODEV | MS_NOEXEC), None), "mount")
 
 
+def own_pids(birth: int) -> range:
+    """Pids for the scripts of one supervisor in its own PID namespace, where the kernel would always start with 2.
+
+    Programs use their pid in the names of temporary files. So the pids of scripts that run at the same time must
+    differ, and should not be used again soon. `birth` is the number of the supervisor. Children of a script get the
+    pids after its own.
+    """
+    with open("/proc/sys/kernel/pid_max", "rb") as file:  # noqa: PTH123
+        most = int(file.read())
+    first, step, scripts = (most // 2, 32, 32) if most >= 1 << 20 else (1000, 8, 16)
+    start = first + birth % max(1, (most - first) // (step * scripts)) * step * scripts
+    return range(start, start + step * scripts, step)
+
+
 def signal_descriptor(number: int) -> int:
     """A descriptor that is readable when this process has received the signal, which must be blocked."""
     signals = (ctypes.c_ulong * 16)(1 << (number - 1))

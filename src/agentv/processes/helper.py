@@ -89,6 +89,8 @@ class Helper:
         self._inbox, their_inbox = os.pipe()
         os.set_blocking(self._inbox, False)
         self._namespaces = namespaces and own_proc()
+        self._births = os.getpid() * 61
+        """Number of the next supervisor with namespaces; runs at the same time should differ."""
         self._supervisors: dict[int, int] = {}
         """pidfd -> pid."""
         self._numbers: dict[int, int] = {}
@@ -154,6 +156,7 @@ class Helper:
     def _fork(self) -> int:
         """Fork a supervisor, in its own namespaces where possible."""
         if self._namespaces:
+            self._births += 1
             try:
                 return confinement.fork_into_namespaces()
             except OSError as error:
@@ -163,14 +166,15 @@ class Helper:
         return os.fork()
 
     def _supervise(self) -> int:
-        pid = os.getpid()
         if self._namespaces:
             try:
                 pid = int(os.readlink("/proc/self"))  # still the helper's /proc, so this is what the helper calls us
                 confinement.mount_proc()
+                self._seat.take(pid, self._births)
             except OSError:
                 return NO_NAMESPACE
-        self._seat.take(pid)
+        else:
+            self._seat.take(os.getpid(), None)
         return supervisor.supervise(self._seat, turn=self.turn)
 
     def _refuse(self, number: int) -> None:
@@ -264,7 +268,9 @@ def namespace_works() -> bool:
         code = NO_NAMESPACE
         try:
             confinement.mount_proc()
-            code = 0 if os.getpid() == 1 and own_proc() else code
+            seat = supervisor.Seat(socket.socket(socket.AF_UNIX), -1, -1, mmap.mmap(-1, 1))
+            seat.take(pid, 0)
+            code = 0 if os.getpid() == 1 and own_proc() and seat.choose_pid() else code
         finally:
             os._exit(code)
     return os.waitpid(pid, 0)[1] == 0

@@ -107,15 +107,28 @@ class Seat:
         abi = confinement.landlock_abi()
         self._ruleset = confinement.landlock_ruleset(abi) if abi else -1
         self._calls = confinement.Filter() if confinement.seccomp_works() else None
-        self.pid = self.pidfd = self.signals = -1
+        self.pid = self.pidfd = self.signals = self._last_pid = -1
+        self._pids = iter(range(0))
 
-    def take(self, pid: int) -> None:
-        """Called in a new supervisor, with its pid as the helper sees it."""
+    def take(self, pid: int, birth: int | None) -> None:
+        """Called in a new supervisor, with its pid as the helper sees it, and its number if it has a PID namespace."""
+        if birth is not None:
+            self._last_pid = os.open("/proc/sys/kernel/ns_last_pid", os.O_WRONLY | os.O_CLOEXEC)
+            self._pids = iter(confinement.own_pids(birth))
         self.pid = pid
         self.pidfd = os.pidfd_open(os.getpid())
         self.signals = confinement.signal_descriptor(signal.SIGCHLD)
         prctl(confinement.PR_SET_CHILD_SUBREAPER, 1)
         prctl(confinement.PR_SET_PDEATHSIG, signal.SIGCONT)  # wakes a stopped supervisor when the helper dies
+
+    def choose_pid(self) -> bool:
+        """Choose the pid of the next child. False when this supervisor should be replaced by one with other pids."""
+        if self._last_pid < 0:
+            return True
+        pid = next(self._pids, None)
+        if pid is not None:
+            os.pwrite(self._last_pid, b"%d" % (pid - 1), 0)
+        return pid is not None
 
     def confine(self) -> None:
         """Confine this process for good: processes outside become inaccessible, where the kernel can do that."""
@@ -129,7 +142,7 @@ def supervise(seat: Seat, *, turn: Callable[..., bool]) -> int:
     """
     me = os.getpid()
     code: int | None = None
-    while code is None and seat.idle[0] <= MOST_IDLE:
+    while code is None and seat.idle[0] <= MOST_IDLE and seat.choose_pid():
         link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             script = os.fork()
