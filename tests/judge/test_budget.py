@@ -71,6 +71,27 @@ async def test_connections_without_the_token_never_fail_the_evaluator(monkeypatc
         assert proxy.session.overuse is None
 
 
+async def test_flood_of_connections_without_the_token_is_accepted_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "MOST_TURNED_AWAY", 10)
+    async with JudgeProxy(make_session()) as proxy:
+        for _ in range(12):
+            await (await Wire.to(proxy)).close()
+        async with asyncio.timeout(30):
+            while proxy._turned_away <= 10:
+                await asyncio.sleep(0.001)
+        paused: list[float] = []
+        accept_after = proxy._accept_after
+
+        def record(seconds: float) -> None:
+            paused.append(seconds)
+            accept_after(seconds)
+
+        monkeypatch.setattr(proxy, "_accept_after", record)
+        assert [(await ask(proxy)).status for _ in range(3)] == [200] * 3
+        assert set(paused) == {server_module.SLOW_SECONDS}
+        assert proxy._turned_away <= 12
+
+
 @pytest.mark.usefixtures("small_bodies")
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_large_bodies_wait_for_memory_and_all_succeed(chunked: bool) -> None:
@@ -138,7 +159,7 @@ async def test_refused_requests_are_limited_and_the_last_one_is_quoted(monkeypat
         assert (await ask(proxy, method="PUT")).status == 405
         assert (await info(proxy))["callCount"] == 0
         async with await Wire.to(proxy) as wire:
-            wire.send(request(proxy, body={"question": "q", "target": "nobody"}))
+            wire.send(request(proxy, body={"question": "q", "target": "unknown"}))
             await wire.rest()
     assert "more than 5 of its requests were refused, the last one with 400: unknown target" in str(
         proxy.session.overuse
@@ -158,7 +179,7 @@ async def test_large_requests_are_parsed_elsewhere_with_the_same_result() -> Non
         long = "x" * (300 * 1024)
         assert (await ask(proxy, {"question": long, "systemPrompt": "s"})).status == 200
         assert (judge.requests[0].question, judge.requests[0].system_prompt) == (long, "s")
-        reply = await ask(proxy, {"question": long, "target": "nobody"})
+        reply = await ask(proxy, {"question": long, "target": "unknown"})
         assert (reply.status, reply.code) == (400, "unknown_target")
         reply = await ask(proxy, {"question": long, "systemPromt": "s"})
         assert (reply.status, reply.json["error"]) == (
@@ -169,10 +190,10 @@ async def test_large_requests_are_parsed_elsewhere_with_the_same_result() -> Non
         reply = await ask(proxy, {"requests": batch}, path="/invokeBatch")
         assert (reply.status, reply.code) == (429, "max_calls_exceeded")
         assert proxy.session.ledger.refused_calls == 20_000
-        batch[15_000] = {"question": "q", "target": "nobody"}
+        batch[15_000] = {"question": "q", "target": "unknown"}
         reply = await ask(proxy, {"requests": batch}, path="/invokeBatch")
         assert reply.code == "unknown_target"
-        assert reply.json["error"].startswith("requests[15000]: unknown target 'nobody'")
+        assert reply.json["error"].startswith("requests[15000]: unknown target 'unknown'")
         assert (judge.calls, proxy.session.ledger.refused_calls) == (1, 20_000)
 
 

@@ -34,9 +34,12 @@ from agentv.http.messages import (
 
 HOST = "127.0.0.1"
 BACKLOG = 4096
-ACCEPTED_AT_ONCE = 16
-"""Connections accepted per iteration of the event loop: few enough that a request that has arrived is read before a
-flood of newer connections without credentials could close its connection."""
+ACCEPTED_AT_ONCE = 4
+"""Connections accepted per iteration of the event loop: few, so that a flood of connections does not delay other work,
+and a request that has arrived is read before newer connections without credentials could close its connection."""
+MOST_TURNED_AWAY = 1_000
+"""After this number of connections that ended without credentials, new ones are accepted slowly."""
+SLOW_SECONDS = 0.01
 PAUSE_SECONDS = 0.1
 END_SECONDS = 0.05
 
@@ -89,6 +92,8 @@ class Server:
         self._connections: dict[Connection, None] = {}
         self._strangers: dict[Connection, None] = {}
         """The connections that were never admitted."""
+        self._turned_away = 0
+        """How many of them have ended."""
         self._accepting: set[asyncio.Task[Any]] = set()
         self._listener: socket.socket | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
@@ -173,8 +178,8 @@ class Server:
         connection.abort()
 
     def closed(self, connection: Connection) -> None:
-        self._connections.pop(connection, None)
-        self._strangers.pop(connection, None)
+        if self._connections.pop(connection, 0) is None and self._strangers.pop(connection, 0) is None:
+            self._turned_away += 1
 
     def watch_for_stalls(self) -> None:
         """Check later whether a body that sends nothing keeps memory from bodies that wait for it."""
@@ -199,15 +204,22 @@ class Server:
             try:
                 accepted, _address = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
+                break
             except OSError:  # out of file descriptors: clients wait until some are free
-                loop.remove_reader(listener)
-                loop.call_later(PAUSE_SECONDS, self._accept_again)
+                self._accept_after(PAUSE_SECONDS)
                 return
             accepted.setblocking(False)
             task = loop.create_task(loop.connect_accepted_socket(lambda: Connection(self, loop), accepted))
             self._accepting.add(task)
             task.add_done_callback(self._accepting.discard)
+        if self._turned_away > MOST_TURNED_AWAY:
+            self._accept_after(SLOW_SECONDS)
+
+    def _accept_after(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        if self._listener is not None:
+            loop.remove_reader(self._listener)
+        loop.call_later(seconds, self._accept_again)
 
 
 class Connection(asyncio.BufferedProtocol):
