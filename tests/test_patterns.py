@@ -7,7 +7,7 @@ import re
 import pytest
 
 from agentv import patterns
-from agentv.patterns import first_match, python_pattern, refuse_bomb
+from agentv.patterns import PythonPatterns, python_pattern, refuse_bomb
 
 TEXTS = ["", "aaab", "a" * 50 + "!", "Which capital?\nFrance", "12-34", "ⅷ² naïve\u2003x", "x" * 2_000 + "y"]
 
@@ -66,7 +66,7 @@ async def test_rules_match_like_python_in_line_and_in_a_worker(monkeypatch, patt
     for text in TEXTS:
         if "+\\s?)+" in pattern and len(text) > 1_000:
             continue  # without end
-        index = await first_match([python_pattern("never{7}"), python_pattern(pattern)], text)
+        index = await PythonPatterns(["never{7}", pattern]).first_match(text)
         assert index == (1 if re.search(pattern, text) else None)
 
 

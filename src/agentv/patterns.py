@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from agentv.text import quoted
@@ -176,23 +177,37 @@ def _bound_of_repeat(least: int, most: Any, parts: Any) -> tuple[float, int, int
     return ways * (int(most) - least + 1), 0, length + least
 
 
-async def first_match(patterns: Sequence[PythonPattern], text: str) -> int | None:
-    """Return the index of the first pattern for which `re.search` finds a match. Raises TimeoutError."""
-    steps = 0.0
-    for index, each in enumerate(patterns):
-        steps += each.steps(len(text))
-        if steps > IN_LINE_STEPS:
-            from agentv import workers  # noqa: PLC0415 - most runs need no worker
+class PythonPatterns:
+    """Patterns of Python's `re` of which the first match counts."""
 
-            rest = [other.pattern.pattern for other in patterns[index:]]
-            try:
-                at = await workers.call(first_match_here, rest, text, seconds=TIMEOUT_SECONDS)
-            except workers.TookTooLongError:
-                raise TimeoutError from None
-            return None if at is None else index + at
-        if each.pattern.search(text):
-            return index
-    return None
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._patterns = [python_pattern(pattern) for pattern in patterns]
+        self._in_line: dict[int, int] = {}
+
+    async def first_match(self, text: str) -> int | None:
+        """Return the index of the first pattern for which `re.search` finds a match. Raises TimeoutError."""
+        in_line = self._searched_in_line(len(text))
+        for index, each in enumerate(self._patterns[:in_line] if in_line < len(self._patterns) else self._patterns):
+            if each.pattern.search(text):
+                return index
+        if in_line == len(self._patterns):
+            return None
+        from agentv import workers  # noqa: PLC0415 - most runs need no worker
+
+        rest = [each.pattern.pattern for each in self._patterns[in_line:]]
+        try:
+            at = await workers.call(first_match_here, rest, text, seconds=TIMEOUT_SECONDS)
+        except workers.TookTooLongError:
+            raise TimeoutError from None
+        return None if at is None else in_line + at
+
+    def _searched_in_line(self, length: int) -> int:
+        """How many of the patterns together take at most `IN_LINE_STEPS` on a text of this length."""
+        bits = length.bit_length()
+        if bits not in self._in_line:
+            totals = accumulate(each.steps(1 << bits) for each in self._patterns)
+            self._in_line[bits] = sum(total <= IN_LINE_STEPS for total in totals)
+        return self._in_line[bits]
 
 
 def first_match_here(patterns: Sequence[str], text: str) -> int | None:

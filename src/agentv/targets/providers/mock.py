@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from agentv.amounts import MOST_TOKENS, MOST_USD
 from agentv.errors import ProviderError
 from agentv.messages import Message, TokenUsage
-from agentv.patterns import TIMEOUT_SECONDS, first_match, python_pattern
+from agentv.patterns import TIMEOUT_SECONDS, PythonPatterns, python_pattern
 from agentv.targets.provider import Provider, Reply, Request, TargetScope, TargetSettings, retryable_status
 from agentv.targets.structured import parse_messages
 
@@ -123,7 +123,7 @@ class MockProvider(Provider):
 
     def __init__(self, settings: MockSettings, scope: TargetScope) -> None:
         self._target = scope.name
-        self._patterns = [python_pattern(rule.match) for rule in settings.rules]
+        self._patterns = PythonPatterns([rule.match for rule in settings.rules])
         self._acts = [self._act(rule, settings) for rule in settings.rules]
         self._fallback = self._act(settings, settings)
 
@@ -149,7 +149,7 @@ class MockProvider(Provider):
 
     async def _chosen(self, text: str) -> _Act:
         try:
-            index = await first_match(self._patterns, text)
+            index = await self._patterns.first_match(text)
         except TimeoutError:
             raise ProviderError(
                 f"target '{self._target}': searching the rules' `match` timed out after {TIMEOUT_SECONDS:g} s "
