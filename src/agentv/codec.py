@@ -80,7 +80,7 @@ def _encoder(cls: Any) -> Callable[[Any], dict[str, Any]]:
         names[f"write_{field.name}"] = write
         item = "item" if write is None else f"None if item is None else write_{field.name}(item)"
         if OMIT_DEFAULT in notes:
-            omitted = "not item" if field.default == () else "item is None"
+            omitted = "not item" if field.default == () or field.default is False else "item is None"
             maybe += [f"    item = value.{field.name}", f"    if not ({omitted}): data[{field.name!r}] = {item}"]
         else:
             always.append(f"{field.name!r}: {item.replace('item', f'value.{field.name}')}")

@@ -55,6 +55,8 @@ def test_target_is_down_after_twenty_equal_errors_in_a_row(project: Project) -> 
     assert Counter((row["target"], row["error"] is None) for row in rows) == {("agent", False): 60, ("other", True): 60}
     refused = [row["error"] for row in rows if row["error"] and row["error"].get("not_called")]
     assert len(refused) == 40
+    called = [row["error"] for row in rows if row["error"] and row["error"] not in refused]
+    assert {tuple(error) for error in called} == {("stage", "message")}
     assert refused[0]["stage"] == "target"
     assert "target 'agent' was declared down after 20 equal errors in a row: " in refused[0]["message"]
     assert "the server is on fire" in refused[0]["message"]
