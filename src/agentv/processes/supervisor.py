@@ -114,6 +114,7 @@ class Seat:
         """Called in a new supervisor, with its pid as the helper sees it, and its number if it has a PID namespace."""
         if birth is not None:
             self._last_pid = os.open("/proc/sys/kernel/ns_last_pid", os.O_WRONLY | os.O_CLOEXEC)
+            os.pwrite(self._last_pid, b"1", 0)  # fails here and not later, if it is not permitted
             self._pids = iter(confinement.own_pids(birth))
         self.pid = pid
         self.pidfd = os.pidfd_open(os.getpid())
