@@ -37,7 +37,9 @@ class Outage:
         """Raise TargetDownError if the target has been declared down."""
         if self._cause is not None:
             times = "1 error" if self._limit == 1 else f"{self._limit} equal errors in a row"
-            hint = f"This call was not made. Run it again with: {self._retry_command}" if self._retry_command else None
+            hint = (
+                f"This call was not made. Run it again with `{self._retry_command}`." if self._retry_command else None
+            )
             raise TargetDownError(
                 f"target '{self._target}' was declared down after {times}: {self._cause}", next_step=hint
             )
