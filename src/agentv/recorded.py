@@ -122,7 +122,7 @@ class RecordedRun:
         """Run the cases that have no row yet. Cancelling stops the work in flight and returns the outcome so far."""
         # Locked from reading the rows to the last write of run.json, so that two resumes cannot run the same case.
         with self.directory.lock(), JudgeCallLog(self.directory.judge_calls) as calls:
-            summary = SummaryBuilder(scripted=self.manifest["scripted"])
+            summary = SummaryBuilder.of(self.manifest)
             budget = Budget(self.plan.options.max_cost, self.plan.options.max_judge_calls)
 
             def count_earlier(row: CaseResult) -> None:
@@ -345,6 +345,8 @@ def _manifest(plan: RunPlan, run_id: str, cwd: Path) -> dict[str, Any]:
         "options": plan.options.to_dict(),
         "total": plan.total,
         "scripted": plan.scripted or _answers_are_scripted(plan, cwd),
+        "scripted_part": plan.scripted_part,
+        "summary_notes": [note for note in (plan.self_graded(),) if note],
         "suites": [
             {"path": str(planned.suite.path), "name": planned.suite.name, "cases": len(planned.selected)}
             for planned in plan.suites

@@ -44,7 +44,7 @@ def _markdown(source: RowSource) -> Iterator[str]:
     from agentv.report.markdown import render_markdown  # noqa: PLC0415 - only for this format
     from agentv.report.summary import SummaryBuilder  # noqa: PLC0415
 
-    builder = SummaryBuilder(scripted=source.scripted)
+    builder = SummaryBuilder.of(source.manifest)
     for row in source.rows():
         builder.add(row)
     summary = builder.build(duration_seconds=source.duration_seconds)

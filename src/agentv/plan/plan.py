@@ -18,6 +18,7 @@ from agentv.targets.answers import Answers
 from agentv.targets.config import TargetsConfig, TargetSpec
 from agentv.targets.environment import Environment
 from agentv.targets.secrets import Secrets
+from agentv.text import all_of
 
 OPEN_SUITES = 16
 """How many suites a lane reads alternately. Each keeps its file open."""
@@ -159,6 +160,31 @@ class RunPlan:
     def scripted(self) -> bool:
         """Whether a mock answers or judges: the results then say nothing about a real model."""
         return any(spec.provider == "mock" for lane in self.lanes for spec in (lane.spec, *self._judges(lane)) if spec)
+
+    @property
+    def scripted_part(self) -> str:
+        """`target` or `judge` if only one of them is a mock and the other is a real model; otherwise empty."""
+        targets = [lane.spec.provider == "mock" for lane in self.lanes if lane.spec]
+        judges = [spec.provider == "mock" for lane in self.lanes for spec in self._judges(lane)]
+        if targets and judges and all(targets) and not any(judges):
+            return "target"
+        return "judge" if judges and all(judges) and not any(targets) else ""
+
+    def self_graded(self) -> str | None:
+        """A note about cases without evaluators that are graded by the target that answers them."""
+        graded: dict[str, int] = {}
+        for lane in self.lanes:
+            for planned, ids in lane.work:
+                cases = planned.suite.without_evaluators & ids
+                if cases and lane.spec and self.judge_choice(lane, planned).resolve() == lane.spec.name:
+                    graded[lane.spec.name] = graded.get(lane.spec.name, 0) + len(cases)
+        if not graded:
+            return None
+        count, names = max(graded.values()), all_of(sorted(graded))
+        remedy = "set `judge_target` in the configuration, or add evaluators"
+        if count == 1:
+            return f"1 case has no evaluators and is graded by its own target {names}; {remedy}"
+        return f"{count:,} cases have no evaluators and are graded by their own target {names}; {remedy}"
 
     def _judges(self, lane: Lane) -> list[TargetSpec]:
         """The targets that may judge the answers of this lane."""

@@ -21,6 +21,15 @@ ERROR_STYLE = "magenta"
 Group = TypeVar("Group", Counts, EvaluatorCounts)
 
 SCRIPTED = "scripted model: these results come from the mock provider, not from a real model"
+_SCRIPTED_PARTS = {
+    "target": "scripted target: the answers come from the mock provider, not from a real model",
+    "judge": "scripted judge: the grades come from the mock provider, not from a real model",
+}
+
+
+def scripted_label(summary: Summary) -> str:
+    """Which part of the results a mock produced."""
+    return _SCRIPTED_PARTS.get(summary.scripted_part, SCRIPTED)
 
 
 def render_summary(
@@ -101,8 +110,12 @@ def _totals(summary: Summary, look: Look) -> list[str]:
         lines.append(f"{INDENT}not computed, due to a bug in agentv: {', '.join(summary.not_computed)}")
     if summary.scripted:
         room = look.width - len(INDENT)
-        parts = [SCRIPTED] if columns(SCRIPTED) <= room else SCRIPTED.replace(", ", ",\n").split("\n")
+        label = scripted_label(summary)
+        parts = [label] if columns(label) <= room else label.replace(", ", ",\n").split("\n")
         wrapped = [line for part in parts for line in look.wrap(part, room, most=2)]
+        lines.extend(INDENT + look.style(line, "yellow") for line in wrapped)
+    for note in summary.notes:
+        wrapped = look.wrap(look.text(note), look.width - len(INDENT), most=3)
         lines.extend(INDENT + look.style(line, "yellow") for line in wrapped)
     return lines
 

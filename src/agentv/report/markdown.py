@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from agentv.report.compare import Comparison, Decision, Outcome, Pair, format_delta
 from agentv.report.compared_run import CaseKey
 from agentv.report.comparison_numbers import Numbers, comparison_headline, format_p
-from agentv.report.console import SCRIPTED
+from agentv.report.console import scripted_label
 from agentv.report.format import format_cost, format_duration, format_score
 from agentv.report.statistics import mcnemar_exact, sign_test
 from agentv.report.summary import Counts, Summary, WorstCase, headline
@@ -43,7 +43,8 @@ def render_markdown(summary: Summary, *, name: str, notes: Sequence[str] = ()) -
     """The summary of a run: totals, breakdowns by target, suite and evaluator, worst cases and errors."""
     sections = [
         [f"## agentv: {headline(summary)}"],
-        [f"> {SCRIPTED}"] if summary.scripted else [],
+        [f"> {scripted_label(summary)}"] if summary.scripted else [],
+        [f"> {as_code(note)}" for note in summary.notes],
         [f"> {note}" for note in notes],
         _totals(summary),
         _groups("target", summary.by_target),

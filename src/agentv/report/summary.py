@@ -81,6 +81,10 @@ class Summary:
     """Errored rows whose target was not called, because it was declared down."""
     scripted: bool = False
     """Whether the target or the judge is a scripted model of the mock provider."""
+    scripted_part: Annotated[str, OMIT_DEFAULT] = ""
+    """`target` or `judge` if only that one is scripted."""
+    notes: Annotated[tuple[str, ...], OMIT_DEFAULT] = ()
+    """What to know about all results, such as who graded them."""
     attempts: int = 1
     """The highest attempt number."""
     by_target: Mapping[str, Counts] = field(default_factory=dict)
@@ -139,8 +143,10 @@ def headline(summary: Summary) -> str:
 class SummaryBuilder:
     """Builds a `Summary` from rows in any order; memory grows with the number of names, not of rows."""
 
-    def __init__(self, *, scripted: bool = False) -> None:
+    def __init__(self, *, scripted: bool = False, scripted_part: str = "", notes: tuple[str, ...] = ()) -> None:
         self.scripted = scripted
+        self.scripted_part = scripted_part
+        self.notes = notes
         self._all = Tally()
         self._targets: defaultdict[str, Tally] = defaultdict(Tally)
         self._suites: defaultdict[str, Tally] = defaultdict(Tally)
@@ -154,6 +160,16 @@ class SummaryBuilder:
         self._not_computed: dict[str, str] = {}
         self._not_called = 0
         self.why_not_run: str | None = None
+
+    @classmethod
+    def of(cls, manifest: Mapping[str, Any]) -> SummaryBuilder:
+        """A builder for the run with this `run.json`."""
+        notes, part = manifest.get("summary_notes"), manifest.get("scripted_part")
+        return cls(
+            scripted=manifest.get("scripted") is True,
+            scripted_part=part if isinstance(part, str) else "",
+            notes=tuple(note for note in notes if isinstance(note, str)) if isinstance(notes, list) else (),
+        )
 
     def add(self, row: CaseResult) -> None:
         self._all.add(row)  # the exit code depends on these counts alone
@@ -195,6 +211,8 @@ class SummaryBuilder:
                 mean_score=None,
                 not_run=self.not_run,
                 scripted=self.scripted,
+                scripted_part=self.scripted_part,
+                notes=self.notes,
                 duration_seconds=duration_seconds,
             )
         failed = tuple(f"{what} ({error})" for what, error in self._not_computed.items())
@@ -211,6 +229,8 @@ class SummaryBuilder:
             errors=everything.errors,
             mean_score=everything.mean_score,
             scripted=self.scripted,
+            scripted_part=self.scripted_part,
+            notes=self.notes,
             attempts=self._attempts,
             by_target={name: _counts(tally) for name, tally in sorted(self._targets.items())},
             by_suite={name: _counts(tally) for name, tally in sorted(self._suites.items())},

@@ -35,6 +35,8 @@ class Defaults:
     """The evaluators if the suite has no list; None until they are needed."""
     added: tuple[EvaluatorLike, ...] = ()
     """Evaluators of the caller, which apply to every case."""
+    by_default: tuple[EvaluatorLike, ...] | None = None
+    """`fallback`, if nothing in the suite names it."""
 
     @property
     def of_suite(self) -> tuple[EvaluatorLike, ...]:
@@ -127,7 +129,7 @@ class CaseReader:
             evaluator = self.evaluators.read_default(findings, at, self.files)
             if evaluator is None:
                 return ()
-            self.defaults.fallback = (evaluator,)
+            self.defaults.fallback = self.defaults.by_default = (evaluator,)
         return self.defaults.fallback
 
 

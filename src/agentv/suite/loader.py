@@ -84,6 +84,7 @@ class _SuiteReader:
         self.needs: set[Need] = set()
         self.judge_choices: set[str | None] = set()
         self.defaults_noted = False
+        self.without_evaluators: list[str] = []
 
     @property
     def is_json_lines(self) -> bool:
@@ -111,6 +112,7 @@ class _SuiteReader:
             judge_names=tuple(self.judge_names),
             judge_choices=frozenset(self.judge_choices),
             evaluator_needs=frozenset(self.needs),
+            without_evaluators=frozenset(self.without_evaluators),
         )
 
     def _check(self, *, whole_head: bool) -> tuple[str, ...]:
@@ -121,6 +123,7 @@ class _SuiteReader:
         self.judge_names.clear()
         self.needs.clear()
         self.judge_choices.clear()
+        self.without_evaluators.clear()
         self.defaults_noted = False
         try:
             self._read_guidelines(found)
@@ -158,6 +161,8 @@ class _SuiteReader:
 
     def _note_evaluators(self, case: EvalCase, path: Path) -> None:
         """Collect what the plan must know about the evaluators of a case before any of them runs."""
+        if case.evaluators is self.defaults.by_default:
+            self.without_evaluators.append(case.id)
         if case.evaluators is self.defaults.listed:
             if self.defaults_noted:
                 return

@@ -59,6 +59,8 @@ class EvalSuite:
     """The judge targets of the evaluators that need a judge; contains None if one of them does not name its own."""
     evaluator_needs: frozenset[Need] = frozenset()
     """What the run must provide for the suite's evaluators."""
+    without_evaluators: frozenset[str] = frozenset()
+    """The ids of cases for which nothing names an evaluator. A judge grades them by default."""
 
     @property
     def directory(self) -> Path:
