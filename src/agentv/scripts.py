@@ -18,7 +18,9 @@ from agentv.command import with_own_python
 from agentv.errors import EvaluatorError
 from agentv.judge.choice import JudgeChoice
 from agentv.judge.lending import Lender
+from agentv.processes.causes import cause_of, node_without_typescript
 from agentv.processes.execution import Script
+from agentv.processes.programs import script_index
 from agentv.processes.run import STDOUT_CAP, ProcessOutcome, ProcessStartError
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.results import Score
@@ -263,26 +265,27 @@ def _score(
 ) -> Score:
     """The score that the script printed. Raises ScriptError if it failed or exceeded its limit of judge calls."""
     ledger = None if session is None else session.ledger.to_dict()
-    message = _failure(outcome, spec, redactor)
+    stderr = outcome.stderr.decode("utf-8", "backslashreplace").strip()
+    stderr = redactor.tail(stderr, STDERR_SHOWN, cut_start=outcome.stderr_cut) if stderr else ""
+    message = _failure(outcome, spec, redactor, stderr)
     if session is not None and session.ledger.breached:
         message = (
             f"the script exceeded its judge call limit of {session.ledger.max_calls} "
             f"({session.ledger.refused_calls} refused). "
             f"Raise `judge.max_calls` of the evaluator '{spec.name}', or make fewer calls."
         )
+        stderr = ""  # the script's own complaint about the limit
     elif session is not None and session.overuse is not None:
         message = f"the script exceeded a limit of its judge proxy, which was therefore closed: {session.overuse}."
     if message is None:
         if isinstance(parsed, Score):
             return replace(parsed, judge_proxy=ledger)
         message = redactor.head(parsed.message, OUTPUT_SHOWN) + (f"\n{parsed.advice}" if parsed.advice else "")
-    stderr = outcome.stderr.decode("utf-8", "backslashreplace").strip()
-    stderr = redactor.tail(stderr, STDERR_SHOWN, cut_start=outcome.stderr_cut) if stderr else ""
     raise ScriptError(message, stderr=stderr, judge_proxy=ledger)
 
 
-def _failure(outcome: ProcessOutcome, spec: ScriptSpec, redactor: Redactor) -> str | None:
-    """Why the process has no result; None if it exited normally."""
+def _failure(outcome: ProcessOutcome, spec: ScriptSpec, redactor: Redactor, stderr: str) -> str | None:
+    """Why the process has no result; None if it exited normally. `stderr` is masked."""
     if outcome.timed_out:
         message = (
             f"the script did not finish within {spec.timeout:g} s and was killed, with all processes it started. "
@@ -303,5 +306,13 @@ def _failure(outcome: ProcessOutcome, spec: ScriptSpec, redactor: Redactor) -> s
     if outcome.returncode != 0 and (why := explanation(outcome.stdout[-END_LOOKED_AT:])) is not None:
         return f"the script {outcome.ending} and printed: {redactor.head(why, OUTPUT_SHOWN)}"
     if outcome.returncode != 0:
-        return f"the script {outcome.ending}. A judge script must exit with code 0 after printing its result."
+        index = script_index(spec.argv)
+        if index is not None and spec.argv[index].endswith("ts") and (version := node_without_typescript(stderr)):
+            return (
+                f"the script {outcome.ending}: Node {version} cannot run TypeScript. "
+                f"Use Node 22.18 or newer, or a runner: `[npx, tsx, {spec.argv[index]}]`."
+            )
+        cause = cause_of(stderr)
+        ended = f"the script {outcome.ending}: {cause}" if cause else f"the script {outcome.ending}"
+        return f"{ended.rstrip('.')}. A judge script must exit with code 0 after printing its result."
     return None

@@ -220,7 +220,7 @@ def test_missing_judge_is_an_error_with_advice(project: Project) -> None:
     project.write("agentv.config.yaml", json.dumps(scripted()))
     ran = run(project, "--judge-target", "none")
     assert "'llm_judge' needs a judge, but no judge is available" in ran.failure
-    assert "`judge_target` of this evaluator" in ran.failure
+    assert "Set `judge_target` under `defaults` in the configuration." in ran.failure
 
 
 async def test_model_request_includes_the_response_schema(project: Project) -> None:

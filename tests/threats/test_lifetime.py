@@ -208,9 +208,23 @@ def test_signal_ends_scripts_and_proxies_and_keeps_the_rows(
     assert "--resume run-0" in out
 
 
+BREAKS_SCRIPTS = """\
+import contextlib, os
+with contextlib.suppress(FileNotFoundError):
+    os.remove("missing.sh")
+    os.rmdir("nowhere")
+os.chmod("plain.sh", 0o644)
+open("shebang.sh", "w").write("#!/no/such/interpreter\\n")
+print("Paris")
+"""
+
+
 def test_start_errors_do_not_affect_other_cases(project: Project) -> None:
-    project.write("plain.sh", "#!/bin/sh\n")
-    project.write("shebang.sh", "#!/no/such/interpreter\n").chmod(0o755)
+    """The target breaks the scripts: validation reports those that are broken before the run."""
+    for name in ("missing.sh", "plain.sh", "shebang.sh"):
+        project.write(name, "#!/bin/sh\n").chmod(0o755)
+    (project.root / "nowhere").mkdir()
+    project.write("app.py", BREAKS_SCRIPTS)
     broken: dict[str, tuple[dict[str, Any], str]] = {
         "missing": ({"script": ["./missing.sh"]}, "does not exist"),
         "not executable": ({"script": ["./plain.sh"]}, "chmod +x"),
@@ -223,7 +237,9 @@ def test_start_errors_do_not_affect_other_cases(project: Project) -> None:
         for name, (options, _) in {**broken, "good": (good, "")}.items()
     ]
     write_suite(project, cases)
-    project.write("agentv.config.yaml", json.dumps(scripted()))
+    config = scripted()
+    config["targets"]["assistant"] = {"provider": "cli", "command": ["python", "app.py", "{PROMPT}"]}
+    project.write("agentv.config.yaml", json.dumps(config))
     rows = {row["eval_id"]: row for row in run(project).rows}
     assert rows["good"]["score"] == 1
     for name, (_, words) in broken.items():
@@ -259,7 +275,7 @@ def test_script_is_not_started_without_a_judge(project: Project) -> None:
     write(project, "open('started', 'w')\ndone()", {"use_judge_provider": True})
     ran = run(project, "--judge-target", "none")
     assert "no judge is available" in ran.failure
-    assert "Set a judge target with" in ran.failure
+    assert "Set `judge_target` under `defaults`" in ran.failure
     assert not (project.root / "started").exists()
     assert run(project).result["score"] == 1
     assert (project.root / "started").exists()

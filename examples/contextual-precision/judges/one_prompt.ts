@@ -13,6 +13,9 @@ defineCodeJudge(async (input, judge) => {
   if (passages.length === 0) return { score: 0, misses: ["the search found nothing"] };
   const listed = passages.map((passage, index) => `${index + 1}. ${passage}`).join("\n");
   const reply = await judge.invoke({ question: `${ASK}\n\nQuestion: ${input.question}\n\nPassages:\n${listed}` });
-  const judgments: string[] = JSON.parse(reply.rawText);
+  // Many models put the array in a code fence, or a sentence before it.
+  const array = /\[[^[\]]*\]/.exec(reply.rawText);
+  if (!array) throw new Error(`the judge's reply contains no JSON array: ${reply.rawText.slice(0, 200)}`);
+  const judgments: string[] = JSON.parse(array[0]);
   return result(passages, judgments.map(isYes));
 });

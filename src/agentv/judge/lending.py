@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from agentv.judge.cache import JudgeCache
 
 HOW = (
-    "Set a judge target with --judge-target, with `judge_target` of the target or under `defaults` in the "
-    "configuration, or with `judge.target` of the evaluator. `agentv targets` shows which targets are ready."
+    "Set `judge_target` under `defaults` in the configuration. For this run only, use --judge-target; `judge_target` "
+    "of a target and `judge.target` of the evaluator work too. `agentv targets` shows which targets are ready."
 )
 HOW_WITHOUT_SCRIPT = (
-    "Set a judge target with --judge-target, or with `judge_target` of this evaluator, of the target or under "
-    "`defaults` in the configuration. `agentv targets` shows which targets are ready."
+    "Set `judge_target` under `defaults` in the configuration. For this run only, use --judge-target; `judge_target` "
+    "of a target and of this evaluator work too. `agentv targets` shows which targets are ready."
 )
 
 

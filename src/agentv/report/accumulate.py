@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bisect
 import math
+import re
 from collections.abc import Iterator
 
 from agentv.messages import TokenUsage
@@ -19,6 +20,8 @@ _ANSWER_KEPT = 2000
 MISSES_ARE_CRITERIA = frozenset({"code_judge", "llm_judge", "rubric", "function", "composite"})
 """Evaluators whose misses can be criteria that the answer does not meet: "is brief" is not praise. The misses of others
 say what is wrong."""
+_OUTPUT = re.compile(r"(?:\nEnd of stderr|; the end of its std(?:err|out)):\n.*", re.DOTALL)
+"""The end of an error message, from where it quotes the output of a program."""
 MESSAGE_LENGTH = 2000
 LARGEST_TERM = 1e200
 """Larger numbers, infinity and NaN are not added: their sum could overflow."""
@@ -169,7 +172,7 @@ class ErrorMessages:
         self._sorted: list[tuple[str, str]] = []
 
     def add(self, error: CaseError, key: RowKey) -> None:
-        message = (error.stage, error.message[:MESSAGE_LENGTH])
+        message = (error.stage, error_text(error)[:MESSAGE_LENGTH])
         if message in self._kept:
             count, example = self._kept[message]
             self._kept[message] = (count + 1, min(example, key))
@@ -184,6 +187,11 @@ class ErrorMessages:
     def most_frequent(self, most: int) -> list[tuple[str, str, int, RowKey]]:
         groups = [(stage, text, count, key) for (stage, text), (count, key) in self._kept.items()]
         return sorted(groups, key=lambda group: (-group[2], *group))[:most]
+
+
+def error_text(error: CaseError) -> str:
+    """The message of an error without the output of the program that failed. Its cause is in the message."""
+    return _OUTPUT.sub("", error.message)
 
 
 def why(row: CaseResult) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol, TextIO, TypeVar
 
-from agentv.report.accumulate import RunSpend, Tally, why
+from agentv.report.accumulate import RunSpend, Tally, error_text, why
 from agentv.report.format import format_cost, format_duration, format_rate, format_score
 from agentv.report.terminal import Look
 from agentv.results import CaseResult, Verdict
@@ -128,7 +128,7 @@ def case_line(row: CaseResult, look: Look, *, room: int | None = None) -> str:
 
 def _why_not(row: CaseResult) -> str:
     if row.error is not None:
-        return row.error.message[:300]
+        return error_text(row.error)[:300]
     return "" if row.verdict is Verdict.PASS else why(row)[1][:300]
 
 

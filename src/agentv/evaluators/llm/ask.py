@@ -161,7 +161,7 @@ async def _ask(
     where = "The last reply is in `details.raw_reply` of this result. " if kept else ""
     raise EvaluatorError(
         f"the judge '{target}' returned no usable verdict in {plural(len(calls), 'attempt')}; "
-        f"problem with the last reply: {problem}",
+        f"problem with the last reply{_beginning(last_reply, redactor)}: {problem}",
         next_step=f"{where}Use --record-judge-io to record all replies. Try a judge that follows instructions better "
         "(`judge_target`), or increase `max_output_tokens`.",
         judge=session.ledger.to_dict(),
@@ -179,6 +179,11 @@ def _no_reply(
         return EvaluatorError(message, next_step=next_step, judge=ledger, details=details)
     next_step = "Nothing was judged. When the judge is available again, grade the same answers with --outputs."
     return EvaluatorError(error.message, next_step=next_step, judge=ledger, details=details)
+
+
+def _beginning(reply: str, redactor: Redactor) -> str:
+    text = " ".join(redactor.text(reply).split())
+    return f" ({text[:60]!r}{'...' if len(text) > 60 else ''})" if text else ""
 
 
 def _kept(reply: str, redactor: Redactor) -> dict[str, Any] | None:

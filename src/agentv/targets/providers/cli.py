@@ -20,6 +20,7 @@ from agentv.errors import ProviderError, ProviderTimeoutError
 from agentv.http.client import Client, HttpError
 from agentv.http.urls import without_secrets
 from agentv.messages import Message
+from agentv.processes.causes import cause_of
 from agentv.processes.run import STDERR_KEEP, STDOUT_CAP, ProcessOutcome, ProcessStartError, run_process
 from agentv.regular_files import FileUnusableError, read_regular
 from agentv.targets.commands import RunCommand
@@ -177,16 +178,20 @@ class CliProvider(Provider):
                 next_step="Print only the answer; write logs to a file.",
             )
         if outcome.returncode != 0:
-            raise self._failed(f"the command {outcome.ending}{self._last_words(outcome)}")
+            cause = cause_of(self._end_of(outcome.stderr, outcome))
+            ended = f"{outcome.ending}: {cause}" if cause else outcome.ending
+            raise self._failed(f"the command {ended}{self._last_words(outcome)}")
 
     def _last_words(self, outcome: ProcessOutcome) -> str:
-        redactor = self._scope.redactor
         for name, output in (("stderr", outcome.stderr), ("stdout", outcome.stdout)):
-            text = output[-STDERR_KEEP:].decode("utf-8", "backslashreplace").strip()
-            if text:
-                cut = len(output) > STDERR_KEEP or outcome.stderr_cut
-                return f"; the end of its {name}:\n{redactor.tail(text, SHOWN, cut_start=cut)}"
+            if text := self._end_of(output, outcome):
+                return f"; the end of its {name}:\n{text}"
         return "; it wrote nothing"
+
+    def _end_of(self, output: bytes, outcome: ProcessOutcome) -> str:
+        text = output[-STDERR_KEEP:].decode("utf-8", "backslashreplace").strip()
+        cut = len(output) > STDERR_KEEP or outcome.stderr_cut
+        return self._scope.redactor.tail(text, SHOWN, cut_start=cut) if text else ""
 
     def _output(self, outcome: ProcessOutcome, values: Mapping[str, str]) -> bytes:
         if "OUTPUT_FILE" not in self._template.names:
