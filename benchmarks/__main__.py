@@ -8,7 +8,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import clients, latency, llm_judge, loading, memory, proxy, reuse, scripts, startup, throughput, warm
+from benchmarks import (
+    clients,
+    latency,
+    llm_judge,
+    loading,
+    masking,
+    memory,
+    proxy,
+    reuse,
+    scripts,
+    startup,
+    throughput,
+    warm,
+)
 from benchmarks.measure import RESULTS, SOURCE, FailedError
 from benchmarks.options import Options
 from benchmarks.report import machine
@@ -16,7 +29,20 @@ from benchmarks.workload import warm_up
 
 BENCHMARKS = {
     module.NAME: module.measure
-    for module in (startup, throughput, latency, memory, loading, scripts, warm, reuse, proxy, clients, llm_judge)
+    for module in (
+        startup,
+        throughput,
+        latency,
+        memory,
+        loading,
+        scripts,
+        warm,
+        reuse,
+        proxy,
+        clients,
+        llm_judge,
+        masking,
+    )
 }
 
 

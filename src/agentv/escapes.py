@@ -67,13 +67,13 @@ class Escapes:
         characters = frozenset(relevant)
         self._relevant = characters | _SYNTAX
         self._latin = latin
-        self._kinds = [bytes([kind]) for kind in kinds]
+        self._starts = [start for kind in kinds for start in _starts(kind, characters)]
         self._token, self._hidden, self._names = _patterns(characters, kinds)
         self._decoded: dict[bytes, bytes] = {}
 
     def present(self, data: bytes) -> bool:
         """Whether the text contains an escape that could hide one of the characters."""
-        return any(kind in data for kind in self._kinds) and self._hidden.search(data) is not None
+        return any(start in data for start in self._starts) and self._hidden.search(data) is not None
 
     def levels(self, data: bytes) -> list[bytes]:
         """The text with 1, 2, ... levels of escapes undone, up to the level without escapes."""
@@ -169,6 +169,14 @@ def _patterns(
         return re.compile(b"|".join(options[kind] for kind in kinds))
 
     return pattern(short, listed), pattern(hidden_short, hidden_listed), names
+
+
+def _starts(kind: int, characters: frozenset[int]) -> list[bytes]:
+    """How escapes of a kind that can hide one of the characters begin. Searching for them is faster than a pattern."""
+    if kind != ord("\\"):
+        return [bytes([kind])]
+    short = [b"\\" + letter for letter, meaning in _SHORT.items() if meaning[0] in characters]
+    return [rb"\u", rb"\U", rb"\x", *short]
 
 
 def _hex_of(known: Iterable[int]) -> bytes:

@@ -91,6 +91,11 @@ class Redactor:
         return any(chr(kind) in secret for kind in KINDS for secret in self._secrets)
 
     @cached_property
+    def _contain_breaks(self) -> bool:
+        """Whether a secret contains a line break or a quotation mark, which JSON escapes."""
+        return any(char in secret for char in '\r\n"' for secret in self._secrets)
+
+    @cached_property
     def _line_escapes(self) -> Escapes:
         """Also undoes escaped line breaks, which wrapped base64 contains."""
         return Escapes({*_BASE64_CHARACTERS, *b"\r\n"})
@@ -116,29 +121,29 @@ class Redactor:
         return any(self._finds_in(part) for _, part in self._windows(text))
 
     def _finds_in(self, text: str) -> bool:
-        if any(needle in text for needle in self._raw) or self._finds_wrapped(text):
+        if any(needle in text for needle in self._raw):
             return True
-        if "%" not in text and "\\" not in text and "&" not in text:
+        bare = text
+        if "\\" in text:  # most backslashes are those of line breaks and quotation marks in JSON
+            bare = text.replace("\\n", "").replace("\\r", "").replace('\\"', "")
+        if (bare is not text or "\n" in text) and self._finds_unwrapped(bare):
+            return True
+        if "%" not in text and "&" not in text and "\\" not in (text if self._contain_breaks else bare):
             return False
         data = _encoded(text)
         levels = [level for escapes in self._escapes for level in escapes.levels(data)]
         return any(needle.data in level for level in levels for needle in self._needles) or any(
-            self._finds_wrapped(level.decode("latin-1")) for level in levels
+            self._finds_unwrapped(level.decode("latin-1").replace("\\n", "").replace("\\r", "")) for level in levels
         )
+
+    def _finds_unwrapped(self, bare: str) -> bool:
+        """Whether text without escaped line breaks contains base64 of a secret once it is on one line."""
+        line = bare.replace("\\", "").replace("\n", "").replace("\r", "")
+        return any(needle in line for needle in self._base64)
 
     def finds_in_json(self, line: str) -> bool:
         """Whether the strings of a JSON value may contain a secret. Rarely true if they do not."""
         return (self._contain_escapes and any(chr(kind) in line for kind in KINDS)) or self.finds(line)
-
-    def _finds_wrapped(self, text: str) -> bool:
-        """Whether the text contains base64 of a secret with line breaks, which may be escaped."""
-        escaped = "\\" in text
-        if not escaped and "\n" not in text:
-            return False
-        if escaped:
-            text = text.replace("\\n", "").replace("\\r", "").replace("\\", "")
-        text = text.replace("\n", "").replace("\r", "")
-        return any(needle in text for needle in self._base64)
 
     def text(self, text: str, *, cut_start: bool = False, cut_end: bool = False) -> str:
         """The text with every secret masked.

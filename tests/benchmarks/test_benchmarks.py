@@ -26,6 +26,7 @@ NAMES = (
     "proxy",
     "clients",
     "llm_judge",
+    "masking",
 )
 
 
