@@ -13,11 +13,12 @@ import pytest
 from agentv.wire.output import OutputError, parse_output
 from tests.conftest import Project
 from tests.spec.support import run, scripted, write, write_suite
+from tests.threats.heartbeat import Heartbeat
 
 GOOD = "echo '{\"score\": 1}'"
 
 
-def test_invalid_and_out_of_range_scores_are_errors(project: Project) -> None:
+def test_invalid_and_out_of_range_scores_are_errors(project: Project, heartbeat: Heartbeat) -> None:
     """Invalid results, in one run with a valid one."""
     refused = {"nothing": "", "white space": " \\n\\t ", **{f"score {v}": f'{{"score": {v}}}' for v in SCORES}}
     refused |= {"missing": '{"hits": []}'}
@@ -33,7 +34,8 @@ def test_invalid_and_out_of_range_scores_are_errors(project: Project) -> None:
     ]
     write_suite(project, cases)
     project.write("agentv.config.yaml", json.dumps(scripted()))
-    results = {row["eval_id"]: row["evaluator_results"][0] for row in run(project).rows}
+    results = {row["eval_id"]: row["evaluator_results"][0] for row in run(project, env=heartbeat.env).rows}
+    heartbeat.assert_steady()
     assert results["good"]["score"] == 0.9
     for name in refused:
         assert results[name]["score"] == 0

@@ -11,6 +11,7 @@ import pytest
 from agentv.testing.model_server import Failure
 from tests.conftest import Project
 from tests.spec.support import fake_model, judged, models, run, scripted, write, write_suite
+from tests.threats.heartbeat import Heartbeat
 
 SHELL_JUDGE = (
     """printf '{"score": 1, "details": {"url": "%s", "token": "%s"}}' """
@@ -123,7 +124,7 @@ async def test_failed_calls_count_towards_the_limit(project: Project) -> None:
     assert "6" in ran.failure
 
 
-async def test_rejected_requests_do_not_count_as_calls(project: Project) -> None:
+async def test_rejected_requests_do_not_count_as_calls(project: Project, heartbeat: Heartbeat) -> None:
     script = """
         large = b'{"question": "' + b"x" * (9 << 20) + b'"}'
         def too_large():
@@ -145,11 +146,12 @@ async def test_rejected_requests_do_not_count_as_calls(project: Project) -> None
     """
     async with fake_model() as server:
         write(project, script, {"judge": {"max_calls": 5}}, config=models(server))
-        ran = await judged(project)
+        ran = await judged(project, env=heartbeat.env)
         assert server.calls == 5
     assert ran.details["refused"] == [401, 400, 400, 400, 404, 405, 400] * 20 + [413, 413]
     assert ran.details["answered"] == [200] * 5
     assert (ran.ledger["call_count"], ran.ledger["refused_calls"]) == (5, 0)
+    heartbeat.assert_steady()
 
 
 async def test_info_is_accurate_and_does_not_count_as_a_call(project: Project) -> None:
