@@ -222,3 +222,13 @@ async def test_action_is_retried_until_a_descriptor_is_free() -> None:
         return "open"
 
     assert await descriptors.when_free(action) == "open"
+
+
+async def test_body_that_cannot_be_parsed_in_time_is_400_and_costs_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy_module, "PARSE_SECONDS", 0.01)
+    async with JudgeProxy(make_session()) as proxy:
+        reply = await ask(proxy, b'{"question": [' + b"[]," * 300_000 + b"[]]}")
+        assert (reply.status, reply.code) == (400, "invalid_request")
+        assert "could not be parsed in time" in reply.json["error"]
+        assert proxy.budget.cpu_seconds >= 0.01
+        assert (await ask(proxy)).status == 200

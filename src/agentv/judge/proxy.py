@@ -37,7 +37,7 @@ BODY_BYTES = 32 * 1024 * 1024
 MOST_REFUSED = 1_000
 CPU_SECONDS = 10.0
 CPU_SECONDS_PER_CALL = 0.02
-PARSE_SECONDS = 10.0
+PARSE_SECONDS = 5.0
 
 
 def limits_of(max_calls: int) -> ClientLimits:
@@ -123,9 +123,13 @@ class JudgeApp(App):
                 self.budget.charge(time.perf_counter() - started)
         remaining = self._session.ledger.remaining
         available = frozenset(self._session.targets.available)
-        parsed: ParsedBody = await workers.call(
-            parse_in_worker, body, batch, remaining, available, seconds=PARSE_SECONDS
-        )
+        try:
+            parsed: ParsedBody = await workers.call(
+                parse_in_worker, body, batch, remaining, available, seconds=PARSE_SECONDS
+            )
+        except workers.WorkerError:
+            self.budget.charge(PARSE_SECONDS)
+            raise
         self.budget.charge(parsed.seconds)
         if parsed.problem is not None:
             raise InvalidRequestError(parsed.problem)
