@@ -9,8 +9,9 @@ Python imports when it starts; it removes its traces from the environment, so th
 inherit it. In the process under test, a callback of the event loop runs every 5 ms. A gap between two of them is the
 wall time minus these 5 ms and minus the time for which the loop's thread was ready to run but had no CPU, which Linux
 reports in `/proc/thread-self/schedstat`. What remains is work in the loop, a blocking system call, or waiting for the
-interpreter lock, and does not depend on how busy the machine is. Time in imports is subtracted too: they happen once
-per process, not once per answer.
+interpreter lock, and does not depend on how busy the machine is. Two more things are subtracted, because no answer
+causes them repeatedly and they take long on a busy machine: imports, and the start of a worker, for which the kernel
+suspends this process until the new program runs.
 
 When a gap gets long, `faulthandler` notes what the process is doing, so that a failed assertion says where it was.
 """
@@ -26,7 +27,7 @@ from typing import Any
 LIMIT_MS = 50
 """No input may block the event loop for longer than this."""
 
-_SITECUSTOMIZE = r"""import asyncio, builtins, faulthandler, json, os, sys, threading, time
+_SITECUSTOMIZE = r"""import asyncio, builtins, faulthandler, json, os, subprocess, sys, threading, time
 
 FILE = os.environ.pop("AGENTV_TEST_HEARTBEAT", None)
 INTERVAL, SUSPICIOUS = 0.005, 0.03
@@ -41,12 +42,14 @@ class Beat:
     def __init__(self):
         self.thread = threading.get_ident()
         self.beats, self.longest, self.where, self.seen = 0, 0.0, "", open(FILE + ".seen", "w+")
-        self.importing, self.depth = 0.0, 0
+        self.subtracted, self.depth = 0.0, 0
         try:
             self.schedstat = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             self.schedstat = None
-        self.count_imports()
+        builtins.__import__ = self.left_out(builtins.__import__, always=False)
+        if hasattr(subprocess, "_fork_exec"):
+            subprocess._fork_exec = self.left_out(subprocess._fork_exec, always=True)
 
     def start(self, loop):
         self.loop, self.last = loop, self.now() - INTERVAL
@@ -60,22 +63,20 @@ class Beat:
 
     def now(self):
         waited = int(os.pread(self.schedstat, 100, 0).split()[1]) / 1e9 if self.schedstat is not None else 0.0
-        return time.monotonic() - waited - self.importing
+        return time.monotonic() - waited - self.subtracted
 
-    def count_imports(self):
-        original = builtins.__import__
-
-        def counted(name, *arguments, **options):
-            if name in sys.modules or threading.get_ident() != self.thread or self.depth:
-                return original(name, *arguments, **options)
+    def left_out(self, function, always):
+        def run(name, *arguments, **options):
+            if self.depth or threading.get_ident() != self.thread or not (always or name not in sys.modules):
+                return function(name, *arguments, **options)
             self.depth, began = 1, self.now()
             try:
-                return original(name, *arguments, **options)
+                return function(name, *arguments, **options)
             finally:
                 self.depth = 0
-                self.importing += self.now() - began
+                self.subtracted += self.now() - began
 
-        builtins.__import__ = counted
+        return run
 
     def beat(self):
         self.beats += 1
