@@ -209,7 +209,7 @@ def test_schema_that_only_an_answer_makes_slow_blocks_neither_the_loop_nor_inter
     target = {"response": '"short"', "rules": [{"match": "deep", "response": "[" * 26 + "]" * 26}]}
     checks = {"type": "json_schema", "schema": doubling_below(26)}
     write(project, checks, target=target, inputs=["plain", "deep"])
-    process = project.start("eval", "suite.yaml", env=heartbeat.env)
+    process = project.start("eval", "suite.yaml", "--workers", "1", env=heartbeat.env)
     wait_for(lambda: bool(workers_of(process.pid)) and len(project.rows()) == 1)
     process.send_signal(signal.SIGINT)
     done = finish(process)
