@@ -78,6 +78,7 @@ def test_every_option_is_accepted_by_the_command_line_python_and_run_json(ready:
     assert ready.manifest(run.run_dir)["options"] == expected.to_dict()
 
     for directory in ("typed", "called"):
+        (ready.root / "rows.jsonl").unlink()  # it contains the rows of the other run, which a resume does not replace
         resumed = ready.run("eval", "--resume", directory)
         assert resumed.returncode == 0, resumed.stderr
         assert ready.manifest(ready.root / directory)["options"] == expected.to_dict()
