@@ -17,6 +17,8 @@ from agentv.text import LONGEST_QUOTE, kind_of, without_controls
 
 DEFAULT_THRESHOLD = 0.8
 BORDERLINE = 0.6
+CUT_OFF = ("length", "max_tokens")
+"""Finish reasons of replies that ended at the token limit."""
 ROUNDING_NOISE = 1e-6
 """How far outside 0 to 1 a score may be: the rounding error of a calculation, never another scale."""
 

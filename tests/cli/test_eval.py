@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
+from agentv.testing.model_server import FakeModelServer, completion
 from tests.conftest import Project
 
 ROW_KEYS = {
@@ -409,3 +411,17 @@ def test_run_stops_if_its_only_target_is_unavailable(project: Project) -> None:
     assert "set `api_key` or OPENAI_API_KEY" in done.stderr
     assert "Traceback" not in done.stderr
     assert (project.root / "run" / "results.jsonl").read_text() == ""
+
+
+async def test_answer_that_was_cut_off_is_named_in_the_summary(project: Project) -> None:
+    reply = completion("Paris is the capital of")
+    reply["choices"][0]["finish_reason"] = "length"
+    async with FakeModelServer(reply) as server:
+        target = f"{{provider: openai, model: x, base_url: '{server.url}', api_key: k}}"
+        project.write("agentv.config.yaml", f"targets: {{m: {target}}}")
+        project.write("suite.yaml", "evalcases: [{id: a, input: x, evaluators: [{type: contains, value: Paris}]}]")
+        done = await asyncio.to_thread(project.run, "eval", "suite.yaml", "--run-dir", "run")
+    assert done.returncode == 0, done.stderr
+    assert "1 answer cut off at the token limit: see `max_output_tokens` of the target" in done.stdout
+    (row,) = project.rows(project.root / "run")
+    assert row["finish_reason"] == "length"

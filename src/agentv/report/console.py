@@ -106,6 +106,9 @@ def _totals(summary: Summary, look: Look) -> list[str]:
         ]
     if summary.not_called:
         lines.append(f"{INDENT}{plural(summary.not_called, summary.noun)} not called: target down")
+    if summary.cut_off:
+        answers = plural(summary.cut_off, "answer")
+        lines.append(f"{INDENT}{answers} cut off at the token limit: see `max_output_tokens` of the target")
     if summary.not_computed:
         lines.append(f"{INDENT}not computed, due to a bug in agentv: {', '.join(summary.not_computed)}")
     if summary.scripted:

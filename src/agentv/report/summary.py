@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from agentv.codec import OMIT_DEFAULT, encode
 from agentv.messages import TokenUsage
 from agentv.report.accumulate import ErrorMessages, ExactSum, RunSpend, Tally, Worst
-from agentv.results import CaseResult, Verdict
+from agentv.results import CUT_OFF, CaseResult, Verdict
 from agentv.text import plural
 
 ERROR_GROUPS = 5
@@ -79,6 +79,8 @@ class Summary:
     why_not_run: str | None = None
     not_called: int = 0
     """Errored rows whose target was not called, because it was declared down."""
+    cut_off: int = 0
+    """Rows whose answer ended at the token limit of the target."""
     scripted: bool = False
     """Whether the target or the judge is a scripted model of the mock provider."""
     scripted_part: Annotated[str, OMIT_DEFAULT] = ""
@@ -159,6 +161,7 @@ class SummaryBuilder:
         self.not_run = 0
         self._not_computed: dict[str, str] = {}
         self._not_called = 0
+        self._cut_off = 0
         self.why_not_run: str | None = None
 
     @classmethod
@@ -195,6 +198,7 @@ class SummaryBuilder:
         if row.error is not None:
             self._errors.add(row.error, row.key)
             self._not_called += row.error.not_called
+        self._cut_off += row.finish_reason in CUT_OFF
         self._spend.add(row)
         self._attempts = max(self._attempts, row.attempt)
 
@@ -258,6 +262,7 @@ class SummaryBuilder:
             not_run=self.not_run,
             why_not_run=self.why_not_run,
             not_called=self._not_called,
+            cut_off=self._cut_off,
         )
 
 

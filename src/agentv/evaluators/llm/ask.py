@@ -11,8 +11,9 @@ from agentv.errors import BudgetExhaustedError, EvaluatorError
 from agentv.evaluators.base import Candidate, EvaluationContext
 from agentv.evaluators.llm.fence import fence
 from agentv.evaluators.llm.prompt import words_of
-from agentv.evaluators.llm.reply import CUT, LONGEST_REPLY, ReplyError, is_plain, read_and_compare
+from agentv.evaluators.llm.reply import LONGEST_REPLY, ReplyError, is_plain, read_and_compare
 from agentv.messages import NO_OPTIONS, GenerationOptions
+from agentv.results import CUT_OFF
 from agentv.text import plural
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ async def ask_until(
         except ReplyError as error:
             unusable()
             problem = redactor.text(str(error))
-        cut = reply.finish_reason in CUT
+        cut = reply.finish_reason in CUT_OFF
         if cut and was_cut:  # a model that writes too much twice does so a third time, and each attempt costs the most
             break
         was_cut = cut

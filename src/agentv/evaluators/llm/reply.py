@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from agentv.jsonio import MAX_DEPTH, JsonError, Span, braced, read
+from agentv.results import CUT_OFF
 from agentv.text import kind_of
 
 T = TypeVar("T")
@@ -26,8 +27,6 @@ MOST_REPAIR = 8_000_000
 MOST_KEYS = 50
 MOST_OBJECTS = 100
 MOST_BRACES = 5_000
-CUT = ("length", "max_tokens")
-"""Finish reasons of truncated replies."""
 REFUSED = ("refusal", "content_filter")
 """Finish reasons of refused or filtered replies, which are never verdicts, whatever they quote."""
 
@@ -312,7 +311,7 @@ def _strict(text: str) -> dict[str, Any] | None:
 
 def _repaired(span: Span, finish_reason: str | None) -> dict[str, Any]:
     """Repair a malformed object whose meaning is unambiguous."""
-    if finish_reason in CUT:
+    if finish_reason in CUT_OFF:
         raise ReplyError("it was truncated; write a shorter reply")
     if len(span.text) > LONGEST_REPAIR or len(span.text) * len(_QUOTES.findall(span.text)) > MOST_REPAIR:
         raise ReplyError("it is not valid JSON, and too long to repair")
