@@ -138,12 +138,12 @@ def test_failures_stay_on_the_screen_and_the_bar_is_removed():
     drawn = terminal.finish()
     screen = Screen()
     screen.feed(drawn)
-    reason = "fail   0.20  paris  (assistant)  " + "names Lyon, not Paris; " * 9
+    reason = "fail   0.20  paris  (assistant)  " + "missed: " + "names Lyon, not Paris; " * 9
     assert screen.text == [
         reason[:78].rstrip() + "…",
         "error  -     rome  (assistant)  target is down. Start it.",
         "assistant: 429, retrying in 2 s",
-        "border 0.70  last  (assistant)  nearly",
+        "border 0.70  last  (assistant)  missed: nearly",
         "",
         "",
     ]
@@ -160,7 +160,7 @@ def test_bar_is_below_the_failures_during_the_run():
     progress.row(row("paris", 0.2, misses=("wrong",)))
     progress.row(row("rome"))
     screen = terminal.wait_for("1 passed  1 failed")
-    assert screen.text[0] == "fail   0.20  paris  (assistant)  wrong"
+    assert screen.text[0] == "fail   0.20  paris  (assistant)  missed: wrong"
     assert re.fullmatch(r"━{20,40}─{10,}  3/4  75%  .*ETA .*", screen.text[1])
     assert screen.text[2] == "1 passed  1 failed"
     assert not screen.cursor_shown

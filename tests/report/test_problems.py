@@ -26,7 +26,7 @@ def test_problems_have_a_location_an_excerpt_and_a_total(tmp_path: Path, monkeyp
         "other.yaml:1:1: the file is empty\n"
         "\n"
         "/elsewhere/suite.yaml:2:3: duplicate id 'a'\n"
-        "    2 |   id: a\n"
+        "    2 | →→id: a\n"
         "      |   ^\n"
         "\n"
         "3 problems in 3 files"
