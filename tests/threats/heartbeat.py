@@ -13,7 +13,9 @@ interpreter lock, and does not depend on how busy the machine is. Two more thing
 causes them repeatedly and they take long on a busy machine: imports, and the start of a worker, for which the kernel
 suspends this process until the new program runs.
 
-When a gap gets long, `faulthandler` notes what the process is doing, so that a failed assertion says where it was.
+With AGENTV_TEST_HEARTBEAT_TRACES=1 in the environment of the tests, `faulthandler` notes what the process does when a
+gap gets long, and a failed assertion says where it was. This is off by default: `faulthandler` reads the stacks of
+running threads without the interpreter lock, which now and then crashes the process.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ _SITECUSTOMIZE = r"""import asyncio, builtins, faulthandler, json, os, subproces
 
 FILE = os.environ.pop("AGENTV_TEST_HEARTBEAT", None)
 INTERVAL, SUSPICIOUS = 0.005, 0.03
+TRACES = False
 HERE = os.path.dirname(os.path.abspath(__file__))
 PATHS = [path for path in os.environ.pop("PYTHONPATH", "").split(os.pathsep) if path and path != HERE]
 if PATHS:
@@ -58,7 +61,8 @@ class Beat:
     def stop(self):
         self.next.cancel()
         self.measure()
-        faulthandler.cancel_dump_traceback_later()
+        if TRACES:
+            faulthandler.cancel_dump_traceback_later()
         self.write()
 
     def now(self):
@@ -86,13 +90,16 @@ class Beat:
     def measure(self):
         gap = self.now() - self.last - INTERVAL
         if gap > self.longest:
-            faulthandler.cancel_dump_traceback_later()
-            self.seen.seek(0)
-            self.longest, self.where = gap, self.seen.read().split("\n\n")[-1]
+            self.longest = gap
+            if TRACES:
+                faulthandler.cancel_dump_traceback_later()
+                self.seen.seek(0)
+                self.where = self.seen.read().split("\n\n")[-1]
             self.write()
-        if self.seen.seek(0, os.SEEK_END):
-            self.seen.truncate(0)
-        faulthandler.dump_traceback_later(SUSPICIOUS, file=self.seen)
+        if TRACES:
+            if self.seen.seek(0, os.SEEK_END):
+                self.seen.truncate(0)
+            faulthandler.dump_traceback_later(SUSPICIOUS, file=self.seen)
         self.last = self.now()
 
     def write(self):
@@ -127,13 +134,11 @@ if FILE:
 class Heartbeat:
     """Measures the event loop of one process. Start the process with `env` added to its environment."""
 
-    def __init__(self, directory: Path, *, traces: bool = True) -> None:
-        """Without `traces`, nothing is noted. Use it if other threads work hard: dumping their stacks can crash."""
+    def __init__(self, directory: Path) -> None:
         self._folder = directory / "heartbeat"
         self._folder.mkdir()
-        program = (
-            _SITECUSTOMIZE if traces else _SITECUSTOMIZE.replace("SUSPICIOUS = 0.005, 0.03", "SUSPICIOUS = 0.005, 9e3")
-        )
+        traces = bool(os.environ.get("AGENTV_TEST_HEARTBEAT_TRACES"))
+        program = _SITECUSTOMIZE.replace("TRACES = False", f"TRACES = {traces}")
         (self._folder / "sitecustomize.py").write_text(program, encoding="utf-8")
         self._file = self._folder / "measured.json"
 
@@ -154,4 +159,6 @@ class Heartbeat:
         measured = self.measured
         assert measured["beats"] > 0
         longest = measured["longest_ms"]
-        assert longest <= limit_ms, f"the event loop was blocked for {longest:.0f} ms in\n{measured['where']}"
+        assert longest <= limit_ms, (
+            f"the event loop was blocked for {longest:.0f} ms in\n{measured['where'] or 'unknown: set AGENTV_TEST_HEARTBEAT_TRACES=1'}"
+        )

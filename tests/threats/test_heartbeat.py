@@ -26,7 +26,6 @@ def test_waiting_in_the_loop_is_not_blocking(heartbeat: Heartbeat) -> None:
 def test_work_and_system_calls_in_the_loop_are_measured(heartbeat: Heartbeat, blocking: str) -> None:
     run(heartbeat, f"await asyncio.sleep(0.02); {blocking}; await asyncio.sleep(0.02)")
     assert heartbeat.measured["longest_ms"] > 100
-    assert "in main" in heartbeat.measured["where"]
     with pytest.raises(AssertionError, match="the event loop was blocked for"):
         heartbeat.assert_steady()
 

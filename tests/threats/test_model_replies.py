@@ -72,7 +72,7 @@ EXPECTED = {
 def test_huge_replies_are_errors_and_block_no_other_call(
     project: Project, tmp_path: Path, replies: dict[str, bytes]
 ) -> None:
-    heartbeat = Heartbeat(tmp_path, traces=False)
+    heartbeat = Heartbeat(tmp_path)
     started = time.monotonic()
     with HostileServer(replies) as server:
         rows = ask(project, server, heartbeat)
@@ -92,7 +92,7 @@ def test_large_answer_is_read_and_recorded_without_blocking_other_calls(project:
         name: http_reply(json.dumps({"choices": [{"message": {"content": text}}]}).encode())
         for name, text in (("prose", prose), ("escaped", f"hello {escaped}"), ("key", prose + KEY))
     }
-    heartbeat = Heartbeat(tmp_path, traces=False)
+    heartbeat = Heartbeat(tmp_path)
     with HostileServer(replies) as server:
         for _ in range(ATTEMPTS):
             rows = ask(project, server, heartbeat)
