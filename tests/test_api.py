@@ -126,7 +126,7 @@ def _names(run: agentv.EvaluationRun) -> list[set[str]]:
         ({"execution": {"evaluators": [OWN]}}, {"polite", "contains"}),
         ({"evaluator": "is_json"}, {"polite", "is_json"}),
     ],
-    ids=repr,
+    ids=lambda value: None if isinstance(value, set) else repr(value),
 )
 def test_evaluators_apply_to_inline_cases_with_their_own_list(shared: Any, case: Any, expected: set[str]) -> None:
     run = agentv.evaluate(cases=[{"id": "a", "input": "France?", **case}], evaluators=shared, target=paris)
