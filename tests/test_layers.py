@@ -26,6 +26,7 @@ VALUES = {
     "escapes",
     "redact",
     "text",
+    "json_sizes",
     "jsonio",
     "regular_files",
     "http",

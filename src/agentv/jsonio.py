@@ -104,23 +104,6 @@ def _read(text: str, max_depth: int | None, decoder: json.JSONDecoder, *, infini
     return value
 
 
-QUICK_BYTES, QUICK_WHATEVER_IT_IS = 256 * 1024, 4 * 1024
-QUICK_OBJECTS, QUICK_VALUES = 500, 2_000
-
-
-def is_quick(content: bytes) -> bool:
-    """Whether parsing takes at most a few milliseconds, even if the content is invalid.
-
-    The time depends on the number of objects, lists and values: 256 kB of tiny objects take 100 times longer than a
-    text of that length. What looks like one inside a text is counted, too.
-    """
-    if len(content) <= QUICK_WHATEVER_IT_IS:
-        return True
-    if len(content) > QUICK_BYTES:
-        return False
-    return content.count(b"{") + content.count(b"[") <= QUICK_OBJECTS and content.count(b",") <= QUICK_VALUES
-
-
 def load(data: bytes) -> Any:
     """Parse a document in a format that agentv writes: strict, but nested as deeply as the stack allows."""
     try:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from agentv import workers
 from agentv.command import with_own_python
 from agentv.errors import EvaluatorError
+from agentv.json_sizes import is_quick
 from agentv.judge.choice import JudgeChoice
 from agentv.judge.lending import Lender
 from agentv.processes.causes import cause_of, node_without_typescript
@@ -27,7 +28,7 @@ from agentv.results import Score
 from agentv.suite.files import repository_root, upward
 from agentv.targets.environment import Environment
 from agentv.targets.secrets import Secrets
-from agentv.wire.output import OutputError, explanation, line_kind, parse_output
+from agentv.wire.output import OutputError, explanation, line_kind, parse_long_output, parse_output
 from agentv.wire.payload import encode_payload, without_absent_values
 
 if TYPE_CHECKING:
@@ -247,9 +248,9 @@ async def _parsed(outcome: ProcessOutcome) -> Score | OutputError:
     """The result that a script printed, or why it is not valid. Long output is parsed in a worker."""
     stdout = outcome.stdout if outcome.returncode == 0 else b""
     try:
-        if len(stdout) <= workers.IN_LINE_BYTES:
+        if is_quick(stdout):
             return parse_output(stdout)
-        return await workers.call(parse_output, stdout, seconds=PARSE_SECONDS)
+        return await workers.call(parse_long_output, stdout, seconds=PARSE_SECONDS)
     except OutputError as error:
         return error
     except workers.WorkerError as error:

@@ -106,3 +106,25 @@ def test_hostile_output_is_parsed_in_bounded_time(name: str) -> None:
         parse_output(MADE_TO_BE_SLOW[name])
     assert time.process_time() - started < 20
     assert parse_output(b'{"score": 1}').score == 1
+
+
+@pytest.mark.parametrize(
+    ("details", "error"),
+    [
+        ("[' + '1,' * 1_000_000 + '1]", "it contains more than 200,000 values"),
+        ("[' + '{},' * 80_000 + '{}]", None),
+        ("[' + '1.25,' * 40_000 + '1]", None),
+    ],
+    ids=["a million numbers", "many small objects", "many numbers"],
+)
+def test_large_details_do_not_block_the_run(
+    project: Project, heartbeat: Heartbeat, details: str, error: str | None
+) -> None:
+    code = f"""print('{{"score": 1, "details": {{"x": {details}' + '}}}}')"""
+    write(project, code, {}, config=scripted())
+    result = run(project, env=heartbeat.env).result
+    heartbeat.assert_steady()
+    if error is None:
+        assert (result["error"], result["score"]) == (None, 1.0)
+    else:
+        assert error in result["error"]

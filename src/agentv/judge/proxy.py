@@ -13,7 +13,7 @@ from agentv.http.app import App, Response, Route
 from agentv.http.budget import ClientBudget, ClientLimits
 from agentv.http.messages import Refused, Request
 from agentv.http.server import Server
-from agentv.jsonio import is_quick
+from agentv.json_sizes import is_quick
 from agentv.judge.session import JudgeCallError, JudgeSession
 from agentv.processes import descriptors
 from agentv.targets.provider import Reply

@@ -6,6 +6,7 @@ import math
 from typing import Any, Literal
 
 from agentv.errors import ScoreError
+from agentv.json_sizes import TooManyValuesError, check_values
 from agentv.jsonio import MAX_DEPTH, JsonError, objects_on_lines
 from agentv.results import Score, valid_score
 from agentv.text import kind_of
@@ -43,6 +44,17 @@ def parse_output(stdout: bytes) -> Score:
     if not objects:
         raise OutputError("no_json", _no_object(text), advice=EXAMPLE)
     return _result(objects[0])
+
+
+def parse_long_output(stdout: bytes) -> Score:
+    """Like `parse_output`, for workers: with a limit on values, because the event loop decodes the result."""
+    score = parse_output(stdout)
+    try:
+        check_values([score.hits, score.misses, score.details])
+    except TooManyValuesError as error:
+        advice = "Print a summary in `details`, and write the rest to a file."
+        raise OutputError("too_many_values", f"the result is too large: {error}.", advice=advice) from None
+    return score
 
 
 def line_kind(line: bytes, execution_id: str) -> LineKind:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from agentv import workers
+from agentv.json_sizes import MOST_VALUES
 from agentv.targets.provider import Reply
-from agentv.targets.providers.large_json import MOST_VALUES, PARSE_SECONDS, read_answer, read_strict
+from agentv.targets.providers.large_json import PARSE_SECONDS, read_answer, read_strict
 from agentv.targets.structured import ShapeError, parse_reply
 
 

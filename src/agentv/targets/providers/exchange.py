@@ -22,6 +22,7 @@ from agentv.http.client import (
     TlsError,
 )
 from agentv.http.urls import is_http, proxy_for, without_secrets
+from agentv.json_sizes import TooManyValuesError
 from agentv.targets.provider import TargetScope, retryable_status
 from agentv.targets.providers import large_json
 from agentv.text import without_controls
@@ -117,7 +118,7 @@ class Exchange:
             return await large_json.parse(body)
         except large_json.LoneSurrogateError:
             raise self.error("the reply contains a lone surrogate (half a character)") from None
-        except large_json.TooManyValuesError as error:
+        except TooManyValuesError as error:
             raise self.error(f"the reply was not read: {error}") from None
         except WorkerError as error:
             raise self.error(f"the reply of {len(body):,} bytes could not be parsed: {error.message}") from None

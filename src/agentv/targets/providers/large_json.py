@@ -9,14 +9,9 @@ import json
 from typing import Any
 
 from agentv import jsonio, workers
+from agentv.json_sizes import MOST_VALUES, check_values
 
-MOST_VALUES = 200_000
-"""The most values (lists, objects, strings, numbers, ...) that a large body may contain."""
 PARSE_SECONDS = 10.0
-
-
-class TooManyValuesError(ValueError):
-    """The JSON contains more values than are accepted."""
 
 
 class LoneSurrogateError(ValueError):
@@ -38,7 +33,7 @@ def parse_here(body: bytes, most_values: int | None = None) -> Any:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"not JSON: {getattr(error, 'msg', 'nested too deeply')}") from None
     if most_values is not None:
-        _count(value, most_values)
+        check_values(value, most_values)
     if ("\\ud" in text or "\\uD" in text) and not _is_text(value):
         raise LoneSurrogateError
     return value
@@ -51,7 +46,7 @@ def read_strict(text: str, most_values: int | None = None) -> Any:
     except ValueError as error:
         raise ValueError(str(error)) from None
     if most_values is not None:
-        _count(value, most_values)
+        check_values(value, most_values)
     return value
 
 
@@ -64,17 +59,6 @@ def read_answer(text: str, most_values: int | None = None) -> Any:
     if not isinstance(value, dict) or not ("output_messages" in value or isinstance(value.get("text"), str)):
         return None
     return read_strict(text.strip(), most_values)
-
-
-def _count(value: Any, most: int) -> None:
-    left, waiting = most, [value]
-    while waiting:
-        node = waiting.pop()
-        children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-        left -= len(children)
-        if left < 0:
-            raise TooManyValuesError(f"it contains more than {most:,} values")
-        waiting.extend(children)
 
 
 def _is_text(value: Any) -> bool:
