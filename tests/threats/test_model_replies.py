@@ -8,12 +8,14 @@ import re
 import time
 import zlib
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from tests.conftest import Project
-from tests.spec.support import KEY
+from tests.spec.support import KEY, fake_model, judged, scripted, write
 from tests.threats.heartbeat import LIMIT_MS, Heartbeat
 from tests.threats.hostile_server import HostileServer, http_reply
 
@@ -118,3 +120,20 @@ def test_several_compressed_members_are_read_completely(project: Project, tmp_pa
         rows = ask(project, server, Heartbeat(tmp_path))
     assert rows["members"]["candidate_answer"] == rows["padded"]["candidate_answer"] == "hello " + "world " * 5000
     assert re.search("connection before the reply was complete", rows["cut"]["error"]["message"])
+
+
+async def test_judge_reply_full_of_escapes_is_masked_without_blocking_other_calls(
+    project: Project, heartbeat: Heartbeat
+) -> None:
+    script = """
+        from agentv_eval import create_judge_proxy_client
+        reply = create_judge_proxy_client().invoke(question="q").raw_text
+        print(json.dumps({"score": 1, "reasoning": reply[-30:]}))
+    """
+    async with fake_model("%41" * 700_000 + quote(KEY, safe="")) as server:
+        judge = {"provider": "openai", "model": "m", "base_url": server.url, "api_key": "${{ MODEL_KEY }}"}
+        write(project, "import json\n" + dedent(script), {"judge": {}}, config=scripted(judge=judge))
+        ran = await judged(project, env=heartbeat.env)
+    assert ran.result["error"] is None
+    assert ran.result["reasoning"].endswith("%41[redacted]")
+    heartbeat.assert_steady()

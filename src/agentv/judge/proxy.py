@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import re
 import time
@@ -38,6 +39,7 @@ MOST_REFUSED = 1_000
 CPU_SECONDS = 10.0
 CPU_SECONDS_PER_CALL = 0.02
 PARSE_SECONDS = 5.0
+MASKED_IN_LINE = 64 * 1024
 
 
 def limits_of(max_calls: int) -> ClientLimits:
@@ -106,11 +108,11 @@ class JudgeApp(App):
 
     async def _invoke(self, request: Request) -> Response:
         (call,) = await self._calls(request, batch=False)
-        return Response(200, to_json(self._render(await self._session.invoke(call))))
+        return Response(200, to_json(await self._render(await self._session.invoke(call))))
 
     async def _invoke_batch(self, request: Request) -> Response:
         replies = await self._session.invoke_batch(await self._calls(request, batch=True))
-        return Response(200, to_json({"responses": [self._render(reply) for reply in replies]}))
+        return Response(200, to_json({"responses": [await self._render(reply) for reply in replies]}))
 
     async def _calls(self, request: Request, *, batch: bool) -> tuple[JudgeCall, ...]:
         """The calls in the body. If parsing may take long, it is done in another process."""
@@ -137,10 +139,14 @@ class JudgeApp(App):
             raise self._session.refuse_batch(parsed.count, parsed.calls, parsed.first)
         return parsed.calls
 
-    def _render(self, reply: Reply | JudgeCallError) -> dict[str, Any]:
+    async def _render(self, reply: Reply | JudgeCallError) -> dict[str, Any]:
         if isinstance(reply, JudgeCallError):
             return failed_object(reply.message, reply.code)
-        rendered: dict[str, Any] = self._session.masked(reply_object(reply.output_messages, reply.token_usage))
+        content = reply_object(reply.output_messages, reply.token_usage)
+        if len(reply.text) <= MASKED_IN_LINE:
+            rendered: dict[str, Any] = self._session.masked(content)
+        else:  # a megabyte of escapes takes 300 ms; masking works in short steps, so the event loop keeps running
+            rendered = await asyncio.to_thread(self._session.masked, content)
         return rendered
 
     routes = (
