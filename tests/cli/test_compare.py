@@ -59,7 +59,7 @@ def test_json_output_is_complete_and_alone_on_stdout(project: Project):
     data = json.loads(done.stdout)
     assert done.returncode == data["exit_code"] == 1
     assert data["summary"]["losses"] == 8
-    assert data["matched"][0]["reason"] == HOSTILE
+    assert data["matched"][0]["reason"] == f"missed: {HOSTILE}"
     assert "##[" not in done.stdout
     assert project.run("compare", *names, "--format", "json").stdout == done.stdout
 

@@ -35,7 +35,7 @@ def test_every_help_fits_80_columns() -> None:
 def test_usage_error_shows_an_example_command(project: Project, command: str) -> None:
     done = project.run(command)
     assert done.returncode == 2
-    assert f"agentv {command} evals/" in done.stderr
+    assert f"agentv {command} PATH" in done.stderr
 
 
 def test_lists_in_messages_use_and(judges: Project) -> None:
@@ -81,7 +81,7 @@ def test_judge_new_names_what_this_machine_lacks(project: Project) -> None:
     node = project.write("bin/node", "#!/bin/sh\necho v20.20.2\n")
     node.chmod(0o755)
     old = project.run("judge", "new", "tone", "--lang", "typescript", env={"PATH": str(node.parent)})
-    assert "Missing:  Node 22.18 (this is v20.20)" in old.stderr
+    assert "Missing:  Node 22.18 (this is v20.20.2)" in old.stderr
     none = project.run("judge", "new", "tone", "--lang", "bash", env={"PATH": str(project.root)})
     assert "Missing:  jq, curl" in none.stderr
 

@@ -335,7 +335,7 @@ def test_run_without_judge_calls_writes_no_call_record(project: Project) -> None
     assert ran.ledger["call_count"] == 0
 
 
-def test_full_disk_for_recorded_calls_is_reported_and_calls_succeed(project: Project) -> None:
+def test_log_of_calls_that_cannot_be_written_is_reported_and_calls_succeed(project: Project) -> None:
     script = """
         os.symlink("/dev/full", "run-0/judge_calls.jsonl")
         done(statuses=[invoke()[0], invoke()[0]])
@@ -344,7 +344,7 @@ def test_full_disk_for_recorded_calls_is_reported_and_calls_succeed(project: Pro
     ran = run(project)
     assert ran.details == {"statuses": [200, 200]}
     assert ran.process.returncode == 3
-    assert "judge_calls.jsonl: ENOSPC" in ran.process.stderr
+    assert "judge_calls.jsonl must be a regular file, got a symbolic link" in ran.process.stderr
     assert "Traceback" not in ran.words
     write(project, "done(statuses=[invoke()[0]])", ACCESS)
     assert run(project).process.returncode == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -72,23 +71,3 @@ def test_demo_fails_on_an_unexpected_exit_code(folder: Path, old: str, new: str,
     demo = run_demo(folder)
     assert demo.returncode == 1
     assert expected in demo.stderr
-
-
-@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-def test_make_names_the_required_version_in_one_line_on_an_old_python(tmp_path: Path) -> None:
-    shutil.copy(ROOT / "Makefile", tmp_path)
-    for name in ("requirements.lock", "requirements.runtime.lock", "requirements.build.lock", "pyproject.toml"):
-        (tmp_path / name).touch()
-    (tmp_path / "sdk/python").mkdir(parents=True)
-    (tmp_path / "sdk/python/pyproject.toml").touch()
-    old = tmp_path / "old-python"
-    old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.10.4\nexit 0\n', encoding="utf-8")
-    old.chmod(0o755)
-    for goal in ("demo", "test"):
-        made = subprocess.run(
-            ["make", goal, f"PYTHON={old}", "NPM="], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-        assert made.returncode == 2
-        (line,) = made.stderr.splitlines()
-        assert f"agentv requires Python 3.11 or newer, but {old} is Python 3.10.4" in line
-        assert not (tmp_path / ".venv").exists()

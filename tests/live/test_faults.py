@@ -99,7 +99,7 @@ STAYING: list[tuple[str, Fault, str]] = [
         r"text/html.*\n.*web page",
     ),
     ("an empty reply", answer(200), r"is not JSON \(application/json\): ''.*\n.*base_url"),
-    ("a body without end", flood, r"the reply is larger than 32 MiB"),
+    ("a body without end", flood, r"is larger than 8 MiB and was not read"),
     ("JSON of another kind", answer(200, b'{"ok": true}'), r"has no `choices`.*\n.*chat completions"),
     ("JSON null", answer(200, b"null"), r"target 't': "),
     ("401", answer(401, b'{"error": {"message": "bad key"}}'), r"HTTP 401: bad key.*\nCheck .*key"),
@@ -165,7 +165,7 @@ async def test_a_reply_that_a_library_cannot_parse_is_an_error(aimock: LiveServe
         answer(200, b'{"ok": true}'): r"target 't': .*",
         answer(200, b"[]"): r"target 't': .*",
         answer(401, b'{"error": {"message": "bad key"}}'): r"HTTP 401: bad key.*\nCheck ",
-        flood: r"the reply is larger than 32 MiB",
+        flood: r"is larger than 8 MiB and was not read",
         cut(20): r"closed the connection .*\n.*Try again later",
     }
     with FaultProxy(aimock.url) as proxy:

@@ -70,7 +70,7 @@ def test_a_run_through_a_bad_line_has_an_answer_or_an_error_that_helps_for_every
         "cut-in-body": (cut(30), "closed the connection before the reply was complete.\nThe server failed"),
         "web-page": (answer(200, b"<html>", headers={"Content-Type": "text/html"}), "not JSON (text/html): '<html>'"),
         "empty": (answer(200), "sent a reply that is not JSON (application/json): ''"),
-        "endless": (flood, "the reply is larger than 32 MiB"),
+        "endless": (flood, "is larger than 8 MiB and was not read"),
         "slow": (drip(0.001), None),
         "good": (None, None),
     }

@@ -58,13 +58,13 @@ def test_run_is_not_labelled_scripted_when_the_evaluator_names_a_real_judge(proj
     assert done.returncode == 0, done.stdout + done.stderr
     assert project.rows()[0]["evaluator_results"][0]["judge"]["target"] == "strict"
     assert project.manifest()["scripted"] is False
-    assert "scripted model" not in done.stdout
+    assert "scripted" not in done.stdout
 
     done = project.run("eval", "suite.yaml", "--judge-target", "scripted")
 
     assert project.rows()[0]["evaluator_results"][0]["judge"]["target"] == "scripted"
     assert project.manifest()["scripted"] is True
-    assert "scripted model" in done.stdout
+    assert "scripted judge" in done.stdout
 
 
 def test_digests_cover_the_suite_its_files_and_recorded_answers(project: Project) -> None:

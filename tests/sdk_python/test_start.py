@@ -59,7 +59,7 @@ def test_a_judge_without_calls_loads_json_but_no_network_and_no_heavy_module():
 def test_a_judge_with_calls_loads_a_socket_and_no_http_library():
     code = """
 from agentv_eval import define_code_judge
-define_code_judge(lambda input, judge: len(judge.invoke(question="q").raw_text))
+define_code_judge(lambda input, judge: len(judge.invoke(question="q").raw_text) / 10)
 """
     with Server(lambda seen: reply("yes")) as server:
         loaded = loaded_by(code, server.environ)

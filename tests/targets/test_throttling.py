@@ -187,7 +187,7 @@ async def test_a_retry_that_cannot_start_in_time_fails_immediately():
     crowd.call("a")
     (error,) = await crowd.outcome()
     assert str(error).startswith(
-        "slow down (after 1 attempt; another could not start within `total_timeout_seconds` (20 s))\n"
+        "slow down (after 1 attempt; another could not start within `total_timeout_seconds` (20 s)).\n"
         "Lower `max_concurrency`"
     )
     assert crowd.time.now == 1001.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -126,6 +127,14 @@ def test_worker_dies_with_a_killed_runtime(tmp_path: Path) -> None:
         wait_for(mark.exists)
         runtime.send_signal(signal.SIGKILL)
     wait_for(lambda: not _alive(pid))
+
+
+def test_worker_that_ended_does_not_remain_as_a_zombie() -> None:
+    workers.close()
+    pid = workers.call_blocking(jobs.pid, seconds=5)
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not Path(f"/proc/{pid}").exists())
+    assert workers.call_blocking(jobs.pid, seconds=5) != pid
 
 
 def _alive(pid: int) -> bool:

@@ -82,7 +82,8 @@ def _validate(contents: Mapping[Path, str]) -> None:
             (folder / path.name).write_text(text, encoding="utf-8")
         suites = tuple(str(folder / path.name) for path in contents if path.name != CONFIG)
         try:
-            build_plan(RunOptions(paths=suites, config=str(folder / CONFIG)), folder, only_check=True)
+            # Programs are not searched: the files are not yet where they will be.
+            build_plan(RunOptions(paths=suites, config=str(folder / CONFIG)), folder, only_check=True, search=False)
         except InvalidFilesError as error:
             raise InvalidFilesError(
                 [Problem(Path(p.path.name), p.line, p.column, p.message, p.source) for p in error.problems],

@@ -22,8 +22,6 @@ CHILD = Path(__file__).with_name("child.py")
 CONNECTION_LOST = (ConnectionError, EOFError)
 START_SECONDS = 30.0
 """How long a worker may take to read a request and to import its function, on a machine under load."""
-REAP_SECONDS = 0.02
-"""How long to wait for a killed worker before a thread does so instead."""
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """All that a worker gets of the environment: it needs no secret."""
 
@@ -94,6 +92,7 @@ class Worker:
                 self.socket.close()
                 raise
         OWN_CHILDREN.add(self._popen.pid)
+        threading.Thread(target=self._reap, name="agentv-worker", daemon=True).start()
         self.socket.setblocking(False)
 
     def alive(self) -> bool:
@@ -125,16 +124,11 @@ class Worker:
         return bytes(content)
 
     def end(self) -> None:
-        """Kill and reap it, whatever it is doing."""
+        """Kill it, whatever it is doing."""
         self.socket.close()
         self._popen.kill()
-        try:
-            self._popen.wait(REAP_SECONDS)
-        except subprocess.TimeoutExpired:
-            threading.Thread(target=self._reap, daemon=True).start()
-        else:
-            OWN_CHILDREN.discard(self._popen.pid)
 
     def _reap(self) -> None:
+        """Wait for its end in a thread: it can end at any time, and must not remain as a zombie."""
         self._popen.wait()
         OWN_CHILDREN.discard(self._popen.pid)
