@@ -85,6 +85,14 @@ def test_results_that_are_not_a_regular_file_are_refused(foreign: Project, name:
     assert (foreign.root / "victim.txt").read_text() == "precious\n"
 
 
+@pytest.mark.parametrize(("name", "trick"), [("report", "device"), ("convert", "link"), ("compare", "fifo")])
+def test_manifest_that_is_not_a_regular_file_is_refused(foreign: Project, name: str, trick: str) -> None:
+    spoil(foreign.root / "run" / "run.json", trick)
+    done = quick(foreign, *COMMANDS[name])
+    assert done.returncode == 2, done.stderr
+    assert "run/run.json must be a regular file, got a" in done.stderr
+
+
 @pytest.mark.parametrize("file", ["run.lock", "superseded.jsonl", ".results.jsonl.tmp"])
 def test_resume_never_writes_through_a_link_in_the_run_directory(foreign: Project, file: str) -> None:
     spoil(foreign.root / "run" / file, "link")

@@ -88,7 +88,7 @@ class RunDirectory:
     def open(cls, path: Path) -> RunDirectory:
         """Open an existing run. Raises RecordError if one of its files is a link, a pipe or a device."""
         run = cls(path.absolute())
-        run._refuse_special_files()
+        run.refuse_special_files()
         if not run.manifest.is_file():
             raise RecordError(
                 f"{path} is not a run: it has no {MANIFEST}",
@@ -96,7 +96,7 @@ class RunDirectory:
             )
         return run
 
-    def _refuse_special_files(self) -> None:
+    def refuse_special_files(self) -> None:
         """A run directory may come from another machine: a link in it could lead to any file."""
         for name in _RECORD:
             with suppress(FileNotFoundError, NotADirectoryError):

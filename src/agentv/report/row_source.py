@@ -109,6 +109,7 @@ def find_rows(name: str, root: Path) -> RowSource:
     """Find the rows of a results file, or of a run by its id, a prefix of its id, or its directory."""
     path = root / name
     if name and path.is_dir() and (path / RESULTS).is_file() and not (path / MANIFEST).is_file():
+        RunDirectory(path).refuse_special_files()
         path /= RESULTS
     if name and path.is_file():
         beside = RunDirectory(path.parent)
