@@ -15,7 +15,8 @@ import atexit
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -72,7 +73,26 @@ class _Pool:
                 worker.end()
         return Worker()
 
-    def give_back(self, worker: Worker) -> None:
+    @contextmanager
+    def using(self, worker: Worker, job: Job) -> Iterator[None]:
+        """Keep the worker for the next job, unless something went wrong, because its state is then unknown.
+
+        The death of the worker is not raised; there is no reply then.
+        """
+        try:
+            yield
+        except CONNECTION_LOST:
+            worker.end()
+        except TimeoutError:
+            worker.end()
+            raise TookTooLongError(job.name, job.seconds) from None
+        except BaseException:
+            worker.end()
+            raise
+        else:
+            self._keep(worker)
+
+    def _keep(self, worker: Worker) -> None:
         with self._lock:
             if len(self.idle) < MOST_WORKERS:
                 self.idle.append(worker)
@@ -112,21 +132,12 @@ async def call(function: Callable[P, R], *args: Any, seconds: float) -> R:
     pool = _current_pool()
     async with pool.slot():
         for _ in range(ATTEMPTS):
-            worker = await descriptors.when_free(pool.take)
-            try:
+            worker, reply = await descriptors.when_free(pool.take), None
+            with pool.using(worker, job):
                 reply = await _exchange(worker.socket, job.request, seconds)
-            except TimeoutError:
-                worker.end()
-                raise TookTooLongError(job.name, seconds) from None
-            except CONNECTION_LOST:
-                worker.end()
-                continue
-            except BaseException:
-                worker.end()
-                raise
-            pool.give_back(worker)
-            value: R = outcome_of(reply)
-            return value
+            if reply is not None:
+                value: R = outcome_of(reply)
+                return value
     raise WorkerDiedError(job.name)
 
 
@@ -156,21 +167,12 @@ def call_blocking(function: Callable[P, R], *args: Any, seconds: float) -> R:
     job = Job.of(function, args, seconds)
     pool = _current_pool()
     for _ in range(ATTEMPTS):
-        worker = pool.take()
-        try:
+        worker, reply = pool.take(), None
+        with pool.using(worker, job):
             reply = worker.exchange(job.request, seconds)
-        except TimeoutError:
-            worker.end()
-            raise TookTooLongError(job.name, seconds) from None
-        except CONNECTION_LOST:
-            worker.end()
-            continue
-        except BaseException:
-            worker.end()
-            raise
-        pool.give_back(worker)
-        value: R = outcome_of(reply)
-        return value
+        if reply is not None:
+            value: R = outcome_of(reply)
+            return value
     raise WorkerDiedError(job.name)
 
 

@@ -50,12 +50,13 @@ class Job:
     """One call of a function, ready to be sent."""
 
     name: str
+    seconds: float
     request: bytes
 
     @classmethod
     def of(cls, function: Callable[..., Any], args: tuple[Any, ...], seconds: float) -> Self:
         body = pickle.dumps((function.__module__, function.__qualname__, args, seconds), protocol=5)
-        return cls(function.__qualname__, len(body).to_bytes(8, "big") + body)
+        return cls(function.__qualname__, seconds, len(body).to_bytes(8, "big") + body)
 
 
 def outcome_of(reply: bytes) -> Any:
