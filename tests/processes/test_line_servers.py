@@ -142,7 +142,8 @@ async def test_result_printed_while_the_process_is_idle_ends_it_with_a_note(tmp_
     assert (second["said"], second["count"]) == ("mine", 1)
     assert notes == [
         f"`{Path(sys.executable).name} judge.py` printed a result after its execution had ended; the recorded result "
-        "is the first one, and the process was replaced. Print one JSON object per payload, before reading the next one."
+        "is the first one, and the process was replaced. Print one JSON object per payload, before reading the next "
+        "one."
     ]
 
 
