@@ -35,6 +35,7 @@ def benchmarks(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.timeout(400)  # a minute on a quiet machine
 def test_every_benchmark_runs_and_writes_valid_json(tmp_path: Path) -> None:
     done = benchmarks("--quick", "--results", str(tmp_path))
     assert done.returncode == 0, done.stderr
