@@ -20,6 +20,7 @@ SDK = ROOT / "sdk" / "python" / "src" / "agentv_eval"
 VALUES = {
     "amounts",
     "errors",
+    "evidence",
     "codec",
     "messages",
     "results",

@@ -187,6 +187,12 @@ class CaseResult:
     """Why the model stopped, as reported by the vendor; None if it did not say."""
     warnings: Annotated[tuple[str, ...], OMIT_DEFAULT] = ()
     """Values of the answer that could not be used, such as a cost that is out of range."""
+    threshold: Unit | None = None
+    """The score from which the case passes; None in rows of older versions."""
+    case_sha256: str | None = None
+    """Hash of the case, as in `cases.jsonl`."""
+    model: str | None = None
+    """The model that answered, as reported by the vendor; None if it did not say."""
 
     def __post_init__(self) -> None:
         amounts = bounded(self.token_usage, self.cost_usd, self.duration_ms)

@@ -59,6 +59,8 @@ class Candidate:
     """Why the model stopped, as reported by the vendor."""
     warnings: tuple[str, ...] = ()
     """Values that the target reported and that could not be used."""
+    model: str | None = None
+    """The model that answered, as reported by the vendor."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,11 +36,13 @@ RESULTS = "results.jsonl"
 CORRUPT = "results.corrupt.jsonl"
 SUPERSEDED = "superseded.jsonl"
 JUDGE_CALLS = "judge_calls.jsonl"
+CASES = "cases.jsonl"
+ANSWERS = "answers.jsonl"
 LOCK = "run.lock"
 
 ANOTHER = "Choose another file for --out."
 
-_RECORD = {MANIFEST, RESULTS, CORRUPT, SUPERSEDED, JUDGE_CALLS, LOCK}
+_RECORD = {MANIFEST, RESULTS, CORRUPT, SUPERSEDED, JUDGE_CALLS, CASES, ANSWERS, LOCK}
 _LEFT_BY_A_KILLED_START = {LOCK, f".{MANIFEST}.tmp"}
 _SECONDS_FOR_THE_DEAD = 5.0
 _SHOWN_RUNS = 5
@@ -62,6 +64,10 @@ class RunDirectory:
         self.corrupt = path / CORRUPT
         self.superseded = path / SUPERSEDED
         self.judge_calls = path / JUDGE_CALLS
+        self.cases = path / CASES
+        """What was asked and expected, one line for each case."""
+        self.answers = path / ANSWERS
+        """Answers whose rows are not written yet. Removed when the run finishes."""
         self._lock: int | None = None
         self._holders = 0
 

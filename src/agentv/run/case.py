@@ -87,6 +87,7 @@ def _candidate(reply: Reply, elapsed_ms: float) -> Candidate:
         trace_summary=summarize_trace(reply.output_messages, reply.token_usage, reply.cost_usd, duration),
         finish_reason=reply.finish_reason,
         warnings=reply.warnings,
+        model=reply.model,
     )
 
 
@@ -107,6 +108,7 @@ async def grade(item: WorkItem, answered: Answered, run_id: str, runtime: Runtim
         started_at=answered.started_at,
         metadata=item.case.metadata,
         conversation_id=item.case.conversation_id,
+        threshold=item.threshold,
     )
     if candidate is None:
         return row
@@ -133,6 +135,7 @@ async def grade(item: WorkItem, answered: Answered, run_id: str, runtime: Runtim
         duration_ms=candidate.duration_ms,
         finish_reason=candidate.finish_reason,
         warnings=candidate.warnings,
+        model=candidate.model,
     )
 
 

@@ -113,6 +113,8 @@ class Reply:
     """Duration reported by the target. If None, the runtime measures it."""
     finish_reason: str | None = None
     """Why the model stopped, as reported by the vendor: `stop`, `length`, `tool_calls`, ..."""
+    model: str | None = None
+    """The model that answered, as reported by the vendor. It may differ from the configured name."""
     logprobs: tuple[TokenLogprob, ...] | None = None
     """Log probabilities of the answer's tokens, if they were requested and the vendor returned them."""
     retries: int = 0

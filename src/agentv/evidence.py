@@ -1,0 +1,97 @@
+"""What a run records besides its rows: each case as it was asked, and each judge call.
+
+`CaseRecord` is a line of `cases.jsonl`, `JudgeCallRecord` a line of `judge_calls.jsonl`. Keys that identify the row
+come first in a line, so that readers can find lines without parsing them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from agentv.codec import OMIT_DEFAULT
+from agentv.messages import Message, TokenUsage
+from agentv.results import Counted, RowKey, Unit
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatorRecord:
+    """An evaluator of a case, with all defaults applied."""
+
+    name: str
+    type: str
+    weight: float = 1.0
+    required: bool = False
+    threshold: float | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Everything else that it was given: the rubrics, the command of its script, the expected value, and so on."""
+    members: Annotated[tuple[EvaluatorRecord, ...], OMIT_DEFAULT] = ()
+    """The evaluators of a composite."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRecord:
+    """A case as it was asked and judged in a run, whatever the target and the attempt."""
+
+    suite: str
+    eval_id: str
+    sha256: str
+    """Hash of the case: everything here except the position in the file."""
+    input_messages: tuple[Message, ...]
+    expected_outcome: str | None = None
+    expected_messages: tuple[Message, ...] = ()
+    reference_answer: str | None = None
+    threshold: Unit | None = None
+    evaluators: tuple[EvaluatorRecord, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    conversation_id: Annotated[str | None, OMIT_DEFAULT] = None
+    file: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeCallRecord:
+    """One judge call. `suite`, `eval_id`, `case_target` and `case_attempt` are the key of the row that made it."""
+
+    suite: str
+    eval_id: str
+    case_target: str
+    case_attempt: int
+    evaluator: str
+    index: int
+    """The position among the calls of this evaluator for this row, from 1."""
+    target: str
+    status: str
+    """`ok`, `failed`, `timeout` or `cancelled`."""
+    execution: Annotated[Counted | None, OMIT_DEFAULT] = None
+    """Which judging of the row made the call: None for the first, 2 if one errored row was superseded, and so on."""
+    code: str | None = None
+    eval_case_id: str = ""
+    attempt: int = 1
+    batch: bool = False
+    retries: int = 0
+    cache_hit: bool = False
+    token_usage: TokenUsage | None = None
+    cost_usd: float | None = None
+    started_at: str = ""
+    """When the judge was called. Waiting for a slot of the judge target is `waited_ms`, not part of the duration."""
+    waited_ms: float = 0.0
+    duration_ms: float = 0.0
+    model: str | None = None
+    finish_reason: str | None = None
+    request_sha256: str = ""
+    """Hash of the request as recorded: target, messages and options."""
+    question: Annotated[str | None, OMIT_DEFAULT] = None
+    system_prompt: Annotated[str | None, OMIT_DEFAULT] = None
+    messages: Annotated[tuple[Message, ...], OMIT_DEFAULT] = ()
+    """The conversation, if it is more than a system prompt and a question."""
+    options: Annotated[Mapping[str, Any] | None, OMIT_DEFAULT] = None
+    reply: Annotated[Mapping[str, Any] | None, OMIT_DEFAULT] = None
+    """What the judge answered, in the form of the judge proxy: `outputMessages`, `rawText`, `usage`."""
+    error: Annotated[str | None, OMIT_DEFAULT] = None
+
+    @property
+    def row_key(self) -> RowKey:
+        return RowKey(self.suite, self.eval_id, self.case_target, self.case_attempt)
