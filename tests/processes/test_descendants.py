@@ -129,7 +129,7 @@ async def test_other_scripts_continue_when_one_ends(launcher, tmp_path):
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 @pytest.mark.parametrize("mode", MODES)
 def test_no_process_survives_a_killed_runtime(number, mode):
-    for _ in range(10 if mode == "cold" else 3):
+    for _ in range(4 if mode == "cold" else 2):
         assert one_round(number, mode=mode) == []
 
 
