@@ -70,7 +70,7 @@ async def test_rows_that_arrive_during_a_sync_share_the_next_sync(run: RunDirect
         assert go_on.wait(30)
 
     async with RowWriter(run) as writer:
-        monkeypatch.setattr("agentv.record.writer.sync_data", slow_sync)
+        monkeypatch.setattr("agentv.record.appender.sync_data", slow_sync)
         first = asyncio.create_task(writer.append(make_row("first")))
         await asyncio.to_thread(first_started.wait, 30)
         others = [asyncio.create_task(writer.append(make_row(f"case-{n}"))) for n in range(30)]
@@ -154,7 +154,7 @@ async def test_row_is_not_acknowledged_when_the_sync_fails(run: RunDirectory, mo
         raise OSError(5, "Input/output error")
 
     async with RowWriter(run) as writer:
-        monkeypatch.setattr("agentv.record.writer.sync_data", broken)
+        monkeypatch.setattr("agentv.record.appender.sync_data", broken)
         with pytest.raises(RecordError, match="EIO"):
             await writer.append(make_row())
     assert run.results.read_bytes() == b""
@@ -180,7 +180,7 @@ async def test_closing_writes_queued_rows_even_when_cancelled(run: RunDirectory,
 
     async def use() -> None:
         async with RowWriter(run) as writer:
-            monkeypatch.setattr("agentv.record.writer.sync_data", slow_sync)
+            monkeypatch.setattr("agentv.record.appender.sync_data", slow_sync)
             task = asyncio.create_task(writer.append(make_row()))
             await asyncio.to_thread(syncing.wait, 30)
             task.cancel()

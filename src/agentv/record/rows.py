@@ -82,6 +82,20 @@ def is_large(content: Any) -> bool:
     return False
 
 
+class RowEncoder:
+    """Encodes rows for an `AppendedFile`."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+
+    def small(self, row: CaseResult) -> tuple[CaseResult, bytes] | None:
+        content = row.to_dict()
+        return None if is_large(content) else record_row(row, self._redactor, content=content)
+
+    def large(self, row: CaseResult) -> tuple[CaseResult, bytes]:
+        return record_row(row, self._redactor, in_pieces=True)
+
+
 def encode_row(row: CaseResult, redactor: Redactor = NO_SECRETS) -> bytes:
     """The row as one line of `results.jsonl`."""
     return record_row(row, redactor)[1]
