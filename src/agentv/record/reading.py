@@ -1,0 +1,220 @@
+"""Read the record of a run: heads of rows, single rows, cases and judge calls, without decoding whole files.
+
+Lines begin with the keys that identify them, so a line is found by its first bytes. A run of 100,000 rows (350 MB) is
+listed in a fraction of a second. A run that is being written can be read: an incomplete last line is ignored. Lines
+that are damaged are skipped and counted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from agentv import jsonio
+from agentv.codec import decode
+from agentv.errors import RecordError
+from agentv.evidence import CaseRecord, JudgeCallRecord
+from agentv.record.files import LONGEST_LINE, failure, open_recorded
+from agentv.record.rows import decode_row
+from agentv.record.run_dir import RunDirectory
+from agentv.regular_files import open_descriptor
+from agentv.results import CaseResult, RowKey, Verdict
+
+T = TypeVar("T")
+
+_STRING = rb'"([^"\\\x00-\x1f]*+(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*+)*+)"'
+_HEAD = re.compile(
+    rb'\{"run_id":' + _STRING + rb',"eval_id":' + _STRING + rb',"suite":' + _STRING + rb',"target":' + _STRING
+    # A number that does not look like this is left to the decoder, which knows what is allowed.
+    + rb',"attempt":([1-9][0-9]{0,17}),"score":(0(?:\.[0-9]{1,20})?|1(?:\.0)?),"verdict":"(pass|borderline|fail)"'
+    + rb',"error":(?:(null)|\{)'
+)  # fmt: skip
+_VERDICTS = {verdict.value.encode("ascii"): verdict for verdict in Verdict}
+_BUFFER = 1 << 20
+
+
+class RowHead(NamedTuple):
+    """The beginning of a row, and where its line is in `results.jsonl`."""
+
+    key: RowKey
+    score: float
+    verdict: Verdict
+    errored: bool
+    offset: int
+    length: int
+
+
+class RunReader:
+    """Reads one run. Files that are missing, as in runs of older versions, have no lines."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self.directory = directory
+        self.damaged: Counter[str] = Counter()
+        """Lines that were read and skipped, by the name of their file: not valid, or repeating a row."""
+        self._heads: dict[RowKey, RowHead] | None = None
+
+    @classmethod
+    def open(cls, path: Path) -> RunReader:
+        """Open the run in a directory. Raises RecordError if one of its files is a link, a pipe or a device."""
+        return cls(RunDirectory.open(path))
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """The contents of `run.json`."""
+        return self.directory.read_manifest()
+
+    # -- rows
+
+    def heads(self) -> list[RowHead]:
+        """The heads of all rows, in the order of the file."""
+        return list(self._indexed().values())
+
+    def keys(self) -> list[RowKey]:
+        """The keys of all rows, in the order of the file."""
+        return list(self._indexed())
+
+    def row(self, key: RowKey) -> CaseResult | None:
+        """The row with this key; None if there is none. Raises RecordError if its line is damaged."""
+        for _ in range(2):
+            head = self._indexed().get(key)
+            if head is None:
+                return None
+            row = self._at(head)
+            if row is not None and row.key == key:
+                return row
+            self._heads = None  # the file was replaced since it was indexed, because the run was resumed
+        raise RecordError(
+            f"the row of '{key.eval_id}' in {self.directory.results} is damaged",
+            next_step=f"Run the case again: {self.directory.resume_command}",
+        )
+
+    def rows(self) -> Iterator[CaseResult]:
+        """All rows, decoded, in the order of the file."""
+        seen: set[RowKey] = set()
+        for _, line in _lines(self.directory.results):
+            row = _decoded(line)
+            if row is not None and row.key not in seen:
+                seen.add(row.key)
+                yield row
+
+    def execution(self, key: RowKey) -> int:
+        """How often the case of this row was judged: 1, plus the number of its rows that were superseded."""
+        return 1 + sum(1 for head in self._read_heads(self.directory.superseded) if head.key == key)
+
+    def _indexed(self) -> dict[RowKey, RowHead]:
+        if self._heads is None:
+            heads: dict[RowKey, RowHead] = {}
+            name = self.directory.results.name
+            self.damaged[name] = 0
+            for head in self._read_heads(self.directory.results):
+                if heads.setdefault(head.key, head) is not head:
+                    self.damaged[name] += 1
+            self._heads = heads
+        return self._heads
+
+    def _read_heads(self, path: Path) -> Iterator[RowHead]:
+        names: dict[bytes, str] = {}  # suites and targets occur in every line
+        for offset, line in _lines(path):
+            head = _head(offset, line, names)
+            if head is None:
+                self.damaged[path.name] += 1
+            else:
+                yield head
+
+    def _at(self, head: RowHead) -> CaseResult | None:
+        try:
+            with open_recorded(self.directory.results) as file:
+                line = os.pread(file.fileno(), head.length, head.offset)
+        except OSError as error:
+            raise failure("read", self.directory.results, error) from error
+        return _decoded(line)
+
+    # -- cases and judge calls
+
+    def case(self, suite: str, eval_id: str) -> CaseRecord | None:
+        """What was asked and expected in this case; None if the run was recorded without its cases."""
+        start = _start(suite=suite, eval_id=eval_id)
+        latest = None
+        for record in self._starting(self.directory.cases, start, CaseRecord):
+            latest = record
+        return latest
+
+    def judge_calls(self, key: RowKey) -> list[JudgeCallRecord]:
+        """The judge calls of a row, in the order of the file, including those of superseded rows with this key."""
+        start = _start(suite=key.suite, eval_id=key.eval_id, case_target=key.target, case_attempt=key.attempt)
+        return list(self._starting(self.directory.judge_calls, start, JudgeCallRecord))
+
+    def _starting(self, path: Path, start: bytes | None, kind: type[T]) -> Iterator[T]:
+        for _, line in _lines(path):
+            if start is not None and line.startswith(start):
+                try:
+                    yield decode(kind, jsonio.load(line))
+                except ValueError:
+                    self.damaged[path.name] += 1
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The complete lines of a file with their offsets. A line that is too long is yielded in part, and is not valid."""
+    try:
+        # Not a memory map: a file that is truncated while it is read must not kill the process.
+        with os.fdopen(open_descriptor(path, os.O_RDONLY, follow_links=False), "rb", _BUFFER) as file:
+            offset = 0
+            while line := file.readline(LONGEST_LINE):
+                length, whole = len(line), line.endswith(b"\n")
+                while not whole and (rest := file.readline(_BUFFER)):
+                    length, whole = length + len(rest), rest.endswith(b"\n")
+                if whole:
+                    yield offset, line
+                offset += length
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise failure("read", path, error) from error
+
+
+def _head(offset: int, line: bytes, names: dict[bytes, str]) -> RowHead | None:
+    """The head of a line, from its first bytes if they are as written by agentv; None if it is not a row."""
+    match = _HEAD.match(line)
+    if match is not None and line.endswith(b"}\n"):
+        _, eval_id, suite, target, attempt, score, verdict, no_error = match.groups()
+        try:
+            if (suite_name := names.get(suite)) is None:
+                suite_name = names[suite] = _text(suite)
+            if (target_name := names.get(target)) is None:
+                target_name = names[target] = _text(target)
+            key = RowKey(suite_name, _text(eval_id), target_name, int(attempt))
+        except ValueError:
+            return None
+        return RowHead(key, float(score), _VERDICTS[verdict], no_error is None, offset, len(line))
+    row = _decoded(line)
+    if row is None:
+        return None
+    return RowHead(row.key, row.score, row.verdict, row.error is not None, offset, len(line))
+
+
+def _text(encoded: bytes) -> str:
+    """The string that is written in JSON like this, between quotation marks."""
+    text = encoded.decode("utf-8")
+    if "\\" in text:
+        text = json.loads(f'"{text}"')
+        text.encode("utf-8")  # a lone surrogate is not text
+    return text
+
+
+def _decoded(line: bytes) -> CaseResult | None:
+    try:
+        return decode_row(line)
+    except ValueError:
+        return None
+
+
+def _start(**fields: str | int) -> bytes | None:
+    """The first bytes of a line with these keys; None if no line can have them."""
+    line = jsonio.strict_line(fields)
+    return None if line is None else line[:-1].encode("utf-8") + b","
