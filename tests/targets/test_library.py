@@ -100,6 +100,12 @@ async def test_a_call_sends_the_question_and_returns_the_answer(vendor: Vendor):
     assert reply.text == "Paris is it"
     assert reply.token_usage == TokenUsage(100, 7, 60)
     assert (reply.finish_reason, reply.cost_usd, reply.retries) == ("tool_calls", None, 0)
+    assert reply.model == {
+        "anthropic": "claude-sonnet-4-5-20250929",
+        "gemini": "gemini-2.5-flash",
+        "bedrock": vendor.model,
+        "openai": "gpt-4o-2024-08-06",
+    }.get(vendor.provider), "the model that answered, not the configured name"
 
 
 async def test_anthropic_gets_the_settings():

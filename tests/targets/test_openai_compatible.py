@@ -61,6 +61,7 @@ async def test_a_call_sends_the_question_and_returns_the_answer():
         assert reply.text == "Paris is it"
         assert reply.token_usage == TokenUsage(10, 3)
         assert (reply.finish_reason, reply.cost_usd, reply.duration_ms) == ("stop", None, None)
+        assert reply.model == "fake", "the model that answered, not the configured name"
         assert body_of(server) == {
             "model": "m",
             "temperature": 0.5,

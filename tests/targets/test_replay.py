@@ -33,10 +33,13 @@ async def test_an_answer_is_found_by_id_with_all_its_figures(tmp_path):
             "token_usage": {"input": 1, "output": 2},
             "cost_usd": 0.5,
             "duration_ms": 7,
+            "finish_reason": "length",
+            "model": "gpt-4o-2024-08-06",
         },
     )
     replay = make(tmp_path, "replay", file="answers.jsonl")
     reply = await replay.invoke(ask(eval_id="y"))
+    assert (reply.finish_reason, reply.model) == ("length", "gpt-4o-2024-08-06")
     assert reply.output_messages == (Message("assistant", "Paris", tool_calls=(ToolCall("t"),)),)
     assert (reply.token_usage, reply.cost_usd, reply.duration_ms) == (TokenUsage(1, 2), 0.5, 7.0)
     assert (await replay.invoke(ask(eval_id="x"))).text == "other"

@@ -19,7 +19,7 @@ from typing import Any, Self
 from agentv.messages import TokenLogprob
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.targets.provider import Reply
-from agentv.targets.structured import parse_messages
+from agentv.targets.structured import named_model, parse_messages
 
 CACHE = Path(".agentv") / "cache"
 FILE = "judge.sqlite"
@@ -167,6 +167,7 @@ def encoded(reply: Reply) -> str | None:
         "token_usage": reply.token_usage.to_dict() if reply.token_usage else None,
         "cost_usd": reply.cost_usd,
         "finish_reason": reply.finish_reason,
+        "model": reply.model,
         "logprobs": None if reply.logprobs is None else [token.to_dict() for token in reply.logprobs],
     }
     try:
@@ -185,7 +186,7 @@ def decoded(text: str) -> Reply:
         raise TypeError("the finish reason must be a string")
     tokens = data.get("logprobs")
     logprobs = None if tokens is None else tuple(map(TokenLogprob.from_dict, tokens))
-    return free(Reply(messages, finish_reason=reason, logprobs=logprobs))
+    return free(Reply(messages, finish_reason=reason, model=named_model(data.get("model")), logprobs=logprobs))
 
 
 def free(reply: Reply) -> Reply:
@@ -194,6 +195,7 @@ def free(reply: Reply) -> Reply:
         reply.output_messages,
         cost_usd=0.0,
         finish_reason=reply.finish_reason,
+        model=reply.model,
         logprobs=reply.logprobs,
         cache_hit=True,
     )

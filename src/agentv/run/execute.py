@@ -225,7 +225,15 @@ def _recorded_reply(answers: Answers, item: WorkItem) -> Reply:
             f"case '{item.case.id}' cannot be graded: {why}",
             next_step="Add a line with its `eval_id` and `candidate_answer`, or select other cases with --case.",
         )
-    return Reply(recorded.output_messages, recorded.token_usage, recorded.cost_usd, recorded.duration_ms, recorded=True)
+    return Reply(
+        recorded.output_messages,
+        recorded.token_usage,
+        recorded.cost_usd,
+        recorded.duration_ms,
+        finish_reason=recorded.finish_reason,
+        model=recorded.model,
+        recorded=True,
+    )
 
 
 def _unavailable(error: TargetUnavailableError) -> Ask:

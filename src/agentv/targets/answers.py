@@ -16,7 +16,7 @@ from agentv.errors import InvalidFilesError, Problem, ProviderError, UsageError
 from agentv.messages import Message, TokenUsage, final_text
 from agentv.regular_files import FileUnusableError, open_regular
 from agentv.suite.json_lines import iterate_lines
-from agentv.targets.structured import ShapeError, parse_amount, parse_messages, parse_usage
+from agentv.targets.structured import ShapeError, named_model, parse_amount, parse_messages, parse_usage
 
 LONGEST_LINE = 64 * 1024 * 1024
 
@@ -52,6 +52,9 @@ class Answer:
     token_usage: TokenUsage | None = None
     cost_usd: float | None = None
     duration_ms: float | None = None
+    finish_reason: str | None = None
+    model: str | None = None
+    """The model that answered, if the line names it."""
     failure: str | None = None
 
     def fits(self, eval_id: str, target: str | None, attempt: int | None, suite: str | None) -> bool:
@@ -221,6 +224,7 @@ def _answer(value: Any, line: int, problem: str | None) -> Answer:
     text = final_text(messages) if text is None else text
     if not messages or final_text(messages) != text:
         messages = (*messages, Message("assistant", text))
+    finish = value.get("finish_reason")
     return Answer(
         key,
         line,
@@ -229,6 +233,8 @@ def _answer(value: Any, line: int, problem: str | None) -> Answer:
         token_usage=parse_usage(value.get("token_usage")),
         cost_usd=parse_amount(value.get("cost_usd"), "cost_usd"),
         duration_ms=parse_amount(value.get("duration_ms"), "duration_ms"),
+        finish_reason=finish if isinstance(finish, str) else None,
+        model=named_model(value.get("model")),
     )
 
 

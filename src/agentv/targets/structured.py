@@ -12,13 +12,15 @@ from agentv import jsonio
 from agentv.messages import Message, TokenUsage, ToolCall
 from agentv.targets.provider import Reply
 
+LONGEST_MODEL_NAME = 500
+
 
 class ShapeError(ValueError):
     """A value has the wrong type or range. The message names the value and what was expected."""
 
 
 def parse_reply(value: Mapping[str, Any]) -> Reply:
-    """`text` or `output_messages` with optional `token_usage`, `cost_usd` and `duration_ms` -> a reply."""
+    """`text` or `output_messages` with optional `token_usage`, `cost_usd`, `duration_ms` and `model` -> a reply."""
     answer = value.get("text")
     messages = () if value.get("output_messages") is None else parse_messages(value["output_messages"])
     if not messages:
@@ -30,7 +32,13 @@ def parse_reply(value: Mapping[str, Any]) -> Reply:
         token_usage=parse_usage(value.get("token_usage")),
         cost_usd=parse_amount(value.get("cost_usd"), "cost_usd"),
         duration_ms=parse_amount(value.get("duration_ms"), "duration_ms"),
+        model=named_model(value.get("model")),
     )
+
+
+def named_model(value: Any) -> str | None:
+    """The name of a model as reported with an answer; None if it is not a usable name. Never an error."""
+    return value if isinstance(value, str) and 0 < len(value) <= LONGEST_MODEL_NAME else None
 
 
 def parse_messages(value: Any, where: str = "output_messages") -> tuple[Message, ...]:

@@ -16,7 +16,7 @@ from agentv.regular_files import FileUnusableError, as_text, read_regular
 from agentv.suite.files import MAX_FILE_BYTES
 from agentv.targets.prices import Pricer
 from agentv.targets.provider import Reply, Request
-from agentv.targets.structured import received_arguments
+from agentv.targets.structured import named_model, received_arguments
 
 # -- request
 
@@ -207,6 +207,7 @@ def parse_completion(data: Any, pricer: Pricer, model: str) -> Reply:
         cost_usd=cost,
         finish_reason=finish if isinstance(finish, str) else None,
         logprobs=received_logprobs(choice.get("logprobs")),
+        model=named_model(data.get("model")),
     )
 
 

@@ -30,7 +30,7 @@ from agentv.messages import GenerationOptions, Message, TokenLogprob, TokenUsage
 from agentv.targets.prices import Pricer
 from agentv.targets.provider import Reply
 from agentv.targets.providers.chat import received_logprobs
-from agentv.targets.structured import received_arguments
+from agentv.targets.structured import named_model, received_arguments
 
 # -- request
 
@@ -188,6 +188,7 @@ def from_library(response: ModelResponse, pricer: Pricer, model: str) -> Reply:
         cost_usd=cost,
         finish_reason="tool_calls" if calls and finish in _CALLED else finish,
         logprobs=_logprobs(response),
+        model=named_model(response.model_name),  # Bedrock does not report it: there it is the requested model
     )
 
 

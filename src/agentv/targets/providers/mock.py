@@ -122,7 +122,7 @@ class MockProvider(Provider):
     honours = frozenset({"temperature", "top_p", "seed"})  # without sampling, every value gives the same answer
 
     def __init__(self, settings: MockSettings, scope: TargetScope) -> None:
-        self._target = scope.name
+        self._target, self._model = scope.name, settings.model
         self._patterns = PythonPatterns([rule.match for rule in settings.rules])
         self._acts = [self._act(rule, settings) for rule in settings.rules]
         self._fallback = self._act(settings, settings)
@@ -170,7 +170,9 @@ class MockProvider(Provider):
                 f"target '{self._target}': the scripted model has no answer for this question",
                 next_step="Add a `response`, or a rule whose `match` matches the question.",
             )
-        return Reply(act.messages, token_usage=act.token_usage, cost_usd=act.cost_usd, finish_reason="stop")
+        return Reply(
+            act.messages, token_usage=act.token_usage, cost_usd=act.cost_usd, finish_reason="stop", model=self._model
+        )
 
 
 def _as_text(response: str | dict[str, Any] | None) -> str:

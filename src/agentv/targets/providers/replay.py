@@ -63,6 +63,8 @@ class ReplayProvider(Provider):
             token_usage=answer.token_usage,
             cost_usd=answer.cost_usd,
             duration_ms=answer.duration_ms,
+            finish_reason=answer.finish_reason,
+            model=answer.model,
             recorded=True,
         )
 
