@@ -26,7 +26,7 @@ VALUES: dict[str, Any] = {
     "threshold": 0.5,
     "outputs": "answers.jsonl",
     "out": "rows.jsonl",
-    "record_judge_io": True,
+    "judge_io": "failures",
     "cache": True,
     "max_cost": 2.0,
     "max_judge_calls": 9,
@@ -84,10 +84,33 @@ def test_every_option_is_accepted_by_the_command_line_python_and_run_json(ready:
         assert ready.manifest(ready.root / directory)["options"] == expected.to_dict()
 
 
-def test_evaluate_records_the_prompts_of_judges_on_request(ready: Project) -> None:
-    run = agentv.evaluate("suite.yaml", config="other.yaml", target="a", judge_target="judge", record_judge_io=True)
-    assert "It fits." in (run.run_dir / "judge_calls.jsonl").read_text()
-    assert ready.manifest(run.run_dir)["options"]["record_judge_io"] is True
+@pytest.mark.parametrize(
+    ("options", "judge_io"),
+    [
+        ({}, "all"),
+        ({"record_judge_io": True}, "all"),
+        ({"record_judge_io": False}, "none"),
+        ({"judge_io": "none"}, "none"),
+    ],
+    ids=["default", "older-name", "older-name-off", "none"],
+)
+def test_prompts_of_judges_are_recorded_unless_turned_off(ready: Project, options: Any, judge_io: str) -> None:
+    run = agentv.evaluate("suite.yaml", config="other.yaml", target="a", judge_target="judge", **options)
+    assert ("It fits." in (run.run_dir / "judge_calls.jsonl").read_text()) is (judge_io == "all")
+    assert ready.manifest(run.run_dir)["options"]["judge_io"] == judge_io
+
+
+def test_older_name_of_judge_io_is_read_and_must_not_contradict_the_new_one() -> None:
+    assert RunOptions.from_dict({"record_judge_io": True}).judge_io == "all"
+    assert RunOptions.from_dict({"record_judge_io": False}).judge_io == "none"
+    assert RunOptions.from_dict({"record_judge_io": False, "judge_io": "failures"}).judge_io == "failures"
+    for options in ({"record_judge_io": True, "judge_io": "none"}, {"record_judge_io": False, "judge_io": "all"}):
+        with pytest.raises(UsageError, match="contradict each other"):
+            RunOptions.from_dict(options)
+    with pytest.raises(UsageError, match="`record_judge_io` must be true or false, got 'yes'"):
+        RunOptions.from_dict({"record_judge_io": "yes"})
+    with pytest.raises(UsageError, match=r"`judge_io` must be `all`, `failures` or `none`, got 'some'"):
+        RunOptions.from_dict({"judge_io": "some"})
 
 
 def test_editors_know_every_option_with_its_type() -> None:
@@ -97,7 +120,10 @@ def test_editors_know_every_option_with_its_type() -> None:
         if option.keyword:
             assert option.keyword in hints, f"agentv.api.Options has no key for {option.keyword}"
             hint = hints[option.keyword]
-            assert kinds[option.kind] in (hint, *get_args(hint)), option.keyword
+            if option.choices:
+                assert get_args(hint) == option.choices
+            else:
+                assert kinds[option.kind] in (hint, *get_args(hint)), option.keyword
 
 
 @pytest.mark.parametrize("name", OPTIONS)

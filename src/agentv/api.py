@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 from agentv.errors import SuiteError, UsageError
 from agentv.evaluators.base import Evaluator
@@ -89,11 +89,13 @@ class Options(TypedDict, total=False):
     threshold: float | None
     outputs: FilePath | None
     out: FilePath | None
-    record_judge_io: bool
+    judge_io: Literal["all", "failures", "none"]
     cache: bool
     max_cost: float | None
     max_judge_calls: int | None
     max_consecutive_errors: int | None
+    record_judge_io: bool
+    """Older name: true is `judge_io="all"`, and false is `judge_io="none"`."""
 
 
 def evaluate(suites: FilePath | Sequence[FilePath] | None = None, **options: Unpack[Options]) -> EvaluationRun:

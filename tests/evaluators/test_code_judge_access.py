@@ -295,7 +295,7 @@ PROMPTS = ("QUESTION-TEXT", "SYSTEM-TEXT", "BATCH-TEXT", "REPLY-TEXT")
 async def test_row_and_judge_calls_record_target_and_cost(project: Project) -> None:
     async with fake_model("REPLY-TEXT one two", failures=[None, Failure(500)]) as server:
         write(project, ASKING, ACCESS, config=models(server, "mini"))
-        ran = await judged(project, "--verbose")
+        ran = await judged(project, "--verbose", "--judge-io", "none")
         assert server.calls == 3
     assert ran.result["score"] == 1
     ledger = ran.ledger
@@ -315,10 +315,10 @@ async def test_row_and_judge_calls_record_target_and_cost(project: Project) -> N
         assert text not in ran.files + ran.words
 
 
-async def test_prompts_and_replies_are_recorded_on_request_with_secrets_masked(project: Project) -> None:
+async def test_prompts_and_replies_are_recorded_with_secrets_masked(project: Project) -> None:
     async with fake_model(f"REPLY-TEXT with {KEY}") as server:
         write(project, ASKING, ACCESS, config=models(server, "mini"))
-        ran = await judged(project, "--record-judge-io")
+        ran = await judged(project)
     first = next(call for call in ran.calls if call["target"] == "mini")
     assert (first["question"], first["system_prompt"]) == ("QUESTION-TEXT", "SYSTEM-TEXT")
     assert first["reply"]["rawText"] == "REPLY-TEXT with [redacted]"

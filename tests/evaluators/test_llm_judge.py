@@ -101,7 +101,7 @@ async def test_error_does_not_refer_to_raw_reply_when_the_last_reply_is_empty():
     assert result.error is not None
     assert "problem with the last reply: it is empty" in result.error
     assert "raw_reply" not in result.error
-    assert "Use --record-judge-io to record all replies" in result.error
+    assert "All replies are in judge_calls.jsonl" in result.error
 
 
 async def test_empty_and_truncated_replies_are_retried():
@@ -186,12 +186,12 @@ def test_case_without_evaluators_is_judged_by_a_model(project: Project) -> None:
     assert summary["judge_token_usage"] == {"input": 100, "output": 20}
 
 
-def test_prompts_and_replies_are_recorded_only_on_request(project: Project) -> None:
+def test_prompts_and_replies_are_recorded_unless_turned_off(project: Project) -> None:
     write_suite(project, [CASE])
     project.write("agentv.config.yaml", json.dumps(scripted(judge=mock(verdict(0.9, reasoning="hmm")))))
-    (call,) = run(project).calls
+    (call,) = run(project, "--judge-io", "none").calls
     assert "question" not in call
-    (call,) = run(project, "--record-judge-io").calls
+    (call,) = run(project).calls
     assert (call["target"], call["evaluator"], call["status"], call["eval_id"]) == (
         "strict",
         "llm_judge",

@@ -83,7 +83,7 @@ def test_prompt_includes_files_attached_to_the_question(project: Project) -> Non
     content = [{"type": "text", "value": "Sum it up:"}, {"type": "file", "value": "letter.txt"}]
     write_suite(project, [{"id": "a", "input": [{"role": "user", "content": content}]}])
     project.write("agentv.config.yaml", json.dumps(scripted(judge=mock(verdict()))))
-    (call,) = run(project, "--record-judge-io").calls
+    (call,) = run(project).calls
     assert 'Sum it up:\n\n<file path="letter.txt">\nThe parcel is late.\n</file>' in call["question"]
 
 

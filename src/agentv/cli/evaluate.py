@@ -21,7 +21,7 @@ from agentv.cli.signals import EXIT_CODES, TO_STOP, until_stopped
 from agentv.errors import UsageError
 from agentv.plan.build import build_plan
 from agentv.plan.discovery import suite_paths
-from agentv.plan.options import OPTIONS, RunOptions, refuse_empty
+from agentv.plan.options import OPTIONS, RECORD_JUDGE_IO, RunOptions, refuse_empty
 from agentv.record.run_dir import RUNS, find_run, new_run_id
 from agentv.recorded import RecordedRun, RunHooks, RunOutcome, outputs_file, resume_run, resumed_options, start_run
 from agentv.report.console import render_summary
@@ -115,7 +115,7 @@ def _resumed(arguments: dict[str, Any]) -> RecordedRun:
     retry_errors = bool(arguments["retry_errors"])
     flag, name = ("--retry-errors", arguments["retry_errors"]) if retry_errors else ("--resume", arguments["resume"])
     context = click.get_current_context()
-    fixed = ["run_dir", *(name for name, option in OPTIONS.items() if not option.may_change)]
+    fixed = ["run_dir", RECORD_JUDGE_IO, *(name for name, option in OPTIONS.items() if not option.may_change)]
     extra = [
         name
         for name in fixed

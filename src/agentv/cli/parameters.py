@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from agentv.plan.options import OPTIONS, Option
+from agentv.plan.options import OPTIONS, RECORD_JUDGE_IO, Option
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -27,7 +27,8 @@ def run_options(function: Decorated) -> Decorated:
     """Add every run option to a command."""
     for name, option in reversed(list(OPTIONS.items())):
         function = _parameter(name, option)(function)
-    return function
+    older = click.option("--record-judge-io", RECORD_JUDGE_IO, is_flag=True, default=None, hidden=True)
+    return older(function)
 
 
 def _parameter(name: str, option: Option) -> Callable[[Decorated], Decorated]:
@@ -38,7 +39,11 @@ def _parameter(name: str, option: Option) -> Callable[[Decorated], Decorated]:
         return click.option(option.flag, name, is_flag=True, help=text)
     if option.kind == "list":
         return click.option(option.flag, name, multiple=True, metavar=option.metavar, help=text)
-    kind = _range(option) if option.kind in ("whole", "number") else click.STRING
+    kind: click.ParamType[Any] = click.STRING
+    if option.kind == "choice":
+        kind = click.Choice(option.choices)
+    elif option.kind in ("whole", "number"):
+        kind = _range(option)
     return click.option(option.flag, name, type=kind, default=option.default, metavar=option.metavar, help=text)
 
 

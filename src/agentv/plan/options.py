@@ -13,13 +13,14 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from agentv.errors import UsageError
+from agentv.text import one_of
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
     """The name, the help and the allowed values of an option."""
 
-    kind: Literal["text", "file", "list", "whole", "number", "switch"]
+    kind: Literal["text", "file", "list", "whole", "number", "switch", "choice"]
     help: str
     metavar: str = ""
     keyword: str = ""
@@ -31,6 +32,8 @@ class Option:
     default: Any = None
     may_change: bool = False
     """Whether `--resume` accepts a new value."""
+    choices: tuple[str, ...] = ()
+    """The allowed values of a choice."""
 
     @property
     def flag(self) -> str:
@@ -44,6 +47,8 @@ class Option:
             if math.isinf(self.most):
                 return f"{noun} {'above' if self.is_open else 'from'} {self.least:g}"
             return f"{noun} from {self.least:g} to {self.most:g}"
+        if self.kind == "choice":
+            return one_of(self.choices)
         return {"list": "a list of strings", "switch": "true or false"}.get(self.kind, "a string")
 
     def check(self, name: str, value: Any) -> None:
@@ -58,6 +63,8 @@ class Option:
             return isinstance(value, bool)
         if self.kind == "list":
             return isinstance(value, tuple) and all(isinstance(item, str) for item in value)
+        if self.kind == "choice":
+            return isinstance(value, str) and value in self.choices
         if self.kind in ("text", "file"):
             return isinstance(value, str)
         number = int if self.kind == "whole" else int | float
@@ -94,6 +101,12 @@ def _switch(keyword: str, text: str) -> Any:
     return _field(Option("switch", text, keyword=keyword, default=False))
 
 
+def _choice(keyword: str, text: str, *choices: str) -> Any:
+    """The first choice is the default."""
+    metavar = "|".join(choices)
+    return _field(Option("choice", text, metavar, keyword, default=choices[0], choices=choices))
+
+
 def _field(option: Option) -> Any:
     return field(default=option.default, metadata={"option": option})
 
@@ -115,9 +128,7 @@ class RunOptions:
     threshold: float | None = _share("S", "threshold", "Minimum score for a case to pass.  [0.8]")
     outputs: str | None = _file("outputs", "Grade existing answers (JSON Lines, or a run) instead of calling targets.")
     out: str | None = _file("out", "Also write rows to this file as they finish.", may_change=True)
-    record_judge_io: bool = _switch(
-        "record_judge_io", "Record the prompts and replies of judge calls in judge_calls.jsonl."
-    )
+    judge_io: str = _choice("judge_io", "Prompts and replies of judge calls to record.", "all", "failures", "none")
     cache: bool = _switch("cache", "Cache judge replies in .agentv/cache.")
     max_cost: float | None = _above_zero("USD", "max_cost", "Stop before spending more than this.", may_change=True)
     max_judge_calls: int | None = _whole(
@@ -143,12 +154,14 @@ class RunOptions:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RunOptions:
         """Options by field name, as in `run.json`; other keys are ignored."""
+        data = _without_aliases(data)
         return cls(**{name: _as_tuple(data[name]) for name in OPTIONS if name in data})
 
     @classmethod
     def from_keywords(cls, paths: tuple[str, ...], keywords: Mapping[str, Any]) -> RunOptions:
         """Options by Python keyword. A list may be a single string, a file may be a `Path`; None means the default."""
         values: dict[str, Any] = {"paths": paths}
+        keywords = _without_aliases(keywords)
         for name, option in OPTIONS.items():
             if option.keyword and (value := keywords.get(option.keyword)) is not None:
                 values[name] = _from_python(option, value)
@@ -158,6 +171,24 @@ class RunOptions:
 
 OPTIONS: Mapping[str, Option] = {each.name: each.metadata["option"] for each in fields(RunOptions)}
 """Every option of a run by field name, in the order of the help."""
+
+
+RECORD_JUDGE_IO = "record_judge_io"
+"""Older name, a switch: true is `judge_io: all`, and false is `judge_io: none`."""
+
+
+def _without_aliases(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options without the older names of options, which `run.json` of older versions contains, too."""
+    if (switch := data.get(RECORD_JUDGE_IO)) is None:
+        return data
+    Option("switch", "").check(RECORD_JUDGE_IO, switch)
+    io, meant = data.get("judge_io"), "all" if switch else "none"
+    if io is not None and io != meant and (io == "all" or switch):
+        raise UsageError(
+            f"`{RECORD_JUDGE_IO}` ({str(switch).lower()}) and `judge_io` ({io}) contradict each other.",
+            next_step=f"Use `judge_io` only; `{RECORD_JUDGE_IO}` is an older name for `judge_io: all`.",
+        )
+    return {**data, "judge_io": io or meant}
 
 
 def _as_tuple(value: Any) -> Any:

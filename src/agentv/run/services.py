@@ -114,7 +114,7 @@ class Services:
             self.pool,
             redactor=self.redactor,
             on_call=self.on_judge_call,
-            record_io=self.plan.options.record_judge_io,
+            record_io=self.plan.options.judge_io != "none",
             budget=self.pool.budget,
             cache=self.cache,
         )

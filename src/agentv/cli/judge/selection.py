@@ -75,7 +75,6 @@ class Selection:
             config=self.config,
             cases=(glob.escape(self.case),) if self.case else (),
             outputs=outputs_file(self.outputs, Path.cwd()) if self.outputs else None,
-            record_judge_io=True,
         )
 
 

@@ -163,7 +163,7 @@ async def _ask(
     raise EvaluatorError(
         f"the judge '{target}' returned no usable verdict in {plural(len(calls), 'attempt')}; "
         f"problem with the last reply{_beginning(last_reply, redactor)}: {problem}",
-        next_step=f"{where}Use --record-judge-io to record all replies. Try a judge that follows instructions better "
+        next_step=f"{where}All replies are in judge_calls.jsonl. Try a judge that follows instructions better "
         "(`judge_target`), or increase `max_output_tokens`.",
         judge=session.ledger.to_dict(),
         details=kept,
