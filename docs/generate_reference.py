@@ -310,6 +310,7 @@ SOURCES: dict[str, Callable[[], str]] = {
     "suite execution": lambda: options_of(models.SuiteExecutionModel),
     "case": lambda: options_of(models.CaseModel),
     "case execution": lambda: options_of(models.CaseExecutionModel),
+    "trials": lambda: options_of(models.TrialsModel),
     "message": lambda: options_of(models.MessageModel),
     "tool call": lambda: options_of(models.ToolCallModel),
     "evaluators": evaluators_index,

@@ -27,6 +27,7 @@ VALUES = {
     "escapes",
     "redact",
     "text",
+    "trials",
     "json_sizes",
     "jsonio",
     "regular_files",

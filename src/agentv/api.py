@@ -84,7 +84,7 @@ class Options(TypedDict, total=False):
     config: FilePath | None
     case: str | Sequence[str]
     workers: int | None
-    repeat: int
+    repeat: int | None
     timeout: float | None
     threshold: float | None
     outputs: FilePath | None

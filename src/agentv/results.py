@@ -149,6 +149,36 @@ class CaseError:
         object.__setattr__(self, "message", without_controls(self.message))
 
 
+class PassIf(StrEnum):
+    """When a case with several attempts passes."""
+
+    ANY = "any"
+    ALL = "all"
+    MAJORITY = "majority"
+    MEAN = "mean"
+
+
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """How often a case is attempted with each target, and how its attempts become one verdict (`agentv.trials`)."""
+
+    count: Counted = 1
+    pass_if: PassIf = PassIf.MAJORITY
+    stop_early: bool = False
+    """Whether attempts that cannot change the verdict are not run."""
+
+
+class CaseKey(NamedTuple):
+    """Identifies a case with one target. In a comparison, the target is empty if it is not part of the pairing."""
+
+    suite: str
+    eval_id: str
+    target: str
+
+    def to_dict(self) -> dict[str, str]:
+        return {"suite": self.suite, "eval_id": self.eval_id, "target": self.target}
+
+
 class RowKey(NamedTuple):
     """Identifies a row within a run."""
 
@@ -156,6 +186,10 @@ class RowKey(NamedTuple):
     eval_id: str
     target: str
     attempt: int
+
+    @property
+    def case(self) -> CaseKey:
+        return CaseKey(self.suite, self.eval_id, self.target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +227,8 @@ class CaseResult:
     """Hash of the case, as in `cases.jsonl`."""
     model: str | None = None
     """The model that answered, as reported by the vendor; None if it did not say."""
+    trials: Annotated[Trials | None, OMIT_DEFAULT] = None
+    """If the case has several attempts: their number, and how they become one verdict."""
 
     def __post_init__(self) -> None:
         amounts = bounded(self.token_usage, self.cost_usd, self.duration_ms)

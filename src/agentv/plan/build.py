@@ -119,6 +119,7 @@ def build_plan(
             config=loaded.config(suite.directory),
             selected=selected[suite.path],
             threshold=_first(options.threshold, suite.threshold, DEFAULT_THRESHOLD),
+            repeat=options.repeat,
         )
         for suite in suites
         if selected[suite.path]
@@ -225,7 +226,7 @@ def _target_lanes(planned: Sequence[PlannedSuite], options: RunOptions) -> list[
     for (path, files, name), suites in work.items():
         config = configs[path, files]
         spec = config.targets[name]
-        lanes.append(Lane(name, spec, config.environment, _workers(spec, options), tuple(suites), options.repeat))
+        lanes.append(Lane(name, spec, config.environment, _workers(spec, options), tuple(suites)))
     return lanes
 
 
@@ -279,7 +280,7 @@ def _refuse_if_none_available(lanes: Sequence[Lane]) -> None:
 def _function_lane(planned: Sequence[PlannedSuite], name: str, options: RunOptions) -> Lane:
     work = tuple((item, item.selected) for item in planned)
     environment = planned[0].environment
-    return Lane(name, None, environment, options.workers or DEFAULT_CONCURRENCY, work, options.repeat)
+    return Lane(name, None, environment, options.workers or DEFAULT_CONCURRENCY, work)
 
 
 def _answer_lanes(
@@ -308,7 +309,6 @@ def _answer_lanes(
             planned[0].environment,
             options.workers or DEFAULT_CONCURRENCY,
             work,
-            options.repeat,
             answers=answers,
             only=options.targets,
         )

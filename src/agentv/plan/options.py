@@ -123,7 +123,7 @@ class RunOptions:
     config: str | None = _file("config", "Target configuration (default: the one nearest to each suite).")
     cases: tuple[str, ...] = _list("GLOB", "case", "Run only cases whose id matches; repeatable.")
     workers: int | None = _whole("workers", "Number of cases in flight per target.", 1)
-    repeat: int = _whole("repeat", "Attempts per case.", 1, default=1)
+    repeat: int | None = _whole("repeat", "Attempts per case, which give one verdict.  [`execution.trials`, else 1]", 1)
     timeout: float | None = _above_zero("S", "timeout", "Timeout for one target call, in seconds.")
     threshold: float | None = _share("S", "threshold", "Minimum score for a case to pass.  [0.8]")
     outputs: str | None = _file("outputs", "Grade existing answers (JSON Lines, or a run) instead of calling targets.")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
 from agentv.judge.choice import JudgeChoice
 from agentv.plan.options import RunOptions
-from agentv.results import DEFAULT_THRESHOLD, RowKey
+from agentv.results import DEFAULT_THRESHOLD, RowKey, Trials
 from agentv.suite.evaluator import Need
 from agentv.suite.files import digest
-from agentv.suite.suite import EvalCase, EvalSuite
+from agentv.suite.suite import EvalCase, EvalSuite, TrialSettings
 from agentv.targets.answers import Answers
 from agentv.targets.config import TargetsConfig, TargetSpec
 from agentv.targets.environment import Environment
@@ -34,6 +34,20 @@ class PlannedSuite:
     selected: frozenset[str]
     threshold: float = DEFAULT_THRESHOLD
     """The threshold of cases that do not set their own."""
+    repeat: int | None = None
+    """The number of attempts, if the options set it."""
+    trials: Trials = field(init=False)
+    """How often a case is attempted that does not set it for itself, and how its attempts become one verdict."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "trials", self._trials(TrialSettings()))
+
+    def trials_of(self, eval_id: str) -> Trials:
+        own = self.suite.case_trials.get(eval_id)
+        return self.trials if own is None else self._trials(own)
+
+    def _trials(self, own: TrialSettings) -> Trials:
+        return TrialSettings(count=self.repeat).over(own).over(self.suite.trials).trials()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +58,8 @@ class WorkItem:
     planned: PlannedSuite
     target: str
     attempt: int
+    trials: Trials | None = None
+    """None if the case has one attempt."""
 
     @property
     def key(self) -> RowKey:
@@ -64,7 +80,6 @@ class Lane:
     workers: int
     work: tuple[tuple[PlannedSuite, frozenset[str]], ...]
     """Suites, each with the ids of the cases that run with this target."""
-    repeat: int = 1
     answers: Answers | None = None
     only: tuple[str, ...] = ()
     """For recorded answers: the targets to grade; empty for all of them."""
@@ -92,12 +107,22 @@ class Lane:
     def _items_of(self, planned: PlannedSuite, ids: frozenset[str]) -> Iterator[WorkItem]:
         for case in planned.suite.cases():
             if case.id in ids:
-                for target, attempt in self._slots(case.id, planned.suite.name):
-                    yield WorkItem(case, planned, target, attempt)
+                yield from self._items_of_case(case, planned)
 
-    def _slots(self, eval_id: str, suite: str) -> list[tuple[str, int]]:
+    def _items_of_case(self, case: EvalCase, planned: PlannedSuite) -> Iterator[WorkItem]:
+        trials = planned.trials_of(case.id)
+        if trials.count == 1 and self.answers is None:
+            yield WorkItem(case, planned, self.target, 1)
+            return
+        slots = self._slots(case.id, planned.suite.name, trials.count)
+        counts = Counter(target for target, _ in slots)
+        for target, attempt in slots:
+            several = replace(trials, count=counts[target]) if counts[target] > 1 else None
+            yield WorkItem(case, planned, target, attempt, several)
+
+    def _slots(self, eval_id: str, suite: str, count: int) -> list[tuple[str, int]]:
         """The targets and attempts of a case. A case without a recorded answer still gets one row: an error."""
-        attempts = range(1, self.repeat + 1)
+        attempts = range(1, count + 1)
         if self.answers is None:
             return [(self.target, attempt) for attempt in attempts]
         slots = {
@@ -112,14 +137,25 @@ class Lane:
         """The keys of the rows that this lane produces, without reading its suites."""
         for planned, ids in self.work:
             for eval_id in ids:
-                for target, attempt in self._slots(eval_id, planned.suite.name):
+                for target, attempt in self._slots(eval_id, planned.suite.name, planned.trials_of(eval_id).count):
                     yield RowKey(planned.suite.name, eval_id, target, attempt)
 
     @property
     def total(self) -> int:
         if self.answers is None:
-            return sum(len(ids) for _, ids in self.work) * self.repeat
-        return sum(len(self._slots(i, planned.suite.name)) for planned, ids in self.work for i in ids)
+            return sum(_attempts(planned, ids) for planned, ids in self.work)
+        return sum(
+            len(self._slots(i, planned.suite.name, planned.trials_of(i).count))
+            for planned, ids in self.work
+            for i in ids
+        )
+
+
+def _attempts(planned: PlannedSuite, ids: frozenset[str]) -> int:
+    """The number of attempts of these cases, counted without looking at each of them."""
+    varying = ids & planned.suite.case_trials.keys()
+    counted = sum(planned.trials_of(eval_id).count for eval_id in varying)
+    return counted + (len(ids) - len(varying)) * planned.trials.count
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from agentv.errors import UsageError
-from agentv.report.compared_run import Attempts, CaseKey, ComparedRun
+from agentv.report.compared_run import Attempts, ComparedRun
 from agentv.report.statistics import (
     Interval,
     exact,
@@ -20,6 +20,7 @@ from agentv.report.statistics import (
     sign_test,
     wilson,
 )
+from agentv.results import CaseKey
 from agentv.text import plural
 
 

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from agentv.errors import UsageError
 from agentv.report.accumulate import why
 from agentv.report.row_source import RowSource
 from agentv.report.statistics import mean
-from agentv.results import CaseResult, Verdict
+from agentv.results import CaseKey, CaseResult, Verdict
 
 _REASON_KEPT = 300
-
-
-class CaseKey(NamedTuple):
-    """Identifies a case in both runs. The target is empty if it is not part of the pairing."""
-
-    suite: str
-    eval_id: str
-    target: str
-
-    def to_dict(self) -> dict[str, str]:
-        return {"suite": self.suite, "eval_id": self.eval_id, "target": self.target}
 
 
 @dataclass(slots=True)
@@ -106,7 +95,7 @@ def read_compared_run(source: RowSource, target: str | None = None) -> ComparedR
             continue
         side.rows += 1
         side.error_rows += row.error is not None
-        side.cases.setdefault(CaseKey(row.suite, row.eval_id, row.target), Attempts()).add(row)
+        side.cases.setdefault(row.key.case, Attempts()).add(row)
     if not side.rows:
         hint = f"Available targets: {', '.join(targets)}." if targets else f"{source.path} contains no rows."
         what = f"rows for target '{target}'" if target is not None and targets else "rows"

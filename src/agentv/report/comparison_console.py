@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from agentv.report.compare import Comparison, Conclusion, Decision, Outcome, Pair, Unjudged, format_delta
-from agentv.report.compared_run import CaseKey
 from agentv.report.comparison_numbers import Numbers, comparison_headline, format_p, percent
 from agentv.report.format import format_score
 from agentv.report.statistics import mcnemar_exact, sign_test
 from agentv.report.terminal import INDENT, Look, columns, pad, render_table
+from agentv.results import CaseKey
 from agentv.text import plural
 
 LEAST_WIDTH = 72

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from agentv.report.compare import Comparison, Decision, Outcome, Pair, format_delta
-from agentv.report.compared_run import CaseKey
 from agentv.report.comparison_numbers import Numbers, comparison_headline, format_p
 from agentv.report.console import scripted_label
 from agentv.report.format import format_cost, format_duration, format_score
 from agentv.report.statistics import mcnemar_exact, sign_test
 from agentv.report.summary import Counts, Summary, WorstCase, headline
 from agentv.report.terminal import clean
+from agentv.results import CaseKey
 
 _SPECIAL = re.compile(r"[&<>|\\`*_\[\]~@#:$]|(?<=www)\.", re.IGNORECASE)
 _LONGEST = 400

@@ -109,6 +109,7 @@ async def grade(item: WorkItem, answered: Answered, run_id: str, runtime: Runtim
         metadata=item.case.metadata,
         conversation_id=item.case.conversation_id,
         threshold=item.threshold,
+        trials=item.trials,
     )
     if candidate is None:
         return row

@@ -11,8 +11,8 @@ from agentv.suite.evaluator import EvaluatorLike, ReadsEvaluators
 from agentv.suite.files import SuiteFiles
 from agentv.suite.findings import Findings
 from agentv.suite.messages import MessageReader, answer_of, question_of
-from agentv.suite.models import CaseExecutionModel, CaseModel, RubricModel
-from agentv.suite.suite import EvalCase, Rubric
+from agentv.suite.models import CaseExecutionModel, CaseModel, RubricModel, TrialsModel
+from agentv.suite.suite import EvalCase, Rubric, TrialSettings
 from agentv.suite.validation import show, validate_partly
 from agentv.suite.yaml import NodePath
 from agentv.text import did_you_mean
@@ -84,6 +84,7 @@ class CaseReader:
             evaluators=self._evaluators(model, raw, at, findings),
             target=execution.target,
             threshold=model.threshold if model.threshold is not None else execution.threshold,
+            trials=trial_settings(execution.trials),
             metadata=model.metadata or {},
             conversation_id=model.conversation_id,
             attachments=tuple(reader.files),
@@ -194,6 +195,10 @@ def _input(
         empty = next(((*at, key) for key in _INPUTS if key in raw), at)
         reader.findings.add(empty, f"{name} has no input: add `input: ...`")
     return ()
+
+
+def trial_settings(model: TrialsModel | None) -> TrialSettings | None:
+    return None if model is None else TrialSettings(model.count, model.pass_if, model.stop_early)
 
 
 def _refuse_both(raw: dict[str, Any], names: tuple[str, str], at: NodePath, findings: Findings) -> None:

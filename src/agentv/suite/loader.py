@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 from agentv.errors import Problem, SuiteError
 from agentv.regular_files import FileUnusableError, open_regular
-from agentv.suite.cases import CaseReader, Defaults, ListedEvaluator, name_of, unique
+from agentv.suite.cases import CaseReader, Defaults, ListedEvaluator, name_of, trial_settings, unique
 from agentv.suite.evaluator import EvaluatorLike, Need, ReadsEvaluators
 from agentv.suite.files import FileReferenceError, SuiteFiles
 from agentv.suite.findings import AllFindings, Findings
 from agentv.suite.guidelines import find_guidelines
 from agentv.suite.json_lines import message_of, read_lines
 from agentv.suite.models import SuiteExecutionModel, SuiteModel
-from agentv.suite.suite import CaseTarget, EvalCase, EvalSuite, NamedTarget
+from agentv.suite.suite import CaseTarget, EvalCase, EvalSuite, NamedTarget, TrialSettings
 from agentv.suite.validation import show, subject, validate_partly
 from agentv.suite.yaml import STREAM_BEGINS, NodePath, StreamItem, YamlProblem, YamlWalk
 from agentv.text import did_you_mean
@@ -80,6 +80,7 @@ class _SuiteReader:
         self.head_keys: set[str] = set()
         self.defaults = Defaults(added, added=added)
         self.case_targets: dict[str, CaseTarget] = {}
+        self.case_trials: dict[str, TrialSettings] = {}
         self.judge_names: dict[NamedTarget, None] = {}
         self.needs: set[Need] = set()
         self.judge_choices: set[str | None] = set()
@@ -107,6 +108,8 @@ class _SuiteReader:
             target=self.execution.target or self.head.target,
             judge_target=self.execution.judge_target,
             threshold=self.execution.threshold,
+            trials=trial_settings(self.execution.trials) or TrialSettings(),
+            case_trials=self.case_trials,
             evaluators=self.defaults.listed,
             case_targets=self.case_targets,
             judge_names=tuple(self.judge_names),
@@ -120,6 +123,7 @@ class _SuiteReader:
         found = AllFindings()
         seen: dict[str, str] = {}
         self.case_targets.clear()
+        self.case_trials.clear()
         self.judge_names.clear()
         self.needs.clear()
         self.judge_choices.clear()
@@ -136,6 +140,8 @@ class _SuiteReader:
                     findings.add((*node, "id"), f"duplicate id {show(case.id)} (first at {seen[case.id]})")
                 if case.target is not None:
                     self.case_targets[case.id] = CaseTarget(case.target, findings.path, findings.json_lines, node)
+                if case.trials is not None:
+                    self.case_trials[case.id] = case.trials
                 seen.setdefault(case.id, f"{findings.path.name}:{case.line}")
                 self._note_evaluators(case, findings.path)
         except YamlProblem as problem:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class FileModel(BaseModel):
@@ -44,6 +44,41 @@ class RubricModel(FileModel):
     required: bool = False
 
 
+_STRATEGIES = {
+    "pass_at_k": "`pass_if: any` with `stop_early: true`",
+    "mean": "`pass_if: mean`",
+    "confidence_interval": "`pass_if: mean` or `pass_if: all`: a lower bound is not supported",
+}
+
+
+class TrialsModel(FileModel):
+    """Several attempts per case, which give one verdict."""
+
+    count: int | None = Field(
+        None, ge=1, description="Attempts per case and target; `--repeat` overrides it. Default: 1."
+    )
+    pass_if: Literal["any", "all", "majority", "mean"] | None = Field(
+        None,
+        description="The case passes if any attempt passes, all of them, more than half of them (`majority`), or if "
+        "their mean score reaches the threshold (`mean`). Default: `majority`.",
+    )
+    stop_early: bool | None = Field(
+        None, description="Do not run attempts that cannot change the verdict. Default: false."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _explain_agentv(cls, data: Any) -> Any:
+        """Explain the keys of the npm package AgentV."""
+        if isinstance(data, dict) and "strategy" in data:
+            written = data["strategy"] if isinstance(data["strategy"], str) else ""
+            meaning = _STRATEGIES.get(written, f"`pass_if`, for example {_STRATEGIES['pass_at_k']} for `pass_at_k`")
+            raise ValueError(f"unknown key `strategy`, which AgentV uses; write {meaning}")
+        if isinstance(data, dict) and ("cost_limit_usd" in data or "costLimitUsd" in data):
+            raise ValueError("unknown key `cost_limit_usd`, which AgentV uses; limit the cost of a run with --max-cost")
+        return data
+
+
 class CaseExecutionModel(FileModel):
     """Settings of this case that override those of the suite."""
 
@@ -53,6 +88,7 @@ class CaseExecutionModel(FileModel):
         None, alias="evaluators+", description="Evaluators to use in addition to the suite's."
     )
     threshold: float | None = Field(None, ge=0, le=1)
+    trials: TrialsModel | None = Field(None, description="Overrides those keys of the suite's `trials` that it sets.")
 
 
 class CaseModel(FileModel):
@@ -95,6 +131,7 @@ class SuiteExecutionModel(FileModel):
     judge_target: str | None = Field(None, min_length=1, description="Judge target; `none` disables judging.")
     evaluators: list[Any] | None = Field(None, description="Evaluators of every case without its own list.")
     threshold: float | None = Field(None, ge=0, le=1, description="Minimum score for a case to pass. Default: 0.8.")
+    trials: TrialsModel | None = Field(None, description="Attempts per case, and when the case passes.")
     allow_outside_files: bool = Field(False, description="Allow file references outside the suite's repository.")
     warm: bool = Field(False, description="Default of `warm` for every `code_judge`.")
 

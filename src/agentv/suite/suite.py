@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from agentv.messages import Message
 from agentv.regular_files import as_text, read_regular
+from agentv.results import PassIf, Trials
 from agentv.suite.evaluator import EvaluatorLike, Need
 from agentv.suite.files import MAX_FILE_BYTES, SuiteFiles
 from agentv.suite.yaml import NodePath
@@ -35,6 +36,26 @@ class NamedTarget(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class TrialSettings:
+    """The keys of `trials` that a suite or a case sets."""
+
+    count: int | None = None
+    pass_if: str | None = None
+    stop_early: bool | None = None
+
+    def over(self, other: TrialSettings) -> TrialSettings:
+        """These settings, with those of `other` where they are not set."""
+        return TrialSettings(
+            other.count if self.count is None else self.count,
+            other.pass_if if self.pass_if is None else self.pass_if,
+            other.stop_early if self.stop_early is None else self.stop_early,
+        )
+
+    def trials(self) -> Trials:
+        return Trials(self.count or 1, PassIf(self.pass_if or PassIf.MAJORITY), bool(self.stop_early))
+
+
+@dataclass(frozen=True, slots=True)
 class EvalSuite:
     """A suite that has been validated completely."""
 
@@ -50,6 +71,9 @@ class EvalSuite:
     target: str | None = None
     judge_target: str | None = None
     threshold: float | None = None
+    trials: TrialSettings = TrialSettings()
+    case_trials: Mapping[str, TrialSettings] = field(default_factory=dict)
+    """What cases set for themselves, by the id of the case."""
     evaluators: tuple[EvaluatorLike, ...] = ()
     case_targets: Mapping[str, CaseTarget] = field(default_factory=dict)
     """Targets that cases name for themselves, by the id of the case."""
@@ -96,6 +120,7 @@ class EvalCase:
     """The evaluators of this case, with the suite's defaults applied."""
     target: str | None = None
     threshold: float | None = None
+    trials: TrialSettings | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     conversation_id: str | None = None
     system_prompt: str | None = None
