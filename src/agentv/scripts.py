@@ -145,6 +145,8 @@ async def run_script(
     not_warm: list[str] = []
     async with runtime.script_slot(), _proxy(session) as proxy:
         script = _script(spec, payload, runtime, proxy, observer)
+        if session is not None:
+            script = replace(script, waiting=session.waiting)
         if observer is not None:
             observer.started(without_absent_values(payload))
             if session is not None:

@@ -11,6 +11,7 @@ from agentv.errors import ProviderError
 from agentv.judge.proxy import JudgeProxy
 from agentv.judge.session import JudgeCallError, JudgeSession, JudgeTargets
 from agentv.messages import GenerationOptions, Message, TokenUsage
+from agentv.processes.script_time import WaitingTime
 from agentv.redact import Redactor
 from agentv.targets.gate import TargetGate
 from agentv.targets.provider import Provider, Reply, Request, TargetSettings
@@ -347,3 +348,48 @@ async def test_200_concurrent_calls_never_exceed_the_limit() -> None:
         assert judge.calls == session.ledger.call_count <= 50
         assert session.ledger.call_count > 50 - size
         assert session.ledger.breached
+
+
+async def test_time_spent_waiting_for_a_place_at_the_judge_is_known_while_it_passes() -> None:
+    judge = Judge(held=True)
+    gate = TargetGate(judge, TargetSettings(provider="x", max_concurrency=1), name="strict")
+    session = make_session(gate)
+    now = 0.0
+    session.waiting = WaitingTime(lambda: now)
+
+    def known() -> tuple[int, int]:
+        info = session.info()
+        return info["waitingCalls"], info["waitedMs"]
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(session.invoke(CALL))
+        await judge.has_calls(1)
+        assert known() == (0, 0)
+        waiting = [group.create_task(session.invoke(CALL)) for _ in range(2)]
+        while session.waiting.calls < 2:
+            await asyncio.sleep(0)
+        now = 1.5
+        assert known() == (2, 1500)
+        waiting[0].cancel()
+        while session.waiting.calls > 1:
+            await asyncio.sleep(0)
+        now = 2.0
+        assert known() == (1, 2000)
+        judge.let_go()
+    now = 9.0
+    assert known() == (0, 2000)
+
+
+async def test_pause_before_a_retry_counts_as_waiting() -> None:
+    pauses: list[int] = []
+
+    async def sleep(_: float) -> None:
+        pauses.append(session.info()["waitingCalls"])
+
+    error = ProviderError("busy", retryable=True, status=429)
+    settings = TargetSettings(provider="x", max_retries=2)
+    gate = TargetGate(Failing(error), settings, name="strict", sleep=sleep, jitter=lambda: 0.0)
+    session = make_session(gate)
+    await refused(session, CALL)
+    assert pauses == [1, 1]
+    assert session.info()["waitingCalls"] == 0

@@ -29,6 +29,14 @@ def python(code: str, *args: str, cwd: Path | str = "/", **options: Any) -> Scri
     return Script([*PYTHON, "-c", code, *args], **{"cwd": cwd, "env": ENV, "timeout": 60.0, **options})
 
 
+def alive(pid: int) -> bool:
+    """Whether a process is running; zombies do not count."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 async def until(condition: Callable[[], bool], seconds: float = 30) -> bool:
     for _ in range(int(seconds / 0.005)):
         if condition():

@@ -20,6 +20,8 @@ from agentv.wire.output import OutputError, parse_output
 from tests.patience import patiently
 from tests.threats.support import wait_for
 
+from .support import alive
+
 ECHO = """\
 import json, os, sys
 count = 0
@@ -51,13 +53,6 @@ async def ask(launcher: Launcher, folder: Path, **payload: Any) -> dict[str, Any
     assert outcome.returncode == 0, outcome
     result: dict[str, Any] = json.loads(outcome.stdout.splitlines()[-1])
     return result
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 async def test_one_process_serves_consecutive_executions(launcher: Launcher, tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from agentv.processes import run
 from agentv.processes.run import ProcessOutcome, ProcessStartError, run_process
 from tests.patience import patiently
 
+from .support import alive
+
 ENV = dict(os.environ)
 
 
@@ -24,14 +26,6 @@ async def python(code: str, *args: str, cwd: Path, **options) -> ProcessOutcome:
 
 async def sh(script: str, *, cwd: Path, **options) -> ProcessOutcome:
     return await run_process(["/bin/sh", "-c", script], cwd=cwd, env=ENV, **options)
-
-
-def alive(pid: int) -> bool:
-    """Whether a process is running; zombies do not count."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 async def gone(pid: int) -> bool:

@@ -15,7 +15,7 @@ from agentv.redact import NO_SECRETS, Redactor
 from agentv.targets.config import TargetSpec, looks_secret
 from agentv.targets.environment import Environment
 from agentv.targets.gate import TargetGate
-from agentv.targets.provider import CallHooks, OnStart, Provider, ProviderLayer, Reply, Request, TargetSettings
+from agentv.targets.provider import CallHooks, Provider, ProviderLayer, Reply, Request, TargetSettings
 from agentv.targets.registry import provider_class
 
 
@@ -51,23 +51,34 @@ class Flight:
     started: bool = False
     orphaned: bool = False
     """The caller that started it was cancelled: the next caller that gets the reply is charged for it."""
-    on_start: list[OnStart] = field(default_factory=list)
+    held_up: bool = False
+    """The call waits for the limits of its target, and so do all its callers."""
+    callers: list[CallHooks] = field(default_factory=list)
 
     def begin(self) -> None:
         self.started = True
-        for on_start in self.on_start:
-            on_start()
+        for caller in self.callers:
+            caller.on_start()
 
-    async def join(self, on_start: OnStart) -> Reply:
+    def hold_up(self, waiting: bool) -> None:
+        self.held_up = waiting
+        for caller in self.callers:
+            caller.on_wait(waiting)
+
+    async def join(self, hooks: CallHooks) -> Reply:
         """Wait for the reply. Cancelling this ends the call only if no other caller waits for it."""
         if self.started:
-            on_start()
-        else:
-            self.on_start.append(on_start)
+            hooks.on_start()
+        if self.held_up:
+            hooks.on_wait(True)
+        self.callers.append(hooks)
         self.waiting += 1
         try:
             await asyncio.wait((self.task,))
         finally:
+            self.callers.remove(hooks)
+            if self.held_up:
+                hooks.on_wait(False)
             self.waiting -= 1
             if not self.waiting:
                 self.forget()
@@ -92,7 +103,7 @@ class CachedJudge(ProviderLayer):
         if flight is None:
             return await self._lead(key, request, hooks)
         try:
-            reply = await flight.join(hooks.on_start)
+            reply = await flight.join(hooks)
         except Exception:
             # The failure may not concern this caller, e.g. a deadline or a temporary overload.
             return await self._ask(key, request, hooks)
@@ -111,6 +122,9 @@ class CachedJudge(ProviderLayer):
         def begin() -> None:
             flight.begin()
 
+        def hold_up(waiting: bool) -> None:
+            flight.hold_up(waiting)
+
         def forget() -> None:
             if flights.get(key) is flight:
                 del flights[key]
@@ -120,11 +134,12 @@ class CachedJudge(ProviderLayer):
             if not task.cancelled():
                 task.exception()  # retrieved, so that asyncio does not warn if no caller waits any more
 
-        flight = Flight(asyncio.create_task(self._ask(key, request, replace(hooks, on_start=begin))), forget)
+        shared = replace(hooks, on_start=begin, on_wait=hold_up)
+        flight = Flight(asyncio.create_task(self._ask(key, request, shared)), forget)
         flights[key] = flight
         flight.task.add_done_callback(landed)
         try:
-            return await flight.join(hooks.on_start)
+            return await flight.join(hooks)
         except asyncio.CancelledError:
             flight.orphaned = True
             raise

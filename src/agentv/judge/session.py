@@ -15,6 +15,7 @@ from typing import Any
 from agentv.errors import AgentVError, BudgetExhaustedError, ProviderTimeoutError
 from agentv.judge.ledger import DEFAULT_MAX_CALLS, JudgeLedger
 from agentv.messages import Message, ToolCall
+from agentv.processes.script_time import WaitingTime
 from agentv.redact import MASK, NO_SECRETS, Redactor
 from agentv.targets.budget import Budget
 from agentv.targets.provider import CallHooks, Provider, Reply, Request
@@ -51,6 +52,8 @@ class _Running:
     started_at: float
     task: asyncio.Task[Any] | None = None
     retries: int = 0
+    waited: WaitingTime = field(default_factory=WaitingTime)
+    """How long the call has waited for the limits of its target, also before retries."""
     begun: bool = False
     """The call was sent to the judge: it no longer waits for a slot of its target."""
     closed: bool = False
@@ -119,6 +122,8 @@ class JudgeSession:
         """What the script exceeded at its proxy. If set, the evaluator fails, whatever the script prints."""
         self._running: set[_Running] = set()
         self._not_begun = 0
+        self.waiting = WaitingTime()
+        """How long the calls of this session have waited for the limits of their targets."""
         self.limit_setting = "`max_calls` under `judge` of this evaluator in the suite"
         """The setting that raises the limit, for the message of a refused call."""
         self.on_refused: Callable[[JudgeCallError], None] | None = None
@@ -152,6 +157,8 @@ class JudgeSession:
             "remainingCalls": self.ledger.remaining,
             "availableTargets": self.targets.available,
             "evaluator": self.clean(self.evaluator),
+            "waitingCalls": self.waiting.calls,
+            "waitedMs": round(self.waiting.seconds * 1000),
         }
 
     def masked(self, value: Any) -> Any:
@@ -321,9 +328,14 @@ class JudgeSession:
             if self._timeout is not None:
                 deadline.reschedule(asyncio.get_running_loop().time() + self._timeout)
 
+        def wait(waiting: bool) -> None:
+            if waiting != bool(running.waited.calls):
+                for clock in (running.waited, self.waiting):
+                    clock.begin() if waiting else clock.end()
+
         try:
             async with asyncio.timeout(None) as deadline:
-                reply = await provider.call(request, CallHooks(on_start=begin, on_retry=count))
+                reply = await provider.call(request, CallHooks(on_start=begin, on_retry=count, on_wait=wait))
         except TimeoutError:
             if deadline.expired():
                 raise ProviderTimeoutError(
@@ -331,6 +343,8 @@ class JudgeSession:
                     "`timeout_seconds` under `judge` of this evaluator"
                 ) from None
             raise
+        finally:
+            wait(False)
         if not isinstance(reply, Reply):
             raise TypeError(f"it must return a Reply, got {type(reply).__name__}")
         for message in reply.output_messages:

@@ -24,6 +24,7 @@ from agentv.processes.run import (
     resolve,
     start_error,
 )
+from agentv.processes.script_time import ScriptTime, WaitingTime
 from agentv.processes.starter import HelperGoneError, Starter
 
 WAKE_SECONDS = 1.0
@@ -44,6 +45,8 @@ class Script:
     stdin: bytes | None = b""
     """Bytes to send; None connects stdin to `/dev/null`."""
     timeout: float | None = None
+    waiting: WaitingTime | None = None
+    """Time in which the script's judge calls wait for a place at the judge, which does not count."""
     stdout_cap: int = STDOUT_CAP
     stderr_keep: int = STDERR_KEEP
     isolate: bool = False
@@ -106,8 +109,6 @@ class Execution:
             self._theirs.close()
             raise
         self._unread = b""
-        self._deadline = 0.0
-        """When the script must have ended, on the monotonic clock; 0 without a timeout."""
         self._timed_out = False
         self._problem: tuple[str, int] | None = None
         self._status: int | None = None
@@ -117,6 +118,7 @@ class Execution:
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._settled: asyncio.Future[None] = self._loop.create_future()
         self._killed: asyncio.Future[None] = self._loop.create_future()
+        self._late: asyncio.Future[None] = self._loop.create_future()
         self._accepted = False
         """Whether a supervisor accepted the request."""
         self._supervisor = -1
@@ -125,10 +127,10 @@ class Execution:
     async def run(self, helper: Starter) -> ProcessOutcome:
         """Run the script to its end. Raises `ProcessStartError`, or `NeverStartedError` when it is safe to retry."""
         self._started = time.monotonic()
-        self._deadline = self._started + self._script.timeout if self._script.timeout is not None else 0.0
         try:
-            await self._request(helper)
-            in_time = await self._wait(helper)
+            with self._time() as script_time:
+                await self._request(helper, script_time.ordered)
+                in_time = await self._wait(helper)
         except BaseException as error:
             if not isinstance(error, NeverStartedError):
                 self._report_over()
@@ -148,13 +150,17 @@ class Execution:
             survivors=self._survivors,
         )
 
-    async def _request(self, helper: Starter) -> None:
+    def _time(self) -> ScriptTime:
+        limit, waiting = self._script.timeout, self._script.waiting
+        return ScriptTime(limit, waiting, on_late=lambda: resolve(self._late), order=self.set_deadline)
+
+    async def _request(self, helper: Starter, deadline: float) -> None:
         memory = -1
         try:
             content = helper.encoded(self._script)
             memory = await descriptors.when_free(lambda: os.memfd_create("script", os.MFD_CLOEXEC))
             os.pwrite(memory, content, 0)
-            request = b"%d %d %d" % (self._number, len(content), _milliseconds(self._deadline))
+            request = b"%d %d %d" % (self._number, len(content), _milliseconds(deadline))
             await helper.send(request, [*self._pipes.theirs, self._theirs.fileno(), memory])
         except HelperGoneError:
             raise NeverStartedError from None
@@ -176,10 +182,9 @@ class Execution:
         over = {self._over, self._pipes.overflowed}
         death = self._over if self._accepted else helper.ended
         while not any(future.done() for future in over):
-            timeout = max(0.0, self._deadline - time.monotonic()) if self._deadline else None
-            ends = {*over, death, self._killed}
-            done, _ = await asyncio.wait(ends, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-            if not done:
+            ends = {*over, death, self._killed, self._late}
+            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if done == {self._late}:
                 return False
             if death.done() and death is not self._over:
                 death = self._over
@@ -297,12 +302,11 @@ class Execution:
 
     # -- orders to the supervisor
 
-    def set_deadline(self, seconds: float | None) -> None:
-        """Let the supervisor kill the script this many seconds from now, even while this process is stopped.
+    def set_deadline(self, deadline: float) -> None:
+        """Let the supervisor kill the script at this time of the monotonic clock, even while this process is stopped.
 
-        For processes that serve several executions; `Script.timeout` needs no such call. None removes the deadline.
+        0 removes the deadline.
         """
-        deadline = 0.0 if seconds is None else time.monotonic() + seconds
         self._order(b"T %d\n" % _milliseconds(deadline))
 
     def wake(self) -> None:

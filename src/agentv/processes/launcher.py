@@ -290,6 +290,7 @@ async def _run_directly(script: Script, over: Callable[[], None]) -> ProcessOutc
         cwd=script.cwd,
         env=script.env,
         timeout=script.timeout,
+        waiting=script.waiting,
         stdout_cap=script.stdout_cap,
         stderr_keep=script.stderr_keep,
         on_exit=over,

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from agentv.processes.execution import Execution, Script
 from agentv.processes.line_output import LineOutput
 from agentv.processes.run import CHUNK, ProcessOutcome, resolve
+from agentv.processes.script_time import ScriptTime
 
 if TYPE_CHECKING:
     from agentv.processes.launcher import HelperProcess
@@ -74,7 +75,7 @@ class LineServer:
 
     def __init__(self, script: Script, number: int, helper: HelperProcess) -> None:
         self._loop = asyncio.get_running_loop()
-        self._execution = LineExecution(replace(script, stdin=b"", timeout=None), number)
+        self._execution = LineExecution(replace(script, stdin=b"", timeout=None, waiting=None), number)
         self._output = LineOutput("", cap=0)
         self.command = " ".join((Path(script.argv[0]).name, *script.argv[1:]))
         self._changed: asyncio.Future[None] = self._loop.create_future()
@@ -126,18 +127,18 @@ class LineServer:
         Raises what starting the process raised, and `NotReadError` when another process can serve it instead.
         """
         started = time.monotonic()
-        deadline = None if script.timeout is None else started + script.timeout
         self._execution.last_words()
         self._output = output = LineOutput(script.execution_id, cap=script.stdout_cap)
         self._asked, self._sent = True, 0
-        self._execution.set_deadline(script.timeout)
         try:
-            async with asyncio.timeout(None if deadline is None else deadline - time.monotonic()):
-                await self._send(script.stdin or b"")
-                if not await self._printed_result():
-                    return await self._ended(started)
-                if output.results == 1 and not await self._reads_on():
-                    return await self._ended(started)
+            async with asyncio.timeout(None) as limit:
+                with self._time(script, limit) as script_time:
+                    self._execution.set_deadline(script_time.ordered)
+                    await self._send(script.stdin or b"")
+                    if not await self._printed_result():
+                        return await self._ended(started)
+                    if output.results == 1 and not await self._reads_on():
+                        return await self._ended(started)
         except TimeoutError:
             return await self._ended(started, timed_out=True)
         except BaseException:
@@ -146,11 +147,17 @@ class LineServer:
         finally:
             self._asked = False
             self.surplus = self.surplus or output.late
-        self._execution.set_deadline(None)
+        self._execution.set_deadline(0.0)
         self._served += 1
         if output.late or output.results > 1 or output.incomplete or not self.usable:
             self.stop()  # it is out of step: what it prints next could be taken for the next result
         return ProcessOutcome(0, None, output.text, self._execution.last_words(), duration_ms=_since(started))
+
+    def _time(self, script: Script, limit: asyncio.Timeout) -> ScriptTime:
+        def expire() -> None:
+            limit.reschedule(self._loop.time())
+
+        return ScriptTime(script.timeout, script.waiting, on_late=expire, order=self._execution.set_deadline)
 
     async def _ended(self, started: float, *, timed_out: bool = False) -> ProcessOutcome:
         """The outcome of an execution whose process exited, or is killed here."""

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from agentv.errors import AgentVError
 from agentv.processes import descriptors
+from agentv.processes.script_time import ScriptTime, WaitingTime
 
 __all__ = ["OWN_CHILDREN", "Pipes", "ProcessOutcome", "ProcessStartError", "resolve", "run_process"]
 
@@ -81,6 +82,7 @@ async def run_process(
     cwd: Path | str,
     env: Mapping[str, str],
     timeout: float | None = None,
+    waiting: WaitingTime | None = None,
     stdout_cap: int = STDOUT_CAP,
     stderr_keep: int = STDERR_KEEP,
     on_exit: Callable[[], None] | None = None,
@@ -88,9 +90,10 @@ async def run_process(
 ) -> ProcessOutcome:
     """Run a program until it exits, times out or exceeds its output cap, whichever comes first.
 
-    Without `stdin` it reads from `/dev/null`. Raises `ProcessStartError` when it cannot be started; everything that
-    happens after that is in the outcome. Cancelling kills the process group. `on_exit` is called when the program
-    itself exits, before its pipes are drained; `on_stderr` is called with each chunk of stderr as it arrives.
+    Without `stdin` it reads from `/dev/null`. `waiting` is time that does not count against `timeout`. Raises
+    `ProcessStartError` when the program cannot be started; everything that happens after that is in the outcome.
+    Cancelling kills the process group. `on_exit` is called when the program itself exits, before its pipes are drained;
+    `on_stderr` is called with each chunk of stderr as it arrives.
     """
     refuse_unstartable(argv)
 
@@ -107,7 +110,7 @@ async def run_process(
     except (OSError, ValueError) as error:
         raise start_error(argv[0], Path(cwd), env, error) from error
     try:
-        in_time = await child.over(timeout)
+        in_time = await child.over(timeout, waiting)
         if in_time:
             await child.pipes.drain()
     finally:
@@ -349,11 +352,13 @@ class _Child:
         OWN_CHILDREN.discard(self._popen.pid)
         self._popen.returncode = 0 if self._status is None else os.waitstatus_to_exitcode(self._status)
 
-    async def over(self, timeout: float | None) -> bool:
+    async def over(self, timeout: float | None, waiting: WaitingTime | None) -> bool:
         """Wait until the child exits or exceeds its output cap. False on timeout."""
-        over = {self._exited, self.pipes.overflowed}
-        done, _ = await asyncio.wait(over, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        return bool(done)
+        late: asyncio.Future[None] = self._loop.create_future()
+        with ScriptTime(timeout, waiting, on_late=lambda: resolve(late)):
+            ends = {self._exited, self.pipes.overflowed, late}
+            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        return done != {late}
 
     async def end(self) -> None:
         """Kill the process group, reap the child and close all descriptors."""

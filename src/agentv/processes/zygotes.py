@@ -309,4 +309,4 @@ def _settings(script: Script) -> bytes:
 def _as_zygote(script: Script) -> Script:
     env = {name: value for name, value in script.env.items() if name not in script.own_variables}
     env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(SITE), env.get("PYTHONPATH"))))
-    return replace(script, env=env, stdin=b"", timeout=None, on_stderr=None, warm=False)
+    return replace(script, env=env, stdin=b"", timeout=None, waiting=None, on_stderr=None, warm=False)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from agentv.errors import AgentVError, ProviderError, ProviderTimeoutError
@@ -54,9 +55,6 @@ class TargetGate(ProviderLayer):
         limit = settings.max_concurrency or DEFAULT_CONCURRENCY
         interval = 60.0 / settings.requests_per_minute if settings.requests_per_minute else 0.0
         self._turnstile = Turnstile(limit, interval=interval, sleep=sleep, clock=clock)
-        self._provider_hooks = (
-            CallHooks(before_second_request=self._turnstile.start_another) if self._turnstile.keeps_time else NO_HOOKS
-        )
         self._deadline = None if provider.keeps_deadline else settings.timeout_seconds
         self._closed = False
         limit = settings.max_consecutive_errors
@@ -80,7 +78,10 @@ class TargetGate(ProviderLayer):
     async def _call(self, request: Request, hooks: CallHooks, outage: Outage | None) -> Reply:
         turnstile, total = self._turnstile, self._settings.total_timeout_seconds
         ticket, tries, ends_at = turnstile.ticket(), 0, None
-        entered = await turnstile.enter(ticket)
+        entered = turnstile.enter_now()
+        if entered is None:
+            with _waiting(hooks):
+                entered = await turnstile.enter(ticket, judging=request.evaluator is not None)
         while True:
             tries, well = tries + 1, False
             try:
@@ -90,7 +91,7 @@ class TargetGate(ProviderLayer):
                     await self.prepare()
                     ends_at = None if total is None else self._clock() + total
                     hooks.on_start()
-                reply = await self._attempt(request, ends_at)
+                reply = await self._attempt(request, ends_at, hooks)
                 well = True
             except ProviderError as error:
                 retry = self._again(request, error, tries, entered, ends_at)
@@ -101,8 +102,9 @@ class TargetGate(ProviderLayer):
             if self._on_retry is not None:
                 self._on_retry(retry)
             hooks.on_retry(retry)
-            await self._sleep(retry.delay)
-            entered = await self._reenter(ticket, retry, ends_at)
+            with _waiting(hooks):
+                await self._sleep(retry.delay)
+                entered = await self._reenter(ticket, retry, ends_at)
 
     @property
     def batches(self) -> bool:
@@ -146,14 +148,14 @@ class TargetGate(ProviderLayer):
 
     # -- one attempt
 
-    async def _attempt(self, request: Request, ends_at: float | None) -> Reply:
+    async def _attempt(self, request: Request, ends_at: float | None, hooks: CallHooks) -> Reply:
         seconds = self._deadline
         if ends_at is not None:
             left = max(0.0, ends_at - self._clock())
             seconds = left if seconds is None else min(left, seconds)
         try:
             async with asyncio.timeout(seconds) as deadline:
-                reply = await self.provider.call(request, self._provider_hooks)
+                reply = await self.provider.call(request, self._provider_hooks(hooks))
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and not task.cancelling():  # a task of the provider was cancelled, not this call
@@ -168,6 +170,16 @@ class TargetGate(ProviderLayer):
         if not isinstance(reply, Reply):
             raise self._crashed(f"`invoke` must return a Reply, got {type(reply).__name__}")
         return reply
+
+    def _provider_hooks(self, hooks: CallHooks) -> CallHooks:
+        if not self._turnstile.keeps_time:
+            return NO_HOOKS
+
+        async def wait_for_rate() -> None:
+            with _waiting(hooks):
+                await self._turnstile.start_another()
+
+        return CallHooks(before_second_request=wait_for_rate)
 
     def _late(self, seconds: float | None) -> ProviderTimeoutError:
         if seconds == self._deadline:
@@ -201,12 +213,13 @@ class TargetGate(ProviderLayer):
         return Retry(self.name, request, tries, delay, error)
 
     async def _reenter(self, ticket: int, retry: Retry, ends_at: float | None) -> int:
+        judging = retry.request.evaluator is not None
         if ends_at is None:
-            return await self._turnstile.enter(ticket)
+            return await self._turnstile.enter(ticket, judging=judging)
         try:
             if self._turnstile.paused_until < ends_at:
                 async with asyncio.timeout(max(0.0, ends_at - self._clock())):
-                    return await self._turnstile.enter(ticket)
+                    return await self._turnstile.enter(ticket, judging=judging)
         except TimeoutError:
             pass
         raise self._out_of_time(retry.error, retry.tries) from retry.error.__cause__
@@ -238,6 +251,15 @@ class TargetGate(ProviderLayer):
             ceiling = min(longest, ceiling * self._settings.retry_backoff_factor)
         delay = self._jitter() * min(longest, ceiling)
         return delay, delay
+
+
+@contextmanager
+def _waiting(hooks: CallHooks) -> Iterator[None]:
+    hooks.on_wait(True)
+    try:
+        yield
+    finally:
+        hooks.on_wait(False)
 
 
 def _throttled(error: ProviderError) -> bool:

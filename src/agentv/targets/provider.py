@@ -261,6 +261,7 @@ class Retry:
 
 OnRetry = Callable[[Retry], None]
 OnStart = Callable[[], None]
+OnWait = Callable[[bool], None]
 
 
 def _ignore_retry(_: Retry) -> None:
@@ -268,6 +269,10 @@ def _ignore_retry(_: Retry) -> None:
 
 
 def _ignore_start() -> None:
+    pass
+
+
+def _ignore_wait(_: bool) -> None:
     pass
 
 
@@ -283,6 +288,9 @@ class CallHooks:
     """Called once, when the call has stopped waiting for the limits of the target."""
     on_retry: OnRetry = _ignore_retry
     """Called for every attempt that is retried."""
+    on_wait: OnWait = _ignore_wait
+    """Called with True when the call starts to wait for the limits of the target or for a retry, and with False when
+    it no longer waits. Not called for a call that can start immediately and succeeds."""
     before_second_request: Callable[[], Awaitable[None]] = _do_not_wait
     """Await this before sending a second request for the same call, to respect `requests_per_minute`."""
 

@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable
 LATEST = 0.05
 """Seconds a start may be late without delaying those after it. Event loops wake up slightly late."""
 
-Waiter = tuple[int, asyncio.Future[None]]
+Waiter = tuple[int, asyncio.Future[None], bool]
+"""The ticket of a waiting call, what wakes it, and whether it is a call to a judge."""
 
 
 class Turnstile:
@@ -50,13 +51,20 @@ class Turnstile:
         """The time on the clock before which no call starts."""
         return self._paused_until
 
-    async def enter(self, ticket: int) -> int:
-        """Wait for a slot and take it. Returns the value to pass to `leave` and `pause`."""
+    def enter_now(self) -> int | None:
+        """Take a slot if one is free and no call waits. Returns what `enter` returns, or None."""
         if not self._queue and self.inside < self.window and self._closed_for() <= 0:
             self._admit_one()
             return self._round
+        return None
+
+    async def enter(self, ticket: int, *, judging: bool = False) -> int:
+        """Wait for a slot and take it. Returns the value to pass to `leave` and `pause`."""
+        entered = self.enter_now()
+        if entered is not None:
+            return entered
         while True:
-            waiter: Waiter = (ticket, asyncio.get_running_loop().create_future())
+            waiter: Waiter = (ticket, asyncio.get_running_loop().create_future(), judging)
             self._line_up(waiter)
             self._admit()
             try:
@@ -131,7 +139,7 @@ class Turnstile:
                 if self._timer is None or self._timer.done():
                     self._timer = asyncio.get_running_loop().create_task(self._watch())
                 return
-            _, waiting = self._queue.popleft()
+            _, waiting, _ = self._queue.popleft()
             if not waiting.done():
                 self._admit_one()
                 waiting.set_result(None)
