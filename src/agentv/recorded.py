@@ -17,6 +17,7 @@ from agentv import __version__
 from agentv.errors import RecordError, RunChangedError, SuiteError, UsageError
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import RunPlan
+from agentv.record.answers import AnswerJournal
 from agentv.record.judge_calls import JudgeCallLog
 from agentv.record.mirror import check_out
 from agentv.record.recovery import Recovery, recover
@@ -105,6 +106,23 @@ class _Delivery:
 
 
 @dataclass(slots=True)
+class _SpentBefore:
+    """Charges the budget for earlier parts of the run. An answer that is judged again is paid for once."""
+
+    plan: RunPlan
+    budget: Budget
+    _superseded: set[tuple[RowKey, str]] = field(default_factory=set)
+
+    def superseded(self, row: CaseResult) -> None:
+        self.row(row)
+        self._superseded.add((row.key, row.started_at))
+
+    def row(self, row: CaseResult) -> None:
+        paid = self.plan.pays_for(row.target) and (row.key, row.started_at) not in self._superseded
+        self.budget.spent_before(*spend_of(row, answer_paid=paid))
+
+
+@dataclass(slots=True)
 class RecordedRun:
     """One run with its directory. Create it with `start_run` or `resume_run`."""
 
@@ -115,6 +133,8 @@ class RecordedRun:
     notes: list[str] = field(default_factory=list)
     retry_errors: bool = False
     """Whether errored rows are superseded and their cases run again."""
+    inputs_changed: bool = False
+    """Whether a file that the run depends on has changed since the run started."""
     out_is_ours: bool = False
     """Whether the file of `--out` must not contain anything but rows of this run: its name comes from run.json."""
 
@@ -125,27 +145,36 @@ class RecordedRun:
             summary = SummaryBuilder.of(self.manifest)
             budget = Budget(self.plan.options.max_cost, self.plan.options.max_judge_calls)
 
+            spent = _SpentBefore(self.plan, budget)
+
             def count_earlier(row: CaseResult) -> None:
                 summary.add(row)
-                count_spend(row)
-
-            def count_spend(row: CaseResult) -> None:
-                budget.spent_before(*spend_of(row, answer_paid=self.plan.pays_for(row.target)))
+                spent.row(row)
 
             recovery = recover(
-                self.directory, on_row=count_earlier, supersede=self._is_superseded(), on_superseded=count_spend
+                self.directory, on_row=count_earlier, supersede=self._is_superseded(), on_superseded=spent.superseded
             )
+            journal = AnswerJournal(self.directory, self.redactor, same_cases=not self.inputs_changed)
+            journal.read(recovery.done, spent.row)
             self.manifest["total"] = self._total(recovery.done)
             budget.spent_at_least(self.manifest.get("budget") or {})
-            return await self._run(hooks or RunHooks(), summary, recovery, calls, budget)
+            return await self._run(hooks or RunHooks(), summary, recovery, calls, budget, journal=journal)
 
     async def _run(
-        self, hooks: RunHooks, summary: SummaryBuilder, recovery: Recovery, calls: JudgeCallLog, budget: Budget
+        self,
+        hooks: RunHooks,
+        summary: SummaryBuilder,
+        recovery: Recovery,
+        calls: JudgeCallLog,
+        budget: Budget,
+        *,
+        journal: AnswerJournal,
     ) -> RunOutcome:
         started, progress = time.perf_counter(), hooks.progress
         writer = RowWriter(
             self.directory, redactor=self.redactor, out=self._out(), out_is_ours=self.out_is_ours, before=calls.flush
         )
+        journal.attach(writer.appender)
         delivery = _Delivery(writer, summary, hooks)
         retries = _RetryNotes(progress, self.redactor)
         execution = Execution(
@@ -161,12 +190,13 @@ class RecordedRun:
             retry_command=self.directory.retry_command,
             cwd=Path(self.manifest["cwd"]),
             on_note=progress.note,
+            journal=journal,
         )
         interrupted, status = False, "failed"
         try:
             async with writer:
                 progress.start(self.manifest["total"], len(recovery.done))
-                for note in self._recovery_notes(recovery):
+                for note in [*self._recovery_notes(recovery), *self._reuse_notes(journal)]:
                     progress.note(note)
                 try:
                     await execution.run()
@@ -183,6 +213,8 @@ class RecordedRun:
         finally:
             delivery.count_rows_written_meanwhile()
             progress.close()
+            if status == "finished":
+                journal.remove()
             summary.not_run = execution.not_run
             summary.why_not_run = budget.exhausted
             built = summary.build(duration_seconds=time.perf_counter() - started)
@@ -214,6 +246,19 @@ class RecordedRun:
         elif recovery.errors:
             rows = plural(recovery.errors, "recorded row")
             notes.append(f"{rows} errored. To run errored cases again: {self.directory.retry_command}")
+        return notes
+
+    def _reuse_notes(self, journal: AnswerJournal) -> list[str]:
+        notes = list(journal.notes)
+        first, again = journal.reused((key, None) for lane in self.plan.lanes for key in lane.row_keys())
+        if first:
+            cases = "1 case was" if first == 1 else f"{first:,} cases were"
+            notes.append(
+                f"{cases} answered before the interruption; {'it is' if first == 1 else 'they are'} only judged"
+            )
+        if again:
+            answers = "1 answer of an errored row is" if again == 1 else f"{again:,} answers of errored rows are"
+            notes.append(f"{answers} judged again, without calling the target")
         return notes
 
     def _total(self, done: set[RowKey]) -> int:
@@ -313,7 +358,16 @@ def resume_run(
     manifest["options"] = plan.options.to_dict()
     manifest["digests"] = dict(plan.digests())
     manifest["total"] = plan.total
-    return RecordedRun(plan, directory, manifest, redactor, notes, retry_errors, out_is_ours=not new_out)
+    return RecordedRun(
+        plan,
+        directory,
+        manifest,
+        redactor,
+        notes,
+        retry_errors,
+        inputs_changed=bool(changed),
+        out_is_ours=not new_out,
+    )
 
 
 def _out_file(plan: RunPlan, cwd: Path) -> Path | None:

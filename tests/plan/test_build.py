@@ -78,22 +78,24 @@ def test_repeat_gives_every_case_its_attempts(suite: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "workers", "lane_workers"),
+    ("settings", "workers", "judged", "calls"),
     [
-        ("", None, 16),
-        ("", 3, 3),
-        (", max_concurrency: 2", None, 2),
-        (", max_concurrency: 2", 9, 2),
-        (", workers: 5", 7, 7),
+        ("", None, 16, 16),
+        ("", 3, 3, 3),
+        (", max_concurrency: 2", None, 16, 2),
+        (", max_concurrency: 20", None, 20, 20),
+        (", max_concurrency: 2", 9, 9, 2),
+        (", workers: 5", 7, 7, 7),
     ],
 )
-def test_workers_of_a_lane_never_exceed_the_targets_limit(
-    suite: Project, settings: str, workers: int | None, lane_workers: int
+def test_target_calls_of_a_lane_never_exceed_the_targets_limit(
+    suite: Project, settings: str, workers: int | None, judged: int, calls: int
 ) -> None:
     suite.write("agentv.config.yaml", f"targets: {{bot: {{provider: cli, command: [cat]{settings}}}}}")
     suite.write("suite.yaml", SUITE.replace(", execution: {target: rival}", ""))
 
-    assert [lane.workers for lane in plan_of(suite, workers=workers).lanes] == [lane_workers]
+    (lane,) = plan_of(suite, workers=workers).lanes
+    assert (lane.workers, lane.calls) == (judged, calls)
 
 
 def test_function_target_needs_no_configuration(project: Project) -> None:

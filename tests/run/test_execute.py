@@ -16,7 +16,7 @@ from agentv.plan.build import build_plan
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import OPEN_SUITES, RunPlan
 from agentv.results import CaseResult, Score
-from agentv.run.execute import BACKLOG, Execution
+from agentv.run.execute import UNWRITTEN, Execution
 from agentv.targets.provider import Reply, Request
 
 
@@ -48,19 +48,24 @@ async def one(_: EvaluationContext) -> float:
     return 1.0
 
 
-async def test_slow_evaluator_does_not_hold_a_target_slot(tmp_path: Path) -> None:
-    """With one worker, the target is called for every case before any evaluator has finished."""
+async def test_slow_evaluators_slow_down_target_calls(tmp_path: Path) -> None:
+    """With N workers: N cases being judged, N more answered meanwhile, and no further call until one has a verdict."""
     called: list[str] = []
-    all_asked = asyncio.Event()
+    judged: list[str] = []
+    verdicts = asyncio.Semaphore(0)
+    most_judged = being_judged = 0
 
     async def ask(request: Request) -> Reply:
         called.append(request.eval_id)
-        if len(called) == 20:
-            all_asked.set()
         return Reply.of_text("x")
 
-    async def waits(_: EvaluationContext) -> float:
-        await all_asked.wait()
+    async def waits(context: EvaluationContext) -> float:
+        nonlocal being_judged, most_judged
+        judged.append(context.case.id)
+        being_judged += 1
+        most_judged = max(most_judged, being_judged)
+        await verdicts.acquire()
+        being_judged -= 1
         return 1.0
 
     rows: list[CaseResult] = []
@@ -68,9 +73,53 @@ async def test_slow_evaluator_does_not_hold_a_target_slot(tmp_path: Path) -> Non
     async def deliver(row: CaseResult) -> None:
         rows.append(row)
 
-    plan = plan_of(tmp_path, 20, probe(waits), workers=1)
-    await asyncio.wait_for(Execution(plan, "run", deliver, function=ask).run(), 20)
-    assert len(rows) == 20
+    async def settled() -> tuple[int, int, int]:
+        for _ in range(50):
+            await asyncio.sleep(0)
+        return len(called), len(judged), len(rows)
+
+    plan = plan_of(tmp_path, 30, probe(waits), workers=3)
+    running = asyncio.create_task(Execution(plan, "run", deliver, function=ask).run())
+    while len(judged) < 3:
+        await asyncio.sleep(0)
+    assert await settled() == (6, 3, 0)
+    verdicts.release()
+    assert await settled() == (7, 4, 1)
+    for _ in range(29):
+        verdicts.release()
+    await asyncio.wait_for(running, 20)
+    assert (len(rows), most_judged) == (30, 3)
+
+
+async def test_rows_that_wait_for_the_disk_hold_no_place(tmp_path: Path) -> None:
+    """With one worker, cases are answered and judged while no row can be written, up to a limit."""
+    disk = asyncio.Event()
+    judged = written = 0
+
+    async def ask(_: Request) -> Reply:
+        return Reply.of_text("x")
+
+    async def judge(_: EvaluationContext) -> float:
+        nonlocal judged
+        judged += 1
+        return 1.0
+
+    async def deliver(_: CaseResult) -> None:
+        nonlocal written
+        await disk.wait()
+        written += 1
+
+    cases = UNWRITTEN + 50
+    plan = plan_of(tmp_path, cases, probe(judge), workers=1)
+    running = asyncio.create_task(Execution(plan, "run", deliver, function=ask).run())
+    while judged < UNWRITTEN:
+        await asyncio.sleep(0)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert judged <= UNWRITTEN + 2
+    disk.set()
+    await asyncio.wait_for(running, 20)
+    assert (judged, written) == (cases, cases)
 
 
 async def test_target_calls_in_flight_never_exceed_the_number_of_workers(tmp_path: Path) -> None:
@@ -88,37 +137,6 @@ async def test_target_calls_in_flight_never_exceed_the_number_of_workers(tmp_pat
 
     await Execution(plan_of(tmp_path, 50, probe(one), workers=7), "run", deliver, function=ask).run()
     assert most == 7
-
-
-async def test_number_of_answers_waiting_to_be_judged_is_bounded(tmp_path: Path) -> None:
-    release, called = asyncio.Event(), 0
-
-    async def ask(_: Request) -> Reply:
-        nonlocal called
-        called += 1
-        return Reply.of_text("x")
-
-    async def waits(_: EvaluationContext) -> float:
-        await release.wait()
-        return 1.0
-
-    rows: list[CaseResult] = []
-
-    async def deliver(row: CaseResult) -> None:
-        rows.append(row)
-
-    cases = 3 * BACKLOG
-    running = asyncio.create_task(
-        Execution(plan_of(tmp_path, cases, probe(waits), workers=4), "run", deliver, function=ask).run()
-    )
-    while called < BACKLOG + 4:
-        await asyncio.sleep(0)
-    for _ in range(100):
-        await asyncio.sleep(0)
-    assert called == BACKLOG + 4
-    release.set()
-    await asyncio.wait_for(running, 30)
-    assert len(rows) == cases
 
 
 async def test_recorded_cases_are_skipped(tmp_path: Path) -> None:
@@ -267,8 +285,8 @@ class Asks(Probe):
 
 
 async def test_judge_evaluators_do_not_wait_for_script_slots(tmp_path: Path) -> None:
-    """All answers are judged although every script slot is taken by a script that hangs."""
-    cases, running_scripts, most = 120, 0, 0
+    """All cases in progress ask their judge although every script slot is taken by a script that hangs."""
+    cases, running_scripts, most = 40, 0, 0
     judged, all_judged, release = 0, asyncio.Event(), asyncio.Event()
 
     async def hangs(_: EvaluationContext) -> float:
@@ -302,13 +320,15 @@ async def test_judge_evaluators_do_not_wait_for_script_slots(tmp_path: Path) -> 
         function_target="f",
         added_evaluators=[
             Script(name="script", type="probe", function=hangs),
+            Script(name="second", type="probe", function=hangs),
+            Script(name="third", type="probe", function=hangs),
             Asks(name="asks", type="probe", function=asks),
         ],
     )
     running = asyncio.create_task(Execution(plan, "run", deliver, function=ask).run())
     await asyncio.wait_for(all_judged.wait(), 20)
     assert rows == []
-    slots = min(cases, max(32, 4 * (os.cpu_count() or 1), 40))
+    slots = min(3 * cases, max(32, 4 * (os.cpu_count() or 1), 40))
     assert running_scripts == most == slots
     release.set()
     await asyncio.wait_for(running, 20)

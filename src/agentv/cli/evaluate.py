@@ -165,7 +165,7 @@ def _details(run: RecordedRun) -> list[str]:
     plan = run.plan
     lines = [f"suite {item.suite.path}: {len(item.selected)} of {len(item.suite.ids)} cases" for item in plan.suites]
     lines += [f"configuration {path}" for path in plan.configs()]
-    lines += [f"target {lane.target}: {plural(lane.total, 'row')}, {lane.workers} at a time" for lane in plan.lanes]
+    lines += [f"target {lane.target}: {plural(lane.total, 'row')}, {lane.calls} at a time" for lane in plan.lanes]
     return [*lines, f"run {run.directory.path}"]
 
 

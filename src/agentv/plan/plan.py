@@ -78,11 +78,18 @@ class Lane:
     spec: TargetSpec | None
     environment: Environment
     workers: int
+    """Cases being judged at the same time, and with the backlog, half of the cases in progress."""
     work: tuple[tuple[PlannedSuite, frozenset[str]], ...]
     """Suites, each with the ids of the cases that run with this target."""
     answers: Answers | None = None
     only: tuple[str, ...] = ()
     """For recorded answers: the targets to grade; empty for all of them."""
+
+    @property
+    def calls(self) -> int:
+        """Target calls in flight, at most."""
+        limit = getattr(self.spec.reading.settings, "max_concurrency", None) if self.spec is not None else None
+        return min(self.workers, limit or self.workers)
 
     def items(self) -> Iterator[WorkItem]:
         """The work items, read lazily and round-robin from up to `OPEN_SUITES` suites, so that no suite waits for

@@ -119,9 +119,7 @@ class RunReader:
         return self._heads
 
     def _read_heads(self, path: Path) -> Iterator[RowHead]:
-        names: dict[bytes, str] = {}  # suites and targets occur in every line
-        for offset, line in _lines(path):
-            head = _head(offset, line, names)
+        for _, head in heads_of(path):
             if head is None:
                 self.damaged[path.name] += 1
             else:
@@ -157,6 +155,13 @@ class RunReader:
                     yield decode(kind, jsonio.load(line))
                 except ValueError:
                     self.damaged[path.name] += 1
+
+
+def heads_of(path: Path) -> Iterator[tuple[bytes, RowHead | None]]:
+    """The complete lines of a file of rows, each with its head; None for a line that is not a row."""
+    names: dict[bytes, str] = {}  # suites and targets occur in every line
+    for offset, line in _lines(path):
+        yield line, _head(offset, line, names)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentv.errors import ProviderError
 from agentv.plan.plan import Lane, PlannedSuite, WorkItem
-from agentv.results import RowKey
-from agentv.run.case import Ask, build_request, with_file_text
+from agentv.run.case import Answered, Ask, build_request, candidate_of, milliseconds_since, now, with_file_text
 from agentv.targets.gate import TargetGate
 from agentv.targets.provider import Reply, Request
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    replies: Mapping[str, Reply]
+    kept: asyncio.Future[list[object]]
+    """Done when all answers are recorded."""
 
 
 @dataclass(slots=True)
@@ -21,8 +28,11 @@ class Batches:
 
     lane: Lane
     gate: TargetGate
-    is_done: Callable[[RowKey], bool]
-    _batches: dict[tuple[Path, int], asyncio.Task[Mapping[str, Reply]]] = field(default_factory=dict)
+    is_due: Callable[[WorkItem], bool]
+    """Whether a case still needs an answer."""
+    keep: Callable[[WorkItem, Answered], Awaitable[object]] | None = None
+    """Records an answer."""
+    _batches: dict[tuple[Path, int], asyncio.Task[_Batch]] = field(default_factory=dict)
     """By suite and attempt."""
 
     def asker(self, item: WorkItem) -> Ask:
@@ -32,7 +42,7 @@ class Batches:
             key = (item.planned.suite.path, item.attempt)
             if key not in self._batches:
                 self._batches[key] = asyncio.create_task(self._ask(item.planned, item.attempt))
-            replies = await asyncio.shield(self._batches[key])
+            replies = (await asyncio.shield(self._batches[key])).replies
             if request.eval_id not in replies:
                 raise ProviderError(
                     f"target '{self.lane.target}': the output of the batch has no line for case '{request.eval_id}'",
@@ -42,11 +52,25 @@ class Batches:
 
         return look_up
 
-    async def _ask(self, planned: PlannedSuite, attempt: int) -> Mapping[str, Reply]:
+    async def kept(self, item: WorkItem) -> None:
+        """Wait until all answers of the batch of this case are recorded."""
+        batch = await asyncio.shield(self._batches[item.planned.suite.path, item.attempt])
+        await asyncio.shield(batch.kept)
+
+    async def _ask(self, planned: PlannedSuite, attempt: int) -> _Batch:
         items = await asyncio.to_thread(lambda: list(self.lane.items_of(planned)))
-        due = [item for item in items if item.attempt == attempt and not self.is_done(item.key)]
+        due = [item for item in items if item.attempt == attempt and self.is_due(item)]
         sent = [item for item in [await with_file_text(item) for item in due] if item.case.problem is None]
-        return await self.gate.invoke_batch([build_request(item.case, attempt, planned.suite.files) for item in sent])
+        started_at, started = now(), time.perf_counter()
+        requests = [build_request(item.case, attempt, planned.suite.files) for item in sent]
+        replies = await self.gate.invoke_batch(requests)
+        elapsed = milliseconds_since(started)
+        answers = [
+            self.keep(item, Answered(started_at, candidate_of(replies[item.case.id], elapsed)))
+            for item in sent
+            if self.keep is not None and item.case.id in replies
+        ]
+        return _Batch(replies, asyncio.gather(*answers))
 
     async def aclose(self) -> None:
         """Cancel batches in flight."""
@@ -56,5 +80,9 @@ class Batches:
         if in_flight:
             await asyncio.wait(in_flight)
         for task in self._batches.values():
-            if not task.cancelled():
-                task.exception()  # retrieved, so that asyncio does not warn: the cases have reported it
+            # Errors are retrieved, so that asyncio does not warn: the cases have reported them.
+            if not task.cancelled() and task.exception() is None:
+                kept = task.result().kept
+                if not kept.done():
+                    await asyncio.wait([kept])
+                kept.exception()

@@ -40,6 +40,8 @@ class Answered:
     token_usage: TokenUsage | None = None
     """Usage of a failed call that still has to be paid for."""
     cost_usd: float | None = None
+    recorded: bool = False
+    """Whether the answer is on disk, so that another process does not have to call the target again."""
 
 
 async def with_file_text(item: WorkItem) -> WorkItem:
@@ -56,7 +58,7 @@ async def with_file_text(item: WorkItem) -> WorkItem:
 
 async def answer(item: WorkItem, ask: Ask) -> Answered:
     """Send the case to its target. Exceptions of the call are returned as the error of the case."""
-    started_at, started = datetime.now(UTC).isoformat(timespec="milliseconds"), time.perf_counter()
+    started_at, started = now(), time.perf_counter()
     if item.case.problem is not None:
         return Answered(started_at, None, CaseError("target", f"{item.case.problem}. {FILE_NEXT_STEP}"))
     try:
@@ -72,11 +74,35 @@ async def answer(item: WorkItem, ask: Ask) -> Answered:
         return Answered(started_at, None, CaseError("target", str(error)))
     except Exception as error:
         return Answered(started_at, None, CaseError("target", f"{type(error).__name__}: {error}"))
-    elapsed = round((time.perf_counter() - started) * 1000, 3)
-    return Answered(started_at, _candidate(reply, elapsed))
+    return Answered(started_at, candidate_of(reply, milliseconds_since(started)), recorded=reply.recorded)
 
 
-def _candidate(reply: Reply, elapsed_ms: float) -> Candidate:
+def now() -> str:
+    """The `started_at` of a call that starts now."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def milliseconds_since(started: float) -> float:
+    return round((time.perf_counter() - started) * 1000, 3)
+
+
+def answered_before(row: CaseResult) -> Answered:
+    """The answer of a row that was recorded before it was judged, or that is judged again."""
+    candidate = Candidate(
+        answer=row.candidate_answer,
+        output_messages=row.output_messages,
+        token_usage=row.token_usage,
+        cost_usd=row.cost_usd,
+        duration_ms=row.duration_ms,
+        trace_summary=row.trace_summary,
+        finish_reason=row.finish_reason,
+        warnings=row.warnings,
+        model=row.model,
+    )
+    return Answered(row.started_at, candidate, recorded=True)
+
+
+def candidate_of(reply: Reply, elapsed_ms: float) -> Candidate:
     duration = elapsed_ms if reply.duration_ms is None and not reply.recorded else reply.duration_ms
     return Candidate(
         answer=reply.text,
@@ -91,28 +117,40 @@ def _candidate(reply: Reply, elapsed_ms: float) -> Candidate:
     )
 
 
-async def grade(item: WorkItem, answered: Answered, run_id: str, runtime: Runtime | None = None) -> CaseResult:
-    """Run the evaluators on the answer and return the row."""
-    suite, candidate = item.planned.suite, answered.candidate
-    row = CaseResult(
+def unjudged_row(item: WorkItem, answered: Answered, run_id: str) -> CaseResult:
+    """The row of an answer before it is judged; for a failed call, this is the row."""
+    candidate = answered.candidate
+    if candidate is None:
+        candidate = Candidate("", token_usage=answered.token_usage, cost_usd=answered.cost_usd)
+    return CaseResult(
         run_id=run_id,
         eval_id=item.case.id,
-        suite=suite.name,
+        suite=item.planned.suite.name,
         target=item.target,
         attempt=item.attempt,
         score=0.0,
         verdict=Verdict.FAIL,
         error=answered.error,
-        token_usage=answered.token_usage,
-        cost_usd=answered.cost_usd,
+        candidate_answer=candidate.answer,
+        output_messages=candidate.output_messages,
+        trace_summary=candidate.trace_summary,
+        token_usage=candidate.token_usage,
+        cost_usd=candidate.cost_usd,
+        duration_ms=candidate.duration_ms,
         started_at=answered.started_at,
         metadata=item.case.metadata,
         conversation_id=item.case.conversation_id,
+        finish_reason=candidate.finish_reason,
+        warnings=candidate.warnings,
         threshold=item.threshold,
+        model=candidate.model,
         trials=item.trials,
     )
-    if candidate is None:
-        return row
+
+
+async def grade(item: WorkItem, candidate: Candidate, row: CaseResult, runtime: Runtime | None = None) -> CaseResult:
+    """Run the evaluators on the answer, and return its `unjudged_row` with their results."""
+    suite = item.planned.suite
     context = EvaluationContext(
         item.case, candidate, suite.name, item.target, item.attempt, directory=suite.directory, runtime=runtime
     )
@@ -124,19 +162,10 @@ async def grade(item: WorkItem, answered: Answered, run_id: str, runtime: Runtim
         score=outcome.score,
         verdict=outcome.verdict,
         error=outcome.error,
-        candidate_answer=candidate.answer,
-        output_messages=candidate.output_messages,
         hits=outcome.hits,
         misses=outcome.misses,
         reasoning=outcome.reasoning,
         evaluator_results=results,
-        trace_summary=candidate.trace_summary,
-        token_usage=candidate.token_usage,
-        cost_usd=candidate.cost_usd,
-        duration_ms=candidate.duration_ms,
-        finish_reason=candidate.finish_reason,
-        warnings=candidate.warnings,
-        model=candidate.model,
     )
 
 

@@ -1,10 +1,10 @@
-"""The scheduler: one lane for each target, with separate slots for target calls and for evaluators.
+"""The scheduler: one lane for each target, with separate slots for target calls and for cases being judged.
 
-A lane keeps as many target calls in flight as its target allows. When an answer arrives, its target slot is released
-before the answer is judged. Evaluators have separate slots: process slots for scripts, slots of the judge target for
-evaluators that call a judge, and slots of the run for all others. No task waits for one kind of slot while it holds
-another. The number of answers that wait to be judged is bounded, so slow evaluators slow down target calls instead of
-filling memory.
+With N workers, a lane keeps at most N target calls in flight (fewer if its target allows fewer), judges at most N cases
+at a time, and starts at most 2 N cases whose verdict is open. So slow evaluators slow down target calls. When an answer
+arrives, its target slot is released, and the answer is recorded before it is judged: an interrupted run does not call
+the target again for it. Scripts and judge calls need further slots, of the run and of the judge target. A row that
+waits to be written holds none of these slots.
 """
 
 from __future__ import annotations
@@ -16,27 +16,60 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from agentv.errors import BudgetExhaustedError, ProviderError, TargetUnavailableError
 from agentv.plan.plan import Lane, RunPlan, WorkItem
 from agentv.results import CaseResult, RowKey, spend_of
 from agentv.run.batch import Batches
-from agentv.run.case import Ask, answer, grade, with_file_text
+from agentv.run.case import Answered, Ask, answer, answered_before, grade, unjudged_row, with_file_text
 from agentv.run.services import OnJudgeCall, OnNote, Services, judge_cache, most_scripts, script_services
 from agentv.targets.answers import Answers
 from agentv.targets.budget import Budget
+from agentv.targets.gate import TargetGate
 from agentv.targets.pool import TargetPool
 from agentv.targets.provider import OnRetry, Reply, Request
 
 if TYPE_CHECKING:
+    from agentv.evaluators.base import Evaluator
     from agentv.scripts import Runtime
 
-BACKLOG = 256
-"""Cases that may be in progress at the same time, in addition to the target slots."""
+BACKLOG = 1
+"""Cases that may wait to be judged, or be answered meanwhile, as a multiple of the cases being judged."""
+UNWRITTEN = 256
+"""Rows of the run that may wait to be written."""
 
 Deliver = Callable[[CaseResult], Awaitable[None]]
 """Receives a finished row, and returns when it is on disk."""
+
+
+class Journal(Protocol):
+    """Keeps answers on disk until their rows are written."""
+
+    def has(self, key: RowKey, case_sha256: str | None) -> bool:
+        """Whether there is an answer for this case, from an earlier part of the run."""
+
+    async def find(self, key: RowKey) -> CaseResult:
+        """The row with this answer, for which `has` is true. Its score and evaluator results are not used."""
+
+    def keep(self, row: CaseResult) -> Awaitable[object]:
+        """Record a row that has not been judged. Done when it is on disk."""
+
+
+class _Slots:
+    """The slots of one lane."""
+
+    def __init__(self, lane: Lane) -> None:
+        self.cases = asyncio.Semaphore((1 + BACKLOG) * lane.workers)
+        self.calls = asyncio.Semaphore(lane.calls)
+        self.judging = asyncio.Semaphore(lane.workers)
+
+
+class _Asked(NamedTuple):
+    item: WorkItem
+    answered: Answered
+    row: CaseResult
+    """The row before the answer is judged."""
 
 
 @dataclass(slots=True)
@@ -61,14 +94,13 @@ class Execution:
     """The command that runs cases again whose target was down."""
     not_run: int = 0
     """Number of cases that were not run because the budget was exhausted."""
-    _judging: asyncio.Semaphore = field(init=False)
-    """Slots for cases whose evaluators neither start scripts nor call a judge."""
+    journal: Journal | None = None
+    _unwritten: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(UNWRITTEN))
 
     async def run(self) -> None:
         """Run every item of the plan that is not done yet. Cancelling stops the work in flight."""
         options = self.plan.options
         slot_count = max(32, 4 * (os.cpu_count() or 1), options.workers or 0)
-        self._judging = asyncio.Semaphore(slot_count)
         pool = TargetPool(
             self.plan.secrets,
             workers=options.workers,
@@ -122,8 +154,7 @@ class Execution:
 
     async def _run_lane(self, lane: Lane, services: Services) -> None:
         ask, batches = self._asker(lane, services.pool)
-        slots = asyncio.Semaphore(lane.workers)
-        backlog = asyncio.Semaphore(lane.workers + BACKLOG)
+        slots = _Slots(lane)
         skipped = 0
         async with _closing(batches), asyncio.TaskGroup() as group:
             async for item in _items(lane):
@@ -137,38 +168,68 @@ class Execution:
                 elif not await self.budget.admit():
                     self.not_run += 1
                     continue
-                await backlog.acquire()
-                await slots.acquire()
+                await slots.cases.acquire()
                 runtime = services.runtime(lane, item.planned)
-                item_ask = ask if batches is None else batches.asker(item)
-                group.create_task(self._run_item(item, item_ask, runtime, slots, backlog))
+                if self.journal is not None and self.journal.has(item.key, None):
+                    get_answer = partial(self._answered_before, item, self.journal)
+                else:
+                    await slots.calls.acquire()
+                    get_answer = partial(self._answer, item, ask, batches, slots.calls)
+                group.create_task(self._run_item(item, get_answer, runtime, slots))
 
     async def _run_item(
-        self,
-        item: WorkItem,
-        ask: Ask,
-        runtime: Runtime | None,
-        slots: asyncio.Semaphore,
-        backlog: asyncio.Semaphore,
+        self, item: WorkItem, get_answer: Callable[[], Awaitable[_Asked]], runtime: Runtime | None, slots: _Slots
     ) -> None:
         try:
-            try:
-                item = await with_file_text(item)
-                answered = await answer(item, ask if self.plan.answers is None else self._recorded(item))
-            finally:
-                slots.release()
-            if runtime is not None and any(evaluator.needs for evaluator in item.case.evaluators):
-                row = await grade(item, answered, self.run_id, runtime)
-            else:
-                async with self._judging:
-                    row = await grade(item, answered, self.run_id, runtime)
+            item, answered, row = await get_answer()
+            if answered.candidate is not None:
+                async with slots.judging:
+                    row = await grade(item, answered.candidate, row, runtime)
             self.budget.settle(*spend_of(row, answer_paid=self.plan.pays_for(item.target)))
-            await self.deliver(row)
+            await self._unwritten.acquire()
         except BudgetExhaustedError:
             self.not_run += 1
             self.budget.give_up()
+            return
         finally:
-            backlog.release()
+            slots.cases.release()
+        try:
+            await self.deliver(row)
+        finally:
+            self._unwritten.release()
+
+    async def _answer(self, item: WorkItem, ask: Ask, batches: Batches | None, calls: asyncio.Semaphore) -> _Asked:
+        """Call the target. If judging takes a while, the answer is recorded first."""
+        try:
+            item = await with_file_text(item)
+            if self.plan.answers is not None:
+                ask = self._recorded(item)
+            answered = await answer(item, ask if batches is None else batches.asker(item))
+        finally:
+            calls.release()
+        row = unjudged_row(item, answered, self.run_id)
+        if self.journal is not None and answered.candidate is not None and not answered.recorded:
+            if batches is not None:
+                await batches.kept(item)
+            elif any(evaluator.WAITS for evaluator in cast("tuple[Evaluator, ...]", item.case.evaluators)):
+                await self.journal.keep(row)
+        return _Asked(item, answered, row)
+
+    async def _answered_before(self, item: WorkItem, journal: Journal) -> _Asked:
+        item, row = await with_file_text(item), await journal.find(item.key)
+        answered = answered_before(row) if item.case.problem is None else await answer(item, _no_target)
+        return _Asked(item, answered, unjudged_row(item, answered, self.run_id))
+
+    def _batches(self, lane: Lane, gate: TargetGate) -> Batches:
+        journal = self.journal
+        if journal is None:
+            return Batches(lane, gate, lambda item: not self.is_done(item.key))
+        return Batches(
+            lane,
+            gate,
+            lambda item: not self.is_done(item.key) and not journal.has(item.key, None),
+            lambda item, answered: journal.keep(unjudged_row(item, answered, self.run_id)),
+        )
 
     def _asker(self, lane: Lane, pool: TargetPool) -> tuple[Ask, Batches | None]:
         if lane.spec is None:
@@ -178,7 +239,7 @@ class Execution:
             gate = pool.gate(lane.spec, lane.environment)
         except TargetUnavailableError as error:
             return _unavailable(error), None
-        return gate.invoke, Batches(lane, gate, self.is_done) if gate.batches and self.plan.answers is None else None
+        return gate.invoke, self._batches(lane, gate) if gate.batches and self.plan.answers is None else None
 
     def _recorded(self, item: WorkItem) -> Ask:
         answers = self.plan.answers

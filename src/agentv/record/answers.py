@@ -1,0 +1,133 @@
+"""`answers.jsonl`: answers of targets, written before they are judged, so that no interrupted run repeats a call.
+
+Each line is the row as it was before judging. The file is removed when the run has finished. Errored rows whose answer
+could not be judged are in `superseded.jsonl` when they are run again; their answers are used, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentv.errors import RecordError
+from agentv.record.appender import AppendedFile, Appender
+from agentv.record.files import EXECUTION_ERROR, failure, open_recorded, sync_directory, whole_lines_end
+from agentv.record.reading import RowHead, heads_of
+from agentv.record.rows import RowEncoder, decode_row, recorded_key
+from agentv.record.run_dir import RunDirectory
+from agentv.redact import Redactor
+from agentv.results import CaseResult, RowKey
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a recorded answer is, and the hash of its case."""
+
+    path: Path
+    head: RowHead
+    case_sha256: str | None
+
+
+@dataclass(slots=True)
+class AnswerJournal:
+    """The answers of a run that have no row yet."""
+
+    run: RunDirectory
+    redactor: Redactor
+    notes: list[str] = field(default_factory=list)
+    """Lines that could not be used."""
+    same_cases: bool = True
+    """Whether no case has changed since the run started. Decides if the hash of a case is unknown."""
+    _places: dict[RowKey, _Place] = field(default_factory=dict)
+    _file: AppendedFile[CaseResult] | None = None
+
+    def read(self, done: Container[RowKey], on_answer: Callable[[CaseResult], None]) -> None:
+        """Find the answers of cases that are not done. `on_answer` is called with each that was never judged."""
+        self._read(self.run.superseded, done, lambda _: None)
+        self._read(self.run.answers, done, on_answer)
+        try:
+            with open_recorded(self.run.answers) as file:
+                if whole_lines_end(file.fileno()) < os.fstat(file.fileno()).st_size:
+                    self.notes.append("the last line of answers.jsonl is incomplete and was ignored")
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise failure("read", self.run.answers, error) from error
+
+    def _read(self, path: Path, done: Container[RowKey], on_answer: Callable[[CaseResult], None]) -> None:
+        for number, (line, head) in enumerate(heads_of(path), 1):
+            if head is not None and head.key in done:
+                continue
+            try:
+                row = decode_row(line)
+            except ValueError as error:
+                if path == self.run.answers:
+                    self.notes.append(f"answers.jsonl line {number} is not a valid answer ({error}) and was ignored")
+                continue
+            if head is None or not has_answer(row):
+                self._places.pop(row.key, None)  # a later attempt of the case, without an answer
+            else:
+                self._places[row.key] = _Place(path, head, row.case_sha256)
+                on_answer(row)
+
+    def reused(self, planned: Iterable[tuple[RowKey, str | None]]) -> tuple[int, int]:
+        """Of cases with this key and hash, the number of answers that are judged for the first time, and again."""
+        if not self._places:
+            return 0, 0
+        paths = [self._places[recorded_key(key, self.redactor)].path for key, sha in planned if self.has(key, sha)]
+        return paths.count(self.run.answers), paths.count(self.run.superseded)
+
+    def has(self, key: RowKey, case_sha256: str | None) -> bool:
+        """Whether an earlier part of the run has recorded an answer for this case."""
+        if not self._places or (place := self._places.get(recorded_key(key, self.redactor))) is None:
+            return False
+        if place.case_sha256 is None or case_sha256 is None:
+            return self.same_cases
+        return place.case_sha256 == case_sha256
+
+    async def find(self, key: RowKey) -> CaseResult:
+        """The row with the answer for this key, for which `has` is true."""
+        return await asyncio.to_thread(self._load, self._places[recorded_key(key, self.redactor)])
+
+    def _load(self, place: _Place) -> CaseResult:
+        try:
+            with open_recorded(place.path) as file:
+                return decode_row(os.pread(file.fileno(), place.head.length, place.head.offset))
+        except OSError as error:
+            raise failure("read", place.path, error) from error
+        except ValueError as error:
+            raise RecordError(f"{place.path} was changed during the run: {error}") from None
+
+    def attach(self, appender: Appender) -> None:
+        """Write to the journal with this appender. The file is created with the first answer."""
+        self._file = appender.add(AppendedFile(self.run.answers, RowEncoder(self.redactor), self._refusal))
+
+    def keep(self, row: CaseResult) -> asyncio.Future[CaseResult]:
+        """Record an answer. The future is done when it is on disk."""
+        if self._file is None:
+            raise RuntimeError("the journal has no appender: call `attach` first")
+        return self._file.submit(row)
+
+    def remove(self) -> None:
+        """Remove the file: all cases have rows."""
+        try:
+            self.run.answers.unlink()
+            sync_directory(self.run.path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise failure("remove", self.run.answers, error) from error
+
+    def _refusal(self, problem: OSError) -> RecordError:
+        next_step = f"Once the problem is solved, resume with: {self.run.resume_command}"
+        refusal = failure("write an answer to", self.run.answers, problem, next_step)
+        refusal.exit_code = EXECUTION_ERROR
+        return refusal
+
+
+def has_answer(row: CaseResult) -> bool:
+    """Whether a row that was not judged, or whose evaluators failed, has an answer of its target."""
+    return row.error is None or row.error.stage == "evaluator"
