@@ -15,6 +15,7 @@
     +-- EvaluatorError              an evaluator could not compute a score (never a low score)
     |   +-- ScoreError              a score is not a number from 0 to 1
     |   +-- ScriptError             a judge script failed; contains its stderr (`scripts.py`)
+    +-- OtlpError                   spans could not be sent to a collector (`report/otlp.py`)
     +-- RecordError                 the files of a run could not be read or written
         +-- RunLockedError
         +-- RunChangedError

@@ -67,6 +67,8 @@ class RunHooks:
     function: Ask | None = None
     """Answers the cases if the target is a Python function."""
     on_row: Callable[[CaseResult], None] | None = None
+    on_start: Callable[[], None] | None = None
+    """Called before the first case, when the record contains the rows of earlier parts of the run and no others."""
     own_process: bool = False
     """Whether agentv owns the whole process, as on the command line."""
 
@@ -196,6 +198,8 @@ class RecordedRun:
         try:
             async with writer:
                 progress.start(self.manifest["total"], len(recovery.done))
+                if hooks.on_start is not None:
+                    hooks.on_start()
                 for note in [*self._recovery_notes(recovery), *self._reuse_notes(journal)]:
                     progress.note(note)
                 try:

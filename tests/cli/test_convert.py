@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentv.report.export import csv_rows, yaml_rows
+from agentv.report.joined import JoinedRun
 from agentv.report.row_source import RowSource
 from tests.conftest import Project
 from tests.report.rows import error_row, result, row
@@ -53,7 +54,7 @@ def test_unknown_suffix_is_rejected_without_to(project: Project, name: str):
     done = project.run("convert", "rows.jsonl", "-o", name)
     assert done.returncode == 2
     assert f"--out {name}: cannot infer the format" in done.stderr
-    assert ".yaml, .yml, .csv" in done.stderr
+    assert ".yaml, .yml, .csv, .parquet, .jsonl" in done.stderr
     assert not (project.root / name).exists()
     assert project.run("convert", "rows.jsonl", "-o", name, "--to", "csv").returncode == 0
     assert (project.root / name).read_text().startswith("run_id,suite,")
@@ -97,7 +98,7 @@ def test_unusable_input_exits_with_2_and_writes_nothing(project: Project, name: 
 def test_csv_escapes_formulas_in_answers(tmp_path: Path):
     judged = (result("=1+1", 0.5),)
     path = write_rows(tmp_path / "a.jsonl", [row("=cmd|x", candidate_answer="@SUM(A1)", evaluator_results=judged)])
-    lines = list(csv.DictReader(io.StringIO("".join(csv_rows(RowSource("a", path))))))
+    lines = list(csv.DictReader(io.StringIO("".join(csv_rows(JoinedRun.of(RowSource("a", path)))))))
     assert lines[0]["eval_id"] == "'=cmd|x"
     assert lines[0]["candidate_answer"] == "'@SUM(A1)"
     assert lines[0]["score: =1+1"] == "0.5"

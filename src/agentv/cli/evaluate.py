@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 
+from agentv.cli.otel_option import take_telemetry
 from agentv.cli.parameters import run_options
 from agentv.cli.signals import EXIT_CODES, TO_STOP, until_stopped
 from agentv.errors import UsageError
@@ -40,6 +41,8 @@ _SIGNALS = (*TO_STOP, signal.SIGHUP)
 @click.option("--resume", metavar="RUN", help="Resume a run (run id or run directory).")
 @click.option("--retry-errors", metavar="RUN", help="Run the errored cases of a run again, and resume it.")
 @click.option("--allow-changed", is_flag=True, help="With --resume or --retry-errors: accept changed suites.")
+@click.option("--otel", metavar="[URL]", is_flag=False, flag_value="", help="Send spans to a collector during the run.")
+@click.option("--otel-content", is_flag=True, help="With --otel: include prompts and answers in the spans.")
 @click.option("--quiet", "-q", is_flag=True, help="Do not print progress or the summary.")
 @click.option("--verbose", "-v", is_flag=True, help="Print which files and targets were loaded.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as a JSON object on stdout.")
@@ -55,6 +58,7 @@ def command(**arguments: Any) -> int:
                 130 interrupted       143 terminated
     """
     quiet, as_json, verbose = arguments.pop("quiet"), arguments.pop("as_json"), arguments.pop("verbose")
+    telemetry = take_telemetry(arguments)
     refuse_empty(arguments)
     resumed = arguments["resume"] or arguments["retry_errors"]
     run = _resumed(arguments) if resumed else _new(arguments)
@@ -63,9 +67,12 @@ def command(**arguments: Any) -> int:
         if not quiet:
             click.echo(f"note: {note}", err=True)
     progress = choose_progress(sys.stderr, quiet, os.environ)
+    live = telemetry.of(run) if telemetry is not None else None
     with _target_log(progress):
-        work = run.run(RunHooks(progress, own_process=True))
+        work = run.run(RunHooks(progress, on_start=live.start if live is not None else None, own_process=True))
         outcome, received = asyncio.run(until_stopped(work, _SIGNALS, even_if_ignored=TO_STOP))
+    if telemetry is not None and live is not None:
+        telemetry.finish(live, quiet=quiet)
     stopped = EXIT_CODES[received] if received is not None else None
     if outcome is None:  # stopped before the run started
         click.echo("Stopped.", err=True)

@@ -18,7 +18,7 @@ from agentv.report.terminal import clean, wants_color
 
 COMMANDS = {
     "compare": ("agentv.cli.compare:command", "Compare two runs case by case."),
-    "convert": ("agentv.cli.convert:command", "Convert results to YAML or CSV."),
+    "convert": ("agentv.cli.convert:command", "Export results: CSV, JSON Lines, Parquet, OpenTelemetry."),
     "doctor": ("agentv.cli.doctor:command", "Report what this machine offers for runs."),
     "eval": ("agentv.cli.evaluate:command", "Run suites and record the results (alias: run)."),
     "generate": ("agentv.cli.generate:command", "Generate rubrics with a model."),

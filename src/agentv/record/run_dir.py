@@ -112,15 +112,15 @@ class RunDirectory:
     @property
     def resume_command(self) -> str:
         """The command that resumes this run."""
-        return f"agentv eval --resume {quote(self._name)}"
+        return f"agentv eval --resume {quote(self.name)}"
 
     @property
     def retry_command(self) -> str:
         """The command that runs the errored cases of this run again."""
-        return f"agentv eval --retry-errors {quote(self._name)}"
+        return f"agentv eval --retry-errors {quote(self.name)}"
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
         """The shortest name by which `find_run` finds this run from the working directory."""
         with suppress(ValueError):
             inside = self.path.relative_to(Path.cwd())

@@ -1,4 +1,4 @@
-"""Export the rows of a results file as YAML documents or as a CSV table."""
+"""Export the rows of a run or a results file: YAML documents, a CSV table, or joined JSON Lines."""
 
 from __future__ import annotations
 
@@ -6,23 +6,31 @@ import csv
 import io
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import yaml
 
 from agentv import jsonio
+from agentv.codec import encode
 from agentv.errors import RecordError
+from agentv.report.joined import JoinedRun, question_of, scores_of
 from agentv.report.row_source import RowSource
-from agentv.results import CaseResult
+from agentv.results import CaseResult, judge_ledgers
 
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _TYPED = re.compile(r"[-+.]?[0-9][0-9a-fA-FxXoO_.:+-]*|[yYnN]")
-_FORMULA = re.compile(r"[=+\-@\t\r]")
+_FORMULA = re.compile(r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+"""What spreadsheets read as the beginning of a formula, also in full-width characters."""
 _COLUMNS = (
     *("run_id", "suite", "eval_id", "target", "attempt", "score", "verdict", "error_stage", "error"),
     *("duration_ms", "cost_usd", "input_tokens", "output_tokens", "started_at"),
     *("hits", "misses", "reasoning", "candidate_answer"),
+    *("question", "expected_outcome", "reference_answer", "tags"),
+    *("threshold", "model", "finish_reason", "cached_tokens", "judge_calls", "judge_cost_usd"),
 )
+MOST_METADATA = 200
+"""Metadata keys that get a column in a table. Files for spreadsheets do not allow many more."""
 
 
 # -- YAML
@@ -59,17 +67,26 @@ def _values(source: RowSource) -> Iterator[Any]:
 # -- CSV
 
 
-def csv_rows(source: RowSource) -> Iterator[str]:
-    """A header, then one line per row, with a score column for each evaluator."""
-    names = list(dict.fromkeys(result.name for row in source.rows() for result in row.evaluator_results))
-    yield _line([*_COLUMNS, *(_cell(f"score: {name}") for name in names)])
-    for row in source.rows():
-        scores = {result.name: result.score for result in row.evaluator_results if result.error is None}
-        yield _line([*map(_cell, _fields(row)), *(_cell(scores.get(name)) for name in names)])
+def csv_rows(run: JoinedRun) -> Iterator[str]:
+    """A header, then one line per row, with a column for each metadata key and for the score of each evaluator."""
+    names: dict[str, None] = {}
+    keys: dict[str, None] = {}
+    for row in run.source.rows():
+        names.update(dict.fromkeys(result.name for result in row.evaluator_results))
+        if len(keys) < MOST_METADATA:
+            keys.update(dict.fromkeys(row.metadata))
+    keys = dict.fromkeys(islice(keys, MOST_METADATA))
+    columns = [*(f"metadata.{key}" for key in keys), *(f"score: {name}" for name in names)]
+    yield _line([*_COLUMNS, *map(_cell, columns)])
+    for row in run.source.rows():
+        scores = scores_of(row)
+        metadata = (_flat(row.metadata.get(key)) for key in keys)
+        yield _line([_cell(value) for value in (*_fields(row, run), *metadata, *(scores.get(name) for name in names))])
 
 
-def _fields(row: CaseResult) -> tuple[Any, ...]:
-    error, usage = row.error, row.token_usage
+def _fields(row: CaseResult, run: JoinedRun) -> tuple[Any, ...]:
+    error, usage, case = row.error, row.token_usage, run.case(row)
+    ledgers = list(judge_ledgers(row.evaluator_results))
     return (
         *(row.run_id, row.suite, row.eval_id, row.target, row.attempt),
         *((None, None) if error else (row.score, row.verdict.value)),
@@ -79,7 +96,17 @@ def _fields(row: CaseResult) -> tuple[Any, ...]:
         row.started_at,
         *("\n".join(map(str, row.hits)), "\n".join(map(str, row.misses))),
         *(row.reasoning, row.candidate_answer),
+        question_of(case),
+        *((case.expected_outcome, case.reference_answer, ", ".join(case.tags)) if case else (None, None, None)),
+        *(row.threshold, row.model, row.finish_reason, usage.cached if usage else None),
+        sum(ledger.get("call_count") or 0 for ledger in ledgers),
+        judge_cost(row),
     )
+
+
+def _flat(value: Any) -> Any:
+    """A value of the metadata for one cell: objects and lists as JSON."""
+    return jsonio.dump_line(value) if isinstance(value, dict | list) else value
 
 
 def _cell(value: Any) -> Any:
@@ -93,3 +120,31 @@ def _line(cells: list[Any]) -> str:
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerow(cells)
     return buffer.getvalue()
+
+
+# -- JSON Lines
+
+
+def joined_rows(run: JoinedRun, *, with_calls: bool = False) -> Iterator[str]:
+    """One line per row, with the question, the expected outcome, the tags and the scores of its evaluators."""
+    for row in run.source.rows():
+        case = run.case(row)
+        data = {
+            **row.to_dict(),
+            "question": question_of(case),
+            "input_messages": [message.to_dict() for message in case.input_messages] if case else [],
+            "expected_outcome": case.expected_outcome if case else None,
+            "reference_answer": case.reference_answer if case else None,
+            "tags": list(case.tags) if case else [],
+            "scores": scores_of(row),
+            "judge_cost_usd": judge_cost(row),
+        }
+        if with_calls:
+            data["judge_calls"] = [encode(call) for call in run.calls(row)]
+        yield f"{jsonio.dump_line(data)}\n"
+
+
+def judge_cost(row: CaseResult) -> float | None:
+    """What the judge calls of a row cost in USD; None if that is not known."""
+    costs = [cost for ledger in judge_ledgers(row.evaluator_results) if (cost := ledger.get("cost_usd")) is not None]
+    return sum(costs) if costs else None

@@ -27,6 +27,9 @@ class Secrets:
                 names |= spec.reading.reads
                 values |= spec.reading.secret_values
         for environment in environments:
+            for name, headers in _collector_headers(environment).items():
+                names.add(name)
+                values.update(header for header in headers if len(header) >= SHORTEST_SECRET)
             names |= environment.dotenv_names
             for name in environment.dotenv_names:
                 value = environment.values.get(name, "")
@@ -42,6 +45,15 @@ class Secrets:
         """The environment for processes of one target: no secrets except those that its own entry reads."""
         own = {name: environment.values[name] for name in spec.reading.reads if name in environment.values}
         return {**self.scrub(environment.values), **own}
+
+
+def _collector_headers(environment: Environment) -> dict[str, list[str]]:
+    """The variables with headers for an OpenTelemetry collector, and the values of the headers."""
+    if not any(name.startswith("OTEL_EXPORTER_OTLP_") for name in environment.values):
+        return {}
+    from agentv.http.otlp import secret_headers  # noqa: PLC0415 - most environments have none
+
+    return secret_headers(environment.values)
 
 
 @lru_cache(maxsize=16)
