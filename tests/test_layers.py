@@ -34,7 +34,7 @@ VALUES = {
     "http",
 }
 """What both arms are built on."""
-BASE = VALUES | {"command", "processes", "workers", "patterns", "wire"}
+BASE = VALUES | {"command", "git_state", "processes", "workers", "patterns", "wire"}
 RUN_ARM = ["suite", "targets", "judge", "scripts", "evaluators", "plan", "run"]
 READ_ARM = ["record", "report"]
 ARMS = BASE | set(RUN_ARM) | set(READ_ARM)

@@ -26,6 +26,7 @@ from agentv.evaluators.function import FunctionEvaluator
 from agentv.plan.build import build_plan
 from agentv.plan.options import RunOptions
 from agentv.record import inline
+from agentv.record.labels import RunLabels
 from agentv.record.run_dir import RUNS, new_run_id
 from agentv.recorded import RunHooks, outputs_file, start_run
 from agentv.report.summary import Summary
@@ -76,6 +77,12 @@ class Options(TypedDict, total=False):
     """A function that takes a question and returns an answer, or the names of one or more configured targets."""
     name: str
     """Suite name in the results when `cases` is used."""
+    run_name: str | None
+    """Name of the run, to find it later."""
+    experiment: str | None
+    """Experiment that the run belongs to."""
+    note: str | None
+    """Note about the run."""
     run_dir: FilePath
     """Directory for the run, instead of `.agentv/runs/<run-id>`."""
     on_result: Callable[[CaseResult], None]
@@ -117,6 +124,7 @@ async def evaluate_async(
     cwd, run_id = Path.cwd(), new_run_id()
     folder = cwd / inline.FOLDER / run_id
     arguments = _Arguments.of(suites, options, folder)
+    labels = RunLabels(options.get("run_name"), options.get("experiment"), options.get("note"))
     label = arguments.function_name
     try:
         plan = build_plan(
@@ -128,7 +136,7 @@ async def evaluate_async(
         )
     except SuiteError as error:
         raise (inline.in_arguments(error, folder) if arguments.inline else error) from None
-    run = start_run(plan, run_id, cwd / options.get("run_dir", RUNS / run_id), cwd)
+    run = start_run(plan, run_id, cwd / options.get("run_dir", RUNS / run_id), cwd, labels)
     results: list[CaseResult] = []
     on_result = options.get("on_result")
 

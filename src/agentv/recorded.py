@@ -7,7 +7,6 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,10 +14,12 @@ from typing import Any
 
 from agentv import __version__
 from agentv.errors import RecordError, RunChangedError, SuiteError, UsageError
+from agentv.git_state import Checkout, GitState
 from agentv.plan.options import RunOptions
-from agentv.plan.plan import RunPlan
+from agentv.plan.plan import PlannedSuite, RunPlan
 from agentv.record.answers import AnswerJournal
 from agentv.record.judge_calls import JudgeCallLog
+from agentv.record.labels import LATEST, RunLabels
 from agentv.record.mirror import check_out
 from agentv.record.recovery import Recovery, recover
 from agentv.record.rows import recorded_key
@@ -139,11 +140,17 @@ class RecordedRun:
     """Whether a file that the run depends on has changed since the run started."""
     out_is_ours: bool = False
     """Whether the file of `--out` must not contain anything but rows of this run: its name comes from run.json."""
+    git: GitState | None = None
+    """The commit of a new run."""
 
     async def run(self, hooks: RunHooks | None = None) -> RunOutcome:
         """Run the cases that have no row yet. Cancelling stops the work in flight and returns the outcome so far."""
         # Locked from reading the rows to the last write of run.json, so that two resumes cannot run the same case.
         with self.directory.lock(), JudgeCallLog(self.directory.judge_calls) as calls:
+            if self.git is not None:
+                self.git.start()
+            else:  # resumed: `agentv runs note` may have changed the note before the lock was taken
+                self.manifest["note"] = self.directory.read_manifest().get("note")
             summary = SummaryBuilder.of(self.manifest)
             budget = Budget(self.plan.options.max_cost, self.plan.options.max_judge_calls)
 
@@ -276,21 +283,25 @@ class RecordedRun:
         return _out_file(self.plan, Path(self.manifest["cwd"]))
 
     def _close_manifest(self, status: str, summary: Summary) -> None:
+        if self.git is not None:
+            self.git.close()
+            self.manifest["git"] = self.git.to_dict()
         self.manifest["status"] = status
         self.manifest["finished_at"] = _now()
         self.manifest["summary"] = summary.to_dict()
         self.directory.write_manifest(self.manifest, redactor=self.redactor)
 
 
-def start_run(plan: RunPlan, run_id: str, directory: Path, cwd: Path) -> RecordedRun:
+def start_run(plan: RunPlan, run_id: str, directory: Path, cwd: Path, labels: RunLabels | None = None) -> RecordedRun:
     """A new run. Its directory and its `run.json` are created before any target is called."""
     _refuse_to_overwrite(plan, cwd, directory)
     if (out := _out_file(plan, cwd)) is not None:
         check_out(out)
     redactor = Redactor(plan.secrets.values)
-    manifest = _manifest(plan, run_id, cwd)
+    git = GitState(Checkout.near(cwd) or Checkout.near(plan.suites[0].suite.path.absolute().parent))
+    manifest = _manifest(plan, run_id, cwd, labels or RunLabels(), git)
     created = RunDirectory.create(directory, manifest, redactor=redactor)
-    return RecordedRun(plan, created, manifest, redactor)
+    return RecordedRun(plan, created, manifest, redactor, git=git)
 
 
 def outputs_file(name: str, cwd: Path) -> str:
@@ -308,9 +319,12 @@ def outputs_file(name: str, cwd: Path) -> str:
     if path.name == RESULTS and os.path.lexists(path.with_name(MANIFEST)):
         RunDirectory.open(path.parent)  # refuses pipes and devices; other pipes may be named
     if not os.path.lexists(path):
-        with suppress(RecordError):  # a missing file is reported when it is read
+        try:
             return os.path.relpath(find_run(name, cwd).results, cwd)
-    return name
+        except RecordError:
+            if LATEST.fullmatch(name):
+                raise
+    return name  # a missing file is reported when it is read
 
 
 def resumed_options(manifest: dict[str, Any], directory: RunDirectory) -> tuple[RunOptions, Path]:
@@ -389,10 +403,11 @@ def _refuse_to_overwrite(plan: RunPlan, cwd: Path, directory: Path) -> None:
         raise UsageError(f"--out {plan.options.out} would overwrite a file that the run reads.", next_step=ANOTHER)
 
 
-def _manifest(plan: RunPlan, run_id: str, cwd: Path) -> dict[str, Any]:
+def _manifest(plan: RunPlan, run_id: str, cwd: Path, labels: RunLabels, git: GitState) -> dict[str, Any]:
     system = os.uname()  # platform.platform() is slow: it reads the interpreter binary to find its libc
     return {
         "run_id": run_id,
+        **labels.to_dict(),
         "status": "running",
         "started_at": _now(),
         "finished_at": None,
@@ -400,18 +415,32 @@ def _manifest(plan: RunPlan, run_id: str, cwd: Path) -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": f"{system.sysname} {system.release} {system.machine}",
         "cwd": str(cwd),
+        "git": git.to_dict(),
         "options": plan.options.to_dict(),
         "total": plan.total,
         "scripted": plan.scripted or _answers_are_scripted(plan, cwd),
         "scripted_part": plan.scripted_part,
         "summary_notes": [note for note in (plan.self_graded(),) if note],
-        "suites": [
-            {"path": str(planned.suite.path), "name": planned.suite.name, "cases": len(planned.selected)}
-            for planned in plan.suites
-        ],
+        "suites": [_recorded_suite(plan, planned) for planned in plan.suites],
         "digests": dict(plan.digests()),
         "configuration": {str(path.resolve()): _shown_config(config) for path, config in plan.configs().items()},
         "summary": None,
+    }
+
+
+def _recorded_suite(plan: RunPlan, planned: PlannedSuite) -> dict[str, Any]:
+    """A suite of the run, with its targets and their judges, and the files its results depend on."""
+    return {
+        "path": str(planned.suite.path),
+        "name": planned.suite.name,
+        "cases": len(planned.selected),
+        "targets": {
+            lane.target: plan.judges_of(lane, planned)
+            for lane in plan.lanes
+            if any(suite is planned and ids for suite, ids in lane.work)
+        },
+        "config": str(planned.config.path.resolve()) if planned.config is not None else None,
+        "files": sorted(str(Path(path).resolve()) for path in planned.suite.digests),
     }
 
 

@@ -23,6 +23,8 @@ from agentv.errors import UsageError
 from agentv.plan.build import build_plan
 from agentv.plan.discovery import suite_paths
 from agentv.plan.options import OPTIONS, RECORD_JUDGE_IO, RunOptions, refuse_empty
+from agentv.record.catalog import Catalog
+from agentv.record.labels import RunLabels
 from agentv.record.run_dir import RUNS, find_run, new_run_id
 from agentv.recorded import RecordedRun, RunHooks, RunOutcome, outputs_file, resume_run, resumed_options, start_run
 from agentv.report.console import render_summary
@@ -37,6 +39,9 @@ _SIGNALS = (*TO_STOP, signal.SIGHUP)
 
 @click.command(name="eval")
 @run_options
+@click.option("--name", metavar="NAME", help="Name of this run; accepted wherever a run is.")
+@click.option("--experiment", metavar="NAME", help="Experiment that this run belongs to.")
+@click.option("--note", metavar="TEXT", help="Note about this run.")
 @click.option("--run-dir", metavar="DIR", help="Directory for this run.  [.agentv/runs/<run-id>]")
 @click.option("--resume", metavar="RUN", help="Resume a run (run id or run directory).")
 @click.option("--retry-errors", metavar="RUN", help="Run the errored cases of a run again, and resume it.")
@@ -106,11 +111,15 @@ def _new(arguments: dict[str, Any]) -> RecordedRun:
     cwd = Path.cwd()
     if arguments["outputs"]:
         arguments["outputs"] = outputs_file(arguments["outputs"], cwd)
+    labels = RunLabels(arguments["name"], arguments["experiment"], arguments["note"])
     options = RunOptions.from_dict({**arguments, "paths": suite_paths(arguments["paths"], cwd, command="eval")})
     plan = build_plan(options, cwd)
     run_id = new_run_id()
     directory = Path(arguments["run_dir"]) if arguments["run_dir"] else RUNS / run_id
-    return start_run(plan, run_id, cwd / directory, cwd)
+    run = start_run(plan, run_id, cwd / directory, cwd, labels)
+    if labels.name is not None and (older := Catalog(cwd).other_named(labels.name, run.directory.path)) is not None:
+        run.notes.append(f"'{labels.name}' now refers to this run. It was also the name of run {older.id}")
+    return run
 
 
 def _resumed(arguments: dict[str, Any]) -> RecordedRun:
@@ -122,7 +131,14 @@ def _resumed(arguments: dict[str, Any]) -> RecordedRun:
     retry_errors = bool(arguments["retry_errors"])
     flag, name = ("--retry-errors", arguments["retry_errors"]) if retry_errors else ("--resume", arguments["resume"])
     context = click.get_current_context()
-    fixed = ["run_dir", RECORD_JUDGE_IO, *(name for name, option in OPTIONS.items() if not option.may_change)]
+    fixed = [
+        "name",
+        "experiment",
+        "note",
+        "run_dir",
+        RECORD_JUDGE_IO,
+        *(name for name, option in OPTIONS.items() if not option.may_change),
+    ]
     extra = [
         name
         for name in fixed

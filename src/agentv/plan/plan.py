@@ -243,6 +243,13 @@ class RunPlan:
             specs += [spec for name in names if name is not None and (spec := config.targets.get(name))]
         return specs
 
+    def judges_of(self, lane: Lane, planned: PlannedSuite) -> list[str]:
+        """The names of the targets that judge the answers of this suite in this lane, without those that a script may
+        choose."""
+        choice = self.judge_choice(lane, planned)
+        names = {choice.resolve(own) for own in planned.suite.judge_choices}
+        return sorted(name for name in names if name is not None)
+
     def judge_choice(self, lane: Lane, planned: PlannedSuite) -> JudgeChoice:
         """The choice of the target that judges the answers of this suite in this lane."""
         main = lane.spec.name if lane.spec is not None else None

@@ -16,12 +16,12 @@ from typing import Any
 
 from agentv import jsonio
 from agentv.errors import RecordError, RunLockedError
+from agentv.record import manifest as manifests
+from agentv.record.catalog import Catalog
 from agentv.record.files import (
-    LONGEST_LINE,
     PRIVATE_DIRECTORY,
     failure,
     open_private,
-    open_recorded,
     replaced,
     sync_directory,
     write_all,
@@ -29,23 +29,21 @@ from agentv.record.files import (
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.regular_files import NotRegularError, kind_of
 
-HOME = ".agentv"
-RUNS = Path(HOME) / "runs"
-MANIFEST = "run.json"
+HOME, RUNS, MANIFEST, LOCK = manifests.HOME, manifests.RUNS, manifests.MANIFEST, manifests.LOCK
+is_alive = manifests.is_alive
 RESULTS = "results.jsonl"
 CORRUPT = "results.corrupt.jsonl"
 SUPERSEDED = "superseded.jsonl"
 JUDGE_CALLS = "judge_calls.jsonl"
 CASES = "cases.jsonl"
 ANSWERS = "answers.jsonl"
-LOCK = "run.lock"
 
 ANOTHER = "Choose another file for --out."
 
 _RECORD = {MANIFEST, RESULTS, CORRUPT, SUPERSEDED, JUDGE_CALLS, CASES, ANSWERS, LOCK}
 _LEFT_BY_A_KILLED_START = {LOCK, f".{MANIFEST}.tmp"}
 _SECONDS_FOR_THE_DEAD = 5.0
-_SHOWN_RUNS = 5
+_SECONDS_FOR_A_GLANCE = 0.2
 
 
 def new_run_id() -> str:
@@ -156,21 +154,7 @@ class RunDirectory:
 
     def read_manifest(self) -> dict[str, Any]:
         """The contents of `run.json`."""
-        try:
-            with open_recorded(self.manifest) as file:
-                contents = file.read(LONGEST_LINE + 1)
-            data = jsonio.load(contents) if len(contents) <= LONGEST_LINE else None
-        except OSError as error:
-            raise failure("read", self.manifest, error) from error
-        except ValueError as error:
-            raise RecordError(
-                f"could not read {self.manifest}: {error}", next_step="Restore the file, or start a new run."
-            ) from None
-        if not isinstance(data, dict):
-            raise RecordError(
-                f"{self.manifest} must contain a JSON object", next_step="Restore the file, or start a new run."
-            )
-        return data
+        return manifests.read_manifest(self.manifest)
 
     def write_manifest(self, data: Mapping[str, Any], *, redactor: Redactor = NO_SECRETS) -> None:
         """Replace `run.json` atomically: even after a kill, it is either the old file or the new one."""
@@ -183,29 +167,14 @@ class RunDirectory:
 
 
 def find_run(run: str, root: Path) -> RunDirectory:
-    """Find a run by its id, a unique prefix of its id, or the path of its directory.
+    """Find a run by its path, its id, its name, a unique prefix of these, or as `latest` or `latest~N`.
 
-    `root` is the working directory: ids are looked up in its `.agentv/runs`, and relative paths start there.
+    `root` is the working directory: relative paths start there, and everything else is looked up in its `.agentv/runs`.
+    Of several runs with the same name, the newest is found. `latest` is the newest run, even if it is not finished.
     """
-    runs = root / RUNS
     if run and os.path.lexists(root / run / MANIFEST):
         return RunDirectory.open(root / run)
-    known = sorted((p.parent.name for p in runs.glob(f"*/{MANIFEST}")), reverse=True)
-    if run in known:
-        return RunDirectory.open(runs / run)
-    matches = [name for name in known if run and name.startswith(run)]
-    if len(matches) == 1:
-        return RunDirectory.open(runs / matches[0])
-    if matches:
-        examples = ", ".join(matches[:_SHOWN_RUNS])
-        raise RecordError(
-            f"'{run}' is ambiguous: {len(matches)} runs begin with it", next_step=f"Use a longer prefix: {examples}."
-        )
-    if not known:
-        hint = f"There are no runs in {runs}; specify the path of a run directory instead."
-    else:
-        hint = f"Latest runs in {runs}: {', '.join(known[:_SHOWN_RUNS])}."
-    raise RecordError(f"run '{run}' not found", next_step=hint)
+    return RunDirectory.open(Catalog(root).find(run))
 
 
 def refuse_recorded(out: Path, own: Path | None = None) -> None:
@@ -241,7 +210,7 @@ def _acquire(path: Path) -> int:
         descriptor = open_private(path, os.O_RDWR)
     except OSError as error:
         raise failure("lock", path, error) from error
-    deadline = time.monotonic() + _SECONDS_FOR_THE_DEAD
+    start = time.monotonic()
     try:
         while True:
             try:
@@ -249,8 +218,10 @@ def _acquire(path: Path) -> int:
                 break
             except BlockingIOError:
                 holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
-                # A child forked by a killed run may keep the lock for a moment longer.
-                if time.monotonic() > deadline or not holder.isdigit() or is_alive(int(holder)):
+                # A child forked by a killed run may keep the lock for a moment longer; and a process that lists runs
+                # takes it for an instant, to see whether the run is being written.
+                alive = not holder.isdigit() or is_alive(int(holder))
+                if time.monotonic() > start + (_SECONDS_FOR_A_GLANCE if alive else _SECONDS_FOR_THE_DEAD):
                     raise _locked(path, holder) from None
                 time.sleep(0.01)
         # The process id is informational: on a full disk, locking must still succeed.
@@ -272,16 +243,6 @@ def _locked(path: Path, holder: str) -> RunLockedError:
         f"the run in {path.parent} is being written by {writer}",
         next_step="Wait until it has finished, or stop it, then retry.",
     )
-
-
-def is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 NEEDED: Mapping[str, tuple[type, str]] = {

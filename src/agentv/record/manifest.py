@@ -1,0 +1,71 @@
+"""`run.json`: where it is, and how it is read."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from agentv import jsonio
+from agentv.errors import RecordError
+from agentv.record.files import LONGEST_LINE, failure, open_recorded
+from agentv.regular_files import open_descriptor
+
+HOME = ".agentv"
+RUNS = Path(HOME) / "runs"
+MANIFEST = "run.json"
+LOCK = "run.lock"
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The contents of a `run.json`. Raises RecordError if it is not a regular file with a JSON object."""
+    try:
+        with open_recorded(path) as file:
+            contents = file.read(LONGEST_LINE + 1)
+        data = jsonio.load(contents) if len(contents) <= LONGEST_LINE else None
+    except OSError as error:
+        raise failure("read", path, error) from error
+    except ValueError as error:
+        raise RecordError(
+            f"could not read {path}: {error}", next_step="Restore the file, or start a new run."
+        ) from None
+    if not isinstance(data, dict):
+        raise RecordError(f"{path} must contain a JSON object", next_step="Restore the file, or start a new run.")
+    return data
+
+
+def writer_of(directory: Path) -> int | None:
+    """The process that locked this run last, whether or not it still exists."""
+    with suppress(OSError):
+        descriptor = open_descriptor(directory / LOCK, os.O_RDONLY, follow_links=False)
+        try:
+            holder = os.pread(descriptor, 32, 0).strip()
+        finally:
+            os.close(descriptor)
+        return int(holder) if holder.isdigit() else None
+    return None
+
+
+def is_being_written(directory: Path) -> bool:
+    """Whether a process holds the lock of this run. Looking does not create the lock file."""
+    with suppress(OSError):
+        descriptor = open_descriptor(directory / LOCK, os.O_RDONLY, follow_links=False)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+    return False
+
+
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
