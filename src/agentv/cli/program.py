@@ -27,6 +27,7 @@ COMMANDS = {
     "judge": ("agentv.cli.judge.command:command", "Create, run and debug judge scripts."),
     "report": ("agentv.cli.report:command", "Report a run as Markdown, JUnit XML or annotations."),
     "schema": ("agentv.cli.schema:command", "Print the JSON Schemas of suites and configuration."),
+    "show": ("agentv.cli.show:command", "Show a case: question, answer, score, judge calls."),
     "targets": ("agentv.cli.targets:command", "List targets and check that they respond."),
     "validate": ("agentv.cli.validate:command", "Check suites and configuration without running them."),
 }

@@ -118,6 +118,11 @@ class RunDirectory:
         return f"agentv eval --retry-errors {quote(self.name)}"
 
     @property
+    def show_command(self) -> str:
+        """The command that shows a case of this run, without the name of the case."""
+        return f"agentv show {quote(self.name)}"
+
+    @property
     def name(self) -> str:
         """The shortest name by which `find_run` finds this run from the working directory."""
         with suppress(ValueError):

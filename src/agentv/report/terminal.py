@@ -39,6 +39,15 @@ def masked(text: str) -> str:
     return text if text.isprintable() else _SURROGATE.sub("\ufffd", _UNSAFE.sub("\ufffd", text))
 
 
+_PICTURES = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}
+"""Visible symbols for control characters, such as `␛` for an escape."""
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a text, safe to print: control characters and bidirectional overrides become visible marks."""
+    return [masked(line.expandtabs(4).translate(_PICTURES)) for line in text.splitlines()]
+
+
 def columns(text: str) -> int:
     """The width of the text in columns."""
     return len(text) if text.isascii() else sum(map(_columns_of, text))
@@ -58,6 +67,44 @@ def _fitting(text: str, width: int) -> int:
         if taken > width:
             return index
     return len(text)
+
+
+_BULLET = re.compile(r" *(?:[-*+•] |\d{1,3}[.)] )?")
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """The words of a line on several lines. The text of a list item and of indented lines stays aligned."""
+    indent = line[: len(line) - len(line.lstrip(" "))][: width // 2]
+    start = _BULLET.match(line)
+    margin = " " * min(width // 2, start.end() if start else 0)
+    lines, taken = [indent], len(indent)
+    is_empty = True
+    for word in line.split():
+        length = columns(word)
+        if is_empty or taken + 1 + length <= width:
+            pieces = pieces_of(word, width - taken) if is_empty else [f" {word}"]
+        else:
+            lines.append(margin)
+            taken = len(margin)
+            pieces = pieces_of(word, width - taken)
+        lines[-1] += pieces[0]
+        lines += [margin + piece for piece in pieces[1:]]
+        taken, is_empty = columns(lines[-1]), False
+    return lines
+
+
+def pieces_of(word: str, width: int) -> list[str]:
+    """The word in pieces of at most `width` columns."""
+    if columns(word) <= width:
+        return [word]
+    if word.isascii():
+        return [word[start : start + width] for start in range(0, len(word), width)]
+    pieces, start = [], 0
+    while start < len(word):
+        end = start + max(1, _fitting(word[start : start + width + 1], width))
+        pieces.append(word[start:end])
+        start = end
+    return pieces
 
 
 _COMMAND = re.compile(r"(?<!\S)::")
@@ -96,6 +143,14 @@ class Look:
             return text
         more = self.mark("…", "...")
         return text[: _fitting(text, max(0, width - len(more)))].rstrip() + more
+
+    def block(self, text: str, width: int) -> list[str]:
+        """Untrusted text with its own line breaks and indentation, wrapped at words, safe to print."""
+        lines: list[str] = []
+        for safe in map(no_commands, lines_of(text)):
+            line = safe if self.unicode else safe.encode("ascii", "backslashreplace").decode("ascii")
+            lines.extend([line.rstrip()] if columns(line) <= width else _wrapped(line, max(width, 10)))
+        return [no_commands(line) for line in lines]
 
     def wrap(self, text: str, width: int, *, most: int) -> list[str]:
         """The text on at most `most` lines, with an ellipsis if it was cut."""

@@ -1,0 +1,211 @@
+"""`agentv show`: look at one case of a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from glob import escape
+from pathlib import Path
+from shlex import quote
+
+import click
+
+from agentv.errors import RecordError, UsageError
+from agentv.record.reading import RunReader
+from agentv.record.run_dir import MANIFEST, RESULTS, RUNS, RunDirectory, find_run
+from agentv.report.case_view import CaseView
+from agentv.report.choosing import Choice, Wanted, choose, counterpart, largest_drop, listed, passed, worst_first
+from agentv.report.terminal import Look, can_print_unicode, is_terminal, terminal_width, wants_color
+from agentv.text import short_path
+
+LATEST = "latest"
+
+
+@click.command()
+@click.argument("run", metavar="[RUN]", required=False)
+@click.argument("case", metavar="[CASE]", required=False)
+@click.option("--target", metavar="NAME", help="Only rows of this target.")
+@click.option("--attempt", type=click.IntRange(1), metavar="N", help="Only rows of this attempt.")
+@click.option("--diff", metavar="RUN", help="Compare with the same case in another run.")
+@click.option("--list", "as_list", is_flag=True, help="List the rows, worst first, instead of showing one.")
+@click.option("--failed", is_flag=True, help="With --list: only rows that failed or errored.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON object.")
+@click.option("--no-pager", is_flag=True, help="Print directly, even on a terminal.")
+def command(
+    *,
+    run: str | None,
+    case: str | None,
+    target: str | None,
+    attempt: int | None,
+    diff: str | None,
+    as_list: bool,
+    failed: bool,
+    as_json: bool,
+    no_pager: bool,
+) -> int:
+    """Show a case of a run: what was asked and answered, how it was judged, and each judge call.
+
+    \b
+    agentv show                  the worst case of the latest run
+    agentv show CASE             a case of the latest run
+    agentv show RUN CASE         a case of another run
+    agentv show --diff latest~1  the case that lost most since then
+
+    CASE is the id of a case, `suite/id`, the beginning of an id, or a glob. If several rows match, the worst is shown.
+    """
+    if failed and not as_list:
+        raise UsageError("--failed can only be used with --list.", next_step="Without it, the worst case is shown.")
+    if as_list and diff:
+        raise UsageError("--list and --diff cannot be used together.")
+    reader, case = _find(run, case, Path.cwd())
+    wanted = Wanted(case, target, attempt)
+    if as_list:
+        text = _listed(reader, wanted, failed=failed, as_json=as_json)
+    elif diff is not None:
+        text = _compared(reader, _reader(diff, Path.cwd()), wanted, as_json=as_json)
+    else:
+        text = _shown(reader, wanted, as_json=as_json)
+    _print(text, paged=not (as_json or no_pager))
+    return 0
+
+
+def _find(run: str | None, case: str | None, root: Path) -> tuple[RunReader, str | None]:
+    """The run and the name of the case. A single argument that is not a run is a case of the latest run."""
+    if run is None or case is not None:
+        return _reader(run or LATEST, root), case
+    try:
+        reader = _reader(run, root)
+    except RecordError as no_run:
+        try:
+            latest = _reader(LATEST, root)
+        except RecordError:
+            raise no_run from None
+        return latest, run
+    # A case that is called `2` is not the run that begins with 2.
+    if _name(reader) != run and _name(reader).startswith(run) and not (root / run).exists():
+        latest = _reader(LATEST, root)
+        if any(run == head.key.eval_id for head in latest.heads()):
+            return latest, run
+    return reader, None
+
+
+def _reader(run: str, root: Path) -> RunReader:
+    path = root / run
+    if path.name == RESULTS and path.is_file():
+        return RunReader(RunDirectory.open(path.parent))
+    if run == LATEST:
+        known = sorted(path.parent.name for path in (root / RUNS).glob(f"*/{MANIFEST}"))
+        run = known[-1] if known else run
+    return RunReader(find_run(run, root))
+
+
+def _name(reader: RunReader) -> str:
+    return reader.directory.path.name
+
+
+def _shown(reader: RunReader, wanted: Wanted, *, as_json: bool) -> str:
+    choice = choose(reader.heads(), wanted, _name(reader))
+    view = CaseView.read(reader, choice.head)
+    if as_json:
+        return _json(view.to_dict())
+    from agentv.report.show_case import render_case  # noqa: PLC0415 - not for --json and --list
+
+    return render_case(view, choice, list(_commands(view, choice)), _look())
+
+
+def _compared(reader: RunReader, other: RunReader, wanted: Wanted, *, as_json: bool) -> str:
+    heads = reader.heads()
+    if wanted.case is None:
+        head = largest_drop(listed(heads, wanted, _name(reader)), other.heads())
+        head = head or choose(heads, wanted, _name(reader)).head
+    else:
+        head = choose(heads, wanted, _name(reader)).head
+    twin = counterpart(head, other.heads())
+    if twin is None:
+        raise UsageError(
+            f"run {_name(other)} has no case '{head.key.eval_id}' of suite '{head.key.suite}'.",
+            next_step=f"List its cases with `{other.directory.show_command} --list`.",
+        )
+    before, after = CaseView.read(other, twin), CaseView.read(reader, head)
+    if _started(before) > _started(after):
+        before, after = after, before
+    from agentv.report.show_diff import diff_to_dict, render_diff  # noqa: PLC0415 - only for --diff
+
+    return _json(diff_to_dict(before, after)) if as_json else render_diff(before, after, _look())
+
+
+def _started(view: CaseView) -> tuple[str, str]:
+    return str(view.reader.manifest.get("started_at") or ""), view.run_id
+
+
+def _listed(reader: RunReader, wanted: Wanted, *, failed: bool, as_json: bool) -> str:
+    rows = listed(reader.heads(), wanted, _name(reader))
+    rows = sorted((head for head in rows if not failed or not passed(head)), key=worst_first)
+    if as_json:
+        names = ("suite", "eval_id", "target", "attempt")
+        return _json(
+            [
+                dict(zip(names, head.key, strict=True))
+                | {"score": head.score, "verdict": head.verdict.value, "errored": head.errored}
+                for head in rows
+            ]
+        )
+    from agentv.report.show_case import render_list  # noqa: PLC0415 - only for --list
+
+    return render_list(rows, _look()) if rows else "All rows passed."
+
+
+def _commands(view: CaseView, choice: Choice) -> Iterator[tuple[str, str]]:
+    """Commands to continue with, and what they do."""
+    manifest, row, show = view.reader.manifest, view.row, view.reader.directory.show_command
+    suite = _suite(view)
+    if suite is not None:
+        options = manifest.get("options")
+        config = options.get("config") if isinstance(options, dict) else None
+        again = f"agentv eval {quote(suite)} --case {quote(escape(row.eval_id))}"
+        again += f" --config {quote(config)}" if isinstance(config, str) else ""
+        again += f" --target {quote(row.target)}" if len({head.key.target for head in choice.siblings}) > 1 else ""
+        yield again, "run it again"
+        if row.candidate_answer or row.output_messages:
+            run = show.removeprefix("agentv show ")
+            yield f"{again} --outputs {run}", "judge this answer again"
+    if choice.next_worst is not None:
+        key = choice.next_worst.key
+        several = len({head.key.suite for head in (choice.head, choice.next_worst)}) > 1
+        name = f"{key.suite}/{key.eval_id}" if several else key.eval_id
+        yield f"{show} {quote(name)}", f"next worst of {choice.not_passed:,}"
+
+
+def _suite(view: CaseView) -> str | None:
+    """The suite file of the case, relative to the working directory."""
+    suites = view.reader.manifest.get("suites")
+    for suite in suites if isinstance(suites, list) else ():
+        if isinstance(suite, dict) and suite.get("name") == view.row.suite and isinstance(suite.get("path"), str):
+            path = Path(suite["path"])
+            return str(short_path(path, Path.cwd())) if path.is_file() else None
+    return None
+
+
+def _look() -> Look:
+    return Look(
+        color=wants_color(sys.stdout, os.environ),
+        width=max(40, terminal_width()),
+        unicode=can_print_unicode(sys.stdout),
+    )
+
+
+def _json(value: object) -> str:
+    # CI systems run `##[command]` anywhere in a log. Escaping the first `#` prevents that and keeps the JSON equal.
+    return json.dumps(value, indent=2).replace("##", "\\u0023#")
+
+
+def _print(text: str, *, paged: bool) -> None:
+    """Print the text, in a pager if stdout is a terminal. `PAGER=cat` and an empty `PAGER` disable the pager."""
+    pager = os.environ.get("PAGER")
+    if not paged or not is_terminal(sys.stdout) or (pager is not None and pager.strip() in ("", "cat")):
+        click.echo(text, color=True)
+        return
+    os.environ.setdefault("LESS", "-FRX")  # no pager for text that fits the screen, and the text stays on it
+    click.echo_via_pager(text, color=wants_color(sys.stdout, os.environ))
