@@ -1,4 +1,4 @@
-"""Words that differ are marked, whatever the texts contain."""
+"""Words that differ are marked, whatever the strings contain."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_removed_and_added_words_are_marked():
     assert "".join(word.text for word in words) == "within [-14-]{+30+} days{+, sir+}."
 
 
-def test_long_texts_are_compared_by_line():
+def test_long_strings_are_compared_by_line():
     one = "\n".join(f"line {number} of the text" for number in range(1000))
     left, right = both_sides(one, one.replace("line 500 ", "row 500 "), LOOK)
     assert text_of([word for word in left if word.style]).strip() == "line 500 of the text"

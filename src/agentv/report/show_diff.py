@@ -49,7 +49,7 @@ class DiffPage(Page):
             self.lines.append(f"{INDENT}{one}{space} {self.look.style(self._line, 'dim')} {two}".rstrip())
 
     def sides(self, left: str, right: str) -> None:
-        """Two texts, without marks."""
+        """Two strings, without marks."""
         if self.is_wide:
             self.rows(
                 *([(line, columns(line)) for line in self.look.block(text, self.column)] for text in (left, right))
@@ -59,7 +59,7 @@ class DiffPage(Page):
             self.text(text, 1, first=f"{name:<6}  ")
 
     def changes(self, left: str, right: str) -> None:
-        """Two texts with the words marked that differ."""
+        """Two strings with the words marked that differ."""
         if self.is_wide:
             self.rows(*(flow(words, self.column, self.look) for words in both_sides(left, right, self.look)))
             return

@@ -1,4 +1,4 @@
-"""Words that differ between two texts, and lines of words in which they are marked."""
+"""Words that differ between two strings, and lines of words in which they are marked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T", bound=Hashable)
 
 _TOKENS = re.compile(r"\n|[^\S\n]+|\w+|[^\w\s]+")
 _MOST_WORDS = 4_000
-"""Longer texts are compared line by line: comparing words takes quadratic time."""
+"""Longer strings are compared line by line: comparing words takes quadratic time."""
 _MOST_LINES = 4_000
 
 
@@ -32,7 +32,7 @@ def tokens_of(text: str, look: Look) -> list[str]:
 
 
 def _changes(one: Sequence[str], two: Sequence[str]) -> Iterator[tuple[bool, Sequence[str], Sequence[str]]]:
-    """Runs of tokens: whether they are equal, those of the first and those of the second text."""
+    """Runs of tokens: whether they are equal, those of the first and those of the second string."""
     if max(len(one), len(two)) > _MOST_WORDS:
         lines = [_joined(one), _joined(two)]
         if max(map(len, lines)) > _MOST_LINES:
@@ -60,7 +60,7 @@ def _joined(tokens: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def both_sides(one: str, two: str, look: Look) -> tuple[list[Word], list[Word]]:
-    """The words of both texts, for columns: words that the other text does not have are styled."""
+    """The words of both strings, for columns: words that the other string does not have are styled."""
     left: list[Word] = []
     right: list[Word] = []
     for equal, before, after in _changes(tokens_of(one, look), tokens_of(two, look)):
@@ -70,7 +70,7 @@ def both_sides(one: str, two: str, look: Look) -> tuple[list[Word], list[Word]]:
 
 
 def merged(one: str, two: str, look: Look) -> list[Word]:
-    """Both texts as one: `[-removed-]` and `{+added+}` words."""
+    """Both strings as one: `[-removed-]` and `{+added+}` words."""
     words: list[Word] = []
     for equal, before, after in _changes(tokens_of(one, look), tokens_of(two, look)):
         if equal:
