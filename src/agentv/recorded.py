@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agentv import __version__
+from agentv.codec import encode
 from agentv.errors import RecordError, RunChangedError, SuiteError, UsageError
 from agentv.git_state import Checkout, GitState
 from agentv.plan.options import RunOptions
@@ -434,6 +435,7 @@ def _recorded_suite(plan: RunPlan, planned: PlannedSuite) -> dict[str, Any]:
         "path": str(planned.suite.path),
         "name": planned.suite.name,
         "cases": len(planned.selected),
+        "trials": encode(planned.trials),
         "targets": {
             lane.target: plan.judges_of(lane, planned)
             for lane in plan.lanes

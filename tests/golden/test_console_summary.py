@@ -7,7 +7,7 @@ from typing import Any
 from agentv.messages import TokenUsage
 from agentv.report.console import render_summary
 from agentv.report.summary import Summary, SummaryBuilder
-from agentv.results import CaseResult
+from agentv.results import CaseResult, Trials
 from tests.golden import check_golden
 from tests.report.rows import error_row, ledger, result, row
 
@@ -111,12 +111,14 @@ def test_many_suites_attempts_and_long_names_fit_the_width():
     rows = [
         row(
             f"a-rather-long-case-name-that-says-everything-about-the-case-{number}",
-            number / 20,
+            min(1.0, number / 20 + attempt / 2),
             suite=f"suite-{number:02}-with-a-name-that-is-far-too-long-for-a-column-of-a-table-at-eighty",
-            attempt=1 + number % 3,
+            attempt=1 + attempt,
+            trials=Trials(2),
             misses=("日本語の理由は二列の幅を取るので、切る場所を数え間違えやすい。" * 3,),
         )
         for number in range(20)
+        for attempt in range(2)
     ]
     check_golden("summary_crowded", render(summarize(rows, duration_seconds=4000)))
 

@@ -8,7 +8,7 @@ import pytest
 
 from agentv.report.console import render_summary
 from agentv.report.summary import Summary, SummaryBuilder
-from agentv.results import CaseResult
+from agentv.results import CaseResult, Trials
 from tests.golden.test_console_summary import error_rows, mixed_rows, render, summarize
 from tests.report.rows import error_row, result, row
 
@@ -72,11 +72,12 @@ def test_words_are_not_broken_at_40_columns():
     assert lines[3:5] == ["  1 passed   2 failed   1 error", "  mean score 0.40   3.2 s"]
 
 
-def test_worst_case_shows_target_and_attempt_if_they_fit():
+def test_worst_case_shows_target_and_attempts_if_they_fit():
     long = "a-target-with-a-rather-long-name"
-    rows = [row("a", 0.1, target=long, attempt=2), row("a", target="other")]
-    assert f"  a  ({long}, attempt 2)" in render(summarize(rows), width=120)
-    assert f"  a  ({long}, attempt 2)" in render(summarize(rows), width=80)
+    repeated = [row("a", score, target=long, attempt=n, trials=Trials(2)) for n, score in ((1, 1.0), (2, 0.1))]
+    rows = [*repeated, row("a", target="other")]
+    assert f"  a  (1/2 flaky, {long})" in render(summarize(rows), width=120)
+    assert f"  a  (1/2 flaky, {long})" in render(summarize(rows), width=80)
 
 
 def test_summary_is_readable_on_a_terminal_of_width_zero():
@@ -91,7 +92,9 @@ def test_summary_is_readable_on_a_terminal_of_width_zero():
         ([row("a"), row("b", 0.7)], "✗ 1 of 2 cases did not pass"),
         ([row("a"), error_row("b", "down")], "! 1 of 2 cases errored"),
         ([row("a", 0.1), error_row("b", "down")], "✗ 1 of 2 cases did not pass, 1 errored"),
-        ([row("a"), row("a", attempt=2)], "✓ all 2 results passed"),
+        ([row("a", trials=Trials(2)), row("a", attempt=2, trials=Trials(2))], "✓ 1 case passed"),
+        ([row("a", trials=Trials(3)), row("a", attempt=2)], "! 1 case incomplete"),
+        ([row("a", target="s"), row("a", target="t")], "✓ all 2 results passed"),
         ([], "! no cases were run"),
     ],
 )

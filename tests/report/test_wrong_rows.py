@@ -13,7 +13,7 @@ import pytest
 from agentv.cli.program import run
 from agentv.codec import decode
 from agentv.messages import Message, TokenUsage, ToolCall
-from agentv.results import CaseError, CaseResult, EvaluatorResult, JudgeSpend, Verdict
+from agentv.results import CaseError, CaseResult, EvaluatorResult, JudgeSpend, Trials, Verdict
 from tests.conftest import Project
 from tests.record.rows import make_row
 
@@ -26,6 +26,7 @@ ROW = make_row(
     token_usage=TokenUsage(1, 2, 3),
     score=0.5,
     verdict=Verdict.FAIL,
+    trials=Trials(2),
 )
 WRONG: list[Any] = [5, -1, 7.5, 10**400, True, "yes", "", [], [5], [None], [{}], {}, {"a": 1}]
 

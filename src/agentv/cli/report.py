@@ -48,7 +48,7 @@ def _markdown(source: RowSource) -> Iterator[str]:
     for row in source.rows():
         builder.add(row)
     summary = builder.build(duration_seconds=source.duration_seconds)
-    gap = source.gap(summary.total)
+    gap = source.gap(summary.attempts)
     yield render_markdown(
         summary, name=str(source.manifest.get("run_id") or source.name), notes=[gap] if gap is not None else []
     )

@@ -60,7 +60,7 @@ class ExactSum:
 
 
 class Tally:
-    """Rows by outcome. A row with an error counts in `errors` only."""
+    """Rows or cases by outcome. One with an error counts in `errors` only."""
 
     __slots__ = ("borderline", "errors", "failed", "passed", "scores")
 
@@ -69,13 +69,18 @@ class Tally:
         self.scores = ExactSum()
 
     def add(self, row: CaseResult) -> None:
-        if row.error is not None:
+        self.count(None if row.error is not None else row.verdict, row.score)
+
+    def count(self, verdict: Verdict | None, score: float | None) -> None:
+        """Count one outcome; without a verdict, it is an error."""
+        if verdict is None:
             self.errors += 1
             return
-        self.scores.add(row.score)
-        if row.verdict is Verdict.PASS:
+        if score is not None:
+            self.scores.add(score)
+        if verdict is Verdict.PASS:
             self.passed += 1
-        elif row.verdict is Verdict.BORDERLINE:
+        elif verdict is Verdict.BORDERLINE:
             self.borderline += 1
         else:
             self.failed += 1
@@ -138,21 +143,22 @@ class RunSpend:
 class Worst:
     """The lowest-scoring cases that did not pass; cases with errors are excluded."""
 
-    __slots__ = ("_kept",)
+    __slots__ = ("_kept", "_most")
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = WORST_KEPT) -> None:
         self._kept: list[tuple[float, RowKey, Verdict, str, str, str]] = []
+        self._most = most
 
     def add(self, row: CaseResult) -> None:
         if row.error is not None or row.verdict is Verdict.PASS:
             return
         place = (row.score, row.key)
-        if len(self._kept) == WORST_KEPT and place >= self._kept[-1][:2]:
+        if len(self._kept) == self._most and place >= self._kept[-1][:2]:
             return
         evaluator, reason = why(row)
         answer = row.candidate_answer[:_ANSWER_KEPT]
         bisect.insort(self._kept, (row.score, row.key, row.verdict, evaluator, reason, answer))
-        del self._kept[WORST_KEPT:]
+        del self._kept[self._most :]
 
     def __iter__(self) -> Iterator[tuple[float, RowKey, Verdict, str, str, str]]:
         return iter(self._kept)

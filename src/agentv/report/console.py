@@ -9,6 +9,7 @@ from agentv.messages import TokenUsage
 from agentv.report.format import format_cost, format_duration, format_score, format_tokens
 from agentv.report.summary import Counts, ErrorGroup, EvaluatorCounts, Summary, WorstCase, headline
 from agentv.report.terminal import INDENT, Look, columns, render_table
+from agentv.report.trials import FlakyCase
 from agentv.results import Verdict
 from agentv.text import plural
 
@@ -52,6 +53,7 @@ def render_summary(
         _breakdown("Suites", summary.by_suite, look),
         _evaluators(summary.by_evaluator, look),
         _worst(summary, look),
+        _flaky(summary, look),
         _errors(summary, run_dir, look),
         _footer(
             summary,
@@ -93,6 +95,8 @@ def _totals(summary: Summary, look: Look) -> list[str]:
         (summary.failed, "failed", "red"),
         (summary.errors, "error" if summary.errors == 1 else "errors", ERROR_STYLE),
         (summary.not_run, "not run", "yellow"),
+        (summary.incomplete, "incomplete", "yellow"),
+        (summary.flaky, "flaky", "yellow"),
     ]
     shown = [("", f"{count:,} {word}", style) for count, word, style in counts if count]
     if summary.mean_score is not None:
@@ -100,6 +104,8 @@ def _totals(summary: Summary, look: Look) -> list[str]:
     if shown and summary.duration_seconds is not None:
         shown.append(("", format_duration(summary.duration_seconds), "dim"))
     lines = _side_by_side(shown, look)
+    for parts in repeats_in_words(summary):
+        lines += _side_by_side([("", text, "dim") for text in parts], look)
     if summary.why_not_run:
         lines += [
             INDENT + line for line in look.wrap(f"budget: {summary.why_not_run}", look.width - len(INDENT), most=2)
@@ -121,6 +127,26 @@ def _totals(summary: Summary, look: Look) -> list[str]:
         wrapped = look.wrap(look.text(note), look.width - len(INDENT), most=3)
         lines.extend(INDENT + look.style(line, "yellow") for line in wrapped)
     return lines
+
+
+def repeats_in_words(summary: Summary) -> list[list[str]]:
+    """Lines of facts about the attempts of cases; empty if every case has one attempt."""
+    repeats = summary.repeats
+    if repeats is None:
+        return []
+    attempts = [f"{plural(summary.attempts, 'attempt')}, pass if {' or '.join(repeats.pass_if)}"]
+    if summary.errored_attempts:
+        attempts.append(f"{plural(summary.errored_attempts, 'attempt')} errored")
+    if repeats.spread is not None:
+        attempts.append(f"spread {repeats.spread:.2f}")
+    if repeats.stop_early:
+        return [attempts, ["pass@k and pass^k are not computed with stop_early"]]
+    estimates = []
+    for name, estimate in zip(("pass@", "pass^"), repeats.at_count or (), strict=False):
+        low, high = (f"{bound:.2f}" for bound in estimate.interval)
+        fewer = f" of {plural(estimate.cases, 'case')}" if estimate.cases < repeats.cases else ""
+        estimates.append(f"{name}{repeats.count} {estimate.value:.2f} ({low} to {high}){fewer}")
+    return [attempts, estimates]
 
 
 def _side_by_side(parts: Sequence[tuple[str, str, str]], look: Look) -> list[str]:
@@ -213,15 +239,32 @@ def _worst(summary: Summary, look: Look) -> list[str]:
     return lines
 
 
-def _where(case: WorstCase, summary: Summary, look: Look) -> str:
-    """The target, suite and attempt of a case, each only if the run has more than one."""
+def _flaky(summary: Summary, look: Look) -> list[str]:
+    """The flaky cases that passed; those that did not pass are among the worst cases."""
+    cases = summary.repeats.flaky if summary.repeats is not None else ()
+    if not cases:
+        return []
+    lines = [_title("Passed, but flaky", look)]
+    for case in cases:
+        label = f"{format_score(case.score)}  {f'{case.passes}/{case.attempts} flaky':<10}"
+        room = look.width - len(INDENT) - len("0.00  borderline  ")
+        name, where = look.text(case.eval_id), _where(case, summary, look)
+        where = look.cut(where, max(room // 2, room - columns(name)))
+        lines.append(
+            f"{INDENT}{look.style(label, 'yellow')}  {look.cut(name, room - columns(where))}{look.style(where, 'dim')}"
+        )
+    return lines
+
+
+def _where(case: WorstCase | FlakyCase, summary: Summary, look: Look) -> str:
+    """The target and the suite of a case, each only if the run has more than one, after the results of its attempts."""
     parts = []
+    if isinstance(case, WorstCase) and case.attempts is not None:
+        parts.append(f"{case.passes}/{case.attempts}{' flaky' if case.passes else ''}")
     if len(summary.by_target) > 1:
         parts.append(look.text(case.target))
     if len(summary.by_suite) > 1:
         parts.append(look.text(case.suite))
-    if summary.attempts > 1:
-        parts.append(f"attempt {case.attempt}")
     return f"  ({', '.join(parts)})" if parts else ""
 
 
@@ -238,7 +281,7 @@ def _errors(summary: Summary, run_dir: str, look: Look) -> list[str]:
     lines = [_title("Errors", look)]
     for group in summary.error_groups:
         lines += _error_group(group, look)
-    left = summary.errors - sum(group.count for group in summary.error_groups)
+    left = summary.errored_attempts - sum(group.count for group in summary.error_groups)
     if left > 0:
         lines.append(INDENT + look.style(f"and {left:,} more with other messages in results.jsonl", "dim"))
     if any(group.stage == "evaluator" for group in summary.error_groups):

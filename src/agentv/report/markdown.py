@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from agentv.report.compare import Comparison, Decision, Outcome, Pair, format_delta
 from agentv.report.comparison_numbers import Numbers, comparison_headline, format_p
-from agentv.report.console import scripted_label
+from agentv.report.console import repeats_in_words, scripted_label
 from agentv.report.format import format_cost, format_duration, format_score
 from agentv.report.statistics import mcnemar_exact, sign_test
 from agentv.report.summary import Counts, Summary, WorstCase, headline
@@ -47,10 +47,12 @@ def render_markdown(summary: Summary, *, name: str, notes: Sequence[str] = ()) -
         [f"> {as_code(note)}" for note in summary.notes],
         [f"> {note}" for note in notes],
         _totals(summary),
+        ["; ".join(fact for facts in repeats_in_words(summary) for fact in facts) + "."] if summary.repeats else [],
         _groups("target", summary.by_target),
         _groups("suite", summary.by_suite),
         _evaluators(summary),
         _worst(summary),
+        _flaky(summary),
         _errors(summary),
         [f"Run {as_code(name)}"],
     ]
@@ -67,6 +69,9 @@ def _counted(counts: Counts | Summary) -> list[str]:
 
 def _totals(summary: Summary) -> list[str]:
     header, cells = ["results", *_COUNTS], [f"{summary.total:,}", *_counted(summary)]
+    if summary.repeats is not None:
+        header.append("flaky")
+        cells.append(f"{summary.flaky:,}")
     if summary.cost_usd is not None:
         header.append("cost")
         cells.append(format_cost(summary.cost_usd) if summary.cost_complete else f"≥ {format_cost(summary.cost_usd)}")
@@ -113,6 +118,22 @@ def _worst(summary: Summary) -> list[str]:
     return [*lines, "", *_answers(summary)]
 
 
+def _flaky(summary: Summary) -> list[str]:
+    cases = summary.repeats.flaky if summary.repeats is not None else ()
+    if not cases:
+        return []
+    target = len(summary.by_target) > 1
+    rows = [
+        (
+            as_code(case.eval_id) + (f" {as_code(case.target)}" if target else ""),
+            f"{case.passes}/{case.attempts}",
+            format_score(case.score),
+        )
+        for case in cases
+    ]
+    return ["### Passed, but flaky", "", *table(("case", "passed", "mean score"), rows)]
+
+
 def _answers(summary: Summary) -> list[str]:
     """The answers of the worst cases, folded."""
     title = "Answer of this case" if len(summary.worst) == 1 else "Answers of these cases"
@@ -122,24 +143,26 @@ def _answers(summary: Summary) -> list[str]:
 
 
 def _named(case: WorstCase, summary: Summary) -> str:
-    """The id of a case, with its target and attempt if the run has more than one."""
+    """The id of a case, with its target if the run has more than one, and how its attempts ended if it has several."""
     name = as_code(case.eval_id)
     if len(summary.by_target) > 1:
         name += f" {as_code(case.target)}"
-    return f"{name} attempt {case.attempt}" if summary.attempts > 1 else name
+    if case.attempts is None:
+        return name
+    return f"{name} {case.passes}/{case.attempts}{' flaky' if case.passes else ''}"
 
 
 def _errors(summary: Summary) -> list[str]:
     if not summary.error_groups:
         return []
-    title = f"### Errors ({summary.errors:,})"
+    title = f"### Errors ({summary.errored_attempts:,})"
     lines = [title, "", "Errored cases have no score and are not counted as failures.", ""]
     lines += ["| results | stage | message | first in |", "| ---: | :--- | :--- | :--- |"]
     for group in summary.error_groups:
         lines.append(
             f"| {group.count:,} | {as_code(group.stage)} | {as_code(group.message)} | {as_code(group.eval_id)} |"
         )
-    left = summary.errors - sum(group.count for group in summary.error_groups)
+    left = summary.errored_attempts - sum(group.count for group in summary.error_groups)
     return [*lines, "", f"and {left:,} more with other messages in `results.jsonl`"] if left > 0 else lines
 
 

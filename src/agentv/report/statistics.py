@@ -214,8 +214,8 @@ def fewest_to_tell(confidence: float) -> int:
     return max(2, math.ceil(exact(1 + math.log2(1 / (1 - confidence)))))
 
 
-def wilson(successes: int, total: int, *, confidence: float = 0.95) -> Interval:
-    """The Wilson score interval of a rate; 0 to 1 if there are no trials."""
+def wilson(successes: float, total: int, *, confidence: float = 0.95) -> Interval:
+    """The Wilson score interval of a rate; 0 to 1 if there are no trials. `successes` may be a sum of shares."""
     if not total:
         return Interval(0.0, 1.0)
     z = _NORMAL.inv_cdf((1 + confidence) / 2)

@@ -1,24 +1,31 @@
-"""Summarise the rows of a run: counts, mean scores, worst cases, errors, cost and the exit code."""
+"""Summarise the rows of a run: counts, mean scores, worst cases, errors, cost and the exit code.
+
+The attempts of a case with one target count once, with one verdict (`agentv.trials`).
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from agentv.codec import OMIT_DEFAULT, encode
 from agentv.messages import TokenUsage
-from agentv.report.accumulate import ErrorMessages, ExactSum, RunSpend, Tally, Worst
-from agentv.results import CUT_OFF, CaseResult, Verdict
+from agentv.report.accumulate import WORST_KEPT, ErrorMessages, ExactSum, RunSpend, Tally, Worst
+from agentv.report.trials import RepeatedCases, Repeats
+from agentv.results import CUT_OFF, CaseKey, CaseResult, Verdict
 from agentv.text import plural
 
 ERROR_GROUPS = 5
+_ATTEMPTS_KEPT = 1000
+"""The lowest-scoring attempts among which the worst repeated cases are found; their reasons and answers are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Rows by outcome. The mean score excludes errored rows; it is None if no row was scored."""
+    """Cases by outcome. The mean score excludes errored cases; it is None if no case was scored."""
 
     total: int
     passed: int
@@ -52,6 +59,11 @@ class WorstCase:
     reason: str
     answer: str = ""
     """The beginning of the answer."""
+    passes: Annotated[int | None, OMIT_DEFAULT] = None
+    """For a case with several attempts: how many passed. `attempt` is then the attempt with the lowest score, and
+    `score` the mean score."""
+    attempts: Annotated[int | None, OMIT_DEFAULT] = None
+    """For a case with several attempts: how many were run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +78,7 @@ class ErrorGroup:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The summary of a run."""
+    """The summary of a run. `total` and the counts by outcome are numbers of cases, once for each target."""
 
     total: int
     passed: int
@@ -87,8 +99,16 @@ class Summary:
     """`target` or `judge` if only that one is scripted."""
     notes: Annotated[tuple[str, ...], OMIT_DEFAULT] = ()
     """What to know about all results, such as who graded them."""
-    attempts: int = 1
-    """The highest attempt number."""
+    attempts: int = 0
+    """The number of rows: attempts of cases."""
+    flaky: int = 0
+    """Cases of which some attempts passed and others did not."""
+    incomplete: int = 0
+    """Cases that lack attempts without which they have no verdict. They are not part of `total`."""
+    errored_attempts: int = 0
+    """Errored rows. With several attempts, a case does not count as errored if the others decide its verdict."""
+    repeats: Annotated[Repeats | None, OMIT_DEFAULT] = None
+    """Statistics over cases with several attempts."""
     by_target: Mapping[str, Counts] = field(default_factory=dict)
     by_suite: Mapping[str, Counts] = field(default_factory=dict)
     by_evaluator: Mapping[str, EvaluatorCounts] = field(default_factory=dict)
@@ -110,15 +130,15 @@ class Summary:
 
     @property
     def exit_code(self) -> int:
-        """3 if any row errored or was not run, else 1 if any row did not pass, else 0."""
-        if self.errors or self.not_run:
+        """3 if any case errored, was not run or is incomplete, else 1 if any case did not pass, else 0."""
+        if self.errors or self.not_run or self.incomplete:
             return 3
         return 1 if self.borderline or self.failed else 0
 
     @property
     def noun(self) -> str:
-        """The word for a row: "case", or "result" if cases have several targets or attempts."""
-        return "case" if len(self.by_target) < 2 and self.attempts == 1 else "result"
+        """The word for what is counted: "case", or "result" if cases have several targets."""
+        return "case" if len(self.by_target) < 2 else "result"
 
     def to_dict(self) -> dict[str, Any]:
         return encode(self)
@@ -135,6 +155,8 @@ def headline(summary: Summary) -> str:
         parts.append(f"{summary.errors:,} {'' if missed else f'of {everything} '}errored")
     if summary.not_run:
         parts.append(f"{plural(summary.not_run, summary.noun)} not run")
+    if summary.incomplete:
+        parts.append(f"{plural(summary.incomplete, summary.noun)} incomplete")
     if parts:
         return ", ".join(parts)
     if not summary.total:
@@ -143,21 +165,33 @@ def headline(summary: Summary) -> str:
 
 
 class SummaryBuilder:
-    """Builds a `Summary` from rows in any order; memory grows with the number of names, not of rows."""
+    """Builds a `Summary` from rows in any order.
 
-    def __init__(self, *, scripted: bool = False, scripted_part: str = "", notes: tuple[str, ...] = ()) -> None:
+    Memory grows with the number of names and of cases with several attempts, not with the number of rows.
+    """
+
+    def __init__(
+        self,
+        *,
+        scripted: bool = False,
+        scripted_part: str = "",
+        notes: tuple[str, ...] = (),
+        repeated: RepeatedCases | None = None,
+    ) -> None:
         self.scripted = scripted
         self.scripted_part = scripted_part
         self.notes = notes
-        self._all = Tally()
+        self._rows = Tally()
+        self._repeated = repeated or RepeatedCases()
+        self._single = Tally()
         self._targets: defaultdict[str, Tally] = defaultdict(Tally)
         self._suites: defaultdict[str, Tally] = defaultdict(Tally)
         self._evaluators: defaultdict[str, ExactSum] = defaultdict(ExactSum)
         self._evaluator_errors: defaultdict[str, int] = defaultdict(int)
         self._worst = Worst()
+        self._worst_attempts = Worst(_ATTEMPTS_KEPT)
         self._errors = ErrorMessages()
         self._spend = RunSpend()
-        self._attempts = 1
         self.not_run = 0
         self._not_computed: dict[str, str] = {}
         self._not_called = 0
@@ -172,12 +206,17 @@ class SummaryBuilder:
             scripted=manifest.get("scripted") is True,
             scripted_part=part if isinstance(part, str) else "",
             notes=tuple(note for note in notes if isinstance(note, str)) if isinstance(notes, list) else (),
+            repeated=RepeatedCases.of(manifest),
         )
 
     def add(self, row: CaseResult) -> None:
-        self._all.add(row)  # the exit code depends on these counts alone
+        # The exit code depends on these counts alone.
+        self._rows.add(row)
+        several = self._repeated.add(row)
+        if not several:
+            self._single.add(row)
         try:
-            self._add_details(row)
+            self._add_details(row, several)
         except Exception as error:
             self.could_not("details of a case", error)
 
@@ -185,22 +224,25 @@ class SummaryBuilder:
         """Note a part of the summary that could not be computed: a summary never fails a run."""
         self._not_computed.setdefault(what, type(error).__name__)
 
-    def _add_details(self, row: CaseResult) -> None:
-        self._targets[row.target].add(row)
-        self._suites[row.suite].add(row)
+    def _add_details(self, row: CaseResult, several: bool) -> None:
+        targets, suites = self._targets[row.target], self._suites[row.suite]
+        if several:
+            self._worst_attempts.add(row)
+        else:
+            targets.add(row)
+            suites.add(row)
+            self._worst.add(row)
         for result in row.evaluator_results:
             scores = self._evaluators[result.name]
             if result.error is None:
                 scores.add(result.score)
             else:
                 self._evaluator_errors[result.name] += 1
-        self._worst.add(row)
         if row.error is not None:
             self._errors.add(row.error, row.key)
             self._not_called += row.error.not_called
         self._cut_off += row.finish_reason in CUT_OFF
         self._spend.add(row)
-        self._attempts = max(self._attempts, row.attempt)
 
     def build(self, *, duration_seconds: float | None = None) -> Summary:
         """The summary; if it cannot be computed, the counts alone."""
@@ -208,12 +250,15 @@ class SummaryBuilder:
             summary = self._complete(duration_seconds)
         except Exception as error:
             self.could_not("all but the counts", error)
-            counted = self._all
+            counted = self._outcomes()
             counts = (counted.total, counted.passed, counted.borderline, counted.failed, counted.errors)
             summary = Summary(
                 *counts,
                 mean_score=None,
                 not_run=self.not_run,
+                attempts=self._rows.total,
+                incomplete=self._incomplete,
+                errored_attempts=self._rows.errors,
                 scripted=self.scripted,
                 scripted_part=self.scripted_part,
                 notes=self.notes,
@@ -222,9 +267,46 @@ class SummaryBuilder:
         failed = tuple(f"{what} ({error})" for what, error in self._not_computed.items())
         return replace(summary, not_computed=failed) if failed else summary
 
+    def _outcomes(self) -> Tally:
+        """Cases by outcome, each with one verdict."""
+        tally = deepcopy(self._single)
+        for case in self._repeated.cases.values():
+            if not case.is_incomplete:
+                tally.count(case.verdict, case.score)
+        return tally
+
+    @property
+    def _incomplete(self) -> int:
+        return sum(case.is_incomplete for case in self._repeated.cases.values())
+
+    def _worst_cases(self) -> list[WorstCase]:
+        single = [
+            WorstCase(*key, score=score, verdict=verdict, evaluator=evaluator, reason=reason, answer=answer)
+            for score, key, verdict, evaluator, reason, answer in self._worst
+        ]
+        several: dict[CaseKey, WorstCase] = {}
+        for score, key, verdict, evaluator, reason, answer in self._worst_attempts:
+            case = self._repeated.cases[key.case]
+            if key.case in several or case.verdict in (None, Verdict.PASS):
+                continue
+            worst = WorstCase(*key, score=score, verdict=verdict, evaluator=evaluator, reason=reason, answer=answer)
+            if case.count > 1:
+                judged = case.verdict or verdict
+                worst = replace(
+                    worst, score=case.score or 0.0, verdict=judged, passes=case.passes, attempts=case.finished
+                )
+            several[key.case] = worst
+        cases = [*single, *several.values()]
+        return sorted(cases, key=lambda case: (case.score, case.suite, case.eval_id, case.target))[:WORST_KEPT]
+
     def _complete(self, duration_seconds: float | None) -> Summary:
         spend = self._spend
-        everything = _counts(self._all)
+        everything = _counts(self._outcomes())
+        targets, suites = deepcopy((self._targets, self._suites))
+        for key, case in self._repeated.cases.items():
+            if not case.is_incomplete:
+                targets[key.target].count(case.verdict, case.score)
+                suites[key.suite].count(case.verdict, case.score)
         return Summary(
             total=everything.total,
             passed=everything.passed,
@@ -235,17 +317,18 @@ class SummaryBuilder:
             scripted=self.scripted,
             scripted_part=self.scripted_part,
             notes=self.notes,
-            attempts=self._attempts,
-            by_target={name: _counts(tally) for name, tally in sorted(self._targets.items())},
-            by_suite={name: _counts(tally) for name, tally in sorted(self._suites.items())},
+            attempts=self._rows.total,
+            flaky=sum(case.is_flaky for case in self._repeated.cases.values()),
+            incomplete=self._incomplete,
+            errored_attempts=self._rows.errors,
+            repeats=self._repeated.statistics(),
+            by_target={name: _counts(tally) for name, tally in sorted(targets.items())},
+            by_suite={name: _counts(tally) for name, tally in sorted(suites.items())},
             by_evaluator={
                 name: EvaluatorCounts(scores.count, self._evaluator_errors.get(name, 0), scores.mean)
                 for name, scores in sorted(self._evaluators.items())
             },
-            worst=tuple(
-                WorstCase(*key, score=score, verdict=verdict, evaluator=evaluator, reason=reason, answer=answer)
-                for score, key, verdict, evaluator, reason, answer in self._worst
-            ),
+            worst=tuple(self._worst_cases()),
             error_groups=tuple(
                 ErrorGroup(stage, message, count, key.eval_id)
                 for stage, message, count, key in self._errors.most_frequent(ERROR_GROUPS)
