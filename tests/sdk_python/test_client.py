@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from agentv_eval import (
     create_async_judge_proxy_client,
     create_judge_proxy_client,
 )
-from tests.sdk_python.support import TOKEN, Answer, Seen, Server, ask, http_answer, reply, run_judge
+from tests.sdk_python.support import TOKEN, Answer, Seen, Server, ask, http_answer, reply, run_judge, vectors
 
 KINDS = ("sync", "async")
 
@@ -181,6 +182,51 @@ def test_a_slow_body_is_cut_off_at_the_timeout():
     with raw_server(drip) as environ, pytest.raises(JudgeProxyError, match="timeout=") as caught:
         ask("sync", environ, "invoke", {"question": "q"}, timeout=0.3)
     assert caught.value.code == "client_timeout"
+
+
+class WaitingServer(Server):
+    """Responds to a call after the `/info` requests of a vector; further calls are answered immediately."""
+
+    def __init__(self, vector: dict[str, Any]) -> None:
+        super().__init__(self._respond)
+        self._vector = vector
+        self.infos = 0
+        self._replying = threading.Event()
+
+    def _respond(self, seen: Seen) -> Answer:
+        if seen.path != "/info":
+            return reply() if self._replying.wait(20) else Answer(then="close")
+        info = self._vector["infos"][self.infos]
+        self.infos += 1
+        if self.infos == self._vector.get("replyAfter"):
+            self._replying.set()
+        body = {"targetName": "strict", "maxCalls": 5, "callCount": 1, "availableTargets": [], **info}
+        return Answer(http_answer(body.pop("status", 200), body))
+
+    def __exit__(self, *error: object) -> None:
+        self._replying.set()
+        super().__exit__(*error)
+
+
+@pytest.mark.parametrize("vector", [pytest.param(vector, id=vector["name"]) for vector in vectors("waiting.json")])
+@pytest.mark.parametrize("kind", KINDS)
+def test_waiting_for_a_slot_of_the_judge_does_not_count(kind, vector):
+    with WaitingServer(vector) as server:
+        if "replyAfter" in vector:
+            assert ask(kind, server.environ, "invoke", {"question": "q"}, timeout=0.15).raw_text == "yes"
+        else:
+            with pytest.raises(JudgeProxyError, match=r"within 0.15 s") as caught:
+                ask(kind, server.environ, "invoke", {"question": "q"}, timeout=0.15)
+            assert caught.value.code == "client_timeout"
+        assert server.infos == len(vector["infos"])
+
+
+def test_a_connection_is_used_again_after_a_call_that_waited():
+    with WaitingServer(vectors("waiting.json")[0]) as server:
+        with client_for(server, timeout=0.15) as judge:
+            judge.invoke(question="1")
+            judge.invoke(question="2")
+        assert [(seen.path, seen.connection) for seen in server.seen if seen.path == "/invoke"] == [("/invoke", 1)] * 2
 
 
 def test_an_unsolicited_response_is_not_taken_for_the_next_one():

@@ -18,6 +18,7 @@ import {
   runJudge,
   serve,
   TOKEN,
+  vectors,
 } from "./support.mjs";
 
 const { createJudgeProxyClient, JudgeNotAvailableError, JudgeProxyError } = eval_;
@@ -174,15 +175,50 @@ test("a slow body is cut off at the timeout", async (t) => {
 });
 
 test("the timeout includes resending", async (t) => {
-  const server = await serve(t, inTurn(reply("a"), { then: "close" }, { then: "silence" }));
+  const info = { data: http(200, { targetName: "strict", maxCalls: 5, callCount: 1, availableTargets: [] }) };
+  const server = await serve(t, inTurn(reply("a"), { then: "close" }, { then: "silence" }, info));
   const judge = clientFor(t, server, 2_000);
   await judge.invoke({ question: "1" });
   const timers = t.mock.method(globalThis, "setTimeout");
   const error = await failure(() => judge.invoke({ question: "2" }));
   assert.equal(error.code, "client_timeout");
-  assert.equal(server.seen.length, 3);
+  assert.deepEqual(
+    server.seen.map(({ path }) => path),
+    ["/invoke", "/invoke", "/invoke", "/info"],
+  );
   const [first, second] = timers.mock.calls.map((call) => call.arguments[1]);
   assert.ok(2_000 >= first && first > second, `${first}, then ${second}`);
+});
+
+describe("waiting for a slot of the judge does not count", () => {
+  for (const vector of vectors("waiting.json")) {
+    test(vector.name, async (t) => {
+      const infos = [...vector.infos];
+      let respond;
+      const responding = new Promise((resolve) => (respond = resolve));
+      const server = await serve(t, async ({ path }) => {
+        if (path !== "/info") {
+          await responding;
+          return reply();
+        }
+        const { status = 200, ...info } = infos.shift();
+        if (vector.infos.length - infos.length === vector.replyAfter) respond();
+        return { data: http(status, { targetName: "strict", maxCalls: 5, callCount: 1, availableTargets: [], ...info }) };
+      });
+      const judge = clientFor(t, server, 150);
+      if (vector.replyAfter) {
+        assert.equal((await judge.invoke({ question: "q" })).rawText, "yes");
+        await judge.invoke({ question: "q" });
+        assert.deepEqual(
+          server.seen.filter(({ path }) => path === "/invoke").map(({ connection }) => connection <= 2),
+          [true, true],
+        );
+      } else {
+        assert.equal((await failure(() => judge.invoke({ question: "q" }))).code, "client_timeout");
+      }
+      assert.equal(infos.length, 0);
+    });
+  }
 });
 
 test("an unsolicited response is not taken for the next one", async (t) => {

@@ -38,7 +38,7 @@ async function openProxy(t, { maxCalls = 50, timeout = 20 } = {}) {
 test("info, one question, another target and a batch return the fields of the proxy", async (t) => {
   const { judge, end } = await openProxy(t);
   const info = { targetName: "strict", maxCalls: 50, callCount: 0, availableTargets: ["mild", "strict"] };
-  assert.deepEqual(await judge.getInfo(), info);
+  assert.deepEqual(await judge.getInfo(), { ...info, waitingCalls: 0, waitedMs: 0 });
 
   const question = "naïve 🙂 </script>";
   const reply = await judge.invoke({ question, systemPrompt: "be strict", evalCaseId: "c", attempt: 2 });

@@ -44,7 +44,8 @@ for (const [name, variables] of Object.entries({ AgentV: targetEnviron, "the jud
 }
 
 test("information is the same as that of the judge client", async (t) => {
-  const info = { targetName: "strict", maxCalls: 5, callCount: 1, availableTargets: ["strict"] };
+  const waiting = { waitingCalls: 0, waitedMs: 0 };
+  const info = { targetName: "strict", maxCalls: 5, callCount: 1, availableTargets: ["strict"], ...waiting };
   const server = await serve(t, () => ({ data: http(200, info) }));
   assert.deepEqual({ ...(await clientFor(t, targetEnviron(server.port)).getInfo()) }, info);
 });

@@ -11,7 +11,7 @@ export const DEFAULT_TIMEOUT_MS = 120_000;
 const LONGEST_TIMEOUT_MS = 2 ** 31 - 1;
 
 export interface JudgeProxyClientOptions {
-  /** Timeout per call in milliseconds (default: 120,000). */
+  /** Timeout per call in milliseconds (default: 120,000). Waiting for a slot of the judge does not count. */
   timeoutMs?: number | undefined;
   /** Environment variables (default: `process.env`). */
   env?: Environment | undefined;

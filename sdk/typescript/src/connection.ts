@@ -12,13 +12,25 @@ import type { Socket } from "node:net";
 import { urlOf, type Access } from "./access.js";
 import { JudgeNotAvailableError, JudgeProxyError } from "./errors.js";
 import { VERSION } from "./version.js";
-import type { Request, Response } from "./wire.js";
+import { INFO_REQUEST, parseInfo, type Request, type Response } from "./wire.js";
 
 const MAX_REPLY_BYTES = 256 * 1024 * 1024;
+/** How long the proxy may take to say whether calls are waiting. */
+const INFO_MS = 5_000;
+/** Pause before asking again while a call is waiting. */
+const SHORTEST_PAUSE_MS = 250;
 
 export interface Patience {
   readonly timeoutMs: number;
   readonly signal?: AbortSignal | undefined;
+}
+
+/** When a call must have been answered. Waiting for a slot of the judge does not count, so it can move. */
+interface Deadline {
+  at: number;
+  checkedAt: number;
+  /** How long calls had waited at that time. */
+  knownMs: number;
 }
 
 function destroyIt(this: Socket): void {
@@ -66,14 +78,20 @@ class ClosedWhileIdle extends Error {}
 export class Connections {
   readonly #access: Access;
   readonly #agent = new QuietAgent();
+  /** How long calls of this script have waited for a slot of the judge, as far as we know. */
+  #waitedMs = 0;
 
   constructor(access: Access) {
     this.#access = access;
   }
 
-  /** Sends one request and reads the complete response before the deadline. */
+  /**
+   * Sends one request and reads the complete response before the deadline. The time that calls of this script wait for a
+   * slot of the judge is added.
+   */
   async exchange(request: Request, patience: Patience): Promise<Response> {
-    const deadline = performance.now() + patience.timeoutMs;
+    const started = performance.now();
+    const deadline: Deadline = { at: started + patience.timeoutMs, checkedAt: started, knownMs: this.#waitedMs };
     if (this.#agent.hasIdle) await eventsUntilNow();
     patience.signal?.throwIfAborted();
     try {
@@ -85,7 +103,7 @@ export class Connections {
     return await this.#send(request, deadline, patience, { fresh: true });
   }
 
-  #send(request: Request, deadline: number, patience: Patience, { fresh = false } = {}): Promise<Response> {
+  #send(request: Request, deadline: Deadline, patience: Patience, { fresh = false } = {}): Promise<Response> {
     return new Promise((resolve, reject) => {
       const { host, port } = this.#access;
       const headers = this.#headers(request);
@@ -94,7 +112,10 @@ export class Connections {
       const call = open({ ...options, insecureHTTPParser: false });
       let socket: Socket | undefined;
       let before = 0;
+      let responding = request.body === undefined; // only calls wait for a slot
+      let ended = false;
       const end = (settle: () => void): void => {
+        ended = true;
         clearTimeout(timer);
         patience.signal?.removeEventListener("abort", abort);
         settle();
@@ -103,7 +124,13 @@ export class Connections {
         end(() => reject(error));
         call.destroy();
       };
-      const timer = setTimeout(() => fail(tooLate(patience.timeoutMs)), Math.max(0, deadline - performance.now()));
+      const late = async (): Promise<void> => {
+        const pause = responding ? 0 : await this.#later(deadline, patience.timeoutMs);
+        if (ended) return;
+        if (pause <= 0 || responding) fail(tooLate(patience.timeoutMs));
+        else timer = setTimeout(late, pause);
+      };
+      let timer = setTimeout(late, Math.max(0, deadline.at - performance.now()));
       const abort = (): void => fail(patience.signal?.reason);
       patience.signal?.addEventListener("abort", abort, { once: true });
       call.on("socket", (taken: Socket) => {
@@ -119,6 +146,7 @@ export class Connections {
         fail(lost(Object.assign(new Error(`HTTP ${answer.statusCode}`), { code: "HPE_UPGRADE" })));
       });
       call.on("response", (answer) => {
+        responding = true;
         readAll(answer, fail, (body) => {
           end(() => resolve({ status: answer.statusCode ?? 0, body, encoding: answer.headers["content-encoding"] }));
           // A server may reject a request (413, 401) before reading all of it; do not send the rest.
@@ -127,6 +155,23 @@ export class Connections {
       });
       call.end(request.body);
     });
+  }
+
+  /** Moves a deadline that has passed by the time that calls have waited since the last check. The milliseconds left. */
+  async #later(deadline: Deadline, timeoutMs: number): Promise<number> {
+    let info;
+    try {
+      info = parseInfo(await this.exchange(INFO_REQUEST, { timeoutMs: Math.min(INFO_MS, timeoutMs) }));
+    } catch {
+      return 0;
+    }
+    const now = performance.now();
+    // The client may not know of earlier waits, but this call has not waited longer than since the last check.
+    const waited = Math.min(info.waitedMs - deadline.knownMs, now - deadline.checkedAt);
+    deadline.knownMs = this.#waitedMs = info.waitedMs;
+    deadline.checkedAt = now;
+    deadline.at += Math.max(0, waited);
+    return Math.max(deadline.at - now, info.waitingCalls > 0 ? SHORTEST_PAUSE_MS : 0);
   }
 
   #headers(request: Request): Record<string, string | number> {

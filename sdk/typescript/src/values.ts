@@ -80,12 +80,17 @@ export interface JudgeReply {
   code: string | null;
 }
 
-/** The default judge target, the available targets, and the number of calls allowed and made. */
+/**
+ * The default judge target, the available targets, and the number of calls allowed and made. `waitingCalls` is how many
+ * calls of this script wait for a slot of their judge target, and `waitedMs` how long at least one of them has waited.
+ */
 export interface JudgeInfo {
   targetName: string;
   maxCalls: number;
   callCount: number;
   availableTargets: string[];
+  waitingCalls: number;
+  waitedMs: number;
 }
 
 /** One question for the judge. `target` selects a judge other than the default. `null` means not set. */

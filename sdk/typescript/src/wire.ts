@@ -63,7 +63,8 @@ export function refuse(message: string): never {
 }
 
 export function parseInfo(response: Response): JudgeInfo {
-  const { targetName, maxCalls, callCount, availableTargets } = payload(response);
+  // Older versions of agentv send neither of the last two.
+  const { targetName, maxCalls, callCount, availableTargets, waitingCalls = 0, waitedMs = 0 } = payload(response);
   if (typeof targetName !== "string") throw broken(response, `targetName must be a string, got ${a(targetName)}`);
   if (!isWhole(maxCalls) || !isWhole(callCount)) {
     throw broken(response, "maxCalls and callCount must be integers");
@@ -71,7 +72,10 @@ export function parseInfo(response: Response): JudgeInfo {
   if (!Array.isArray(availableTargets) || !availableTargets.every((name) => typeof name === "string")) {
     throw broken(response, "availableTargets must be a list of strings");
   }
-  return { targetName, maxCalls, callCount, availableTargets };
+  if (!isWhole(waitingCalls) || !isWhole(waitedMs)) {
+    throw broken(response, "waitingCalls and waitedMs must be integers");
+  }
+  return { targetName, maxCalls, callCount, availableTargets, waitingCalls, waitedMs };
 }
 
 function isWhole(value: unknown): value is number {

@@ -24,8 +24,9 @@ def create_judge_proxy_client(
 ) -> JudgeProxyClient | None:
     """A client for the judge that agentv gives this script access to, or `None` if judge access is off.
 
-    `timeout` applies to each call, in seconds. Raises `JudgeNotAvailableError` if the environment contains the URL of a
-    proxy without a token, or a URL that is not on this machine.
+    `timeout` applies to each call, in seconds; waiting for a slot of the judge does not count. Raises
+    `JudgeNotAvailableError` if the environment contains the URL of a proxy without a token, or a URL that is not on
+    this machine.
     """
     access = access_of(environ)
     return None if access is None else JudgeProxyClient(access, timeout=timeout)

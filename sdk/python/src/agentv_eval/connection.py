@@ -11,22 +11,71 @@ from time import monotonic
 from . import __version__
 from .errors import JudgeNotAvailableError, JudgeProxyError
 from .http1 import CutOffError, NoAnswerError, NotHttpError, Stream
-from .wire import Access, Request, Response
+from .wire import Access, Request, Response, info_request, parse_info
+
+INFO_SECONDS = 5.0
+"""How long the proxy may take to say whether calls are waiting."""
+SHORTEST_PAUSE = 0.25
+"""Pause before asking again while a call is waiting."""
+
+
+class Waited:
+    """How long calls of this script have waited for a slot of the judge, as far as the client knows."""
+
+    __slots__ = ("ms",)
+
+    def __init__(self) -> None:
+        self.ms = 0
+
+
+class Deadline:
+    """When a call must have been answered. Waiting for a slot of the judge does not count, so it can move."""
+
+    def __init__(self, timeout: float, access: Access, waited: Waited) -> None:
+        self._timeout, self._access, self._waited = timeout, access, waited
+        self._known_ms = waited.ms
+        self._checked_at = monotonic()
+        self.at = self._checked_at + timeout
+
+    def later(self) -> float:
+        """The deadline, later by the time that calls have waited since the last check. Raises if none has."""
+        connection = Connection(self._access)
+        try:
+            info = parse_info(connection.exchange(info_request(), min(INFO_SECONDS, self._timeout)))
+        except JudgeProxyError as error:
+            raise socket.timeout("the call timed out") from error
+        finally:
+            connection.close()
+        now = monotonic()
+        # The client may not know of earlier waits, but this call has not waited longer than since the last check.
+        waited = min((info.waited_ms - self._known_ms) / 1000, now - self._checked_at)
+        if waited <= 0 and not info.waiting_calls:
+            raise socket.timeout("the call timed out")
+        self._known_ms = self._waited.ms = info.waited_ms
+        self._checked_at = now
+        self.at += max(0.0, waited)
+        if info.waiting_calls:
+            self.at = max(self.at, now + SHORTEST_PAUSE)
+        return self.at
 
 
 class Connection:
     """A keep-alive connection, opened when first used. It serves one call at a time."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, waited: Waited | None = None) -> None:
         self._access = access
+        self._waited = Waited() if waited is None else waited
         self._socket: socket.socket | None = None
         self._stream: Stream | None = None
         self._aborted = False
 
     def exchange(self, request: Request, timeout: float) -> Response:
-        """Send one request and read the complete response within `timeout` seconds."""
+        """Send one request and read the complete response within `timeout` seconds.
+
+        The time that calls of this script wait for a slot of the judge is added.
+        """
         try:
-            return self._exchange(request, monotonic() + timeout)
+            return self._exchange(request, Deadline(timeout, self._access, self._waited))
         except socket.timeout as error:
             self.close()
             raise JudgeProxyError(
@@ -41,7 +90,7 @@ class Connection:
             self.close()
             raise
 
-    def _exchange(self, request: Request, deadline: float) -> Response:
+    def _exchange(self, request: Request, deadline: Deadline) -> Response:
         reused = self._is_open_and_quiet()
         if not reused:
             self._open(deadline)
@@ -55,12 +104,12 @@ class Connection:
         self._open(deadline)
         return self._send_and_read(request, deadline)
 
-    def _open(self, deadline: float) -> None:
+    def _open(self, deadline: Deadline) -> None:
         self.close()
         host, port = self._access.host, self._access.port
         sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
         stream = Stream(sock)
-        stream.arm(deadline)
+        stream.arm(deadline.at)
         try:
             stream.connect(host, port)
         except socket.timeout:
@@ -75,11 +124,11 @@ class Connection:
             ) from error
         self._socket, self._stream = sock, stream
 
-    def _send_and_read(self, request: Request, deadline: float) -> Response:
+    def _send_and_read(self, request: Request, deadline: Deadline) -> Response:
         stream = self._stream
         if stream is None or self._aborted:
             raise ConnectionAbortedError("the call was cancelled")
-        stream.arm(deadline)
+        stream.arm(deadline.at, None if request.body is None else deadline.later)
         # A server may reject a request (413, 401) and close before reading all of it; its response still counts.
         with suppress(BrokenPipeError, ConnectionResetError):
             stream.send(self._written(request))
@@ -153,6 +202,7 @@ class Pool:
         self._access = access
         self._lock = Lock()
         self._idle: list[Connection] = []
+        self._waited = Waited()
         self._closed = False
         self._pid = getpid()
 
@@ -166,7 +216,7 @@ class Pool:
             if self._pid != getpid():  # a forked child must not use its parent's connections
                 self._pid = getpid()
                 self._drop()
-            return self._idle.pop() if self._idle else Connection(self._access)
+            return self._idle.pop() if self._idle else Connection(self._access, self._waited)
 
     def give_back(self, connection: Connection) -> None:
         with self._lock:

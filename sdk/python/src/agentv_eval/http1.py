@@ -1,6 +1,6 @@
 """A minimal HTTP/1.1 client: importing `http.client` would take longer than the call.
 
-It never resends a request, never follows a redirect, and never waits past its deadline.
+It never resends a request, never follows a redirect, and never waits past its deadline, unless the caller moves it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from time import monotonic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 MAX_REPLY_BYTES = 256 * 1024 * 1024
 MAX_LINE = 64 * 1024
@@ -51,11 +51,15 @@ class Stream:
         self._socket = sock
         self._buffer = bytearray()
         self._deadline = 0.0
+        self._later: Callable[[], float] | None = None
         self.received = 0
 
-    def arm(self, deadline: float) -> None:
-        """Start a new call that must end by `deadline` (`time.monotonic`)."""
-        self._deadline = deadline
+    def arm(self, deadline: float, later: Callable[[], float] | None = None) -> None:
+        """Start a new call that must end by `deadline` (`time.monotonic`).
+
+        If it has passed before the first byte of the response, `later` is called for a new one.
+        """
+        self._deadline, self._later = deadline, later
         self._buffer.clear()
         self.received = 0
 
@@ -173,8 +177,15 @@ class Stream:
 
     def _receive(self) -> bool:
         """Read more bytes into the buffer. False at the end of the stream."""
-        self._settle()
-        data = self._socket.recv(PIECE)
+        while True:
+            try:
+                self._settle()
+                data = self._socket.recv(PIECE)
+                break
+            except socket.timeout:  # nothing was read, so the connection is still usable
+                if self.received or self._later is None:
+                    raise
+                self._deadline = self._later()
         self.received += len(data)
         if self.received > MAX_REPLY_BYTES:
             raise _too_long()

@@ -64,15 +64,30 @@ class JudgeReply(Value):
 
 
 class JudgeInfo(Value):
-    """The default judge target, the available targets, and the number of calls allowed and made."""
+    """The default judge target, the available targets, and the number of calls allowed and made.
 
-    __slots__ = ("available_targets", "call_count", "max_calls", "target_name")
+    `waiting_calls` is how many calls of this script wait for a slot of their judge target, and `waited_ms` how long at
+    least one of them has waited so far.
+    """
 
-    def __init__(self, target_name: str, max_calls: int, call_count: int, available_targets: Sequence[str]) -> None:
+    __slots__ = ("available_targets", "call_count", "max_calls", "target_name", "waited_ms", "waiting_calls")
+
+    def __init__(
+        self,
+        target_name: str,
+        max_calls: int,
+        call_count: int,
+        available_targets: Sequence[str],
+        *,
+        waiting_calls: int = 0,
+        waited_ms: int = 0,
+    ) -> None:
         self.target_name = target_name
         self.max_calls = max_calls
         self.call_count = call_count
         self.available_targets = list(available_targets)
+        self.waiting_calls = waiting_calls
+        self.waited_ms = waited_ms
 
 
 class CodeJudgeResult(Value):

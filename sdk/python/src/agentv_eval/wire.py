@@ -154,7 +154,10 @@ def parse_info(response: Response) -> JudgeInfo:
         raise _broken(response, "maxCalls and callCount must be integers")
     if not isinstance(targets, list) or not all(isinstance(name, str) for name in targets):
         raise _broken(response, "availableTargets must be a list of strings")
-    return JudgeInfo(target, limit, count, targets)
+    waiting, waited = data.get("waitingCalls", 0), data.get("waitedMs", 0)  # older versions of agentv send neither
+    if type(waiting) is not int or type(waited) is not int:
+        raise _broken(response, "waitingCalls and waitedMs must be integers")
+    return JudgeInfo(target, limit, count, targets, waiting_calls=waiting, waited_ms=waited)
 
 
 def parse_reply(response: Response) -> JudgeReply:
