@@ -200,6 +200,7 @@ class RecordedRun:
             retry_command=self.directory.retry_command,
             cwd=Path(self.manifest["cwd"]),
             on_note=progress.note,
+            on_waiting=progress.waiting,
             journal=journal,
         )
         interrupted, status = False, "failed"

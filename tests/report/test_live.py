@@ -153,6 +153,18 @@ def test_failures_stay_on_the_screen_and_the_bar_is_removed():
     assert "57 passed  1 borderline  1 failed  1 error  $0.5700" in drawn
 
 
+def test_third_line_says_what_the_run_waits_for():
+    with on_terminal() as (progress, terminal):
+        progress.start(4, 0)
+        waits = "waiting for judge 'gpt\x1b[2J' (1 at a time, 12 calls queued)"
+        progress.waiting(f"{waits}; {waits}")
+        shown = "waiting for judge 'gpt' (1 at a time, 12 calls queued); waiting for judge 'gpt"
+        assert len(terminal.wait_for(f"{shown}…").text) == 3
+        progress.waiting("")
+        assert len(terminal.wait_for("0 passed").text) == 2
+    terminal.finish()
+
+
 def test_bar_is_below_the_failures_during_the_run():
     terminal = Terminal()
     progress = LiveProgress(terminal.stream, color=False)

@@ -56,6 +56,16 @@ def test_small_run_prints_a_line_for_every_case():
     ]
 
 
+def test_what_the_run_waits_for_is_printed_every_30_seconds():
+    stream, time = io.StringIO(), Time()
+    progress = PlainProgress(stream, clock=time)
+    progress.start(200, 0)
+    for second in range(70):
+        progress.waiting(f"waiting for judge 'gpt' ({second})" if second >= 3 else "")
+        time.now += 1
+    assert stream.getvalue().splitlines() == [f"waiting for judge 'gpt' ({second})" for second in (3, 33, 63)]
+
+
 def test_large_run_reports_every_five_percent_and_every_five_seconds():
     stream, time = io.StringIO(), Time()
     progress = PlainProgress(stream, clock=time)

@@ -28,7 +28,10 @@ FRAME_SECONDS = 0.1
 
 
 class LiveProgress:
-    """Two status lines at the bottom of a terminal; cases that did not pass are printed above them."""
+    """Status lines at the bottom of a terminal: the bar, the counts and, if calls are held up, what they wait for.
+
+    Cases that did not pass are printed above them.
+    """
 
     def __init__(
         self, stream: TextIO, *, color: bool = True, unicode: bool = True, clock: Clock = time.monotonic
@@ -41,6 +44,7 @@ class LiveProgress:
         self._equal = Repeats()
         self._notes = Cap(FURTHER_NOTES)
         self._waiting: deque[CaseResult | str] = deque()
+        self._waits = ""
         self._printed = False
         self._counting = threading.Lock()
         self._stop = threading.Event()
@@ -62,6 +66,9 @@ class LiveProgress:
     def note(self, message: str) -> None:
         if (line := self._notes.take(message)) is not None:
             self._waiting.append(line)
+
+    def waiting(self, what: str) -> None:
+        self._waits = what
 
     def close(self) -> None:
         """Print pending lines and remove the bar. Safe to call twice."""
@@ -92,6 +99,8 @@ class LiveProgress:
         self._printed = self._printed or bool(above)
         with self._counting:
             lines = bar_lines(self._pace, look)
+        if waits := self._waits:
+            lines.append(look.style(look.cut(look.text(waits), room), "dim"))
         self._status.draw(lines, above)
 
 

@@ -19,6 +19,8 @@ from agentv.text import plural
 
 SMALL_RUN = 200
 LINES_SHOWN = 50
+WAITING_SECONDS = 30.0
+"""How often a log says what the run is waiting for, at most."""
 FURTHER_FAILURES = "further failures are in results.jsonl"
 FURTHER_NOTES = "further notices are not shown"
 EQUAL_SHOWN = 3
@@ -40,6 +42,9 @@ class Progress(Protocol):
 
     def note(self, message: str) -> None: ...
 
+    def waiting(self, what: str) -> None:
+        """What the run waits for, every second; an empty string for nothing."""
+
     def close(self) -> None: ...
 
 
@@ -51,6 +56,8 @@ class QuietProgress:
     def row(self, row: CaseResult) -> None: ...
 
     def note(self, message: str) -> None: ...
+
+    def waiting(self, what: str) -> None: ...
 
     def close(self) -> None: ...
 
@@ -189,6 +196,7 @@ class PlainProgress:
         self._notes = Cap(FURTHER_NOTES)
         self._reported_at = 0.0
         self._reported_share = 0.0
+        self._waiting_shown_at = float("-inf")
         self._wrote = False
         self._broken = False
 
@@ -216,6 +224,12 @@ class PlainProgress:
         line = self._notes.take(message)
         if line is not None:
             self._print(self._look.text(line))
+
+    def waiting(self, what: str) -> None:
+        now = self._clock()
+        if what and now - self._waiting_shown_at >= WAITING_SECONDS:
+            self._waiting_shown_at = now
+            self._print(self._look.text(what))
 
     def close(self) -> None:
         """Print an empty line to separate the following output. Safe to call twice."""

@@ -29,6 +29,7 @@ from agentv.targets.budget import Budget
 from agentv.targets.gate import TargetGate
 from agentv.targets.pool import TargetPool
 from agentv.targets.provider import OnRetry, Reply, Request
+from agentv.targets.waits import OnWaiting, reported_waits
 
 if TYPE_CHECKING:
     from agentv.evaluators.base import Evaluator
@@ -89,6 +90,8 @@ class Execution:
     cwd: Path = field(default_factory=Path.cwd)
     on_note: OnNote | None = None
     """Called with notes for the user."""
+    on_waiting: OnWaiting | None = None
+    """Called every second with what calls are waiting for; an empty string for nothing."""
     budget: Budget = field(default_factory=Budget)
     retry_command: str | None = None
     """The command that runs cases again whose target was down."""
@@ -115,6 +118,7 @@ class Execution:
                 pool,
                 script_services(self.plan.needs, own_process=self.own_process, on_note=self.on_note) as launcher,
                 judge_cache(self.plan, self.cwd, self.on_note) as cache,
+                reported_waits(pool.gates, self.on_waiting),
                 asyncio.TaskGroup() as lanes,
             ):
                 self._check_targets(pool)

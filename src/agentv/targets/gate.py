@@ -128,6 +128,30 @@ class TargetGate(ProviderLayer):
         self._down.succeeded()
         return replies
 
+    # -- what calls wait for
+
+    @property
+    def queue(self) -> tuple[int, int, int]:
+        """The ticket of the first waiting call (0 for none), the number of waiting calls, and how many call a judge."""
+        return self._turnstile.queue
+
+    @property
+    def latest_ticket(self) -> int:
+        return self._turnstile.latest_ticket
+
+    @property
+    def paused_for(self) -> float:
+        """Seconds until calls may start again after the target was rate limiting; negative if they may now."""
+        return self._turnstile.paused_until - self._clock()
+
+    @property
+    def limit(self) -> str:
+        """What holds up waiting calls: the concurrency or, if a slot is free, the rate."""
+        turnstile, rate = self._turnstile, self._settings.requests_per_minute
+        if rate and turnstile.inside < turnstile.window:
+            return f"{rate:g} calls per minute"
+        return f"{turnstile.window} at a time"
+
     async def aclose(self) -> None:
         """Close the provider. Calling this again does nothing."""
         if not self._closed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -96,6 +97,10 @@ class TargetPool:
         same_name.append(_Opened(scope, limited, gate))
         self._closing.push_async_callback(gate.aclose)
         return gate
+
+    def gates(self) -> Iterator[TargetGate]:
+        """The targets that are open."""
+        return (opened.gate for same_name in self._opened.values() for opened in same_name)
 
     def _limits(self, settings: TargetSettings) -> TargetSettings:
         limit = settings.max_concurrency or max(DEFAULT_CONCURRENCY, self._workers or 0, settings.workers or 0)

@@ -47,6 +47,17 @@ class Turnstile:
         return self._tickets
 
     @property
+    def latest_ticket(self) -> int:
+        return self._tickets
+
+    @property
+    def queue(self) -> tuple[int, int, int]:
+        """The ticket of the first waiting call (0 for none), the number of waiting calls, and how many call a judge."""
+        if not self._queue:
+            return 0, 0, 0
+        return self._queue[0][0], len(self._queue), sum(judging for _, _, judging in self._queue)
+
+    @property
     def paused_until(self) -> float:
         """The time on the clock before which no call starts."""
         return self._paused_until
