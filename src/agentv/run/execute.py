@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 BACKLOG = 1
 """Cases that may wait to be judged, or be answered meanwhile, as a multiple of the cases being judged."""
+SOON = 0.01
+"""Seconds in which most evaluators finish that neither start a script nor call a judge."""
 UNWRITTEN = 256
 """Rows of the run that may wait to be written."""
 
@@ -187,8 +189,9 @@ class Execution:
         try:
             item, answered, row = await get_answer()
             if answered.candidate is not None:
-                async with slots.judging:
-                    row = await grade(item, answered.candidate, row, runtime)
+                with self._kept_if_slow(item, answered, row, slots):
+                    async with slots.judging:
+                        row = await grade(item, answered.candidate, row, runtime)
             self.budget.settle(*spend_of(row, answer_paid=self.plan.pays_for(item.target)))
             await self._unwritten.acquire()
         except BudgetExhaustedError:
@@ -215,9 +218,30 @@ class Execution:
         if self.journal is not None and answered.candidate is not None and not answered.recorded:
             if batches is not None:
                 await batches.kept(item)
-            elif any(evaluator.WAITS for evaluator in cast("tuple[Evaluator, ...]", item.case.evaluators)):
+                answered = replace(answered, recorded=True)
+            elif any(evaluator.needs for evaluator in item.case.evaluators):
                 await self.journal.keep(row)
+                answered = replace(answered, recorded=True)
         return _Asked(item, answered, row)
+
+    @contextmanager
+    def _kept_if_slow(self, item: WorkItem, answered: Answered, row: CaseResult, slots: _Slots) -> Iterator[None]:
+        """Record an answer that has not been recorded if its evaluators, which call nothing, still take a while."""
+        journal, evaluators = self.journal, cast("tuple[Evaluator, ...]", item.case.evaluators)
+        waits = slots.judging.locked() or any(evaluator.WAITS for evaluator in evaluators)
+        if journal is None or answered.recorded or not waits:
+            yield
+            return
+
+        def keep() -> None:
+            # The row comes later and reports it if the disk is full.
+            asyncio.ensure_future(journal.keep(row)).add_done_callback(lambda kept: kept.exception())
+
+        timer = asyncio.get_running_loop().call_later(SOON, keep)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     async def _answered_before(self, item: WorkItem, journal: Journal) -> _Asked:
         item, row = await with_file_text(item), await journal.find(item.key)
