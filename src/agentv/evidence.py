@@ -6,12 +6,15 @@ come first in a line, so that readers can find lines without parsing them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from agentv.codec import OMIT_DEFAULT
-from agentv.messages import Message, TokenUsage
+from agentv.codec import OMIT_DEFAULT, encode
+from agentv.jsonio import dump_line, storable, strict_line
+from agentv.messages import Message, TokenUsage, as_messages
+from agentv.redact import Redactor
 from agentv.results import Counted, RowKey, Unit
 
 
@@ -84,14 +87,42 @@ class JudgeCallRecord:
     request_sha256: str = ""
     """Hash of the request as recorded: target, messages and options."""
     question: Annotated[str | None, OMIT_DEFAULT] = None
+    """The prompt as text; None if prompts are not recorded."""
     system_prompt: Annotated[str | None, OMIT_DEFAULT] = None
     messages: Annotated[tuple[Message, ...], OMIT_DEFAULT] = ()
     """The conversation, if it is more than a system prompt and a question."""
     options: Annotated[Mapping[str, Any] | None, OMIT_DEFAULT] = None
     reply: Annotated[Mapping[str, Any] | None, OMIT_DEFAULT] = None
-    """What the judge answered, in the form of the judge proxy: `outputMessages`, `rawText`, `usage`."""
+    """What the judge answered, in the form of the judge proxy (`outputMessages`, `rawText`, `usage`), with `logprobs`
+    if they were requested."""
     error: Annotated[str | None, OMIT_DEFAULT] = None
 
     @property
     def row_key(self) -> RowKey:
         return RowKey(self.suite, self.eval_id, self.case_target, self.case_attempt)
+
+    @property
+    def conversation(self) -> tuple[Message, ...]:
+        """The messages of the request; empty if prompts are not recorded."""
+        if self.messages or self.question is None:
+            return self.messages
+        return as_messages(self.question, self.system_prompt, ())
+
+    def to_dict(self) -> dict[str, Any]:
+        return encode(self)
+
+
+def request_sha256(
+    target: str,
+    messages: Sequence[Message],
+    options: Mapping[str, Any] | None,
+    redactor: Redactor,
+    *,
+    in_pieces: bool = False,
+) -> str:
+    """The hash of a request to a judge, with secrets masked."""
+    request = {"target": target, "messages": [message.to_dict() for message in messages], "options": options or {}}
+    text = strict_line(request, in_pieces=in_pieces)
+    if text is None or redactor.finds_in_json(text):
+        text = dump_line(redactor.value(storable(request)), in_pieces=in_pieces)
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()

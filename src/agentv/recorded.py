@@ -10,16 +10,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentv import __version__
 from agentv.codec import encode
 from agentv.errors import RecordError, RunChangedError, SuiteError, UsageError
 from agentv.git_state import Checkout, GitState
+from agentv.judge.recording import Recording
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import PlannedSuite, RunPlan
 from agentv.record.answers import AnswerJournal
-from agentv.record.judge_calls import JudgeCallLog
+from agentv.record.files import failure
+from agentv.record.judge_calls import JudgeCallLog, drop_io_of_passed
 from agentv.record.labels import LATEST, RunLabels
 from agentv.record.mirror import check_out
 from agentv.record.recovery import Recovery, recover
@@ -46,6 +48,9 @@ from agentv.targets.budget import Budget
 from agentv.targets.config import holds_secret
 from agentv.targets.provider import Retry
 from agentv.text import plural
+
+if TYPE_CHECKING:
+    from agentv.judge.recorded_replies import RecordedReplies
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +152,7 @@ class RecordedRun:
     async def run(self, hooks: RunHooks | None = None) -> RunOutcome:
         """Run the cases that have no row yet. Cancelling stops the work in flight and returns the outcome so far."""
         # Locked from reading the rows to the last write of run.json, so that two resumes cannot run the same case.
-        with self.directory.lock(), JudgeCallLog(self.directory.judge_calls) as calls:
+        with self.directory.lock():
             if self.git is not None:
                 self.git.start()
             else:  # resumed: `agentv runs note` may have changed the note before the lock was taken
@@ -167,24 +172,44 @@ class RecordedRun:
             journal = AnswerJournal(self.directory, self.redactor, same_cases=not self.inputs_changed)
             journal.read(recovery.done, spent.row)
             self.manifest["total"] = self._total(recovery.done)
+            replies = self._replies(recovery)
+            if replies is not None:
+                budget.spent_before(replies.cost_usd, replies.call_count)
             budget.spent_at_least(self.manifest.get("budget") or {})
-            return await self._run(hooks or RunHooks(), summary, recovery, calls, budget, journal=journal)
+            return await self._run(hooks or RunHooks(), summary, recovery, budget, replies=replies, journal=journal)
+
+    def _replies(self, recovery: Recovery) -> RecordedReplies | None:
+        """The replies of judges for rows that were not finished when the run was interrupted."""
+        path = self.directory.judge_calls
+        if not os.path.lexists(path):
+            return None
+        from agentv.judge.recorded_replies import RecordedReplies  # noqa: PLC0415 - only resumed runs need it
+
+        try:
+            return RecordedReplies.read(
+                path,
+                self.redactor,
+                wanted=lambda key: key not in recovery.done,
+                execution=recovery.execution,
+            )
+        except OSError as error:
+            raise failure("read", path, error) from error
 
     async def _run(
         self,
         hooks: RunHooks,
         summary: SummaryBuilder,
         recovery: Recovery,
-        calls: JudgeCallLog,
         budget: Budget,
         *,
+        replies: RecordedReplies | None,
         journal: AnswerJournal,
     ) -> RunOutcome:
         started, progress = time.perf_counter(), hooks.progress
-        writer = RowWriter(
-            self.directory, redactor=self.redactor, out=self._out(), out_is_ours=self.out_is_ours, before=calls.flush
-        )
+        writer = RowWriter(self.directory, redactor=self.redactor, out=self._out(), out_is_ours=self.out_is_ours)
         journal.attach(writer.appender)
+        calls = JudgeCallLog(self.directory, writer.appender, self.redactor)
+        judge_io = self.plan.options.judge_io
         delivery = _Delivery(writer, summary, hooks)
         retries = _RetryNotes(progress, self.redactor)
         execution = Execution(
@@ -193,7 +218,12 @@ class RecordedRun:
             delivery.deliver,
             lambda key: recorded_key(key, self.redactor) in recovery.done,
             on_retry=retries.add,
-            on_judge_call=calls.append,
+            recording=Recording(
+                calls.append,
+                judge_io != "none",
+                replies,
+                lambda key: recovery.execution(recorded_key(key, self.redactor)),
+            ),
             function=hooks.function,
             own_process=hooks.own_process,
             budget=budget,
@@ -233,6 +263,9 @@ class RecordedRun:
             built = summary.build(duration_seconds=time.perf_counter() - started)
             self.manifest["budget"] = budget.to_dict()
             self._close_manifest(status, built)
+        if judge_io == "failures":
+            await asyncio.to_thread(drop_io_of_passed, self.directory, recovery.execution)
+        calls.check()
         return RunOutcome(
             self.manifest["run_id"], self.directory, built, interrupted, writer.mirror_error, budget.to_dict()
         )

@@ -96,6 +96,7 @@ class JudgeSpend(TypedDict, total=False):
     failed_calls: int
     retries: int
     cache_hits: int
+    from_record: int
     targets: Mapping[str, int]
     token_usage: TokenUsage | None
     cost_usd: float | None

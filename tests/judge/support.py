@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentv.judge.proxy import JudgeProxy
+from agentv.judge.recording import Recording
 from agentv.judge.session import JudgeSession, JudgeTargets
 from agentv.messages import OPTIONS
 from agentv.targets.provider import Provider, Reply, Request
@@ -51,7 +52,9 @@ class Judge(Provider):
 
 
 def make_session(judge: Any = None, *, others: dict[str, Any] | None = None, **options: Any) -> JudgeSession:
-    """A session whose default target is `strict`."""
+    """A session whose default target is `strict`. With `on_call`, calls are recorded there."""
+    if "on_call" in options:
+        options["recording"] = Recording(options.pop("on_call"), options.pop("io", True))
     targets = {name: options.pop(name) for name in ("unavailable", "allowed") if name in options}
     live = {"strict": judge if judge is not None else Judge(), **(others or {})}
     return JudgeSession(JudgeTargets("strict", live, **targets), evaluator="precision", **options)

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from agentv.errors import ProviderError
+from agentv.evidence import JudgeCallRecord
 from agentv.judge.cache import CachedJudge, JudgeCache, cached, fingerprint_of
 from agentv.judge.cache_store import FILE, ReplyStore
 from agentv.messages import OPTIONS, GenerationOptions, Message, TokenLogprob, TokenUsage, Tool, ToolCall
@@ -117,7 +118,7 @@ async def test_many_replies_are_cached_by_question(directory: Path) -> None:
 
 
 async def test_cache_hit_counts_as_a_call(directory: Path) -> None:
-    records: list[dict[str, Any]] = []
+    records: list[JudgeCallRecord] = []
     async with open_cache(directory) as cache:
         front = CachedJudge(gate(Judge(lambda _: PAID)), "f", cache)
         session = make_session(front, max_calls=2, on_call=records.append)
@@ -126,7 +127,7 @@ async def test_cache_hit_counts_as_a_call(directory: Path) -> None:
     ledger = session.ledger.to_dict()
     assert (ledger["call_count"], ledger["cache_hits"], ledger["cost_usd"]) == (2, 1, 0.25)
     assert ledger["token_usage"] == {"input": 10, "output": 2}
-    assert [record["cache_hit"] for record in records] == [False, True]
+    assert [record.cache_hit for record in records] == [False, True]
     assert session.ledger.remaining == 0
 
 

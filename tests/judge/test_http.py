@@ -407,7 +407,7 @@ async def test_unknown_target_is_400_and_lists_available_names(proxy: JudgeProxy
 
 
 async def test_internal_error_is_reported_to_agentv_but_not_to_the_script(judge: Judge) -> None:
-    def break_down(record: dict[str, Any]) -> None:
+    def break_down(record: object) -> None:
         raise RuntimeError("/home/secret/path")
 
     reported: list[dict[str, Any]] = []

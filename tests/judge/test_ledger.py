@@ -36,7 +36,7 @@ def test_ledger_totals_in_a_result() -> None:
     now[0] = 1.0
     ledger.settle(retries=2, token_usage=TokenUsage(10, 2), cost_usd=0.25)
     now[0] = 2.0
-    ledger.settle(cache_hit=True, token_usage=TokenUsage(1, 1), cost_usd=0.5)
+    ledger.settle(cache_hit=True, from_record=True, token_usage=TokenUsage(1, 1), cost_usd=0.5)
     now[0] = 50.0
     ledger.reserve(["a"])
     now[0] = 51.0
@@ -50,6 +50,7 @@ def test_ledger_totals_in_a_result() -> None:
         "failed_calls": 1,
         "retries": 3,
         "cache_hits": 1,
+        "from_record": 1,
         "targets": {"a": 2, "b": 1},
         "token_usage": {"input": 11, "output": 3},
         "cost_usd": 0.75,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from agentv.errors import ProviderError
+from agentv.evidence import JudgeCallRecord
 from agentv.judge.proxy import JudgeProxy
 from agentv.judge.session import JudgeCallError, JudgeSession, JudgeTargets
 from agentv.messages import GenerationOptions, Message, TokenUsage
@@ -246,40 +248,73 @@ async def test_tokens_are_256_bits_and_distinct() -> None:
 
 
 async def test_calls_are_recorded_without_question_and_reply() -> None:
-    records: list[dict[str, Any]] = []
-    reply = Reply.of_text("a reply", token_usage=TokenUsage(5, 1), cost_usd=0.5)
-    session = make_session(Judge(lambda _: reply), on_call=records.append, eval_id="c", attempt=2)
+    records: list[JudgeCallRecord] = []
+    reply = replace(
+        Reply.of_text("a reply", token_usage=TokenUsage(5, 1), cost_usd=0.5), model="m", finish_reason="stop"
+    )
+    session = make_session(Judge(lambda _: reply), on_call=records.append, io=False, eval_id="c", attempt=2)
     await session.invoke(JudgeCall("a question", "a system prompt"))
     await session.invoke_batch([CALL])
     first, second = records
-    wanted = {"index": 1, "target": "strict", "eval_case_id": "c", "attempt": 2, "batch": False, "status": "ok"}
-    assert first.items() >= wanted.items()
-    assert (first["token_usage"], first["cost_usd"], first["code"]) == ({"input": 5, "output": 1}, 0.5, None)
-    assert first["started_at"]
-    assert first["duration_ms"] >= 0
-    assert (second["index"], second["batch"]) == (2, True)
-    assert not {"question", "system_prompt", "reply"} & set(first)
+    assert (first.index, first.target, first.eval_case_id, first.attempt) == (1, "strict", "c", 2)
+    assert (first.batch, first.status, first.code) == (False, "ok", None)
+    assert (first.token_usage, first.cost_usd) == (TokenUsage(5, 1), 0.5)
+    assert (first.model, first.finish_reason, first.execution) == ("m", "stop", None)
+    assert first.started_at
+    assert first.duration_ms >= 0
+    assert (second.index, second.batch) == (2, True)
+    assert not {"question", "system_prompt", "reply"} & set(first.to_dict())
     assert "a question" not in str(records)
 
 
-async def test_questions_and_replies_are_recorded_masked_with_record_io() -> None:
-    records: list[dict[str, Any]] = []
-    redactor = Redactor([SECRET])
-    session = make_session(Judge(), on_call=records.append, record_io=True, redactor=redactor)
-    await session.invoke(JudgeCall(f"q {SECRET}", "s"))
-    assert records[0]["question"] == "q [redacted]"
-    assert (records[0]["system_prompt"], records[0]["reply"]["rawText"]) == ("s", "yes")
+async def test_questions_and_replies_are_recorded() -> None:
+    records: list[JudgeCallRecord] = []
+    session = make_session(Judge(), on_call=records.append)
+    await session.invoke(JudgeCall("q", "s"))
+    (record,) = records
+    assert (record.question, record.system_prompt, record.messages, record.options) == ("q", "s", (), None)
+    assert record.reply == {"outputMessages": [{"role": "assistant", "content": "yes"}], "rawText": "yes"}
+
+
+async def test_conversation_and_options_are_recorded_if_they_are_more_than_a_question() -> None:
+    records: list[JudgeCallRecord] = []
+    session = make_session(Judge(), on_call=records.append)
+    talk = (Message("user", "q"), Message("assistant", "a"), Message("user", "sure?"))
+    await session.invoke(JudgeCall(messages=talk, options=GenerationOptions(temperature=0.5)))
+    (record,) = records
+    assert (record.messages, record.options) == (talk, {"temperature": 0.5})
+    assert record.conversation == talk
+    assert record.question is not None
+    assert "sure?" in record.question
+
+
+async def test_reply_is_returned_once_its_record_is_written() -> None:
+    written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    recorded = asyncio.Event()
+
+    def record(_: JudgeCallRecord) -> asyncio.Future[None]:
+        recorded.set()
+        return written
+
+    session = make_session(Judge(), on_call=record)
+    call = asyncio.create_task(session.invoke(CALL))
+    await recorded.wait()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not call.done()
+    written.set_exception(OSError("disk full"))
+    assert (await call).text == "yes"
 
 
 async def test_close_cancels_and_settles_calls_before_it_returns() -> None:
-    judge, records = Judge(held=True), list[dict[str, Any]]()
+    judge, records = Judge(held=True), list[JudgeCallRecord]()
     session = make_session(judge, on_call=records.append)
     one = asyncio.create_task(session.invoke(CALL))
     batch = asyncio.create_task(session.invoke_batch([CALL, CALL]))
     await judge.has_calls(3)
     session.close()
     assert (session.ledger.failed_calls, len(records)) == (3, 3)
-    assert {record["status"] for record in records} == {"cancelled"}
+    assert {record.status for record in records} == {"cancelled"}
     with pytest.raises(JudgeCallError) as caught:
         await one
     assert (caught.value.status, caught.value.code) == (503, "shutting_down")

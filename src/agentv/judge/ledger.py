@@ -26,6 +26,7 @@ class JudgeLedger:
         self.failed_calls = 0
         self.retries = 0
         self.cache_hits = 0
+        self.from_record = 0
         self.batch_used = False
         self.targets: dict[str, int] = {}
         self.token_usage: TokenUsage | None = None
@@ -73,6 +74,7 @@ class JudgeLedger:
         failed: bool = False,
         retries: int = 0,
         cache_hit: bool = False,
+        from_record: bool = False,
         token_usage: TokenUsage | None = None,
         cost_usd: float | None = None,
     ) -> None:
@@ -84,6 +86,7 @@ class JudgeLedger:
             self._busy += self._clock() - self._busy_since
         self.retries += retries
         self.cache_hits += cache_hit
+        self.from_record += from_record
         if failed:
             self.failed_calls += 1
             return
@@ -125,6 +128,7 @@ class JudgeLedger:
             "failed_calls": self.failed_calls,
             "retries": self.retries,
             "cache_hits": self.cache_hits,
+            "from_record": self.from_record,
             "targets": dict(self.targets),
             "token_usage": self.token_usage.to_dict() if self.token_usage else None,
             "cost_usd": self._known_cost(),

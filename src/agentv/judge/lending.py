@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agentv.errors import EvaluatorError, TargetUnavailableError
 from agentv.judge.access import JudgeAccess
 from agentv.judge.choice import JudgeChoice
+from agentv.judge.recording import NOT_RECORDED, Recording
 from agentv.judge.session import JudgeSession, JudgeTargets
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.targets.budget import Budget
@@ -54,8 +55,7 @@ class Lender:
     config: TargetsConfig | None = None
     pool: TargetPool | None = None
     redactor: Redactor = NO_SECRETS
-    on_call: Callable[[dict[str, Any]], None] | None = None
-    record_io: bool = False
+    recording: Recording = NOT_RECORDED
     budget: Budget | None = None
     cache: JudgeCache | None = None
     live: Mapping[str, Provider] | None = None
@@ -84,10 +84,11 @@ class Lender:
             timeout=access.timeout_seconds,
             eval_id=asker.eval_id,
             attempt=asker.attempt,
+            suite=asker.suite,
+            case_target=asker.target,
             directory=asker.directory,
             redactor=self.redactor,
-            on_call=self._recorder(asker),
-            record_io=self.record_io,
+            recording=self.recording,
             budget=self.budget,
             for_script=asker.script,
         )
@@ -106,19 +107,6 @@ class Lender:
         if name in self._unavailable:
             return f"the judge target '{name}' is not available: {self._unavailable[name]}"
         return f"there is no target '{name}' in {self.config.path}"
-
-    def _recorder(self, asker: Asker) -> Callable[[dict[str, Any]], None] | None:
-        """A callback that records a call together with its case."""
-        on_call = self.on_call
-        if on_call is None:
-            return None
-        labels = {
-            "suite": asker.suite,
-            "eval_id": asker.eval_id,
-            "case_target": asker.target,
-            "case_attempt": asker.attempt,
-        }
-        return lambda record: on_call({**labels, **record})
 
     def _targets(self) -> Mapping[str, Provider]:
         """All configured targets that are available, opened once."""

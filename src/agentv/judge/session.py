@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from agentv.errors import AgentVError, BudgetExhaustedError, ProviderTimeoutError
+from agentv.evidence import JudgeCallRecord
 from agentv.judge.ledger import DEFAULT_MAX_CALLS, JudgeLedger
-from agentv.messages import Message, ToolCall
+from agentv.judge.recording import NOT_RECORDED, Recording
+from agentv.messages import NO_OPTIONS, Message, ToolCall, as_messages
 from agentv.processes.script_time import WaitingTime
 from agentv.redact import MASK, NO_SECRETS, Redactor
+from agentv.results import RowKey
 from agentv.targets.budget import Budget
 from agentv.targets.provider import CallHooks, Provider, Reply, Request
 from agentv.text import short_or_described
@@ -25,10 +28,6 @@ from agentv.wire.judge import JudgeCall, reply_object
 DEFAULT_TIMEOUT = 60.0
 LONGEST_ERROR = 2_000
 TOKEN_BYTES = 32
-
-CallRecord = dict[str, Any]
-OnCall = Callable[[CallRecord], None]
-"""Called when a call has ended. It must neither raise nor block."""
 
 
 class JudgeCallError(AgentVError):
@@ -48,14 +47,15 @@ class _Running:
     target: str
     index: int
     batch: bool
-    started: float
-    started_at: float
+    reserved: float
+    recorded: Reply | None = None
+    """The reply from the record of the run. The judge is not called."""
     task: asyncio.Task[Any] | None = None
     retries: int = 0
     waited: WaitingTime = field(default_factory=WaitingTime)
     """How long the call has waited for the limits of its target, also before retries."""
-    begun: bool = False
-    """The call was sent to the judge: it no longer waits for a slot of its target."""
+    began: float | None = None
+    """When the call was sent to the judge; None while it waits for a slot of its target."""
     closed: bool = False
     """The session was closed during the call, which is therefore already settled."""
 
@@ -100,10 +100,11 @@ class JudgeSession:
         timeout: float | None = DEFAULT_TIMEOUT,
         eval_id: str = "",
         attempt: int = 1,
+        suite: str = "",
+        case_target: str = "",
         directory: Path | None = None,
         redactor: Redactor = NO_SECRETS,
-        on_call: OnCall | None = None,
-        record_io: bool = False,
+        recording: Recording = NOT_RECORDED,
         budget: Budget | None = None,
         for_script: bool = True,
     ) -> None:
@@ -112,9 +113,10 @@ class JudgeSession:
         self.targets = targets
         self.ledger = JudgeLedger(max_calls, target=targets.default)
         self._timeout = timeout
-        self._eval_id, self._attempt, self._directory = eval_id, attempt, directory
+        self._directory = directory
         self._redactor = redactor
-        self._on_call, self._record_io = on_call, record_io
+        self._key = RowKey(suite, eval_id, case_target, attempt)
+        self._recording = recording
         self._budget = budget
         self.out_of_budget: BudgetExhaustedError | None = None
         """Set when the budget of the run did not allow a call. The case then counts as not run."""
@@ -168,8 +170,8 @@ class JudgeSession:
     async def invoke(self, call: JudgeCall) -> Reply:
         """Call the judge once. Secret values in the reply are not masked."""
         self._refuse_when_closed()
-        name = self._choose(call, "")
-        (running,) = self._reserve([(call, name)], batch=False)
+        chosen = [(call, self._choose(call, ""))]
+        (running,) = self._reserve(chosen, await self._recorded(chosen), batch=False)
         return await self._ask(running)
 
     async def ask(self, call: JudgeCall) -> Reply:
@@ -188,7 +190,7 @@ class JudgeSession:
         """
         self._refuse_when_closed()
         chosen = [(call, self._choose(call, f"requests[{index}]: ")) for index, call in enumerate(calls)]
-        running = self._reserve(chosen, batch=True)
+        running = self._reserve(chosen, await self._recorded(chosen), batch=True)
         return await asyncio.gather(*(self._ask_item(one) for one in running))
 
     def close(self) -> None:
@@ -242,17 +244,29 @@ class JudgeSession:
         available = ", ".join(self.targets.available)
         raise self._refused(400, "unknown_target", f"{where}{problem}; available: {available}")
 
-    def _reserve(self, chosen: Sequence[tuple[JudgeCall, str]], *, batch: bool) -> list[_Running]:
+    async def _recorded(self, chosen: Sequence[tuple[JudgeCall, str]]) -> list[Reply | None]:
+        """The replies to these calls in the record of the run, for a row that is judged again after an interruption."""
+        replies = self._recording.replies
+        if replies is None or len(chosen) > self.ledger.remaining or not replies.knows(self._key, self.evaluator):
+            return [None] * len(chosen)
+        recorded = [await replies.find(self._key, self.evaluator, name, self._request(call)) for call, name in chosen]
+        self._refuse_when_closed()
+        return recorded
+
+    def _reserve(
+        self, chosen: Sequence[tuple[JudgeCall, str]], recorded: Sequence[Reply | None], *, batch: bool
+    ) -> list[_Running]:
         ledger = self.ledger
         before = ledger.call_count
         if self._budget is not None and len(chosen) <= ledger.remaining:
-            self._take_from_budget(self._budget, len(chosen))
+            # The budget has counted recorded calls already, when the run was resumed.
+            self._take_from_budget(self._budget, sum(reply is None for reply in recorded))
         if not ledger.reserve([name for _, name in chosen], batch=batch):
             raise self._refused(429, "max_calls_exceeded", self._over_the_limit(len(chosen)))
-        started, started_at = time.perf_counter(), time.time()
+        now = time.perf_counter()
         reserved = [
-            _Running(call, name, before + position, batch, started, started_at)
-            for position, (call, name) in enumerate(chosen, 1)
+            _Running(call, name, before + position, batch, now, reply)
+            for position, ((call, name), reply) in enumerate(zip(chosen, recorded, strict=True), 1)
         ]
         self._running.update(reserved)
         return reserved
@@ -289,6 +303,9 @@ class JudgeSession:
         """Make one reserved call and settle it in the ledger."""
         task = running.task = asyncio.current_task()
         self._refuse_when_closed()
+        if running.recorded is not None:
+            self._settle(running, "ok", reply=running.recorded)
+            return running.recorded
         try:
             reply = await self._invoke_in_time(running)
         except asyncio.CancelledError:
@@ -312,7 +329,9 @@ class JudgeSession:
             raise self._failed(running, "failed", reason) from None
         if self.closed:
             raise _shutting_down()
-        self._settle(running, "ok", reply=reply)
+        written = self._settle(running, "ok", reply=reply)
+        if written is not None:  # a reply that its caller has seen is on disk, whatever kills the run
+            await asyncio.wait((written,))
         return reply
 
     async def _invoke_in_time(self, running: _Running) -> Reply:
@@ -323,7 +342,7 @@ class JudgeSession:
             running.retries += 1
 
         def begin() -> None:
-            running.begun = True
+            running.began = time.perf_counter()
             # Waiting for a free slot of the target does not count against the deadline.
             if self._timeout is not None:
                 deadline.reschedule(asyncio.get_running_loop().time() + self._timeout)
@@ -358,8 +377,8 @@ class JudgeSession:
             options=call.options,
             evaluator=self.evaluator,
             from_script=self._for_script,
-            eval_id=self._eval_id if call.eval_case_id is None else call.eval_case_id,
-            attempt=self._attempt if call.attempt is None else call.attempt,
+            eval_id=self._key.eval_id if call.eval_case_id is None else call.eval_case_id,
+            attempt=self._key.attempt if call.attempt is None else call.attempt,
             directory=self._directory,
         )
 
@@ -386,38 +405,77 @@ class JudgeSession:
         code: str | None = None,
         error: str | None = None,
         reply: Reply | None = None,
-    ) -> None:
+    ) -> asyncio.Future[Any] | None:
+        """Count how a call ended, and record it. The future is done when the record is written."""
         if running not in self._running:
-            return
+            return None
+        ended = time.perf_counter()
         self._running.discard(running)
-        self._not_begun += status == "cancelled" and not running.begun
+        self._not_begun += status == "cancelled" and running.began is None
         retries = max(running.retries, reply.retries if reply else 0)
         usage, cost = (reply.token_usage, reply.cost_usd) if reply else (None, None)
-        cache_hit = reply is not None and reply.cache_hit
-        self.ledger.settle(failed=reply is None, retries=retries, cache_hit=cache_hit, token_usage=usage, cost_usd=cost)
-        if self._on_call is None:
-            return
-        call = running.call
-        record: CallRecord = {
-            "index": running.index,
-            "evaluator": self.evaluator,
-            "target": running.target,
-            "eval_case_id": self._eval_id if call.eval_case_id is None else call.eval_case_id,
-            "attempt": self._attempt if call.attempt is None else call.attempt,
-            "batch": running.batch,
-            "status": status,
-            "code": code,
-            "retries": retries,
-            "cache_hit": cache_hit,
-            "token_usage": usage.to_dict() if usage else None,
-            "cost_usd": cost,
-            "started_at": datetime.fromtimestamp(running.started_at, UTC).isoformat(timespec="milliseconds"),
-            "duration_ms": round((time.perf_counter() - running.started) * 1000, 3),
-        }
-        if self._record_io:
-            answer = None if reply is None else reply_object(reply.output_messages, reply.token_usage)
-            record |= {"question": call.question, "system_prompt": call.system_prompt, "reply": answer, "error": error}
-        self._on_call(self._redactor.value(record))
+        self.ledger.settle(
+            failed=reply is None,
+            retries=retries,
+            cache_hit=reply is not None and reply.cache_hit,
+            from_record=running.recorded is not None,
+            token_usage=usage,
+            cost_usd=cost,
+        )
+        if self._recording.on_call is None or running.recorded is not None:
+            return None
+        call, key = running.call, self._key
+        execution = self._recording.execution(key)
+        began = running.reserved if running.began is None else running.began
+        waited = running.waited.seconds
+        io: dict[str, Any] = {}
+        if self._recording.io:
+            io = {**_request_of(call), "reply": None if reply is None else _reply_of(reply), "error": error}
+        record = JudgeCallRecord(
+            *key,
+            evaluator=self.evaluator,
+            index=running.index,
+            target=running.target,
+            status=status,
+            execution=None if execution == 1 else execution,
+            code=code,
+            eval_case_id=key.eval_id if call.eval_case_id is None else call.eval_case_id,
+            attempt=key.attempt if call.attempt is None else call.attempt,
+            batch=running.batch,
+            retries=retries,
+            cache_hit=reply is not None and reply.cache_hit,
+            token_usage=usage,
+            cost_usd=cost,
+            started_at=_utc(time.time() - (ended - began)),
+            waited_ms=round(waited * 1000, 3),
+            duration_ms=round(max(0.0, ended - running.reserved - waited) * 1000, 3),
+            model=None if reply is None else reply.model,
+            finish_reason=None if reply is None else reply.finish_reason,
+            **io,
+        )
+        return self._recording.on_call(record)
+
+
+def _utc(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def _request_of(call: JudgeCall) -> dict[str, Any]:
+    """The request as fields of its record."""
+    request: dict[str, Any] = {"question": call.question, "system_prompt": call.system_prompt}
+    if call.messages != as_messages(call.question, call.system_prompt, ()):
+        request["messages"] = call.messages
+    if call.options is not NO_OPTIONS:
+        request["options"] = call.options.to_dict()
+    return request
+
+
+def _reply_of(reply: Reply) -> dict[str, Any]:
+    """The reply as it is recorded."""
+    answer = reply_object(reply.output_messages, reply.token_usage)
+    if reply.logprobs is not None:
+        answer["logprobs"] = [token.to_dict() for token in reply.logprobs]
+    return answer
 
 
 def _shutting_down() -> JudgeCallError:

@@ -62,8 +62,6 @@ class AppendedFile(Generic[T]):
     """Whether lines are acknowledged only after a sync. If not, they are synced within `SYNC_SECONDS`."""
     on_safe: Callable[[int], None] = lambda _: None
     """Called in the writer thread with the size of the file after each group."""
-    before: Callable[[], None] = lambda: None
-    """Called in the writer thread before each group."""
     failure: OSError | None = None
     safe: int = 0
     """The size of the file without lines that have not been acknowledged."""
@@ -93,7 +91,6 @@ class AppendedFile(Generic[T]):
         """Append whole lines, in the writer thread. After an error, none of them is in the file."""
         try:
             self.open()
-            self.before()
             write_all(self._descriptor, lines)
             if self.synced:
                 sync_data(self._descriptor)

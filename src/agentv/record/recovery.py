@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,6 +58,12 @@ class Recovery:
     errors: int = 0
     """Errored rows among those that are done."""
     torn_bytes: int = 0
+    times_superseded: Counter[RowKey] = field(default_factory=Counter)
+    """How many rows with a key were superseded, now or earlier."""
+
+    def execution(self, key: RowKey) -> int:
+        """Which execution of its case the row with this key comes from, or will come from."""
+        return 1 + self.times_superseded[key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +112,15 @@ def recover(
     order, and `on_superseded` with each row that was superseded, now or earlier.
     """
     recovery, moves = Recovery(), _Moves()
+
+    def count(row: CaseResult) -> None:
+        recovery.times_superseded[row.key] += 1
+        if on_superseded is not None:
+            on_superseded(row)
+
     with run.lock():
         try:
-            earlier = _superseded_earlier(run, on_superseded)
+            earlier = _superseded_earlier(run, count)
             descriptor = open_private(run.results, os.O_RDWR)
             with os.fdopen(descriptor, "rb") as file:
                 recovery.torn_bytes = cut_torn_line(descriptor)
@@ -118,8 +131,7 @@ def recover(
                     elif isinstance(row, CaseResult) and supersede(row):
                         moves.add(span, moves.superseded)
                         recovery.superseded += 1
-                        if on_superseded is not None:
-                            on_superseded(row)
+                        count(row)
                     elif not _note(recovery, number, row):
                         moves.add(span, moves.corrupt)
                     elif on_row is not None and isinstance(row, CaseResult):
@@ -131,7 +143,7 @@ def recover(
     return recovery
 
 
-def _superseded_earlier(run: RunDirectory, on_superseded: Callable[[CaseResult], None] | None) -> set[bytes]:
+def _superseded_earlier(run: RunDirectory, on_superseded: Callable[[CaseResult], None]) -> set[bytes]:
     """The digests of the lines of `superseded.jsonl`."""
     digests: set[bytes] = set()
     if not os.path.lexists(run.superseded):
@@ -141,7 +153,7 @@ def _superseded_earlier(run: RunDirectory, on_superseded: Callable[[CaseResult],
         cut_torn_line(descriptor)
         for _, span, row in _read(file):
             digests.add(_digest(descriptor, span))
-            if on_superseded is not None and isinstance(row, CaseResult):
+            if isinstance(row, CaseResult):
                 on_superseded(row)
     return digests
 

@@ -35,7 +35,7 @@ def record_row(
     line = strict_line(row.to_dict() if content is None else content, in_pieces=in_pieces)
     if line is None or redactor.finds_in_json(line):
         # Field names and verdicts are never masked, even if a secret has the same spelling.
-        row = _map_contents(_scored(row), lambda value: redactor.value(storable(value)))
+        row = map_contents(_scored(row), lambda value: redactor.value(storable(value)))
         line = dump_line(row.to_dict(), in_pieces=in_pieces)
     encoded = line.encode("utf-8") + b"\n"
     if len(encoded) > LONGEST_LINE:
@@ -114,7 +114,7 @@ def _scored(row: CaseResult) -> CaseResult:
     return replace(row, score=0.0, verdict=Verdict.FAIL, error=error)
 
 
-def _map_contents(value: Any, change: Callable[[Any], Any]) -> Any:
+def map_contents(value: Any, change: Callable[[Any], Any]) -> Any:
     """Apply `change` to all contents of nested dataclasses; their number fields stay numbers."""
     if is_dataclass(value) and not isinstance(value, type):
         changed = {f.name: _map_field(f, getattr(value, f.name), change) for f in fields(value)}
@@ -122,14 +122,14 @@ def _map_contents(value: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, Enum):
         return value
     if isinstance(value, tuple):
-        return tuple(_map_contents(item, change) for item in value)
+        return tuple(map_contents(item, change) for item in value)
     return change(value)
 
 
 def _map_field(field: Field[Any], value: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None if field.default is None else 0.0
-    return _map_contents(value, change)
+    return map_contents(value, change)
 
 
 def decode_row(line: bytes) -> CaseResult:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -33,12 +32,8 @@ class RowWriter:
         redactor: Redactor = NO_SECRETS,
         out: Path | None = None,
         out_is_ours: bool = False,
-        before: Callable[[], None] = lambda: None,
     ) -> None:
-        """`before` is called in the writer thread before each group of rows is written.
-
-        With `out_is_ours`, `out` is refused if it contains anything but rows of this run.
-        """
+        """With `out_is_ours`, `out` is refused if it contains anything but rows of this run."""
         self._run = run
         self._out = out
         self._out_is_ours = out_is_ours
@@ -47,7 +42,7 @@ class RowWriter:
         self.appender = Appender()
         """Other files of the run are added here, so that one thread writes all of them."""
         self._results = self.appender.add(
-            AppendedFile(run.results, RowEncoder(redactor), self._refusal, on_safe=self._copy_until, before=before)
+            AppendedFile(run.results, RowEncoder(redactor), self._refusal, on_safe=self._copy_until)
         )
 
     @property

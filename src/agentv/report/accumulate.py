@@ -116,12 +116,12 @@ class Spend:
 class RunSpend:
     """Tokens and cost of a run, separately for targets and judges."""
 
-    __slots__ = ("judge", "judge_calls", "judge_failed_calls", "target")
+    __slots__ = ("judge", "judge_calls", "judge_calls_from_record", "judge_failed_calls", "target")
 
     def __init__(self) -> None:
         self.target = Spend()
         self.judge = Spend()
-        self.judge_calls = self.judge_failed_calls = 0
+        self.judge_calls = self.judge_failed_calls = self.judge_calls_from_record = 0
 
     def add(self, row: CaseResult) -> None:
         if row.error is None or row.token_usage is not None or row.cost_usd is not None:
@@ -131,6 +131,7 @@ class RunSpend:
             if calls:
                 self.judge_calls += calls
                 self.judge_failed_calls += ledger.get("failed_calls") or 0
+                self.judge_calls_from_record += ledger.get("from_record") or 0
                 usage = ledger.get("token_usage")
                 self.judge.add(TokenUsage.from_dict(usage) if usage else None, ledger.get("cost_usd"))
 

@@ -316,6 +316,8 @@ def _footer(summary: Summary, run_dir: str, hints: Mapping[str, str | None], loo
         judge = _spend(summary.judge_token_usage, summary.judge_cost_usd, summary.judge_cost_complete)
         failed = summary.judge_failed_calls
         calls = [f"{summary.judge_calls - failed:,} answered", f"{failed:,} failed"] if failed else []
+        if summary.judge_calls_from_record:
+            calls.append(f"{summary.judge_calls_from_record:,} taken from the record")
         entries.append(("Judge", ", ".join([plural(summary.judge_calls, "call"), *calls, *judge])))
     entries.append(("Run", look.text(run_dir)))
     entries += [(label, look.text(hint)) for label, hint in hints.items() if hint]

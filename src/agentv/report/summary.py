@@ -121,6 +121,8 @@ class Summary:
     judge_calls: int = 0
     judge_failed_calls: int = 0
     """Judge calls that got no answer. They are part of `judge_calls`."""
+    judge_calls_from_record: int = 0
+    """Judge calls that were answered by the record of the run when it was resumed. They are part of `judge_calls`."""
     judge_token_usage: TokenUsage | None = None
     judge_cost_usd: float | None = None
     judge_cost_complete: bool = True
@@ -338,6 +340,7 @@ class SummaryBuilder:
             cost_complete=spend.target.complete,
             judge_calls=spend.judge_calls,
             judge_failed_calls=spend.judge_failed_calls,
+            judge_calls_from_record=spend.judge_calls_from_record,
             judge_token_usage=spend.judge.token_usage,
             judge_cost_usd=spend.judge.cost_usd,
             judge_cost_complete=spend.judge.complete,

@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from agentv.errors import BudgetExhaustedError, ProviderError, TargetUnavailableError
+from agentv.judge.recording import Recording
 from agentv.plan.plan import Lane, RunPlan, WorkItem
 from agentv.results import CaseResult, RowKey, spend_of
 from agentv.run.batch import Batches
 from agentv.run.case import Answered, Ask, answer, answered_before, grade, unjudged_row, with_file_text
-from agentv.run.services import OnJudgeCall, OnNote, Services, judge_cache, most_scripts, script_services
+from agentv.run.services import OnNote, Services, judge_cache, most_scripts, script_services
 from agentv.targets.answers import Answers
 from agentv.targets.budget import Budget
 from agentv.targets.gate import TargetGate
@@ -84,7 +85,8 @@ class Execution:
     deliver: Deliver
     is_done: Callable[[RowKey], bool] = lambda _: False
     on_retry: OnRetry | None = None
-    on_judge_call: OnJudgeCall | None = None
+    recording: Recording = field(default_factory=Recording)
+    """Receives the judge calls."""
     function: Ask | None = None
     """Answers the cases of lanes without a configured target."""
     own_process: bool = False
@@ -126,7 +128,7 @@ class Execution:
                 self._check_targets(pool)
                 await self._note_unknown_prices(pool)
                 slots = asyncio.Semaphore(slot_count if launcher is None else most_scripts(slot_count))
-                services = Services(self.plan, pool, launcher, self.on_judge_call, cache, slots)
+                services = Services(self.plan, pool, launcher, self.recording, cache, slots)
                 for lane in self.plan.lanes:
                     lanes.create_task(self._run_lane(lane, services))
         except BaseExceptionGroup as group:

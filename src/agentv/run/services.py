@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from agentv.judge.recording import Recording
 from agentv.plan.plan import Lane, PlannedSuite, RunPlan
 from agentv.redact import Redactor
 from agentv.suite.evaluator import JUDGED, Need
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from agentv.processes.launcher import Launcher
     from agentv.scripts import Runtime
 
-OnJudgeCall = Callable[[dict[str, Any]], None]
 OnNote = Callable[[str], None]
 
 DESCRIPTORS_OF_RUN, DESCRIPTORS_OF_SCRIPT = 40, 12
@@ -84,7 +84,7 @@ class Services:
     plan: RunPlan
     pool: TargetPool
     launcher: Launcher | None
-    on_judge_call: OnJudgeCall | None = None
+    recording: Recording = field(default_factory=Recording)
     cache: JudgeCache | None = None
     script_slots: asyncio.Semaphore | None = None
     """Slots for scripts, shared by all lanes."""
@@ -113,8 +113,7 @@ class Services:
             planned.config,
             self.pool,
             redactor=self.redactor,
-            on_call=self.on_judge_call,
-            record_io=self.plan.options.judge_io != "none",
+            recording=self.recording,
             budget=self.pool.budget,
             cache=self.cache,
         )

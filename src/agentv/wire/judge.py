@@ -7,10 +7,11 @@ Requests are parsed strictly. Every problem is an `InvalidRequestError` whose me
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agentv.codec import decode
 from agentv.jsonio import JsonError, dump_line, read
 from agentv.messages import NO_OPTIONS, Conversation, GenerationOptions, Message, TokenUsage, as_messages, final_text
 from agentv.text import did_you_mean, kind_of, short_or_described
@@ -226,6 +227,14 @@ def message_object(message: Message) -> dict[str, Any]:
     if "tool_calls" in data:
         data["toolCalls"] = data.pop("tool_calls")
     return data
+
+
+def message_of(data: Mapping[str, Any]) -> Message:
+    """The message that `message_object` wrote. ValueError if it is not one."""
+    data = dict(data)
+    if "toolCalls" in data:
+        data["tool_calls"] = data.pop("toolCalls")
+    return decode(Message, data)
 
 
 def to_json(value: Any) -> bytes:

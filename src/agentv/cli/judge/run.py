@@ -18,6 +18,7 @@ from agentv.cli.judge.view import Collected, Observer, TerminalView, look_at
 from agentv.cli.program import show_error
 from agentv.cli.signals import EXIT_CODES, until_stopped
 from agentv.errors import AgentVError, UsageError
+from agentv.judge.recording import Recording
 from agentv.plan.plan import RunPlan
 from agentv.plan.single import answered
 from agentv.redact import Redactor
@@ -217,7 +218,7 @@ async def _execute(plan: RunPlan, observer: Observer) -> CaseResult:
 
     observer.redactor = Redactor(plan.secrets.values)
     try:
-        await Execution(plan, "judge", deliver, on_judge_call=observer.call, own_process=True).run()
+        await Execution(plan, "judge", deliver, recording=Recording(observer.call), own_process=True).run()
     finally:
         observer.finish()
     return rows[0]

@@ -21,6 +21,7 @@ from agentv.judge.choice import JudgeChoice
 from agentv.judge.ledger import DEFAULT_MAX_CALLS
 from agentv.judge.lending import HOW, Asker, Lender
 from agentv.judge.proxy import JudgeProxy
+from agentv.judge.recording import Recording
 from agentv.plan.build import Loaded
 from agentv.processes.protection import protect_runtime
 from agentv.redact import Redactor
@@ -97,10 +98,11 @@ async def _serve(
     max_calls: int,
     minutes: float,
 ) -> None:
-    observer, redactor = Observer(view), Redactor(secrets.values)
+    observer = Observer(view)
+    observer.redactor = redactor = Redactor(secrets.values)
     with protect_runtime():
         async with TargetPool(secrets) as pool:
-            lender = Lender(choice, config, pool, redactor=redactor, on_call=observer.call, record_io=True)
+            lender = Lender(choice, config, pool, redactor=redactor, recording=Recording(observer.call))
             access = JudgeAccess(max_calls=max_calls)
             if (why := lender.refusal(access)) is not None:
                 raise UsageError(f"Cannot start the judge proxy: {why}.", next_step=HOW)

@@ -15,8 +15,10 @@ from pydantic import Field
 from agentv.errors import EvaluatorError
 from agentv.evaluators.base import EvaluationContext, Evaluator
 from agentv.evaluators.code_judge import CodeJudge
+from agentv.evidence import JudgeCallRecord
 from agentv.judge.session import JudgeCallError
 from agentv.messages import TokenUsage
+from agentv.record.judge_calls import record_call
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.report.format import format_cost, format_duration, format_score, format_tokens
 from agentv.report.terminal import Look, can_print_unicode, clean, columns, pad, terminal_width, wants_color
@@ -89,9 +91,9 @@ class Observer:
         self._show.stderr(self.redactor.text(text, cut_start=self._cut, cut_end=continues))
         self._cut = continues
 
-    def call(self, record: dict[str, Any]) -> None:
-        """Show a finished judge call. Its record is already masked by the session."""
-        self._show.call(record)
+    def call(self, record: JudgeCallRecord) -> None:
+        """Show a finished judge call."""
+        self._show.call(record_call(record, self.redactor)[0].to_dict())
 
     def refused(self, error: JudgeCallError) -> None:
         self._show.refused(error.message)
