@@ -97,7 +97,8 @@ def test_case_is_shown_with_its_question_score_and_judge_calls(shop: Project) ->
 
 def test_rows_are_listed_and_unknown_names_are_reported(shop: Project) -> None:
     for arguments, message in (
-        (("retrun",), "has no case 'retrun' (did you mean `return`?)"),
+        (("retrun",), "'retrun' is neither a run nor a case of the latest run"),
+        (("retrun",), "(did you mean `return`?)"),
         (("latest", "retrun"), "has no case 'retrun' (did you mean `return`?)"),
         (("2001", "return"), "run '2001' not found"),
         (("return", "--target", "shopp"), "has no target 'shopp' (did you mean `shop`?)"),

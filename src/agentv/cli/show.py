@@ -13,12 +13,25 @@ from shlex import quote
 import click
 
 from agentv.errors import RecordError, UsageError
+from agentv.record.catalog import Catalog
+from agentv.record.labels import RunLabels
 from agentv.record.reading import RunReader
-from agentv.record.run_dir import MANIFEST, RESULTS, RUNS, RunDirectory, find_run
+from agentv.record.run_dir import RESULTS, RunDirectory, find_run
 from agentv.report.case_view import CaseView
-from agentv.report.choosing import Choice, Wanted, choose, counterpart, largest_drop, listed, passed, worst_first
+from agentv.report.choosing import (
+    Choice,
+    Wanted,
+    case_names,
+    choose,
+    counterpart,
+    largest_drop,
+    listed,
+    matching,
+    passed,
+    worst_first,
+)
 from agentv.report.terminal import Look, can_print_unicode, is_terminal, terminal_width, wants_color
-from agentv.text import short_path
+from agentv.text import did_you_mean, short_path
 
 LATEST = "latest"
 
@@ -82,10 +95,20 @@ def _find(run: str | None, case: str | None, root: Path) -> tuple[RunReader, str
             latest = _reader(LATEST, root)
         except RecordError:
             raise no_run from None
-        return latest, run
-    # A case that is called `2` is not the run that begins with 2.
-    if _name(reader) != run and _name(reader).startswith(run) and not (root / run).exists():
-        latest = _reader(LATEST, root)
+        if matching(latest.heads(), run):
+            return latest, run
+        catalog = Catalog(root)
+        if any(name.startswith(run) for name in catalog.ids()):  # several runs begin with it
+            raise
+        names = [entry.labels.name for entry in catalog.entries() if entry.labels.name]
+        suggestion = did_you_mean(run, [*case_names(latest.heads()), *names])
+        raise UsageError(
+            f"'{run}' is neither a run nor a case of the latest run ({_name(latest)}){suggestion}.",
+            next_step="List runs with `agentv runs`, and the cases of the latest run with `agentv show --list`.",
+        ) from None
+    exact = {_name(reader), RunLabels.of(reader.manifest).name}
+    if run not in exact and not run.startswith(LATEST) and not (root / run).exists():
+        latest = _reader(LATEST, root)  # a case that is called `2` is not the run whose id begins with 2
         if any(run == head.key.eval_id for head in latest.heads()):
             return latest, run
     return reader, None
@@ -95,9 +118,6 @@ def _reader(run: str, root: Path) -> RunReader:
     path = root / run
     if path.name == RESULTS and path.is_file():
         return RunReader(RunDirectory.open(path.parent))
-    if run == LATEST:
-        known = sorted(path.parent.name for path in (root / RUNS).glob(f"*/{MANIFEST}"))
-        run = known[-1] if known else run
     return RunReader(find_run(run, root))
 
 

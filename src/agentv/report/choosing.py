@@ -107,11 +107,16 @@ def listed(heads: Sequence[RowHead], wanted: Wanted, run: str) -> list[RowHead]:
             f"case '{wanted.case}' has no row with {' and '.join(target + attempt)} in run {run}.",
             next_step=f"It has: {names}.",
         )
-    known = list(dict.fromkeys(head.key.eval_id for head in heads))[:_COMPARED]
+    known = case_names(heads)
     raise UsageError(
         f"run {run} has no case '{wanted.case}'{did_you_mean(wanted.case, known)}.",
         next_step=f"Its cases: {some_of(known, near=wanted.case)}. List them with `agentv show {run} --list`.",
     )
+
+
+def case_names(heads: Sequence[RowHead]) -> list[str]:
+    """Ids of cases, at most as many as can be compared with a typo in a moment."""
+    return list(dict.fromkeys(head.key.eval_id for head in heads))[:_COMPARED]
 
 
 def _narrowed(heads: Sequence[RowHead], wanted: Wanted, run: str) -> list[RowHead]:
