@@ -39,6 +39,7 @@ from agentv.record.run_dir import (
 from agentv.record.writer import RowWriter
 from agentv.redact import MASK, Redactor
 from agentv.report.progress import EQUAL_SHOWN, Progress, QuietProgress, Repeats
+from agentv.report.questions import with_questions
 from agentv.report.summary import Summary, SummaryBuilder
 from agentv.results import CaseResult, RowKey, spend_of
 from agentv.run.case import Ask
@@ -261,6 +262,7 @@ class RecordedRun:
             summary.not_run = execution.not_run
             summary.why_not_run = budget.exhausted
             built = summary.build(duration_seconds=time.perf_counter() - started)
+            built = with_questions(built, self.directory.results)
             self.manifest["budget"] = budget.to_dict()
             self._close_manifest(status, built)
         if judge_io == "failures":

@@ -31,8 +31,10 @@ def test_costliest_evaluator_and_the_answer_are_shown_in_all_formats(project: Pr
     project.write("suite.yaml", json.dumps({"evalcases": cases}))
     done = project.run("eval", "suite.yaml", "--run-dir", "run", env={"KEY": KEY, "COLUMNS": "80"})
     assert done.returncode == 1, done.stderr
-    assert "heavy: does not contain '9:00'\n        answer: Please ask our staff" in done.stdout
-    assert "must: missed: is brief\n        answer: Please ask our staff" in done.stdout
+    answer = "        answer: Please ask our staff [redacted].\n"
+    assert f"{answer}        heavy: does not contain '9:00'\n" in done.stdout
+    assert f"{answer}        must: missed: is brief\n" in done.stdout
+    assert done.stdout.endswith("  Show    agentv show run must\n")
     markdown = project.run("report", "run", "--format", "markdown").stdout
     assert "<code>heavy</code>: <code>does not contain '9&#58;00'</code>" in markdown
     assert re.search(r"<details>.*Please ask our staff.*</details>", markdown, re.DOTALL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from agentv.messages import TokenUsage
@@ -82,7 +83,11 @@ def test_every_case_passed():
 
 
 def test_cases_of_two_targets_did_not_pass():
-    check_golden("summary_mixed", render(summarize(mixed_rows(), duration_seconds=75)))
+    summary = summarize(mixed_rows(), duration_seconds=75)
+    question = "What is the capital of France,\nand which river flows through it? " + "Answer in one sentence. " * 10
+    worst = tuple(replace(case, question=question) for case in summary.worst)
+    text = render(replace(summary, worst=worst), show_hint="agentv show capital-3")
+    check_golden("summary_mixed", text)
 
 
 def test_errors_are_shown_separately_from_failures():

@@ -129,6 +129,10 @@ def test_cases_and_judge_calls_are_found_by_their_key(run: RunDirectory):
     reader = RunReader.open(run.path)
     assert reader.case(key.suite, key.eval_id) == case
     assert reader.case(key.suite, "unknown") is None
+    reader.index_cases()
+    assert reader.case(key.suite, key.eval_id) == case
+    assert reader.case(key.suite, other.eval_id) == other
+    assert reader.case(key.suite, "unknown") is None
     assert reader.judge_calls(key)[:2] == calls
     assert [call.index for call in reader.judge_calls(key)] == [1, 2, 3]
     assert reader.damaged["judge_calls.jsonl"] == 2

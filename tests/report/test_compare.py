@@ -291,7 +291,7 @@ def test_regressions_show_the_reason_from_the_candidate_and_wins_from_the_baseli
     comparison = compared(tmp_path, one, two)
     text = render_comparison(comparison, decide(comparison), Look())
     assert re.search(r"0\.90 → 0\.10 +-0\.800  down\n +· missed: wrong now", text)
-    assert re.search(r"0\.10 → 0\.90 +\+0\.800  up\n +· was: missed: wrong then", text)
+    assert re.search(r"0\.10 → 0\.90 +\+0\.800  up\n +· was missing: wrong then", text)
 
 
 def test_normalised_gain_is_printed_only_if_it_is_meaningful(tmp_path: Path):

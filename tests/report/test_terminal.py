@@ -64,7 +64,7 @@ def test_cut_text_ends_with_an_ellipsis():
     assert Look().cut("abcdefgh", 5) == "abcd…"
     assert Look(unicode=False).cut("abcdefgh", 5) == "ab..."
     assert Look().cut("日本語日本語", 7) == "日本語…"
-    assert Look().wrap("one two three four five six", 9, most=2) == ["one two", "three fo…"]
+    assert Look().wrap("one two three four five six", 9, most=2) == ["one two", "three…"]
 
 
 class Terminal(io.StringIO):

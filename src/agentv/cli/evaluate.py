@@ -30,6 +30,7 @@ from agentv.recorded import RecordedRun, RunHooks, RunOutcome, outputs_file, res
 from agentv.report.console import render_summary
 from agentv.report.live import choose_progress
 from agentv.report.progress import Progress
+from agentv.report.questions import show_hint
 from agentv.report.terminal import can_print_unicode, terminal_width, wants_color
 from agentv.run.services import protection_gaps
 from agentv.text import plural, short_path
@@ -217,6 +218,7 @@ def _summary(outcome: RunOutcome) -> str:
         run_dir=str(short_path(outcome.directory.path, Path.cwd())),
         resume_hint=_resume_hint(outcome),
         retry_hint=outcome.directory.retry_command,
+        show_hint=show_hint(outcome.summary, outcome.directory),
         interrupted=outcome.interrupted,
         color=wants_color(sys.stdout, os.environ),
         width=terminal_width(),

@@ -42,12 +42,13 @@ def command(run: str, shape: str, out: str | None) -> int:
 
 def _markdown(source: RowSource) -> Iterator[str]:
     from agentv.report.markdown import render_markdown  # noqa: PLC0415 - only for this format
+    from agentv.report.questions import with_questions  # noqa: PLC0415
     from agentv.report.summary import SummaryBuilder  # noqa: PLC0415
 
     builder = SummaryBuilder.of(source.manifest)
     for row in source.rows():
         builder.add(row)
-    summary = builder.build(duration_seconds=source.duration_seconds)
+    summary = with_questions(builder.build(duration_seconds=source.duration_seconds), source.path)
     gap = source.gap(summary.attempts)
     yield render_markdown(
         summary, name=str(source.manifest.get("run_id") or source.name), notes=[gap] if gap is not None else []
@@ -56,11 +57,12 @@ def _markdown(source: RowSource) -> Iterator[str]:
 
 def _junit(source: RowSource) -> Iterator[str]:
     from agentv.report.junit import render_junit  # noqa: PLC0415 - only for this format
+    from agentv.report.questions import Questions  # noqa: PLC0415
 
     properties = {"scripted": "true"} if source.scripted else {}
     if "run_id" in source.manifest:
         properties["run_id"] = str(source.manifest["run_id"])
-    yield from render_junit(source.rows(), properties, _places(source), source.gap)
+    yield from render_junit(source.rows(), properties, _places(source), source.gap, Questions(source.path))
 
 
 def _github(source: RowSource) -> Iterator[str]:

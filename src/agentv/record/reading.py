@@ -35,6 +35,7 @@ _HEAD = re.compile(
     + rb',"attempt":([1-9][0-9]{0,17}),"score":(0(?:\.[0-9]{1,20})?|1(?:\.0)?),"verdict":"(pass|borderline|fail)"'
     + rb',"error":(?:(null)|\{)'
 )  # fmt: skip
+_CASE = re.compile(rb'\{"suite":' + _STRING + rb',"eval_id":' + _STRING + rb",")
 _VERDICTS = {verdict.value.encode("ascii"): verdict for verdict in Verdict}
 _BUFFER = 1 << 20
 
@@ -58,6 +59,7 @@ class RunReader:
         self.damaged: Counter[str] = Counter()
         """Lines that were read and skipped, by the name of their file: not valid, or repeating a row."""
         self._heads: dict[RowKey, RowHead] | None = None
+        self._cases: dict[tuple[str, str], tuple[int, int]] | None = None
 
     @classmethod
     def open(cls, path: Path) -> RunReader:
@@ -85,7 +87,7 @@ class RunReader:
             head = self._indexed().get(key)
             if head is None:
                 return None
-            row = self._at(head)
+            row = _decoded(_read(self.directory.results, head.offset, head.length))
             if row is not None and row.key == key:
                 return row
             self._heads = None  # the file was replaced since it was indexed, because the run was resumed
@@ -125,23 +127,38 @@ class RunReader:
             else:
                 yield head
 
-    def _at(self, head: RowHead) -> CaseResult | None:
-        try:
-            with open_recorded(self.directory.results) as file:
-                line = os.pread(file.fileno(), head.length, head.offset)
-        except OSError as error:
-            raise failure("read", self.directory.results, error) from error
-        return _decoded(line)
-
     # -- cases and judge calls
 
     def case(self, suite: str, eval_id: str) -> CaseRecord | None:
         """What was asked and expected in this case; None if the run was recorded without its cases."""
+        if self._cases is not None:
+            place = self._cases.get((suite, eval_id))
+            return None if place is None else self._case(_read(self.directory.cases, *place))
         start = _start(suite=suite, eval_id=eval_id)
         latest = None
         for record in self._starting(self.directory.cases, start, CaseRecord):
             latest = record
         return latest
+
+    def index_cases(self) -> None:
+        """Find the lines of all cases once, so that many cases can be read one after the other."""
+        self._cases = {}
+        for offset, line in _lines(self.directory.cases):
+            match = _CASE.match(line)
+            try:
+                key = (_text(match[1]), _text(match[2])) if match else _key_of(self._case(line))
+            except ValueError:
+                key = None
+            if key is None:
+                self.damaged[self.directory.cases.name] += 1
+            else:
+                self._cases[key] = (offset, len(line))
+
+    def _case(self, line: bytes) -> CaseRecord | None:
+        try:
+            return decode(CaseRecord, jsonio.load(line))
+        except ValueError:
+            return None
 
     def judge_calls(self, key: RowKey) -> list[JudgeCallRecord]:
         """The judge calls of a row, in the order of the file, including those of superseded rows with this key."""
@@ -181,6 +198,18 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         return
     except OSError as error:
         raise failure("read", path, error) from error
+
+
+def _read(path: Path, offset: int, length: int) -> bytes:
+    try:
+        with open_recorded(path) as file:
+            return os.pread(file.fileno(), length, offset)
+    except OSError as error:
+        raise failure("read", path, error) from error
+
+
+def _key_of(case: CaseRecord | None) -> tuple[str, str] | None:
+    return None if case is None else (case.suite, case.eval_id)
 
 
 def _head(offset: int, line: bytes, names: dict[bytes, str]) -> RowHead | None:

@@ -20,6 +20,8 @@ _ANSWER_KEPT = 2000
 MISSES_ARE_CRITERIA = frozenset({"code_judge", "llm_judge", "rubric", "function", "composite"})
 """Evaluators whose misses can be criteria that the answer does not meet: "is brief" is not praise. The misses of others
 say what is wrong."""
+MISSED = "missed: "
+"""Before misses that are criteria."""
 _OUTPUT = re.compile(r"(?:\nEnd of stderr|; the end of its std(?:err|out)):\n.*", re.DOTALL)
 """The end of an error message, from where it quotes the output of a program."""
 MESSAGE_LENGTH = 2000
@@ -227,5 +229,5 @@ def _reason(judged: CaseResult | EvaluatorResult) -> str:
     if judged.misses:
         misses = "; ".join(miss[:_REASON_KEPT] for miss in judged.misses[:3])
         criteria = isinstance(judged, CaseResult) or judged.type in MISSES_ARE_CRITERIA
-        return (f"missed: {misses}" if criteria else misses)[:_REASON_KEPT]
+        return (f"{MISSED}{misses}" if criteria else misses)[:_REASON_KEPT]
     return judged.reasoning[:_REASON_KEPT]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from agentv.report.compare import Comparison, Conclusion, Decision, Outcome, Pair, Unjudged, format_delta
-from agentv.report.comparison_numbers import Numbers, comparison_headline, format_p, percent
+from agentv.report.comparison_numbers import Numbers, comparison_headline, explained, format_p, percent
 from agentv.report.format import format_score
 from agentv.report.statistics import mcnemar_exact, sign_test
 from agentv.report.terminal import INDENT, Look, columns, pad, render_table
@@ -106,9 +106,8 @@ def _cases(title: str, pairs: Sequence[Pair], look: Look) -> list[str]:
         style = "green" if pair.delta > 0 else "red"
         name = look.cut(look.text(case_name(pair.key)), look.width - columns(start))
         lines.append(f"{INDENT}{scores}  {look.style(delta, style)}  {name}")
-        before = "was: " if pair.delta > 0 else ""
-        reason = look.text(pair.reason) or "no reason given"
-        lines.append(f"{INDENT}    {look.style(look.cut(f'{dot} {before}{reason}', look.width - 6), 'dim')}")
+        reason = look.text(explained(pair)) or "no reason given"
+        lines.append(f"{INDENT}    {look.style(look.cut(f'{dot} {reason}', look.width - 6), 'dim')}")
     return lines
 
 

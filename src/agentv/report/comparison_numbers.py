@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from agentv.report.compare import Comparison, Conclusion, format_delta
+from agentv.report.accumulate import MISSED
+from agentv.report.compare import Comparison, Conclusion, Pair, format_delta
 from agentv.report.statistics import Interval, fewest_to_tell, wilson
 from agentv.text import plural
 
@@ -20,6 +21,14 @@ def comparison_headline(comparison: Comparison) -> str:
     if comparison.conclusion is Conclusion.UNCLEAR:
         return f"no significant difference over {count}: mean score {format_delta(delta)}"
     return f"the candidate is {comparison.conclusion.value} over {count}: mean score {format_delta(delta)}"
+
+
+def explained(pair: Pair) -> str:
+    """Why a case lost points: in the candidate or, if it improved, in the baseline."""
+    if pair.delta <= 0 or not pair.reason:
+        return pair.reason
+    criteria = pair.reason.removeprefix(MISSED)
+    return f"was missing: {criteria}" if criteria != pair.reason else f"was: {pair.reason}"
 
 
 def format_p(value: float) -> str:

@@ -39,6 +39,7 @@ def render_summary(
     run_dir: str,
     resume_hint: str | None,
     retry_hint: str | None = None,
+    show_hint: str | None = None,
     interrupted: bool,
     color: bool,
     width: int,
@@ -61,6 +62,7 @@ def render_summary(
             {
                 "Resume": resume_hint if interrupted or summary.errors or summary.not_run else None,
                 "Retry": retry_hint if summary.errors else None,
+                "Show": show_hint,
             },
             look,
         ),
@@ -230,9 +232,7 @@ def _worst(summary: Summary, look: Look) -> list[str]:
         where = look.cut(where, max(room // 2, room - columns(name)))
         name = look.cut(name, room - columns(where))
         lines.append(f"{INDENT}{label}  {name}{look.style(where, 'dim')}")
-        lines.append(f"{INDENT}      {look.style(_reason(case, summary, look), 'dim')}")
-        answer = look.wrap(f"answer: {look.text(case.answer) or '(empty)'}", look.width - len(INDENT) - 6, most=2)
-        lines.extend(f"{INDENT}      {look.style(line, 'dim')}" for line in answer)
+        lines += [f"{INDENT}      {look.style(line, 'dim')}" for line in _evidence(case, summary, look)]
     left = summary.borderline + summary.failed - len(summary.worst)
     if left > 0:
         lines.append(INDENT + look.style(f"and {left:,} more in results.jsonl", "dim"))
@@ -256,6 +256,14 @@ def _flaky(summary: Summary, look: Look) -> list[str]:
     return lines
 
 
+def _evidence(case: WorstCase, summary: Summary, look: Look) -> list[str]:
+    """What was asked and answered, and the reason that cost the most score."""
+    room = look.width - len(INDENT) - 6
+    question = [] if case.question is None else look.wrap(f"question: {look.text(case.question)}", room, most=2)
+    answer = look.wrap(f"answer: {look.text(case.answer) or '(empty)'}", room, most=2)
+    return [*question, *answer, _reason(case, summary, look)]
+
+
 def _where(case: WorstCase | FlakyCase, summary: Summary, look: Look) -> str:
     """The target and the suite of a case, each only if the run has more than one, after the results of its attempts."""
     parts = []
@@ -272,7 +280,7 @@ def _reason(case: WorstCase, summary: Summary, look: Look) -> str:
     reason = look.text(case.reason) or "no reason given"
     if case.evaluator and len(summary.by_evaluator) > 1:
         reason = f"{look.text(case.evaluator)}: {reason}"
-    return look.cut(reason, look.width - len(INDENT) - 6)
+    return look.cut(reason, look.width - len(INDENT) - 6, at_word=True)
 
 
 def _errors(summary: Summary, run_dir: str, look: Look) -> list[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO
 from xml.sax.saxutils import escape
@@ -20,7 +20,7 @@ from agentv.report.accumulate import ExactSum, why
 from agentv.report.annotations import Gap, Locate, no_gap, nowhere
 from agentv.report.format import format_score
 from agentv.report.terminal import clean
-from agentv.results import CaseResult, EvaluatorResult, Verdict
+from agentv.results import CaseResult, EvaluatorResult, RowKey, Verdict
 
 _ILLEGAL = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 does not allow, and control characters that it discourages."""
@@ -28,6 +28,15 @@ _STARTED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 _TEXT = 8_000
 _MESSAGE = 500
 _ANSWER = 2_000
+
+
+Question = Callable[[RowKey], str | None]
+"""Returns what was asked in a row, or None if it is unknown."""
+
+
+def not_recorded(key: RowKey) -> str | None:  # noqa: ARG001 - one signature for all
+    """A `Question` for rows whose cases were not recorded."""
+    return None
 
 
 @dataclass(slots=True)
@@ -54,6 +63,7 @@ def render_junit(
     properties: Mapping[str, str] | None = None,
     locate: Locate = nowhere,
     gap: Gap = no_gap,
+    question: Question = not_recorded,
 ) -> Iterator[str]:
     """The report in chunks. `properties` are added to every test suite; a gap becomes an additional test case."""
     groups: dict[tuple[str, str], _Group] = {}
@@ -61,7 +71,7 @@ def render_junit(
         for row in rows:
             group = groups.setdefault((row.suite, row.target), _Group(row.suite, row.target))
             _count(group, row)
-            before, after = _case(row, group.name, locate)
+            before, after = _case(row, group.name, locate, question)
             start = spool.tell()
             spool.write(before)
             split = spool.tell()
@@ -136,7 +146,7 @@ def _suite(group: _Group, properties: Mapping[str, str], spool: IO[bytes], repea
     yield "  </testsuite>\n"
 
 
-def _case(row: CaseResult, classname: str, locate: Locate) -> tuple[bytes, bytes]:
+def _case(row: CaseResult, classname: str, locate: Locate, question: Question) -> tuple[bytes, bytes]:
     """A test case in two parts: up to the end of its name, and the rest."""
     rest = {"classname": classname, "time": f"{(row.duration_ms or 0.0) / 1000:.3f}"}
     place = locate(row.key) if row.error is not None or row.verdict is not Verdict.PASS else None
@@ -148,11 +158,11 @@ def _case(row: CaseResult, classname: str, locate: Locate) -> tuple[bytes, bytes
     if row.cost_usd is not None:
         properties["cost_usd"] = f"{row.cost_usd:.6g}"
     name = f'    <testcase name="{_attribute(row.eval_id)}'
-    body = f'"{_attributes(rest)}>\n{_properties(properties, "      ")}{_outcome(row)}    </testcase>\n'
+    body = f'"{_attributes(rest)}>\n{_properties(properties, "      ")}{_outcome(row, question)}    </testcase>\n'
     return name.encode("utf-8"), body.encode("utf-8")
 
 
-def _outcome(row: CaseResult) -> str:
+def _outcome(row: CaseResult, question: Question) -> str:
     if row.error is not None:
         return _element("error", row.error.message, f"{row.error.stage} error", row.error.message)
     if row.verdict is Verdict.PASS:
@@ -160,17 +170,19 @@ def _outcome(row: CaseResult) -> str:
     evaluator, reason = why(row)
     named = f"{evaluator}: " if evaluator and len(row.evaluator_results) > 1 else ""
     message = f"score {format_score(row.score)}, {row.verdict.value}" + (f": {named}{reason}" if reason else "")
-    return _element("failure", message, row.verdict.value, "\n".join(_explained(row)))
+    return _element("failure", message, row.verdict.value, "\n".join(_explained(row, question(row.key))))
 
 
-def _explained(row: CaseResult) -> Iterator[str]:
-    """The result of each evaluator, and the answer."""
+def _explained(row: CaseResult, question: str | None) -> Iterator[str]:
+    """The result of each evaluator, the question and the answer."""
     for result in row.evaluator_results:
         yield from _judgment(result)
     if not row.evaluator_results:
         yield from (f"missed: {miss}" for miss in row.misses)
         if row.reasoning:
             yield row.reasoning
+    if question:
+        yield f"question: {question}"
     if row.candidate_answer:
         cut = row.candidate_answer[:_ANSWER]
         yield f"answer: {cut}{'...' if len(cut) < len(row.candidate_answer) else ''}"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from agentv.report.compare import Comparison, Decision, Outcome, Pair, format_delta
-from agentv.report.comparison_numbers import Numbers, comparison_headline, format_p
+from agentv.report.comparison_numbers import Numbers, comparison_headline, explained, format_p
 from agentv.report.console import repeats_in_words, scripted_label
 from agentv.report.format import format_cost, format_duration, format_score
 from agentv.report.statistics import mcnemar_exact, sign_test
@@ -135,10 +135,21 @@ def _flaky(summary: Summary) -> list[str]:
 
 
 def _answers(summary: Summary) -> list[str]:
-    """The answers of the worst cases, folded."""
-    title = "Answer of this case" if len(summary.worst) == 1 else "Answers of these cases"
-    lines = [f"<details><summary>{title}</summary>", "", "| case | answer |", "| :--- | :--- |"]
-    lines += [f"| {_named(case, summary)} | {as_code(case.answer, _ANSWER)} |" for case in summary.worst]
+    """The questions and answers of the worst cases, folded."""
+    asked = any(case.question is not None for case in summary.worst)
+    several = len(summary.worst) > 1
+    words = (
+        ("Questions and answers" if asked else "Answers") if several else ("Question and answer" if asked else "Answer")
+    )
+    lines = [f"<details><summary>{words} of {'these cases' if several else 'this case'}</summary>", ""]
+    lines += (
+        ["| case | question | answer |", "| :--- | :--- | :--- |"]
+        if asked
+        else ["| case | answer |", "| :--- | :--- |"]
+    )
+    for case in summary.worst:
+        question = f" {as_code(case.question or '', _ANSWER)} |" if asked else ""
+        lines.append(f"| {_named(case, summary)} |{question} {as_code(case.answer, _ANSWER)} |")
     return [*lines, "", "</details>"]
 
 
@@ -224,9 +235,9 @@ def _pairs(title: str, pairs: Sequence[Pair]) -> list[str]:
         "| :--- | ---: | ---: | ---: | :--- |",
     ]
     for pair in pairs:
-        why = as_code(pair.reason) if clean(pair.reason) else "no reason given"
+        why = as_code(explained(pair)) if clean(pair.reason) else "no reason given"
         scores = f"{format_score(pair.score1)} | {format_score(pair.score2)} | {format_delta(pair.delta)}"
-        lines.append(f"| {_case(pair.key)} | {scores} | {'was: ' if pair.delta > 0 else ''}{why} |")
+        lines.append(f"| {_case(pair.key)} | {scores} | {why} |")
     return lines
 
 

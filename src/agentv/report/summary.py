@@ -64,6 +64,8 @@ class WorstCase:
     `score` the mean score."""
     attempts: Annotated[int | None, OMIT_DEFAULT] = None
     """For a case with several attempts: how many were run."""
+    question: Annotated[str | None, OMIT_DEFAULT] = None
+    """The beginning of what was asked; None if the run was recorded without its cases."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 DEFAULT_WIDTH = 100
+_LONGEST_PART = 30
+"""Characters of a word that are dropped to cut a text at a word; longer words are cut."""
 _STYLES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "magenta": 35, "cyan": 36}
 
 
@@ -137,12 +139,16 @@ class Look:
             return text
         return f"\x1b[{';'.join(str(_STYLES[name]) for name in names)}m{text}\x1b[0m"
 
-    def cut(self, text: str, width: int) -> str:
+    def cut(self, text: str, width: int, *, at_word: bool = False) -> str:
         """The text in at most `width` columns, with an ellipsis if it was cut."""
         if columns(text) <= width:
             return text
         more = self.mark("…", "...")
-        return text[: _fitting(text, max(0, width - len(more)))].rstrip() + more
+        fits = _fitting(text, max(0, width - len(more)))
+        if at_word and not text[fits : fits + 1].isspace():
+            space = text.rfind(" ", fits - _LONGEST_PART, fits)
+            fits = space if space > 0 else fits
+        return text[:fits].rstrip() + more
 
     def block(self, text: str, width: int) -> list[str]:
         """Untrusted text with its own line breaks and indentation, wrapped at words, safe to print."""
@@ -171,7 +177,7 @@ class Look:
                 break
         if len(lines) <= most:
             return lines
-        return [*lines[: most - 1], self.cut(f"{lines[most - 1]} {lines[most]}", width)]
+        return [*lines[: most - 1], self.cut(f"{lines[most - 1]} {lines[most]}", width, at_word=True)]
 
 
 def terminal_width() -> int:

@@ -1,0 +1,68 @@
+"""What was asked in the cases that a report names, from the record of the run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from shlex import quote
+
+from agentv.errors import RecordError
+from agentv.evidence import CaseRecord
+from agentv.messages import whole_text
+from agentv.record.reading import RunReader
+from agentv.record.run_dir import RESULTS, RUNS, RunDirectory
+from agentv.report.summary import Summary
+from agentv.results import RowKey
+
+_KEPT = 2_000
+
+
+class Questions:
+    """Returns the question of a row, or None if it was not recorded. Never fails: a report does without."""
+
+    def __init__(self, results: Path) -> None:
+        self._reader = RunReader(RunDirectory(results.parent)) if results.name == RESULTS else None
+        self._is_indexed = False
+
+    def __call__(self, key: RowKey) -> str | None:
+        if self._reader is None:
+            return None
+        try:
+            if not self._is_indexed:
+                self._reader.index_cases()
+                self._is_indexed = True
+            case = self._reader.case(key.suite, key.eval_id)
+        except RecordError:
+            self._reader = None
+            return None
+        return None if case is None else question_of(case)[:_KEPT]
+
+
+def question_of(case: CaseRecord) -> str:
+    """The last message of the user or, if there is none, the last message."""
+    asked = [message for message in case.input_messages if message.role == "user"] or case.input_messages
+    return whole_text(asked[-1]) if asked else ""
+
+
+def with_questions(summary: Summary, results: Path) -> Summary:
+    """The summary of a run with the questions of its worst cases."""
+    questions = Questions(results)
+    worst = tuple(
+        replace(case, question=questions(RowKey(case.suite, case.eval_id, case.target, case.attempt)))
+        for case in summary.worst
+    )
+    return replace(summary, worst=worst) if worst else summary
+
+
+def show_hint(summary: Summary, run: RunDirectory) -> str | None:
+    """The command that shows the worst case of a run; None if all cases passed."""
+    if summary.worst:
+        suite, name = summary.worst[0].suite, summary.worst[0].eval_id
+        name = f"{suite}/{name}" if len(summary.by_suite) > 1 else name
+    elif summary.error_groups:
+        name = summary.error_groups[0].eval_id
+    else:
+        return None
+    # The run has just ended, so it is the latest one.
+    command = "agentv show" if run.path.parent == Path.cwd() / RUNS else run.show_command
+    return f"{command} {'-- ' if name.startswith('-') else ''}{quote(name)}"
