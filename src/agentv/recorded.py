@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -233,6 +234,8 @@ class RecordedRun:
             on_note=progress.note,
             on_waiting=progress.waiting,
             journal=journal,
+            earlier=lambda key: summary.attempts_of(recorded_key(key, self.redactor).case),
+            on_skipped=partial(self._skip, progress),
         )
         interrupted, status = False, "failed"
         try:
@@ -259,7 +262,7 @@ class RecordedRun:
             progress.close()
             if status == "finished":
                 journal.remove()
-            summary.not_run = execution.not_run
+            summary.count_not_run(execution.not_run, execution.attempts_not_run)
             summary.why_not_run = budget.exhausted
             built = summary.build(duration_seconds=time.perf_counter() - started)
             built = with_questions(built, self.directory.results)
@@ -271,6 +274,11 @@ class RecordedRun:
         return RunOutcome(
             self.manifest["run_id"], self.directory, built, interrupted, writer.mirror_error, budget.to_dict()
         )
+
+    def _skip(self, progress: Progress, attempts: int) -> None:
+        """Attempts that cannot change a verdict are not part of the run."""
+        self.manifest["total"] -= attempts
+        progress.shrink(attempts)
 
     def _is_superseded(self) -> Callable[[CaseResult], bool]:
         """Whether a row is run again: with `retry_errors`, an errored row whose case is still in the plan."""

@@ -63,6 +63,10 @@ class LiveProgress:
         if line is not None and (line := self._failures.take(line)) is not None:
             self._waiting.append(line)
 
+    def shrink(self, rows: int) -> None:
+        with self._counting:
+            self._pace.total -= rows
+
     def note(self, message: str) -> None:
         if (line := self._notes.take(message)) is not None:
             self._waiting.append(line)

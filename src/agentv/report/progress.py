@@ -40,6 +40,9 @@ class Progress(Protocol):
 
     def row(self, row: CaseResult) -> None: ...
 
+    def shrink(self, rows: int) -> None:
+        """Subtract rows that are not needed from the total."""
+
     def note(self, message: str) -> None: ...
 
     def waiting(self, what: str) -> None:
@@ -54,6 +57,8 @@ class QuietProgress:
     def start(self, total: int, done: int) -> None: ...
 
     def row(self, row: CaseResult) -> None: ...
+
+    def shrink(self, rows: int) -> None: ...
 
     def note(self, message: str) -> None: ...
 
@@ -219,6 +224,9 @@ class PlainProgress:
             self._print(shown)
         if pace.total > SMALL_RUN and self._is_time():
             self._report()
+
+    def shrink(self, rows: int) -> None:
+        self._pace.total -= rows
 
     def note(self, message: str) -> None:
         line = self._notes.take(message)

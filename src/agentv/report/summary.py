@@ -17,6 +17,7 @@ from agentv.report.accumulate import WORST_KEPT, ErrorMessages, ExactSum, RunSpe
 from agentv.report.trials import RepeatedCases, Repeats
 from agentv.results import CUT_OFF, CaseKey, CaseResult, Verdict
 from agentv.text import plural
+from agentv.trials import Attempts
 
 ERROR_GROUPS = 5
 _ATTEMPTS_KEPT = 1000
@@ -223,6 +224,18 @@ class SummaryBuilder:
             self._add_details(row, several)
         except Exception as error:
             self.could_not("details of a case", error)
+
+    def attempts_of(self, case: CaseKey) -> Attempts | None:
+        """The attempts of a case that may have several; None if it has none yet."""
+        return self._repeated.cases.get(case)
+
+    def count_not_run(self, rows: int, attempts: Mapping[CaseKey, int]) -> None:
+        """Count what the budget did not allow; `attempts` are those of the rows whose case has several attempts.
+
+        A case of which some attempts were run is not counted here: it has a verdict or is incomplete.
+        """
+        single = rows - sum(attempts.values())
+        self.not_run = single + sum(case not in self._repeated.cases for case in attempts)
 
     def could_not(self, what: str, error: Exception) -> None:
         """Note a part of the summary that could not be computed: a summary never fails a run."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -21,16 +22,18 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 from agentv.errors import BudgetExhaustedError, ProviderError, TargetUnavailableError
 from agentv.judge.recording import Recording
 from agentv.plan.plan import Lane, RunPlan, WorkItem
-from agentv.results import CaseResult, RowKey, spend_of
+from agentv.results import CaseKey, CaseResult, RowKey, spend_of
 from agentv.run.batch import Batches
 from agentv.run.case import Answered, Ask, answer, answered_before, grade, unjudged_row, with_file_text
 from agentv.run.services import OnNote, Services, judge_cache, most_scripts, script_services
+from agentv.run.stop_early import NeededAttempts
 from agentv.targets.answers import Answers
 from agentv.targets.budget import Budget
 from agentv.targets.gate import TargetGate
 from agentv.targets.pool import TargetPool
 from agentv.targets.provider import OnRetry, Reply, Request
 from agentv.targets.waits import OnWaiting, reported_waits
+from agentv.trials import Attempts
 
 if TYPE_CHECKING:
     from agentv.evaluators.base import Evaluator
@@ -100,7 +103,13 @@ class Execution:
     retry_command: str | None = None
     """The command that runs cases again whose target was down."""
     not_run: int = 0
-    """Number of cases that were not run because the budget was exhausted."""
+    """Number of rows that were not run because the budget was exhausted."""
+    attempts_not_run: Counter[CaseKey] = field(default_factory=Counter)
+    """How many of them belong to a case with several attempts."""
+    earlier: Callable[[RowKey], Attempts | None] = lambda _: None
+    """The attempts of a case that an earlier part of the run has recorded."""
+    on_skipped: Callable[[int], None] = lambda _: None
+    """Called with the number of attempts that are not run because they cannot change the verdict."""
     journal: Journal | None = None
     _unwritten: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(UNWRITTEN))
 
@@ -161,11 +170,13 @@ class Execution:
                     self.on_note(f"warning: --max-cost does not count calls of target '{spec.name}': {gap}")
 
     async def _run_lane(self, lane: Lane, services: Services) -> None:
-        ask, batches = self._asker(lane, services.pool)
+        needed = NeededAttempts(_items(lane), self.is_done, self.earlier, self.on_skipped)
+        ask, batches = self._asker(lane, services.pool, needed)
+        needed.by_round = batches is not None
         slots = _Slots(lane)
         skipped = 0
         async with _closing(batches), asyncio.TaskGroup() as group:
-            async for item in _items(lane):
+            async for item in needed:
                 if self.is_done(item.key):
                     skipped += 1
                     if skipped % 100 == 0:
@@ -174,7 +185,8 @@ class Execution:
                 if batches is not None:
                     self.budget.enter()
                 elif not await self.budget.admit():
-                    self.not_run += 1
+                    self._note_not_run(item)
+                    needed.finished(item, None)
                     continue
                 await slots.cases.acquire()
                 runtime = services.runtime(lane, item.planned)
@@ -183,10 +195,20 @@ class Execution:
                 else:
                     await slots.calls.acquire()
                     get_answer = partial(self._answer, item, ask, batches, slots.calls)
-                group.create_task(self._run_item(item, get_answer, runtime, slots))
+                group.create_task(self._run_item(item, get_answer, runtime, slots, needed))
+
+    def _note_not_run(self, item: WorkItem) -> None:
+        self.not_run += 1
+        if item.trials is not None:
+            self.attempts_not_run[item.key.case] += 1
 
     async def _run_item(
-        self, item: WorkItem, get_answer: Callable[[], Awaitable[_Asked]], runtime: Runtime | None, slots: _Slots
+        self,
+        item: WorkItem,
+        get_answer: Callable[[], Awaitable[_Asked]],
+        runtime: Runtime | None,
+        slots: _Slots,
+        needed: NeededAttempts,
     ) -> None:
         try:
             item, answered, row = await get_answer()
@@ -195,10 +217,12 @@ class Execution:
                     async with slots.judging:
                         row = await grade(item, answered.candidate, row, runtime)
             self.budget.settle(*spend_of(row, answer_paid=self.plan.pays_for(item.target)))
+            needed.finished(item, row)
             await self._unwritten.acquire()
         except BudgetExhaustedError:
-            self.not_run += 1
+            self._note_not_run(item)
             self.budget.give_up()
+            needed.finished(item, None)
             return
         finally:
             slots.cases.release()
@@ -250,18 +274,18 @@ class Execution:
         answered = answered_before(row) if item.case.problem is None else await answer(item, _no_target)
         return _Asked(item, answered, unjudged_row(item, answered, self.run_id))
 
-    def _batches(self, lane: Lane, gate: TargetGate) -> Batches:
+    def _batches(self, lane: Lane, gate: TargetGate, needed: NeededAttempts) -> Batches:
         journal = self.journal
         if journal is None:
-            return Batches(lane, gate, lambda item: not self.is_done(item.key))
+            return Batches(lane, gate, lambda item: not self.is_done(item.key) and needed.is_needed(item))
         return Batches(
             lane,
             gate,
-            lambda item: not self.is_done(item.key) and not journal.has(item.key, None),
+            lambda item: not self.is_done(item.key) and not journal.has(item.key, None) and needed.is_needed(item),
             lambda item, answered: journal.keep(unjudged_row(item, answered, self.run_id)),
         )
 
-    def _asker(self, lane: Lane, pool: TargetPool) -> tuple[Ask, Batches | None]:
+    def _asker(self, lane: Lane, pool: TargetPool, needed: NeededAttempts) -> tuple[Ask, Batches | None]:
         if lane.spec is None:
             function = self.function or _no_target
             return partial(self.budget.pay, function) if self.budget.limited else function, None
@@ -269,7 +293,8 @@ class Execution:
             gate = pool.gate(lane.spec, lane.environment)
         except TargetUnavailableError as error:
             return _unavailable(error), None
-        return gate.invoke, self._batches(lane, gate) if gate.batches and self.plan.answers is None else None
+        in_batches = gate.batches and self.plan.answers is None
+        return gate.invoke, self._batches(lane, gate, needed) if in_batches else None
 
     def _recorded(self, item: WorkItem) -> Ask:
         answers = self.plan.answers
