@@ -20,6 +20,11 @@ VALUES: dict[str, Any] = {
     "judge_target": "judge",
     "config": "other.yaml",
     "cases": ("x*",),
+    "tags": ("smoke",),
+    "exclude_tags": ("slow",),
+    "where": ("metadata.lang=fr",),
+    "sample": 5,
+    "seed": 7,
     "workers": 3,
     "repeat": 2,
     "timeout": 7.5,
@@ -48,7 +53,11 @@ def ready(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
           judge: {provider: mock, response: '{"score": 1, "reasoning": "It fits."}', cost_usd: 0.01}
         """,
     )
-    project.write("suite.yaml", "evalcases: [{id: xa, input: Q, evaluators: [{type: llm_judge}]}, {id: y, input: Q}]\n")
+    project.write(
+        "suite.yaml",
+        "tags: smoke\nevalcases:\n"
+        "  - {id: xa, input: Q, metadata: {lang: fr}, evaluators: [{type: llm_judge}]}\n  - {id: y, input: Q}\n",
+    )
     project.write("answers.jsonl", '{"eval_id": "xa", "candidate_answer": "Paris"}\n')
     monkeypatch.chdir(project.root)
     return project

@@ -90,6 +90,11 @@ class Options(TypedDict, total=False):
     judge_target: str | None
     config: FilePath | None
     case: str | Sequence[str]
+    tag: str | Sequence[str]
+    exclude_tag: str | Sequence[str]
+    where: str | Sequence[str]
+    sample: int | None
+    seed: int | None
     workers: int | None
     repeat: int | None
     timeout: float | None
@@ -133,6 +138,7 @@ async def evaluate_async(
             function_target=label,
             added_evaluators=arguments.added,
             home=cwd if arguments.inline else None,
+            record_cases=True,
         )
     except SuiteError as error:
         raise (inline.in_arguments(error, folder) if arguments.inline else error) from None

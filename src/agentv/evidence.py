@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from agentv.codec import OMIT_DEFAULT, encode
 from agentv.jsonio import dump_line, storable, strict_line
@@ -40,7 +40,7 @@ class CaseRecord:
     suite: str
     eval_id: str
     sha256: str
-    """Hash of the case: everything here except the position in the file."""
+    """Hash of the case: everything here except the position in the file. `--threshold` does not change it."""
     input_messages: tuple[Message, ...]
     expected_outcome: str | None = None
     expected_messages: tuple[Message, ...] = ()
@@ -50,8 +50,44 @@ class CaseRecord:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     conversation_id: Annotated[str | None, OMIT_DEFAULT] = None
+    files: Annotated[Mapping[str, str] | None, OMIT_DEFAULT] = None
+    """SHA-256 of each file that the input contains, by its path in the repository."""
     file: str = ""
     line: int = 0
+
+
+class CaseLine(NamedTuple):
+    """A line of `cases.jsonl`, and the SHA-256 in it."""
+
+    sha256: bytes
+    text: str
+
+
+EMPTY: tuple[Any, ...] = (None, [], {})
+"""Values of a case that are left out of its line."""
+
+
+def case_line(content: dict[str, Any], evaluators: str, position: str, threshold: float | None = None) -> CaseLine:
+    """The line of a case in `cases.jsonl`, without a line break.
+
+    `content` are the fields of the `CaseRecord` up to its hash, without the evaluators. `evaluators` and `position`
+    (`"file":..., "line":...`) are JSON, which many cases share. The hash is that of the text before `"sha256"`.
+    `threshold` replaces the threshold of the case in the line, but not in the hash.
+    """
+    text = f'{dump_line(content)[:-1]},"evaluators":{evaluators}'
+    sha256 = hashlib.sha256(text.encode("utf-8"))
+    if threshold is not None:
+        text = f'{dump_line({**content, "threshold": threshold})[:-1]},"evaluators":{evaluators}'
+    return CaseLine(sha256.digest(), f'{text},"sha256":"{sha256.hexdigest()}",{position}}}')
+
+
+def encoded_case(record: CaseRecord) -> CaseLine:
+    """The line of a case, with a new hash."""
+    data = encode(record)
+    evaluators = dump_line(data.pop("evaluators"))
+    position = f'"file":{dump_line(data.pop("file"))},"line":{data.pop("line")}'
+    del data["sha256"]
+    return case_line({key: value for key, value in data.items() if value not in EMPTY}, evaluators, position)
 
 
 @dataclass(frozen=True, slots=True)

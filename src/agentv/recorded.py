@@ -18,9 +18,11 @@ from agentv.codec import encode
 from agentv.errors import RecordError, RunChangedError, SuiteError, UsageError
 from agentv.git_state import Checkout, GitState
 from agentv.judge.recording import Recording
+from agentv.plan.chosen import ChosenCases
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import PlannedSuite, RunPlan
 from agentv.record.answers import AnswerJournal
+from agentv.record.cases import record_cases
 from agentv.record.files import failure
 from agentv.record.judge_calls import JudgeCallLog, drop_io_of_passed
 from agentv.record.labels import LATEST, RunLabels
@@ -173,6 +175,7 @@ class RecordedRun:
             )
             journal = AnswerJournal(self.directory, self.redactor, same_cases=not self.inputs_changed)
             journal.read(recovery.done, spent.row)
+            await asyncio.to_thread(self._record_cases)
             self.manifest["total"] = self._total(recovery.done)
             replies = self._replies(recovery)
             if replies is not None:
@@ -196,6 +199,12 @@ class RecordedRun:
             )
         except OSError as error:
             raise failure("read", path, error) from error
+
+    def _record_cases(self) -> None:
+        """Write `cases.jsonl` before the first call. A resumed run keeps it, and adds the cases that have changed."""
+        record_cases(self.directory, self.plan.case_lines(), self.redactor, add_changed=self.inputs_changed)
+        if self.plan.collected is not None:
+            self.plan.collected.lines.clear()
 
     async def _run(
         self,
@@ -387,6 +396,16 @@ def resumed_options(manifest: dict[str, Any], directory: RunDirectory) -> tuple[
     return options, recorded
 
 
+def recorded_choice(manifest: dict[str, Any], directory: RunDirectory) -> ChosenCases | None:
+    """The cases that a recorded run was restricted to; None if its options alone select them."""
+    if manifest.get("chosen") is None:
+        return None
+    try:
+        return ChosenCases.from_dict(manifest["chosen"])
+    except (ValueError, KeyError, TypeError):
+        raise unusable(directory.manifest, "`chosen` must be what agentv wrote") from None
+
+
 def resume_run(
     plan: RunPlan,
     directory: RunDirectory,
@@ -465,10 +484,11 @@ def _manifest(plan: RunPlan, run_id: str, cwd: Path, labels: RunLabels, git: Git
         "total": plan.total,
         "scripted": plan.scripted or _answers_are_scripted(plan, cwd),
         "scripted_part": plan.scripted_part,
-        "summary_notes": [note for note in (plan.self_graded(),) if note],
+        "summary_notes": [note for note in (plan.sample, plan.self_graded()) if note],
         "suites": [_recorded_suite(plan, planned) for planned in plan.suites],
         "digests": dict(plan.digests()),
         "configuration": {str(path.resolve()): _shown_config(config) for path, config in plan.configs().items()},
+        **({} if plan.chosen is None else {"chosen": plan.chosen.to_dict()}),
         "summary": None,
     }
 

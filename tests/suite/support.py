@@ -11,6 +11,7 @@ import pytest
 
 from agentv.errors import SuiteError
 from agentv.evaluators.reader import EvaluatorReader
+from agentv.evidence import EvaluatorRecord
 from agentv.suite.evaluator import Need
 from agentv.suite.loader import load_suite
 from agentv.suite.suite import EvalCase, EvalSuite
@@ -93,6 +94,13 @@ class Read:
 
     def judge_targets(self) -> list[str | None]:
         return [f"judge-of-{self.name}"]
+
+    def depends_on(self, directory: Path) -> list[Path]:
+        del directory
+        return []
+
+    def record(self) -> EvaluatorRecord:
+        return EvaluatorRecord(self.name, self.type)
 
 
 class AnyType:

@@ -26,7 +26,16 @@ from agentv.plan.options import OPTIONS, RECORD_JUDGE_IO, RunOptions, refuse_emp
 from agentv.record.catalog import Catalog
 from agentv.record.labels import RunLabels
 from agentv.record.run_dir import RUNS, find_run, new_run_id
-from agentv.recorded import RecordedRun, RunHooks, RunOutcome, outputs_file, resume_run, resumed_options, start_run
+from agentv.recorded import (
+    RecordedRun,
+    RunHooks,
+    RunOutcome,
+    outputs_file,
+    recorded_choice,
+    resume_run,
+    resumed_options,
+    start_run,
+)
 from agentv.report.console import render_summary
 from agentv.report.live import choose_progress
 from agentv.report.progress import Progress
@@ -114,7 +123,7 @@ def _new(arguments: dict[str, Any]) -> RecordedRun:
         arguments["outputs"] = outputs_file(arguments["outputs"], cwd)
     labels = RunLabels(arguments["name"], arguments["experiment"], arguments["note"])
     options = RunOptions.from_dict({**arguments, "paths": suite_paths(arguments["paths"], cwd, command="eval")})
-    plan = build_plan(options, cwd)
+    plan = build_plan(options, cwd, record_cases=True)
     run_id = new_run_id()
     directory = Path(arguments["run_dir"]) if arguments["run_dir"] else RUNS / run_id
     run = start_run(plan, run_id, cwd / directory, cwd, labels)
@@ -161,7 +170,7 @@ def _resumed(arguments: dict[str, Any]) -> RecordedRun:
         changed["out"] = str(Path.cwd() / out)  # the paths in run.json are relative to the directory of the first run
     options = replace(options, **changed)
     return resume_run(
-        build_plan(options, cwd),
+        build_plan(options, cwd, record_cases=True, chosen=recorded_choice(manifest, directory)),
         directory,
         manifest,
         allow_changed=arguments["allow_changed"],

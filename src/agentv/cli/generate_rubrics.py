@@ -17,7 +17,8 @@ from agentv.cli.rubric_asking import ask_for_rubrics
 from agentv.errors import AgentVError, TargetUnavailableError, UsageError
 from agentv.evaluators.reader import EvaluatorReader
 from agentv.judge.choice import JudgeChoice
-from agentv.plan.build import Loaded, no_such_case
+from agentv.plan.build import Loaded
+from agentv.plan.selection import no_such_case
 from agentv.redact import Redactor
 from agentv.suite.cases import RUBRICS
 from agentv.suite.edit import SuiteFile

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from agentv.evidence import EvaluatorRecord
 from agentv.messages import Message, TokenUsage
 from agentv.results import DEFAULT_THRESHOLD, Score
 from agentv.suite.evaluator import JUDGED, Need
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from agentv.suite.search import ProgramSearch
 
 __all__ = ["Candidate", "Complain", "EvaluationContext", "Evaluator", "Need", "ReadChild"]
+
+_RECORDED_APART = ("name", "type", "weight", "required", "threshold")
 
 Complain = Callable[[str, str], None]
 """Report a problem in a suite: takes the option and the message. The evaluator is then rejected."""
@@ -143,6 +146,22 @@ class Evaluator(BaseModel):
         """
         del directory
         return []
+
+    def record(self) -> EvaluatorRecord:
+        """This evaluator for the record of a run: the common options, all others, and its members."""
+        return EvaluatorRecord(
+            self.name, self.type, self.weight, self.required, self.threshold, self.recorded_options(), self.members()
+        )
+
+    def recorded_options(self) -> dict[str, Any]:
+        """The options as JSON values, without the common ones and without defaults."""
+        return self.model_dump(
+            mode="json", exclude=set(_RECORDED_APART), exclude_defaults=True, warnings=False, fallback=repr
+        )
+
+    def members(self) -> tuple[EvaluatorRecord, ...]:
+        """The records of nested evaluators. Default: none."""
+        return ()
 
     def not_found(self, directory: Path, search: ProgramSearch) -> Mapping[NodePath, str]:
         """What this evaluator needs on this machine and does not find, such as its program. Default: nothing.

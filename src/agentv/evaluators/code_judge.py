@@ -16,11 +16,13 @@ from agentv.command import split_command
 from agentv.errors import EvaluatorError
 from agentv.evaluators.base import Complain, EvaluationContext, Evaluator
 from agentv.judge.access import JudgeAccess, read_access
+from agentv.redact import MASK
 from agentv.results import Score
 from agentv.scripts import ScriptObserver, ScriptSpec, run_script, working_directory
 from agentv.suite.evaluator import Need
 from agentv.suite.search import ProgramSearch
 from agentv.suite.yaml import NodePath
+from agentv.targets.config import holds_secret
 from agentv.text import is_typo
 
 _OPTIONS = (
@@ -118,6 +120,13 @@ class ScriptEvaluator(Evaluator):
         if access is not None:
             options["judge"] = dict(access)
         _gather_config(options, complain)
+        return options
+
+    def recorded_options(self) -> dict[str, Any]:
+        """The options. Variables whose names look like secrets are masked: a suite may contain them literally."""
+        options = super().recorded_options()
+        if isinstance(self.env, dict) and self.env:
+            options["env"] = {name: MASK if holds_secret(name) else value for name, value in self.env.items()}
         return options
 
     def depends_on(self, directory: Path) -> list[Path]:

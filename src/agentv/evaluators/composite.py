@@ -16,6 +16,7 @@ from agentv.errors import EvaluatorError
 from agentv.evaluators.aggregators import AGGREGATORS, Aggregator, WeightedAverage
 from agentv.evaluators.base import EvaluationContext, Evaluator, Need, ReadChild
 from agentv.evaluators.scoring import judge_all
+from agentv.evidence import EvaluatorRecord
 from agentv.results import EvaluatorResult, Score
 from agentv.suite.validation import show
 from agentv.text import all_of, did_you_mean, one_of
@@ -84,6 +85,17 @@ class Composite(Evaluator):
 
     def depends_on(self, directory: Path) -> list[Path]:
         return [path for part in self._parts() for path in part.depends_on(directory)]
+
+    def recorded_options(self) -> dict[str, Any]:
+        """The aggregator; the members have records of their own."""
+        options: dict[str, Any] = {"negate": True} if self.negate else {}
+        combined = self.aggregator.recorded_options()
+        if combined or not isinstance(self.aggregator, WeightedAverage):
+            options["aggregator"] = {"type": self.aggregator.type, **combined}
+        return options
+
+    def members(self) -> tuple[EvaluatorRecord, ...]:
+        return tuple(member.record() for member in self.evaluators)
 
     def _parts(self) -> list[Evaluator]:
         return [*self.evaluators, self.aggregator]

@@ -23,6 +23,12 @@ class FunctionEvaluator(Evaluator):
         name = getattr(function, "__name__", type(function).__name__)
         return cls(name=name, type="function", function=function)
 
+    def recorded_options(self) -> dict[str, Any]:
+        """Where the function is defined."""
+        kind = type(self.function)
+        module, name = getattr(self.function, "__module__", kind.__module__), getattr(self.function, "__qualname__", "")
+        return {**super().recorded_options(), "function": f"{module}.{name or kind.__qualname__}"}
+
     async def evaluate(self, context: EvaluationContext) -> Score:
         first = next(iter(inspect.signature(self.function).parameters), "answer")
         verdict = self.function(context if first == "context" else context.candidate.answer)

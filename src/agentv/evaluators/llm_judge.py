@@ -27,6 +27,7 @@ from agentv.evaluators.rubric import AsksJudge, RubricList, checked, judge_by_ru
 from agentv.regular_files import FileUnusableError, as_text, read_regular
 from agentv.results import Score
 from agentv.suite.files import FileMissingError
+from agentv.suite.suite import Rubric
 from agentv.text import quoted
 
 MAX_PROMPT_BYTES = 1024 * 1024
@@ -62,6 +63,9 @@ class LlmJudge(AsksJudge):
     def _are_distinct(cls, rubrics: RubricList | None) -> RubricList | None:
         return None if rubrics is None else checked(rubrics)
 
+    def criteria(self) -> tuple[Rubric, ...]:
+        return () if self.rubrics is None else named(self.rubrics)
+
     def load_files(self, find_file: Callable[[str], Path]) -> LlmJudge:
         """Return this evaluator with the path of a prompt file replaced by its text."""
         if self.prompt is None:
@@ -74,7 +78,7 @@ class LlmJudge(AsksJudge):
     async def evaluate(self, context: EvaluationContext) -> Score:
         prompt = self._checked_prompt()
         if self.rubrics is not None:
-            score = await judge_by_rubrics(self, named(self.rubrics), context, prompt)
+            score = await judge_by_rubrics(self, self.criteria(), context, prompt)
             return replace(score, warnings=(*score.warnings, *doubts(prompt)))
         question: Question[JudgeVerdict] = Question(
             await rendered(question_for, context, prompt),

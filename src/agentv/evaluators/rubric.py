@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
@@ -49,6 +50,17 @@ class AsksJudge(Evaluator):
     def needs(self) -> frozenset[Need]:
         return frozenset({Need.JUDGE})
 
+    def criteria(self) -> tuple[Rubric, ...]:
+        """The criteria that the judge checks, each with an id. Default: none."""
+        return ()
+
+    def recorded_options(self) -> dict[str, Any]:
+        """The options, with the criteria as the judge sees them."""
+        options = super().recorded_options()
+        if criteria := self.criteria():
+            options["rubrics"] = [asdict(rubric) for rubric in criteria]
+        return options
+
     def targets_named(self) -> list[str]:
         return [] if self.judge_target is None else [self.judge_target]
 
@@ -67,8 +79,11 @@ class RubricEvaluator(AsksJudge):
     def _are_distinct(cls, rubrics: RubricList) -> RubricList:
         return checked(rubrics)
 
+    def criteria(self) -> tuple[Rubric, ...]:
+        return named(self.rubrics)
+
     async def evaluate(self, context: EvaluationContext) -> Score:
-        return await judge_by_rubrics(self, named(self.rubrics), context)
+        return await judge_by_rubrics(self, self.criteria(), context)
 
 
 def checked(rubrics: RubricList) -> RubricList:

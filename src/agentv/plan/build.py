@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from agentv.errors import ConfigError, Problem, SuiteError, UsageError
 from agentv.evaluators.reader import EvaluatorReader
 from agentv.judge.choice import JudgeChoice
+from agentv.plan.cases import CaseCollector, SuiteCases
+from agentv.plan.chosen import ChosenCases
 from agentv.plan.discovery import find_suites
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import Lane, PlannedSuite, RunPlan
+from agentv.plan.selection import DEFAULT_SEED, CaseFilter, sampled, select_ids
 from agentv.results import DEFAULT_THRESHOLD
 from agentv.suite.findings import AllFindings, Findings, yaml_places
 from agentv.suite.loader import load_suite
@@ -32,7 +34,7 @@ from agentv.targets.config import (
 from agentv.targets.environment import Environment, dotenv_files
 from agentv.targets.provider import TargetSettings
 from agentv.targets.secrets import Secrets
-from agentv.text import all_of, did_you_mean, one_of, some_of
+from agentv.text import all_of, did_you_mean, one_of
 
 DEFAULT_CONCURRENCY = 16
 ANSWERS_TARGET = "outputs"
@@ -48,18 +50,27 @@ class Loaded:
     home: Path | None = None
     search: bool = True
     """Whether programs and scripts that evaluators need and that do not exist are errors."""
+    collected: list[SuiteCases] = field(default_factory=list)
+    """What `suites` kept of the cases of each suite, if it had a collector."""
     _environments: dict[tuple[Path, ...], Environment] = field(default_factory=dict)
     """Keyed by the `.env` files that were read."""
     _configs: dict[tuple[Path, tuple[Path, ...]], TargetsConfig] = field(default_factory=dict)
     """Keyed by the configuration file and the `.env` files."""
 
-    def suites(self, paths: Sequence[str]) -> list[EvalSuite]:
-        """Every suite, or one SuiteError with the problems of all of them."""
+    def suites(self, paths: Sequence[str], collector: CaseCollector | None = None) -> list[EvalSuite]:
+        """Every suite, or one SuiteError with the problems of all of them. What is kept of their cases goes to
+        `collected`, in the same order."""
         suites: list[EvalSuite] = []
         problems: list[Problem] = []
         for path in find_suites(paths, self.cwd):
+            reader = self._reader(path)
+            if collector is not None:
+                collector.next_suite()
             try:
-                suites.append(load_suite(path, self._reader(path), self.added_evaluators, home=self.home))
+                suite = load_suite(path, reader, self.added_evaluators, home=self.home, observer=collector)
+                suites.append(suite)
+                if collector is not None:
+                    self.collected.append(collector.of_suite)
             except SuiteError as error:
                 problems.extend(error.problems)
         if problems:
@@ -101,17 +112,24 @@ def build_plan(
     home: Path | None = None,
     only_check: bool = False,
     search: bool = True,
+    record_cases: bool = False,
+    chosen: ChosenCases | None = None,
 ) -> RunPlan:
     """The plan of a run.
 
     `function_target` is the name of a target whose answers come from the caller. `home` replaces each suite's own
     directory as the working directory of its scripts. With `only_check`, only the files are validated: a missing
     configuration or variable is not an error. Without `search`, missing programs and scripts are not errors.
+    With `record_cases`, the plan has the lines of `cases.jsonl`. `chosen` restricts it to these cases.
     """
     loaded = Loaded(cwd, options.config, added_evaluators, home, search)
-    suites = loaded.suites(options.paths)
-    selected = _select(suites, options.cases)
-    _refuse_shared_names(suites, selected)
+    selecting = _Selecting(options, CaseFilter.of(options), chosen)
+    collector = None
+    if record_cases or selecting.filter is not None:
+        collector = CaseCollector(cwd, options.threshold, selecting.filter, record_cases)
+    suites = loaded.suites(options.paths, collector)
+    selected = _select(suites, loaded.collected, selecting)
+    cases = dict(zip((suite.path for suite in suites), loaded.collected, strict=False)) if record_cases else {}
     planned = [
         PlannedSuite(
             suite=suite,
@@ -120,6 +138,7 @@ def build_plan(
             selected=selected[suite.path],
             threshold=_first(options.threshold, suite.threshold, DEFAULT_THRESHOLD),
             repeat=options.repeat,
+            cases=cases.get(suite.path),
         )
         for suite in suites
         if selected[suite.path]
@@ -128,6 +147,7 @@ def build_plan(
     check_names(planned, options, targets_too=by_name)
     answers = load_answers(cwd / options.outputs, may_be_pipe=True) if options.outputs else None
     notes = list(dict.fromkeys(note for item in planned if item.config for note in item.config.notes()))
+    notes += [*selecting.notes, *([selecting.sample] if selecting.sample else [])]
     if answers is not None:
         answers, renamed = answers.paired_with({suite.name: suite.ids for suite in suites})
         notes += [
@@ -135,15 +155,25 @@ def build_plan(
             for recorded, name in sorted(renamed.items())
         ]
         refuse_without_a_judge(planned, options)
-        lanes = _answer_lanes(planned, answers, options, notes)
+        lanes = _answer_lanes(planned, answers, options, notes, chosen)
     elif function_target is not None:
         lanes = [_function_lane(planned, function_target, options)]
     else:
-        lanes = _target_lanes([item for item in planned if item.config or not only_check], options)
+        lanes = _target_lanes([item for item in planned if item.config or not only_check], options, chosen)
         if not only_check:
             _refuse_if_none_available(lanes)
     secrets = Secrets.of([p.config for p in planned if p.config], [p.environment for p in planned])
-    plan = RunPlan(options, tuple(planned), tuple(lanes), secrets, answers, tuple(notes))
+    plan = RunPlan(
+        options,
+        tuple(planned),
+        tuple(lanes),
+        secrets,
+        answers,
+        tuple(notes),
+        collected=collector if record_cases else None,
+        chosen=chosen,
+        sample=selecting.sample,
+    )
     if search:
         _search_for_targets(plan)
     return plan
@@ -168,26 +198,45 @@ def _first(*values: float | None) -> float:
 # -- selection
 
 
-def _select(suites: Sequence[EvalSuite], globs: Sequence[str]) -> dict[Path, frozenset[str]]:
-    if not globs:
-        return {suite.path: frozenset(suite.ids) for suite in suites}
-    every = [case_id for suite in suites for case_id in suite.ids]
-    for pattern in globs:
-        if not any(fnmatchcase(case_id, pattern) for case_id in every):
-            raise no_such_case(pattern, every)
-    return {
-        suite.path: frozenset(i for i in suite.ids if any(fnmatchcase(i, pattern) for pattern in globs))
-        for suite in suites
-    }
+def _select(suites: Sequence[EvalSuite], cases: Sequence[SuiteCases], run: _Selecting) -> dict[Path, frozenset[str]]:
+    """The selected ids of each suite. UsageError if there are none."""
+    options, case_filter = run.options, run.filter
+    selected = select_ids(suites, options.cases)
+    if case_filter is not None:
+        for suite, own in zip(suites, cases, strict=True):
+            selected[suite.path] &= own.accepted or frozenset()
+        if not any(selected.values()):
+            raise case_filter.nothing(options, sum(len(suite.ids) for suite in suites))
+        run.notes += case_filter.notes()
+    if run.chosen is not None:
+        selected = {suite.path: selected[suite.path] & run.chosen.of(suite.name) for suite in suites}
+        if not any(selected.values()):
+            raise UsageError(
+                f"None of the cases that {run.chosen.why} is selected: they are not in the suites, or other options "
+                "exclude them.",
+                next_step="Nothing was run.",
+            )
+    _refuse_shared_names(suites, selected)
+    if options.sample is None:
+        if options.seed is not None:
+            raise UsageError("--seed can only be used with --sample.", next_step="Add --sample N, or remove --seed.")
+        return selected
+    total, seed = sum(map(len, selected.values())), DEFAULT_SEED if options.seed is None else options.seed
+    if options.sample < total:
+        selected = sampled(suites, selected, options.sample, seed)
+        run.sample = f"sampled {options.sample:,} of {total:,} cases, seed {seed}"
+    return selected
 
 
-def no_such_case(pattern: str, ids: Sequence[str]) -> UsageError:
-    """The error for a `--case` that matches none of the ids."""
-    return UsageError(
-        f"--case '{pattern}' matches no case{did_you_mean(pattern, ids)}.",
-        next_step=f"{'The only id is' if len(ids) == 1 else 'The ids are'} {some_of(ids, near=pattern)}. "
-        "The pattern must match the whole id; `*` matches any characters.",
-    )
+@dataclass(slots=True)
+class _Selecting:
+    """What decides which cases run, and the notes about it."""
+
+    options: RunOptions
+    filter: CaseFilter | None
+    chosen: ChosenCases | None
+    notes: list[str] = field(default_factory=list)
+    sample: str | None = None
 
 
 def _refuse_shared_names(suites: Sequence[EvalSuite], selected: dict[Path, frozenset[str]]) -> None:
@@ -211,7 +260,9 @@ def _refuse_shared_names(suites: Sequence[EvalSuite], selected: dict[Path, froze
 # -- lanes
 
 
-def _target_lanes(planned: Sequence[PlannedSuite], options: RunOptions) -> list[Lane]:
+def _target_lanes(
+    planned: Sequence[PlannedSuite], options: RunOptions, chosen: ChosenCases | None = None
+) -> list[Lane]:
     """One lane per target and configuration. The same file read with different `.env` files counts separately."""
     work: dict[tuple[Path, tuple[Path, ...], str], list[tuple[PlannedSuite, frozenset[str]]]] = {}
     configs: dict[tuple[Path, tuple[Path, ...]], TargetsConfig] = {}
@@ -221,7 +272,9 @@ def _target_lanes(planned: Sequence[PlannedSuite], options: RunOptions) -> list[
             raise no_config_error(f"The suite {item.suite.path} needs a target", item.suite.directory)
         configs[config.path, config.environment.dotenv_files] = config
         for name, ids in _targets_of(item, options).items():
-            work.setdefault((config.path, config.environment.dotenv_files, name), []).append((item, ids))
+            own = ids if chosen is None else ids & chosen.of(item.suite.name, name)
+            if own:
+                work.setdefault((config.path, config.environment.dotenv_files, name), []).append((item, own))
     lanes = []
     for (path, files, name), suites in work.items():
         config = configs[path, files]
@@ -283,7 +336,11 @@ def _function_lane(planned: Sequence[PlannedSuite], name: str, options: RunOptio
 
 
 def _answer_lanes(
-    planned: Sequence[PlannedSuite], answers: Answers, options: RunOptions, notes: list[str]
+    planned: Sequence[PlannedSuite],
+    answers: Answers,
+    options: RunOptions,
+    notes: list[str],
+    chosen: ChosenCases | None,
 ) -> list[Lane]:
     """One lane for all recorded answers."""
     known = frozenset(case_id for item in planned for case_id in item.suite.ids)
@@ -310,6 +367,7 @@ def _answer_lanes(
             work,
             answers=answers,
             only=options.targets,
+            chosen=chosen,
         )
     ]
 

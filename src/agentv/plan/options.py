@@ -122,6 +122,13 @@ class RunOptions:
     )
     config: str | None = _file("config", "Target configuration (default: the one nearest to each suite).")
     cases: tuple[str, ...] = _list("GLOB", "case", "Run only cases whose id matches; repeatable.")
+    tags: tuple[str, ...] = _list("TAG", "tag", "Run only cases with this tag; repeatable (any of them).")
+    exclude_tags: tuple[str, ...] = _list("TAG", "exclude_tag", "Skip cases with this tag; repeatable.")
+    where: tuple[str, ...] = _list(
+        "EXPR", "where", "Run only cases with `metadata.KEY=VALUE` (or `!=`); repeatable (all of them)."
+    )
+    sample: int | None = _whole("sample", "Run a random sample of N of the selected cases.", 1)
+    seed: int | None = _whole("seed", "Seed of --sample; the same seed selects the same cases.  [0]", 0)
     workers: int | None = _whole("workers", "Number of cases in flight per target.", 1)
     repeat: int | None = _whole("repeat", "Attempts per case, which give one verdict.  [`execution.trials`, else 1]", 1)
     timeout: float | None = _above_zero("S", "timeout", "Timeout for one target call, in seconds.")

@@ -9,6 +9,8 @@ from itertools import islice
 from pathlib import Path
 
 from agentv.judge.choice import JudgeChoice
+from agentv.plan.cases import CaseCollector, SuiteCases
+from agentv.plan.chosen import ChosenCases
 from agentv.plan.options import RunOptions
 from agentv.results import DEFAULT_THRESHOLD, RowKey, Trials
 from agentv.suite.evaluator import Need
@@ -34,6 +36,8 @@ class PlannedSuite:
     selected: frozenset[str]
     threshold: float = DEFAULT_THRESHOLD
     """The threshold of cases that do not set their own."""
+    cases: SuiteCases | None = None
+    """The hashes of the cases, if they are recorded."""
     repeat: int | None = None
     """The number of attempts, if the options set it."""
     trials: Trials = field(init=False)
@@ -60,6 +64,13 @@ class WorkItem:
     attempt: int
     trials: Trials | None = None
     """None if the case has one attempt."""
+    position: int = 0
+    """The position of the case in its suite, from 0."""
+
+    @property
+    def case_sha256(self) -> str | None:
+        """The hash of the case, if cases are recorded."""
+        return None if self.planned.cases is None else self.planned.cases.sha256(self.position)
 
     @property
     def key(self) -> RowKey:
@@ -84,6 +95,8 @@ class Lane:
     answers: Answers | None = None
     only: tuple[str, ...] = ()
     """For recorded answers: the targets to grade; empty for all of them."""
+    chosen: ChosenCases | None = None
+    """For recorded answers: the cases to grade for each target, if they were chosen one by one."""
 
     @property
     def calls(self) -> int:
@@ -112,20 +125,20 @@ class Lane:
                 yield from self._items_of(suite, ids)
 
     def _items_of(self, planned: PlannedSuite, ids: frozenset[str]) -> Iterator[WorkItem]:
-        for case in planned.suite.cases():
+        for position, case in enumerate(planned.suite.cases()):
             if case.id in ids:
-                yield from self._items_of_case(case, planned)
+                yield from self._items_of_case(case, planned, position)
 
-    def _items_of_case(self, case: EvalCase, planned: PlannedSuite) -> Iterator[WorkItem]:
+    def _items_of_case(self, case: EvalCase, planned: PlannedSuite, position: int) -> Iterator[WorkItem]:
         trials = planned.trials_of(case.id)
         if trials.count == 1 and self.answers is None:
-            yield WorkItem(case, planned, self.target, 1)
+            yield WorkItem(case, planned, self.target, 1, position=position)
             return
         slots = self._slots(case.id, planned.suite.name, trials.count)
         counts = Counter(target for target, _ in slots)
         for target, attempt in slots:
             several = replace(trials, count=counts[target]) if counts[target] > 1 else None
-            yield WorkItem(case, planned, target, attempt, several)
+            yield WorkItem(case, planned, target, attempt, several, position)
 
     def _slots(self, eval_id: str, suite: str, count: int) -> list[tuple[str, int]]:
         """The targets and attempts of a case. A case without a recorded answer still gets one row: an error."""
@@ -136,6 +149,7 @@ class Lane:
             (target or self.target, attempt)
             for target, recorded in self.answers.slots(eval_id, suite)
             if not self.only or target is None or target in self.only
+            if self.chosen is None or eval_id in self.chosen.of(suite, target or self.target)
             for attempt in ([recorded] if recorded else attempts)
         }
         return sorted(slots) or [(self.target, 1)]
@@ -176,6 +190,22 @@ class RunPlan:
     answers: Answers | None = None
     notes: tuple[str, ...] = ()
     """Notes to print before the run starts."""
+    collected: CaseCollector | None = field(default=None, repr=False)
+    """The lines of all cases, if they are recorded."""
+    chosen: ChosenCases | None = None
+    """The cases of the run, if they were chosen one by one."""
+    sample: str | None = None
+    """A note about the sample, if the run is one."""
+
+    def case_lines(self) -> Iterator[tuple[SuiteCases, int, str]]:
+        """The line of `cases.jsonl` of every selected case, with its suite and its position in the suite."""
+        for planned in self.suites:
+            if self.collected is None or planned.cases is None:
+                continue
+            lines = self.collected.lines.starting(planned.cases.start)
+            for position, (case_id, line) in enumerate(zip(planned.suite.ids, lines, strict=False)):
+                if case_id in planned.selected:
+                    yield planned.cases, position, line.decode("utf-8")
 
     @property
     def total(self) -> int:

@@ -144,6 +144,7 @@ def unjudged_row(item: WorkItem, answered: Answered, run_id: str) -> CaseResult:
         warnings=candidate.warnings,
         threshold=item.threshold,
         model=candidate.model,
+        case_sha256=item.case_sha256,
         trials=item.trials,
     )
 

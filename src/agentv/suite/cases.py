@@ -50,6 +50,8 @@ class CaseReader:
     files: SuiteFiles
     evaluators: ReadsEvaluators
     defaults: Defaults
+    tags: tuple[str, ...] = ()
+    """The tags of the suite."""
 
     def read(self, raw: Any, line: int, at: NodePath, findings: Findings) -> EvalCase | None:
         """The case, or None if none of it can be used; problems go into `findings` either way.
@@ -86,6 +88,7 @@ class CaseReader:
             threshold=model.threshold if model.threshold is not None else execution.threshold,
             trials=trial_settings(execution.trials),
             metadata=model.metadata or {},
+            tags=self.tags if model.tags is None else joined_tags(self.tags, model.tags, (*at, "tags"), findings),
             conversation_id=model.conversation_id,
             attachments=tuple(reader.files),
             guideline_files=self.files.guidelines_among(reader.files),
@@ -161,6 +164,17 @@ def unique(listed: Iterable[ListedEvaluator], findings: Findings, whose: str) ->
             findings.add((*node, "name"), f"{whose} has two evaluators named {show(name)}: {remedy}")
         evaluators[name] = evaluator
     return tuple(evaluator for evaluator in evaluators.values() if evaluator is not None)
+
+
+def joined_tags(
+    inherited: tuple[str, ...], tags: str | Sequence[str], at: NodePath, findings: Findings
+) -> tuple[str, ...]:
+    """The tags of a suite and of one of its cases, without spaces around them and without duplicates."""
+    own = [tags] if isinstance(tags, str) else tags
+    for index, tag in enumerate(own):
+        if not tag.strip():
+            findings.add(at if isinstance(tags, str) else (*at, index), "a tag must not be blank")
+    return tuple(dict.fromkeys((*inherited, *(tag.strip() for tag in own))))
 
 
 def _lists(model: CaseModel, at: NodePath, findings: Findings) -> tuple[list[Any] | None, list[Any] | None, NodePath]:

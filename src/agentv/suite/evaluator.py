@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
+from pathlib import Path
 from typing import Any, Protocol
 
+from agentv.evidence import EvaluatorRecord
 from agentv.suite.files import SuiteFiles
 from agentv.suite.findings import Findings
 from agentv.suite.yaml import NodePath
@@ -43,6 +45,12 @@ class EvaluatorLike(Protocol):
 
     def targets_named(self) -> Sequence[str]:
         """The targets named in its options."""
+
+    def depends_on(self, directory: Path, /) -> Sequence[Path]:
+        """Files that affect the score, such as the script."""
+
+    def record(self) -> EvaluatorRecord:
+        """The evaluator with all its options, for the record of the run."""
 
     def judge_targets(self) -> Sequence[str | None]:
         """The judge target of each evaluator (nested ones too) that needs a judge; None if its options name none."""

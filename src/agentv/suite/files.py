@@ -117,6 +117,11 @@ class Fingerprints:
         if str(path) in self._seen:
             self.note(path)
 
+    def digest_of(self, path: Path) -> str | None:
+        """The digest of a file that was noted or read; None for others."""
+        seen = self._seen.get(str(path))
+        return None if seen is None else seen.digest
+
     def digests(self) -> dict[str, str]:
         return {path: seen.digest for path, seen in self._seen.items()}
 

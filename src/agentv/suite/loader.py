@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from agentv.errors import Problem, SuiteError
 from agentv.regular_files import FileUnusableError, open_regular
-from agentv.suite.cases import CaseReader, Defaults, ListedEvaluator, name_of, trial_settings, unique
+from agentv.suite.cases import CaseReader, Defaults, ListedEvaluator, joined_tags, name_of, trial_settings, unique
 from agentv.suite.evaluator import EvaluatorLike, Need, ReadsEvaluators
 from agentv.suite.files import FileReferenceError, SuiteFiles
 from agentv.suite.findings import AllFindings, Findings
@@ -35,8 +35,23 @@ MAX_PROBLEMS = 10_000
 """Per file. Without a limit, a file that is not a suite at all could fill the memory with problems."""
 
 
+class SeesCases(Protocol):
+    """Sees every case of a suite while the suite is validated, in the order of `EvalSuite.ids`."""
+
+    def begin(self, suite: str, threshold: float | None, files: SuiteFiles, /) -> None:
+        """A suite begins: its name, its threshold and its files. Called again if the suite must be read again."""
+
+    def add(self, case: EvalCase, path: Path, /) -> None:
+        """The next case of this suite, and the file that contains it."""
+
+
 def load_suite(
-    path: Path, evaluators: ReadsEvaluators, added: Sequence[EvaluatorLike] = (), *, home: Path | None = None
+    path: Path,
+    evaluators: ReadsEvaluators,
+    added: Sequence[EvaluatorLike] = (),
+    *,
+    home: Path | None = None,
+    observer: SeesCases | None = None,
 ) -> EvalSuite:
     """The suite, or SuiteError with every problem in it. Evaluators in `added` apply to every case.
 
@@ -44,7 +59,7 @@ def load_suite(
     """
     try:
         open_regular(path).close()
-        return _SuiteReader(path, evaluators, tuple(added), home).load()
+        return _SuiteReader(path, evaluators, tuple(added), home, observer).load()
     except OSError as error:
         raise SuiteError([Problem(path, 1, 1, f"the suite cannot be read: {error.strerror}")]) from None
     except FileUnusableError as error:
@@ -69,9 +84,16 @@ class _Found(NamedTuple):
 
 class _SuiteReader:
     def __init__(
-        self, path: Path, evaluators: ReadsEvaluators, added: tuple[EvaluatorLike, ...], home: Path | None = None
+        self,
+        path: Path,
+        evaluators: ReadsEvaluators,
+        added: tuple[EvaluatorLike, ...],
+        home: Path | None = None,
+        observer: SeesCases | None = None,
     ) -> None:
         self.path = path
+        self.observer = observer
+        self.tags: tuple[str, ...] = ()
         self.evaluators = evaluators
         self.added = added
         self.files = SuiteFiles.of(path, home=home)
@@ -88,6 +110,10 @@ class _SuiteReader:
         self.without_evaluators: list[str] = []
 
     @property
+    def name(self) -> str:
+        return self.head.dataset or self.path.stem
+
+    @property
     def is_json_lines(self) -> bool:
         return self.path.suffix == JSON_LINES
 
@@ -99,7 +125,7 @@ class _SuiteReader:
         self.evaluators = self.evaluators.without_search()
         return EvalSuite(
             path=self.path,
-            name=self.head.dataset or self.path.stem,
+            name=self.name,
             ids=ids,
             files=self.files,
             digests=self.files.fingerprints.digests(),
@@ -133,17 +159,18 @@ class _SuiteReader:
             self._read_guidelines(found)
             if not self.is_json_lines:
                 self._read_head(found.of(self.path), whole=whole_head)
+            if self.observer is not None:
+                self.observer.begin(self.name, self.execution.threshold, self.files)
             for case, node, findings in self._cases(found):
                 if not case.id:
                     continue
                 if case.id in seen:
                     findings.add((*node, "id"), f"duplicate id {show(case.id)} (first at {seen[case.id]})")
-                if case.target is not None:
-                    self.case_targets[case.id] = CaseTarget(case.target, findings.path, findings.json_lines, node)
-                if case.trials is not None:
-                    self.case_trials[case.id] = case.trials
                 seen.setdefault(case.id, f"{findings.path.name}:{case.line}")
+                self._note_targets(case, node, findings)
                 self._note_evaluators(case, findings.path)
+                if self.observer is not None and not found:  # with problems, the suite is not run
+                    self.observer.add(case, findings.path)
         except YamlProblem as problem:
             found.of(self.path).add_at(problem.line, problem.column, problem.message)
         except _TooManyProblemsError:
@@ -164,6 +191,12 @@ class _SuiteReader:
         elif guidelines.patterns:
             self.files.fingerprints.note(guidelines.path)
             self.files = replace(self.files, is_guideline=guidelines.cover)
+
+    def _note_targets(self, case: EvalCase, node: NodePath, findings: Findings) -> None:
+        if case.target is not None:
+            self.case_targets[case.id] = CaseTarget(case.target, findings.path, findings.json_lines, node)
+        if case.trials is not None:
+            self.case_trials[case.id] = case.trials
 
     def _note_evaluators(self, case: EvalCase, path: Path) -> None:
         """Collect what the plan must know about the evaluators of a case before any of them runs."""
@@ -233,6 +266,7 @@ class _SuiteReader:
         self.files = replace(self.files, allow_outside=self.execution.allow_outside_files)
         self.evaluators = self.evaluators.with_defaults({"warm": True} if self.execution.warm else {})
         self.defaults = self._read_defaults(findings)
+        self.tags = joined_tags((), self.head.tags or (), ("tags",), findings)
         for entry in odd:
             _refuse_not_finite(entry, (entry.key,), findings, findings.latest_nodes(()))
 
@@ -262,7 +296,7 @@ class _SuiteReader:
     # -- the cases
 
     def _cases(self, found: AllFindings, files: SuiteFiles | None = None) -> Iterator[_Found]:
-        reader = CaseReader(files or self.files, self.evaluators, self.defaults)
+        reader = CaseReader(files or self.files, self.evaluators, self.defaults, self.tags)
         if self.is_json_lines:
             yield from self._json_lines(self.path, reader, found)
             return

@@ -12,6 +12,10 @@ class FileModel(BaseModel):
     model_config = ConfigDict(defer_build=True, frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
 
+Tag = Annotated[str, Field(min_length=1)]
+Tags = Tag | list[Tag]
+
+
 class ToolCallModel(FileModel):
     """One tool call of an assistant message."""
 
@@ -114,6 +118,7 @@ class CaseModel(FileModel):
     execution: CaseExecutionModel | None = None
     threshold: float | None = Field(None, ge=0, le=1, description="Minimum score for this case to pass.")
     metadata: dict[str, Any] | None = Field(None, description="Arbitrary data, copied to the row.")
+    tags: Tags | None = Field(None, description="Names to select cases by (`--tag`): a string or a list of strings.")
     conversation_id: str | None = None
     question: Any = Field(
         None, description="The input as a string, if neither `input` nor `input_messages` is set; otherwise ignored."
@@ -144,6 +149,7 @@ class SuiteModel(FileModel):
     dataset: str | None = Field(
         None, min_length=1, description="Name of the suite in rows. Default: the file name without its suffix."
     )
+    tags: Tags | None = Field(None, description="Tags of every case of the suite, in addition to its own.")
     execution: SuiteExecutionModel | None = None
     target: str | None = Field(None, min_length=1, description="Alias of `execution.target`.")
     evaluator: str | None = Field(None, description="Type of the evaluator for cases that have none.")

@@ -122,6 +122,8 @@ class EvalCase:
     threshold: float | None = None
     trials: TrialSettings | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    """The tags of the suite, then those of the case."""
     conversation_id: str | None = None
     system_prompt: str | None = None
     attachments: tuple[Path, ...] = ()
