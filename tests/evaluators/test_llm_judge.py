@@ -101,7 +101,7 @@ async def test_error_does_not_refer_to_raw_reply_when_the_last_reply_is_empty():
     assert result.error is not None
     assert "problem with the last reply: it is empty" in result.error
     assert "raw_reply" not in result.error
-    assert "All replies are in judge_calls.jsonl" in result.error
+    assert "Use --judge-io all to record all replies" in result.error
 
 
 async def test_empty_and_truncated_replies_are_retried():

@@ -16,7 +16,7 @@ from agentv.judge.recorded_replies import RecordedReplies
 from agentv.judge.recording import Recording
 from agentv.judge.session import JudgeSession
 from agentv.messages import GenerationOptions, Message, TokenLogprob, TokenUsage, ToolCall
-from agentv.record.judge_calls import record_call
+from agentv.record.judge_calls import encode_call
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.results import RowKey
 from agentv.targets.budget import Budget
@@ -57,7 +57,7 @@ class Log:
 
     def append(self, record: JudgeCallRecord) -> None:
         with self.path.open("ab") as file:
-            file.write(record_call(record, self._redactor)[1])
+            file.write(encode_call(record, self._redactor))
 
     def replies(self, **options: Any) -> RecordedReplies:
         return RecordedReplies.read(self.path, self._redactor, **options)

@@ -16,7 +16,7 @@ import pytest
 from agentv.errors import RecordError
 from agentv.evidence import JudgeCallRecord, request_sha256
 from agentv.messages import Message
-from agentv.record.judge_calls import JudgeCallLog, drop_io_of_passed, record_call
+from agentv.record.judge_calls import JudgeCallLog, drop_io_of_passed, encode_call
 from agentv.record.reading import RunReader
 from agentv.record.run_dir import RunDirectory
 from agentv.record.writer import RowWriter
@@ -101,9 +101,9 @@ async def test_large_call_is_masked_in_the_writer_thread(tmp_path: Path, monkeyp
 
     def observed(*arguments: Any, **options: Any) -> Any:
         threads.append(threading.current_thread().name)
-        return record_call(*arguments, **options)
+        return encode_call(*arguments, **options)
 
-    monkeypatch.setattr("agentv.record.judge_calls.record_call", observed)
+    monkeypatch.setattr("agentv.record.judge_calls.encode_call", observed)
     async with logging(tmp_path, Redactor([SECRET])) as (_, log):
         log.append(make_call())
         log.append(make_call(question=f"{'x' * 100_000} {SECRET}"))
@@ -115,18 +115,18 @@ async def test_large_call_is_masked_in_the_writer_thread(tmp_path: Path, monkeyp
 
 def test_hash_of_a_request_does_not_depend_on_the_secret_that_is_masked_in_it() -> None:
     redactor = Redactor([SECRET])
-    record, line = record_call(make_call(question=f"Is it {SECRET}?", system_prompt="Be strict."), redactor)
+    line = encode_call(make_call(question=f"Is it {SECRET}?", system_prompt="Be strict."), redactor)
     assert SECRET not in line.decode()
     data = json.loads(line)
-    assert data["question"] == record.question == "Is it [redacted]?"
+    assert data["question"] == "Is it [redacted]?"
     masked = (Message("system", "Be strict."), Message("user", "Is it [redacted]?"))
-    assert data["request_sha256"] == record.request_sha256 == request_sha256("strict", masked, None, redactor)
+    assert data["request_sha256"] == request_sha256("strict", masked, None, redactor)
     assert data["request_sha256"] != request_sha256("strict", masked, {"seed": 1}, redactor)
 
 
 @pytest.mark.parametrize("name", ["question", "request_sha256", "judge_calls"])
 def test_field_names_are_not_masked(name: str) -> None:
-    _, line = record_call(make_call(), Redactor([name, "outputMessages"]))
+    line = encode_call(make_call(), Redactor([name, "outputMessages"]))
     data = json.loads(line)
     assert data["question"] == "Is it?"
     assert len(data["request_sha256"]) == 64
@@ -134,14 +134,14 @@ def test_field_names_are_not_masked(name: str) -> None:
 
 def test_text_that_looks_like_the_hash_is_not_changed() -> None:
     text = '"request_sha256":""'
-    _, line = record_call(make_call(question=text, reply={"request_sha256": ""}))
+    line = encode_call(make_call(question=text, reply={"request_sha256": ""}))
     data = json.loads(line)
     assert (data["question"], data["reply"]) == (text, {"request_sha256": ""})
     assert len(data["request_sha256"]) == 64
 
 
 def test_call_without_a_prompt_has_no_hash() -> None:
-    assert json.loads(record_call(make_call(question=None, reply=None))[1])["request_sha256"] == ""
+    assert json.loads(encode_call(make_call(question=None, reply=None)))["request_sha256"] == ""
 
 
 async def test_prompts_and_replies_of_passed_rows_are_removed(tmp_path: Path) -> None:

@@ -140,6 +140,11 @@ class JudgeSession:
         return secrets.token_urlsafe(TOKEN_BYTES)
 
     @property
+    def records_io(self) -> bool:
+        """Whether the prompts and replies of this session are recorded."""
+        return self._recording.on_call is not None and self._recording.io
+
+    @property
     def closed(self) -> bool:
         return self.ledger.closed
 

@@ -70,20 +70,20 @@ class CallEncoder:
 
     def small(self, record: JudgeCallRecord) -> tuple[JudgeCallRecord, bytes] | None:
         content = record.to_dict()
-        return None if is_large(content) else record_call(record, self._redactor, content=content)
+        return None if is_large(content) else (record, encode_call(record, self._redactor, content=content))
 
     def large(self, record: JudgeCallRecord) -> tuple[JudgeCallRecord, bytes]:
-        return record_call(record, self._redactor, in_pieces=True)
+        return record, encode_call(record, self._redactor, in_pieces=True)
 
 
-def record_call(
+def encode_call(
     record: JudgeCallRecord,
     redactor: Redactor = NO_SECRETS,
     *,
     content: dict[str, Any] | None = None,
     in_pieces: bool = False,
-) -> tuple[JudgeCallRecord, bytes]:
-    """The call as it is recorded, with secrets masked and its request hashed, and its line.
+) -> bytes:
+    """The line of a call, with secrets masked and its request hashed.
 
     `content` is `record.to_dict()`, if it is already known. Never fails, whatever the prompts and replies contain.
     """
@@ -100,8 +100,8 @@ def record_call(
     # The first match is the field of the record: its quotation marks would be escaped in a string.
     encoded = line.replace(_NO_HASH, f'"request_sha256":"{sha256}"', 1).encode("utf-8") + b"\n"
     if len(encoded) > LONGEST_LINE:  # no command could read it again
-        return record_call(without_io(record), redactor)
-    return replace(record, request_sha256=sha256), encoded
+        return encode_call(without_io(record), redactor)
+    return encoded
 
 
 _IO = ("question", "system_prompt", "messages", "options", "reply", "error")

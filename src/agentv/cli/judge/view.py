@@ -18,7 +18,7 @@ from agentv.evaluators.code_judge import CodeJudge
 from agentv.evidence import JudgeCallRecord
 from agentv.judge.session import JudgeCallError
 from agentv.messages import TokenUsage
-from agentv.record.judge_calls import record_call
+from agentv.record.judge_calls import encode_call
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.report.format import format_cost, format_duration, format_score, format_tokens
 from agentv.report.terminal import Look, can_print_unicode, clean, columns, pad, terminal_width, wants_color
@@ -93,7 +93,7 @@ class Observer:
 
     def call(self, record: JudgeCallRecord) -> None:
         """Show a finished judge call."""
-        self._show.call(record_call(record, self.redactor)[0].to_dict())
+        self._show.call(json.loads(encode_call(record, self.redactor)))
 
     def refused(self, error: JudgeCallError) -> None:
         self._show.refused(error.message)

@@ -160,10 +160,13 @@ async def _ask(
         problem = str(error)
     target, kept = session.targets.default, _kept(last_reply, redactor)
     where = "The last reply is in `details.raw_reply` of this result. " if kept else ""
+    recorded = (
+        "All replies are in judge_calls.jsonl. " if session.records_io else "Use --judge-io all to record all replies. "
+    )
     raise EvaluatorError(
         f"the judge '{target}' returned no usable verdict in {plural(len(calls), 'attempt')}; "
         f"problem with the last reply{_beginning(last_reply, redactor)}: {problem}",
-        next_step=f"{where}All replies are in judge_calls.jsonl. Try a judge that follows instructions better "
+        next_step=f"{where}{recorded}Try a judge that follows instructions better "
         "(`judge_target`), or increase `max_output_tokens`.",
         judge=session.ledger.to_dict(),
         details=kept,
