@@ -129,7 +129,7 @@ class RunOptions:
     )
     sample: int | None = _whole("sample", "Run a random sample of N of the selected cases.", 1)
     seed: int | None = _whole("seed", "Seed of --sample; the same seed selects the same cases.  [0]", 0)
-    workers: int | None = _whole("workers", "Number of cases in flight per target.", 1)
+    workers: int | None = _whole("workers", "Cases judged at a time per target, while as many are answered.  [16]", 1)
     repeat: int | None = _whole("repeat", "Attempts per case, which give one verdict.  [`execution.trials`, else 1]", 1)
     timeout: float | None = _above_zero("S", "timeout", "Timeout for one target call, in seconds.")
     threshold: float | None = _share("S", "threshold", "Minimum score for a case to pass.  [0.8]")

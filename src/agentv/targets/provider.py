@@ -190,7 +190,9 @@ class TargetSettings(BaseModel):
         description="Equal errors in a row after which the target is declared down and its remaining cases are not "
         "called; 0 for never.",
     )
-    workers: int | None = Field(None, ge=1, description="Cases of this target run in parallel; `--workers` overrides.")
+    workers: int | None = Field(
+        None, ge=1, description="Cases judged at a time, while as many are answered; `--workers` overrides. Default 16."
+    )
     provider_batching: bool = Field(
         False, description="With `cli`: run all cases of a suite in one command. Other providers run case by case."
     )
