@@ -315,7 +315,8 @@ class RecordedRun:
 
     def _reuse_notes(self, journal: AnswerJournal) -> list[str]:
         notes = list(journal.notes)
-        first, again = journal.reused((key, None) for lane in self.plan.lanes for key in lane.row_keys())
+        keys = (key for lane in self.plan.lanes for key in lane.row_keys())
+        first, again = journal.reused(keys, self.plan.case_hashes)
         if first:
             cases = "1 case was" if first == 1 else f"{first:,} cases were"
             notes.append(

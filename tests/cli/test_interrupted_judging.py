@@ -126,5 +126,8 @@ async def test_answer_of_a_changed_case_is_not_used(judged: Judged) -> None:
     suite = judged.project.root / "suite.yaml"
     suite.write_text(suite.read_text().replace("input: question 0,", "input: changed,"))
     judged.judge.reply = FINE
-    assert (await judged.run("eval", "--resume", "run", "--allow-changed")).startswith("0\n")
-    assert [json.dumps(request.body).count("changed") for request in judged.target.requests].count(1) == 1
+    output = await judged.run("eval", "--resume", "run", "--allow-changed")
+    assert output.startswith("0\n")
+    assert "1 case was answered before the interruption; it is only judged" in output
+    questions = [request.body["messages"][-1]["content"] for request in judged.target.requests]
+    assert sorted(questions) == sorted(["changed", *(f"question {n}" for n in range(6))])

@@ -71,6 +71,9 @@ class SuiteCases:
         """The hash of the case at this position."""
         return self.hashes[position * HASH : (position + 1) * HASH].hex()
 
+    def __iter__(self) -> Iterator[str]:
+        return map(self.sha256, range(len(self.hashes) // HASH))
+
     def replace_sha256(self, position: int, sha256: bytes) -> None:
         """Use another hash, because the case is recorded with masked secrets."""
         self.hashes[position * HASH : (position + 1) * HASH] = sha256

@@ -211,6 +211,10 @@ class RunPlan:
     def total(self) -> int:
         return sum(lane.total for lane in self.lanes)
 
+    def case_hashes(self) -> set[str]:
+        """The hashes of all cases of the suites."""
+        return {sha256 for planned in self.suites if planned.cases is not None for sha256 in planned.cases}
+
     def pays_for(self, target: str) -> bool:
         """Whether the answers of this target come from calling it, not from a recording."""
         replayed = (lane.target for lane in self.lanes if lane.spec is not None and lane.spec.provider == "replay")

@@ -73,11 +73,16 @@ class AnswerJournal:
                 self._places[row.key] = _Place(path, head, row.case_sha256)
                 on_answer(row)
 
-    def reused(self, planned: Iterable[tuple[RowKey, str | None]]) -> tuple[int, int]:
-        """Of cases with this key and hash, the number of answers that are judged for the first time, and again."""
+    def reused(self, keys: Iterable[RowKey], hashes: Callable[[], Container[str]]) -> tuple[int, int]:
+        """Of rows with these keys, the number of answers that are judged for the first time, and again.
+
+        `hashes` returns the hashes of the cases as they are now.
+        """
         if not self._places:
             return 0, 0
-        paths = [self._places[recorded_key(key, self.redactor)].path for key, sha in planned if self.has(key, sha)]
+        current = None if self.same_cases else hashes()
+        places = [place for key in keys if (place := self._places.get(recorded_key(key, self.redactor))) is not None]
+        paths = [place.path for place in places if current is None or place.case_sha256 in current]
         return paths.count(self.run.answers), paths.count(self.run.superseded)
 
     def has(self, key: RowKey, case_sha256: str | None) -> bool:

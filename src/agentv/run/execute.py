@@ -190,7 +190,7 @@ class Execution:
                     continue
                 await slots.cases.acquire()
                 runtime = services.runtime(lane, item.planned)
-                if self.journal is not None and self.journal.has(item.key, None):
+                if self.journal is not None and self.journal.has(item.key, item.case_sha256):
                     get_answer = partial(self._answered_before, item, self.journal)
                 else:
                     await slots.calls.acquire()
@@ -281,7 +281,9 @@ class Execution:
         return Batches(
             lane,
             gate,
-            lambda item: not self.is_done(item.key) and not journal.has(item.key, None) and needed.is_needed(item),
+            lambda item: (
+                not self.is_done(item.key) and not journal.has(item.key, item.case_sha256) and needed.is_needed(item)
+            ),
             lambda item, answered: journal.keep(unjudged_row(item, answered, self.run_id)),
         )
 
