@@ -64,11 +64,12 @@ class ExactSum:
 class Tally:
     """Rows or cases by outcome. One with an error counts in `errors` only."""
 
-    __slots__ = ("borderline", "errors", "failed", "passed", "scores")
+    __slots__ = ("borderline", "errors", "failed", "passed", "scores", "squares")
 
     def __init__(self) -> None:
         self.passed = self.borderline = self.failed = self.errors = 0
         self.scores = ExactSum()
+        self.squares = ExactSum()
 
     def add(self, row: CaseResult) -> None:
         self.count(None if row.error is not None else row.verdict, row.score)
@@ -80,6 +81,7 @@ class Tally:
             return
         if score is not None:
             self.scores.add(score)
+            self.squares.add(score * score)
         if verdict is Verdict.PASS:
             self.passed += 1
         elif verdict is Verdict.BORDERLINE:

@@ -8,9 +8,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
 from random import Random
-from statistics import NormalDist, fmean
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from statistics import NormalDist
 
 RESAMPLES = 10_000
 SEED = 20_260_114
@@ -19,7 +22,6 @@ DIGITS = 12
 
 _DIRECT = 1_000
 _GROUPS = 64
-_NORMAL = NormalDist()
 
 
 class Interval(NamedTuple):
@@ -39,6 +41,13 @@ def exact(value: float) -> float:
 
 def mean(values: Sequence[float]) -> float:
     return exact(math.fsum(values) / len(values))
+
+
+@cache
+def _normal() -> NormalDist:
+    from statistics import NormalDist  # noqa: PLC0415 - most runs do not need it
+
+    return NormalDist()
 
 
 # -- the mean of paired differences
@@ -64,7 +73,7 @@ def paired_bootstrap(
 def bootstrap_tail(confidence: float, count: int) -> float:
     """The share of resamples to exclude on each side."""
     reach = student_t_quantile((1 + confidence) / 2, count - 1) * math.sqrt(count / (count - 1))
-    return _NORMAL.cdf(-reach)
+    return _normal().cdf(-reach)
 
 
 def _resampled_means(values: Sequence[float], resamples: int, random: Random) -> Iterator[float]:
@@ -103,8 +112,8 @@ def _groups(values: Sequence[float]) -> list[tuple[int, float, float]]:
         members.setdefault(min(_GROUPS - 1, int((value - values[0]) / width)), []).append(value)
     groups = []
     for group in members.values():
-        centre = fmean(group)
-        groups.append((len(group), centre, fmean((value - centre) ** 2 for value in group)))
+        centre = math.fsum(group) / len(group)
+        groups.append((len(group), centre, math.fsum((value - centre) ** 2 for value in group) / len(group)))
     return sorted(groups, reverse=True)
 
 
@@ -159,9 +168,8 @@ def student_t_quantile(share: float, freedom: int) -> float:
     """The quantile of Student's t distribution with `freedom` degrees of freedom."""
     if share < 0.5:
         return -student_t_quantile(1 - share, freedom)
-    z = _NORMAL.inv_cdf(share)
     if freedom >= 200:
-        n = float(freedom)
+        z, n = _normal().inv_cdf(share), float(freedom)
         return (
             z
             + (z**3 + z) / (4 * n)
@@ -191,6 +199,29 @@ def _student_t_within(angle: float, freedom: int) -> float:
     return sine * total
 
 
+def interval_of_mean(average: float, mean_square: float, count: float, *, confidence: float = 0.95) -> Interval | None:
+    """A confidence interval for the mean of scores from 0 to 1: Student's t. None for fewer than 2 scores.
+
+    If all scores are equal, their spread says nothing, and the interval is that of a rate (Wilson). `count` may be
+    smaller than the number of scores if several of them are of the same case.
+    """
+    if count < 2:
+        return None
+    spread = exact(mean_square - average * average) * count / (count - 1)
+    if spread <= 0:
+        return wilson(average * count, count, confidence=confidence)
+    reach = student_t_quantile((1 + confidence) / 2, int(count) - 1) * math.sqrt(spread / count)
+    return Interval(exact(max(0.0, average - reach)), exact(min(1.0, average + reach)))
+
+
+def score_interval(scores: Sequence[float], *, confidence: float = 0.95) -> Interval | None:
+    """The interval of the mean of one score per case."""
+    if not scores:
+        return None
+    square = math.fsum(score * score for score in scores) / len(scores)
+    return interval_of_mean(mean(scores), square, len(scores), confidence=confidence)
+
+
 # -- counts
 
 
@@ -214,11 +245,11 @@ def fewest_to_tell(confidence: float) -> int:
     return max(2, math.ceil(exact(1 + math.log2(1 / (1 - confidence)))))
 
 
-def wilson(successes: float, total: int, *, confidence: float = 0.95) -> Interval:
+def wilson(successes: float, total: float, *, confidence: float = 0.95) -> Interval:
     """The Wilson score interval of a rate; 0 to 1 if there are no trials. `successes` may be a sum of shares."""
     if not total:
         return Interval(0.0, 1.0)
-    z = _NORMAL.inv_cdf((1 + confidence) / 2)
+    z = _normal().inv_cdf((1 + confidence) / 2)
     rate, shrink = successes / total, 1 + z * z / total
     centre = (rate + z * z / (2 * total)) / shrink
     reach = z * math.sqrt(rate * (1 - rate) / total + z * z / (4 * total * total)) / shrink

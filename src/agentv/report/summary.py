@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from agentv.codec import OMIT_DEFAULT, encode
 from agentv.messages import TokenUsage
 from agentv.report.accumulate import WORST_KEPT, ErrorMessages, ExactSum, RunSpend, Tally, Worst
+from agentv.report.statistics import interval_of_mean
 from agentv.report.trials import RepeatedCases, Repeats
 from agentv.results import CUT_OFF, CaseKey, CaseResult, Verdict
 from agentv.text import plural
@@ -89,6 +90,8 @@ class Summary:
     failed: int
     errors: int
     mean_score: float | None
+    mean_interval: tuple[float, float] | None = None
+    """The 95% confidence interval of the mean score; None for fewer than two scored cases."""
     not_run: int = 0
     """Cases that were not run because the budget was used up."""
     why_not_run: str | None = None
@@ -318,7 +321,8 @@ class SummaryBuilder:
 
     def _complete(self, duration_seconds: float | None) -> Summary:
         spend = self._spend
-        everything = _counts(self._outcomes())
+        outcomes = self._outcomes()
+        everything = _counts(outcomes)
         targets, suites = deepcopy((self._targets, self._suites))
         for key, case in self._repeated.cases.items():
             if not case.is_incomplete:
@@ -331,6 +335,7 @@ class SummaryBuilder:
             failed=everything.failed,
             errors=everything.errors,
             mean_score=everything.mean_score,
+            mean_interval=_interval(outcomes),
             scripted=self.scripted,
             scripted_part=self.scripted_part,
             notes=self.notes,
@@ -365,6 +370,14 @@ class SummaryBuilder:
             not_called=self._not_called,
             cut_off=self._cut_off,
         )
+
+
+def _interval(tally: Tally) -> tuple[float, float] | None:
+    average, square = tally.scores.mean, tally.squares.mean
+    if average is None or square is None:
+        return None
+    interval = interval_of_mean(average, square, tally.scores.count)
+    return None if interval is None else (interval.low, interval.high)
 
 
 def _counts(tally: Tally) -> Counts:
