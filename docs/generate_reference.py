@@ -26,6 +26,7 @@ from pydantic_core import PydanticUndefined
 
 from agentv.cli.judge.command import COMMANDS as JUDGE_COMMANDS
 from agentv.cli.program import COMMANDS, program
+from agentv.cli.runs import COMMANDS as RUNS_COMMANDS
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.field_accuracy import FieldRule
 from agentv.evaluators.registry import BUILT_IN as EVALUATORS
@@ -340,6 +341,7 @@ SOURCES: dict[str, Callable[[], str]] = {
     "command generate rubrics": lambda: command("generate rubrics"),
     "command import promptfoo": lambda: command("import promptfoo"),
     **{f"command judge {name}": lambda name=name: command(f"judge {name}") for name in JUDGE_COMMANDS},  # type: ignore[misc]
+    **{f"command runs {name}": lambda name=name: command(f"runs {name}") for name in RUNS_COMMANDS},  # type: ignore[misc]
 }
 
 

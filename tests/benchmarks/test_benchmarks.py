@@ -20,6 +20,7 @@ NAMES = (
     "latency",
     "memory",
     "loading",
+    "runs",
     "scripts",
     "warm",
     "reuse",

@@ -26,6 +26,7 @@ COMMANDS = {
     "init": ("agentv.cli.init:command", "Create example suites that run offline."),
     "judge": ("agentv.cli.judge.command:command", "Create, run and debug judge scripts."),
     "report": ("agentv.cli.report:command", "Report a run as Markdown, JUnit XML or annotations."),
+    "runs": ("agentv.cli.runs:command", "List recorded runs, and remove or annotate them."),
     "schema": ("agentv.cli.schema:command", "Print the JSON Schemas of suites and configuration."),
     "show": ("agentv.cli.show:command", "Show a case: question, answer, score, judge calls."),
     "targets": ("agentv.cli.targets:command", "List targets and check that they respond."),

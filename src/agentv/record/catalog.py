@@ -16,12 +16,14 @@ from agentv.record.manifest import MANIFEST, RUNS, is_alive, is_being_written, r
 from agentv.text import did_you_mean, plural
 
 _SHOWN_RUNS = 5
+_LARGE = {"digests", "configuration"}
+"""Parts of `run.json` that are not kept: a list of a thousand runs would fill the memory with them."""
 _START = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
 class RunEntry:
-    """One directory in `.agentv/runs`, with its `run.json`."""
+    """One directory in `.agentv/runs`, with the small parts of its `run.json`."""
 
     directory: Path
     manifest: Mapping[str, Any] = field(default_factory=dict)
@@ -157,9 +159,10 @@ def read_entry(directory: Path) -> RunEntry:
     if not os.path.lexists(manifest):
         return RunEntry(directory, problem=f"it has no {MANIFEST}")
     try:
-        return RunEntry(directory, read_manifest(manifest))
+        data = read_manifest(manifest, unique=False)
     except RecordError as error:
         return RunEntry(directory, problem=error.message)
+    return RunEntry(directory, {key: value for key, value in data.items() if key not in _LARGE})
 
 
 def _are(count: int) -> str:

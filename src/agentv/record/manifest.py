@@ -19,12 +19,15 @@ MANIFEST = "run.json"
 LOCK = "run.lock"
 
 
-def read_manifest(path: Path) -> dict[str, Any]:
-    """The contents of a `run.json`. Raises RecordError if it is not a regular file with a JSON object."""
+def read_manifest(path: Path, *, unique: bool = True) -> dict[str, Any]:
+    """The contents of a `run.json`. Raises RecordError if it is not a regular file with a JSON object.
+
+    Without `unique`, duplicate keys are not looked for, which is faster.
+    """
     try:
         with open_recorded(path) as file:
             contents = file.read(LONGEST_LINE + 1)
-        data = jsonio.load(contents) if len(contents) <= LONGEST_LINE else None
+        data = jsonio.load(contents, unique=unique) if len(contents) <= LONGEST_LINE else None
     except OSError as error:
         raise failure("read", path, error) from error
     except ValueError as error:

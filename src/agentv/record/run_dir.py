@@ -182,6 +182,11 @@ def find_run(run: str, root: Path) -> RunDirectory:
     return RunDirectory.open(Catalog(root).find(run))
 
 
+def is_record_file(name: str) -> bool:
+    """Whether a file with this name in the directory of a run is part of its record."""
+    return name in _RECORD or name in {f".{known}.tmp" for known in _RECORD}
+
+
 def refuse_recorded(out: Path, own: Path | None = None) -> None:
     """RecordError when `out` is one of the files of a run, either `own` or any existing run."""
     home = out.resolve().parent

@@ -11,6 +11,7 @@ from typing import Any
 from agentv import jsonio
 from agentv.errors import RecordError
 from agentv.record.files import LONGEST_LINE, failure, open_recorded
+from agentv.record.labels import LATEST
 from agentv.record.rows import decode_row
 from agentv.record.run_dir import MANIFEST, RESULTS, RunDirectory, find_run
 from agentv.results import CaseError, CaseResult, RowKey, verdict_for
@@ -126,6 +127,8 @@ def find_rows(name: str, root: Path) -> RowSource:
             f"results file not found: {name}", next_step="Specify a run id, a run directory or a results file."
         )
     run = find_run(name, root)
+    if LATEST.fullmatch(name):
+        name = run.path.name  # what `latest` means changes with every run
     return RowSource(name, run.results, run.read_manifest())
 
 
