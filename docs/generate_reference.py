@@ -341,7 +341,7 @@ SOURCES: dict[str, Callable[[], str]] = {
     "command generate rubrics": lambda: command("generate rubrics"),
     "command import promptfoo": lambda: command("import promptfoo"),
     **{f"command judge {name}": lambda name=name: command(f"judge {name}") for name in JUDGE_COMMANDS},  # type: ignore[misc]
-    **{f"command runs {name}": lambda name=name: command(f"runs {name}") for name in RUNS_COMMANDS},  # type: ignore[misc]
+    **{f"command runs {name}": lambda name=name: command(f"runs {name}") for name in RUNS_COMMANDS if name != "note"},  # type: ignore[misc]
 }
 
 

@@ -21,8 +21,8 @@ _LONGEST_NAME, _LONGEST_LIST, _LONGEST_NOTE = 24, 28, 60
 _TITLES = ("WHEN", "RUN", "PASSED", "MEAN", "COST", "TIME", "COMMIT", "SUITES", "TARGETS", "NOTE")
 _FIXED = 7
 """The number of columns that are always in the first line of a run; the others may move to the next line."""
-_DISPENSABLE = (4, 5, 6)
-"""Columns that are left out if the terminal is very narrow."""
+_DISPENSABLE = (3, 4, 5, 6)
+"""Columns that are left out, the last one first, if the terminal is very narrow."""
 
 
 @dataclass(frozen=True)
