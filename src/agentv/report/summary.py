@@ -14,7 +14,6 @@ from typing import Annotated, Any
 from agentv.codec import OMIT_DEFAULT, encode
 from agentv.messages import TokenUsage
 from agentv.report.accumulate import WORST_KEPT, ErrorMessages, ExactSum, RunSpend, Tally, Worst
-from agentv.report.statistics import interval_of_mean
 from agentv.report.trials import RepeatedCases, Repeats
 from agentv.results import CUT_OFF, CaseKey, CaseResult, Verdict
 from agentv.text import plural
@@ -374,8 +373,10 @@ class SummaryBuilder:
 
 def _interval(tally: Tally) -> tuple[float, float] | None:
     average, square = tally.scores.mean, tally.squares.mean
-    if average is None or square is None:
+    if average is None or square is None or tally.scores.count < 2:
         return None
+    from agentv.report.statistics import interval_of_mean  # noqa: PLC0415 - not before the end of a run
+
     interval = interval_of_mean(average, square, tally.scores.count)
     return None if interval is None else (interval.low, interval.high)
 
