@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
-from agentv.errors import BudgetExhaustedError, ProviderError, TargetUnavailableError
+from agentv.errors import BudgetExhaustedError, ProviderError, RecordError, TargetUnavailableError
 from agentv.judge.recording import Recording
 from agentv.plan.plan import Lane, RunPlan, WorkItem
 from agentv.results import CaseKey, CaseResult, RowKey, spend_of
@@ -260,8 +260,8 @@ class Execution:
             return
 
         def keep() -> None:
-            # The row comes later and reports it if the disk is full.
-            asyncio.ensure_future(journal.keep(row)).add_done_callback(lambda kept: kept.exception())
+            with suppress(RecordError):  # if the disk is full, writing the row will report it
+                asyncio.ensure_future(journal.keep(row)).add_done_callback(_ignore_outcome)
 
         timer = asyncio.get_running_loop().call_later(SOON, keep)
         try:
@@ -306,6 +306,11 @@ class Execution:
             return _recorded_reply(answers, item)
 
         return look_up
+
+
+def _ignore_outcome(done: asyncio.Future[object]) -> None:
+    if not done.cancelled():
+        done.exception()
 
 
 @asynccontextmanager
