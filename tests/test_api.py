@@ -76,13 +76,24 @@ def test_invalid_evaluator_result_is_an_error() -> None:
     assert "Return a number" in (run.results[0].evaluator_results[0].error or "")
 
 
+def test_raising_evaluator_is_shown_by_its_exception_and_place() -> None:
+    def short(answer: str) -> bool:
+        raise KeyError(answer)
+
+    run = agentv.evaluate(cases=CASES[:1], evaluators=[short], target=paris)
+    line = short.__code__.co_firstlineno + 1
+    cause = f"KeyError: 'Paris' at test_api.py:{line} (the function 'short' failed)"
+    assert run.results[0].evaluator_results[0].error == cause
+
+
 def test_raising_target_is_an_error_row() -> None:
     def broken(_: str) -> str:
         raise ValueError("no model today")
 
     run = agentv.evaluate(cases=CASES, evaluators=[{"type": "contains", "value": "x"}], target=broken)
     assert run.exit_code == 3
-    assert all(result.error and "no model today" in result.error.message for result in run)
+    cause = f"ValueError: no model today at test_api.py:{broken.__code__.co_firstlineno + 1}"
+    assert all(result.error and cause in result.error.message for result in run)
 
 
 def test_suite_file_runs_against_a_function(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from agentv.errors import EvaluatorError
 from agentv.json_sizes import is_quick
 from agentv.judge.choice import JudgeChoice
 from agentv.judge.lending import Lender
-from agentv.processes.causes import cause_of, node_without_typescript
 from agentv.processes.execution import Script
 from agentv.processes.programs import script_index
 from agentv.processes.run import STDOUT_CAP, ProcessOutcome, ProcessStartError
@@ -309,6 +308,8 @@ def _failure(outcome: ProcessOutcome, spec: ScriptSpec, redactor: Redactor, stde
     if outcome.returncode != 0 and (why := explanation(outcome.stdout[-END_LOOKED_AT:])) is not None:
         return f"the script {outcome.ending} and printed: {redactor.head(why, OUTPUT_SHOWN)}"
     if outcome.returncode != 0:
+        from agentv.processes.causes import cause_of, node_without_typescript  # noqa: PLC0415 - compiles patterns
+
         index = script_index(spec.argv)
         if index is not None and spec.argv[index].endswith("ts") and (version := node_without_typescript(stderr)):
             return (
@@ -316,6 +317,6 @@ def _failure(outcome: ProcessOutcome, spec: ScriptSpec, redactor: Redactor, stde
                 f"Use Node 22.18 or newer, or a runner: `[npx, tsx, {spec.argv[index]}]`."
             )
         cause = cause_of(stderr)
-        ended = f"the script {outcome.ending}: {cause}" if cause else f"the script {outcome.ending}"
-        return f"{ended.rstrip('.')}. A judge script must exit with code 0 after printing its result."
+        ended = f"{cause} (the script {outcome.ending})" if cause else f"the script {outcome.ending}"
+        return f"{ended}. A judge script must exit with code 0 after printing its result."
     return None

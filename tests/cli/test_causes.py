@@ -13,7 +13,7 @@ CRASH = "def f(chunks):\n    return chunks['nope']\n\nf({})\n"
 def test_exception_in_a_script_is_shown_by_its_last_line(project: Project) -> None:
     write(project, CRASH)
     ran = run(project)
-    cause = "the script exited with code 1: KeyError: 'nope' at judge.py:3"
+    cause = "KeyError: 'nope' at judge.py:3 (the script exited with code 1)"
     assert ran.failure.startswith(cause)
     assert "Traceback" in ran.failure
     assert ran.row["error"]["message"].startswith(f"checker: {cause}")

@@ -186,7 +186,7 @@ def test_payload_without_configuration_runs_without_judge_access(project: Projec
 WRONG = {
     "nothing printed": ("pass", "the script printed nothing."),
     "a bad score": ('print(\'{"score": "high"}\')', 'score must be a number from 0 to 1, got "high".'),
-    "an exit code": ("import sys; sys.exit('no way')", "the script exited with code 1: no way."),
+    "an exit code": ("import sys; sys.exit('no way')", "no way (the script exited with code 1)."),
     "too many calls": (
         "from agentv_eval import create_judge_proxy_client as c\n"
         "j = c()\ntry: [j.invoke(question=str(n)) for n in range(9)]\nexcept Exception: pass\nprint('{\"score\": 1}')",

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from agentv.errors import EvaluatorError
+from agentv.errors import AgentVError, EvaluatorError
 from agentv.evaluators.base import EvaluationContext, Evaluator
 from agentv.results import Score
 
@@ -31,9 +31,16 @@ class FunctionEvaluator(Evaluator):
 
     async def evaluate(self, context: EvaluationContext) -> Score:
         first = next(iter(inspect.signature(self.function).parameters), "answer")
-        verdict = self.function(context if first == "context" else context.candidate.answer)
-        if inspect.isawaitable(verdict):
-            verdict = await verdict
+        try:
+            verdict = self.function(context if first == "context" else context.candidate.answer)
+            if inspect.isawaitable(verdict):
+                verdict = await verdict
+        except AgentVError:
+            raise
+        except Exception as error:
+            from agentv.processes.causes import raised  # noqa: PLC0415 - compiles patterns that most runs never need
+
+            raise EvaluatorError(f"{raised(error)} (the function '{self.name}' failed)") from error
         if isinstance(verdict, Score):
             return verdict
         if isinstance(verdict, bool | int | float):

@@ -37,8 +37,10 @@ async def judge(evaluator: Evaluator, context: EvaluationContext) -> EvaluatorRe
     except AgentVError as error:
         return _failed(evaluator, str(error), started, error)
     except Exception as error:
+        from agentv.processes.causes import raised  # noqa: PLC0415 - compiles patterns that most runs never need
+
         message = (
-            f"evaluator '{evaluator.name}' crashed: {type(error).__name__}: {error}\n"
+            f"evaluator '{evaluator.name}' crashed: {raised(error)}\n"
             f"This is a bug in the evaluator (type '{evaluator.type}'), not a problem with the answer. "
             "Please report it to the evaluator's author."
         )

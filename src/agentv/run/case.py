@@ -73,7 +73,9 @@ async def answer(item: WorkItem, ask: Ask) -> Answered:
     except AgentVError as error:
         return Answered(started_at, None, CaseError("target", str(error)))
     except Exception as error:
-        return Answered(started_at, None, CaseError("target", f"{type(error).__name__}: {error}"))
+        from agentv.processes.causes import raised  # noqa: PLC0415 - compiles patterns that most runs never need
+
+        return Answered(started_at, None, CaseError("target", raised(error)))
     return Answered(started_at, candidate_of(reply, milliseconds_since(started)), recorded=reply.recorded)
 
 

@@ -190,7 +190,9 @@ class TargetGate(ProviderLayer):
         except (Exception, SystemExit) as error:
             if isinstance(error, TimeoutError) and deadline.expired():
                 raise self._late(seconds) from None
-            raise self._crashed(f"{type(error).__name__}: {error}") from error
+            from agentv.processes.causes import raised  # noqa: PLC0415 - compiles patterns that most runs never need
+
+            raise self._crashed(raised(error)) from error
         if not isinstance(reply, Reply):
             raise self._crashed(f"`invoke` must return a Reply, got {type(reply).__name__}")
         return reply
