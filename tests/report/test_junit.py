@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from agentv.report.annotations import Place
 from agentv.report.junit import render_junit
-from agentv.results import CaseResult, RowKey
+from agentv.results import CaseResult, RowKey, Trials
 from tests.report.rows import error_row, result, row
 from tests.report.sources import HOSTILE
 
@@ -67,9 +68,29 @@ def test_one_test_suite_per_suite_and_target_in_any_order_of_rows():
     assert len({(case.get("classname"), case.get("name")) for case in root.iter("testcase")}) == 4
 
 
-def test_attempts_are_shown_if_there_are_several():
-    names = [case.get("name") for case in report([row("a"), row("a", 0.2, attempt=2)]).iter("testcase")]
-    assert names == ["a [attempt 1]", "a [attempt 2]"]
+def test_attempts_of_a_case_are_one_test_case():
+    repeated = [row("a"), row("a", 0.2, attempt=2, misses=("no",)), error_row("a", "down", attempt=3), row("b")]
+    root = report([replace(each, trials=Trials(3)) for each in repeated])
+    flaky, other = root.iter("testcase")
+    assert (flaky.get("name"), other.get("name"), root.get("tests"), root.get("errors")) == ("a", "b", "2", "2")
+    error = flaky.find("error")
+    assert error is not None
+    assert error.get("message") == "1 of 3 attempts errored; attempt 2: score 0.20, fail: missed: no"
+    assert flaky.findtext("system-out") == (
+        "attempt 1: score 1.00, pass\nattempt 2: score 0.20, fail: missed: no\nattempt 3: target error: down"
+    )
+    missing = other.find("error")
+    assert missing is not None
+    assert missing.get("message") == "2 of 3 attempts are missing; 1/1 passed"
+
+
+def test_rows_without_trials_pass_if_more_than_half_of_the_attempts_pass():
+    (case,) = report([row("a"), row("a", 0.7, attempt=2)]).iter("testcase")
+    failure = case.find("failure")
+    assert failure is not None
+    assert str(failure.get("message")).startswith(
+        "score 0.85, borderline, 1/2 flaky; attempt 2: score 0.70, borderline"
+    )
     assert [case.get("name") for case in report([row("a")]).iter("testcase")] == ["a"]
 
 

@@ -12,6 +12,7 @@ from agentv.cli.out_file import write_out
 from agentv.errors import UsageError
 from agentv.record.run_dir import ANOTHER, refuse_recorded
 from agentv.report.row_source import RowSource, find_rows
+from agentv.report.trials import RepeatedCases
 
 
 @click.command()
@@ -62,13 +63,17 @@ def _junit(source: RowSource) -> Iterator[str]:
     properties = {"scripted": "true"} if source.scripted else {}
     if "run_id" in source.manifest:
         properties["run_id"] = str(source.manifest["run_id"])
-    yield from render_junit(source.rows(), properties, _places(source), source.gap, Questions(source.path))
+    repeated = RepeatedCases.of(source.manifest)
+    questions = Questions(source.path)
+    yield from render_junit(source.rows(), properties, _places(source), source.gap, questions, repeated=repeated)
 
 
 def _github(source: RowSource) -> Iterator[str]:
     from agentv.report.annotations import render_annotations  # noqa: PLC0415 - only for this format
 
-    for line in render_annotations(source.rows(), _places(source), source.gap, scripted=source.scripted):
+    repeated = RepeatedCases.of(source.manifest)
+    places = _places(source)
+    for line in render_annotations(source.rows(), places, source.gap, scripted=source.scripted, repeated=repeated):
         yield f"{line}\n"
 
 

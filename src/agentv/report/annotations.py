@@ -11,11 +11,15 @@ from agentv.report.accumulate import why
 from agentv.report.console import SCRIPTED
 from agentv.report.format import format_score
 from agentv.report.terminal import clean
-from agentv.results import CaseResult, RowKey, Verdict
+from agentv.report.trials import RepeatedCases, passes_of
+from agentv.results import CaseKey, CaseResult, RowKey, Verdict
 from agentv.text import plural
+from agentv.trials import Attempts
 
 MOST = 10
 """The number of errors, and of warnings, that GitHub shows per step. It drops the rest."""
+_ATTEMPTS_KEPT = 1_000
+"""The lowest-scoring attempts whose reasons are kept."""
 _MESSAGE = 1_000
 _TITLE = 200
 
@@ -73,43 +77,83 @@ class _Annotation:
 
 
 class _Lowest:
-    """The lowest-scoring rows, at most `MOST`, and the number of all rows added."""
+    """The annotations with the lowest scores, and the number of all that were added."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST) -> None:
         self.kept: list[_Annotation] = []
         self.count = 0
+        self._most = most
 
     def add(self, row: CaseResult) -> None:
-        self.count += 1
-        if len(self.kept) == MOST and (row.score, row.key) >= (self.kept[-1].score, self.kept[-1].key):
+        if len(self.kept) == self._most and (row.score, row.key) >= (self.kept[-1].score, self.kept[-1].key):
+            self.count += 1
             return
-        bisect.insort(self.kept, _annotation(row))
-        del self.kept[MOST:]
+        self.keep(_annotation(row))
+
+    def keep(self, annotation: _Annotation) -> None:
+        self.count += 1
+        bisect.insort(self.kept, annotation)
+        del self.kept[self._most :]
 
 
 def render_annotations(
-    rows: Iterable[CaseResult], locate: Locate = nowhere, gap: Gap = no_gap, *, scripted: bool = False
+    rows: Iterable[CaseResult],
+    locate: Locate = nowhere,
+    gap: Gap = no_gap,
+    *,
+    scripted: bool = False,
+    repeated: RepeatedCases | None = None,
 ) -> Iterator[str]:
     """A warning if the run is incomplete, the worst cases (as many as GitHub shows), and a notice with the counts."""
     failed, borderline, errors = _Lowest(), _Lowest(), _Lowest()
-    total = 0
+    repeated = repeated or RepeatedCases(every=True)
+    attempts = _Lowest(_ATTEMPTS_KEPT), _Lowest(_ATTEMPTS_KEPT)
+    count = single = 0
     for row in rows:
-        total += 1
+        count += 1
+        if repeated.add(row):
+            if row.error is not None or row.verdict is not Verdict.PASS:
+                attempts[row.error is not None].add(row)
+            continue
+        single += 1
         if row.error is not None:
             errors.add(row)
         elif row.verdict is not Verdict.PASS:
             (borderline if row.verdict is Verdict.BORDERLINE else failed).add(row)
+    worst: dict[CaseKey, _Annotation] = {}
+    for annotation in (*attempts[0].kept, *attempts[1].kept):
+        worst.setdefault(annotation.key.case, annotation)
+    for key, case in repeated.cases.items():
+        if case.verdict is not Verdict.PASS:
+            group = {None: errors, Verdict.BORDERLINE: borderline, Verdict.FAIL: failed}[case.verdict]
+            group.keep(_of_case(key, case, worst.get(key)))
+    total = single + len(repeated.cases)
     room = MOST - min(len(errors.kept), max(MOST // 2, MOST - len(failed.kept)))
     as_errors = [*failed.kept[:room], *errors.kept[: MOST - min(room, len(failed.kept))]]
-    missing = gap(total)
+    missing = gap(count)
     if missing is not None:
         yield command("warning", missing, title="agentv")
         del borderline.kept[MOST - 1 :]
-    for level, worst in (("error", as_errors), ("warning", borderline.kept)):
-        for annotation in worst:
+    for level, kept in (("error", as_errors), ("warning", borderline.kept)):
+        for annotation in kept:
             yield command(level, annotation.message, title=annotation.title, place=locate(annotation.key))
     closing = _closing(total, failed, borderline, errors)
     yield command("notice", f"{closing} ({SCRIPTED})" if scripted else closing, title="agentv")
+
+
+def _of_case(key: CaseKey, case: Attempts, worst: _Annotation | None) -> _Annotation:
+    """The annotation of a case that may have several attempts, with the reason of its worst attempt."""
+    if case.count == 1 and worst is not None:
+        return worst
+    name = f"{clean(key.eval_id)} ({clean(key.target)})"[:_TITLE]
+    if case.is_incomplete:
+        outcome = f"{case.missing:,} of {case.count:,} attempts are missing"
+    elif case.verdict is None:
+        outcome = f"{case.errors:,} of {case.count:,} attempts errored"
+    else:
+        outcome = f"{case.verdict.value}, score {format_score(case.score)}, {passes_of(case)}"
+    message = f"attempt {worst.key.attempt}: {worst.message}" if worst is not None else outcome
+    return _Annotation(case.score or 0.0, RowKey(*key, 1), f"{name}: {outcome}", message)
 
 
 def _closing(total: int, failed: _Lowest, borderline: _Lowest, errors: _Lowest) -> str:

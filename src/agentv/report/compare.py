@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from agentv.errors import UsageError
-from agentv.report.compared_run import Attempts, ComparedRun
+from agentv.report.compared_run import ComparedCase, ComparedRun
 from agentv.report.statistics import (
     Interval,
     exact,
@@ -55,8 +55,20 @@ class Pair:
     passed2: bool
     reason: str
     """Why the case lost points in the candidate or, for a win, in the baseline."""
+    attempts1: tuple[int, int] = (0, 1)
+    """How many attempts passed, and how many were run."""
+    attempts2: tuple[int, int] = (0, 1)
+
+    @property
+    def attempts(self) -> tuple[str, str] | None:
+        """The passed attempts in both runs, such as `2/5`; None if each run has a single attempt."""
+        if self.attempts1[1] == self.attempts2[1] == 1:
+            return None
+        return "/".join(map(str, self.attempts1)), "/".join(map(str, self.attempts2))
 
     def to_dict(self) -> dict[str, Any]:
+        several = {"passed_attempts1": self.attempts1[0], "attempts1": self.attempts1[1]}
+        several |= {"passed_attempts2": self.attempts2[0], "attempts2": self.attempts2[1]}
         return {
             "eval_id": self.key.eval_id,
             "score1": self.score1,
@@ -68,6 +80,7 @@ class Pair:
             "passed1": self.passed1,
             "passed2": self.passed2,
             "reason": self.reason,
+            **(several if self.attempts else {}),
         }
 
 
@@ -154,7 +167,15 @@ class Comparison:
             attempts = f"{plural(self.baseline.attempts, 'attempt')} in the baseline and {self.candidate.attempts:,}"
             notes.append(f"cases have up to {attempts} in the candidate; each counts once, with its mean score")
         elif self.baseline.attempts > 1:
-            notes.append("each case counts once, with its mean score; it passes if more than half of its attempts pass")
+            notes.append("each case counts once, with its mean score")
+        rules = [f"pass if {' or '.join(side.rules)}" for side in (self.baseline, self.candidate)]
+        if max(self.baseline.attempts, self.candidate.attempts) > 1:
+            both = f"{rules[0]} in the baseline, {rules[1]} in the candidate"
+            notes.append(f"verdicts over the attempts of a case: {rules[0] if rules[0] == rules[1] else both}")
+            flaky = [
+                sum(case.attempts.is_flaky for case in side.cases.values()) for side in (self.baseline, self.candidate)
+            ]
+            notes.append(f"flaky cases: {flaky[0]:,} in the baseline, {flaky[1]:,} in the candidate")
         return notes
 
     def to_dict(self) -> dict[str, Any]:
@@ -311,7 +332,7 @@ _FINE = {
 }
 
 
-def _keyed(one: ComparedRun, two: ComparedRun) -> tuple[Mapping[CaseKey, Attempts], Mapping[CaseKey, Attempts]]:
+def _keyed(one: ComparedRun, two: ComparedRun) -> tuple[Mapping[CaseKey, ComparedCase], Mapping[CaseKey, ComparedCase]]:
     """The cases of both runs by their pairing key.
 
     If each run has one target, target names are ignored; if each run has one suite, suite names are.
@@ -324,18 +345,19 @@ def _keyed(one: ComparedRun, two: ComparedRun) -> tuple[Mapping[CaseKey, Attempt
     return cases1, cases2
 
 
-def _without_target(side: ComparedRun) -> dict[CaseKey, Attempts]:
+def _without_target(side: ComparedRun) -> dict[CaseKey, ComparedCase]:
     return {CaseKey(suite, eval_id, ""): attempts for (suite, eval_id, _), attempts in side.cases.items()}
 
 
-def _pair(key: CaseKey, one: Attempts, two: Attempts, threshold: float) -> Pair:
+def _pair(key: CaseKey, one: ComparedCase, two: ComparedCase, threshold: float) -> Pair:
     score1, score2 = one.score, two.score
     delta = exact(score2 - score1)
     outcome = Outcome.TIE
     if delta and abs(delta) >= threshold:
         outcome = Outcome.WIN if delta > 0 else Outcome.LOSS
     reason = one.reason if delta > 0 else two.reason
-    return Pair(key, score1, score2, delta, outcome, one.passed, two.passed, reason)
+    passes = [(case.attempts.passes, case.attempts.finished) for case in (one, two)]
+    return Pair(key, score1, score2, delta, outcome, one.passed, two.passed, reason, *passes)
 
 
 def _conclude(deltas: Sequence[float], mean_delta: float | None, interval: Interval | None) -> Conclusion:

@@ -2,52 +2,57 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentv.errors import UsageError
 from agentv.report.accumulate import why
 from agentv.report.row_source import RowSource
 from agentv.report.statistics import mean
-from agentv.results import CaseKey, CaseResult, Verdict
+from agentv.report.trials import RepeatedCases
+from agentv.results import CaseKey, CaseResult
+from agentv.trials import Attempts
 
 _REASON_KEPT = 300
 
 
 @dataclass(slots=True)
-class Attempts:
-    """All attempts of a case in one run. Errored attempts are counted separately and have no score."""
+class ComparedCase:
+    """A case in one run, with all its attempts. Errored attempts have no score."""
 
-    scores: list[float] = field(default_factory=list)
-    passes: int = 0
-    errors: int = 0
+    attempts: Attempts
     error: str | None = None
     reason: str = ""
     lowest: float = 2.0
 
     def add(self, row: CaseResult) -> None:
+        """Note the reasons of a row that has been added to the attempts."""
         if row.error is not None:
-            self.errors += 1
             self.error = self.error or row.error.message[:_REASON_KEPT]
-            return
-        self.scores.append(row.score)
-        self.passes += row.verdict is Verdict.PASS
-        if row.score < self.lowest:
+        elif row.score < self.lowest:
             self.lowest = row.score
             self.reason = why(row)[1][:_REASON_KEPT] if row.score < 1 else ""
 
     @property
+    def errors(self) -> int:
+        return self.attempts.errors
+
+    @property
     def judged(self) -> bool:
-        return bool(self.scores)
+        return bool(self.attempts.scores)
 
     @property
     def score(self) -> float:
-        return mean(self.scores)
+        return mean(self.attempts.scores)
 
     @property
     def passed(self) -> bool:
-        """Whether more than half of the scored attempts passed."""
-        return 2 * self.passes > len(self.scores)
+        """Whether the case passes; if errors or missing attempts leave that open, whether the scored attempts do."""
+        passed, attempts = self.attempts.passed, self.attempts
+        if passed is None:
+            scored = replace(attempts.trials, count=max(1, len(attempts.scores)))
+            passed = replace(attempts, trials=scored, errors=0).passed
+        return passed is True
 
 
 @dataclass(slots=True)
@@ -55,7 +60,7 @@ class ComparedRun:
     """One of the two runs, with its cases by key."""
 
     source: RowSource
-    cases: dict[CaseKey, Attempts] = field(default_factory=dict)
+    cases: dict[CaseKey, ComparedCase] = field(default_factory=dict)
     targets: list[str] = field(default_factory=list)
     rows: int = 0
     error_rows: int = 0
@@ -66,7 +71,13 @@ class ComparedRun:
 
     @property
     def attempts(self) -> int:
-        return max((len(case.scores) + case.errors for case in self.cases.values()), default=0)
+        """The highest number of attempts of a case."""
+        return max((case.attempts.finished for case in self.cases.values()), default=0)
+
+    @property
+    def rules(self) -> list[str]:
+        """When cases with several attempts pass: the values of `pass_if`."""
+        return sorted({case.attempts.trials.pass_if.value for case in self.cases.values()})
 
     @property
     def label(self) -> str:
@@ -83,19 +94,25 @@ class ComparedRun:
             "cases": len(self.cases),
             "rows": self.rows,
             "error_rows": self.error_rows,
+            "flaky": sum(case.attempts.is_flaky for case in self.cases.values()),
         }
 
 
 def read_compared_run(source: RowSource, target: str | None = None) -> ComparedRun:
     """Read the cases of one run, or only those of `target`. Raises UsageError if there are none."""
     side, targets = ComparedRun(source), dict[str, None]()
+    repeated = RepeatedCases.of(source.manifest)
     for row in source.rows():
         targets[row.target] = None
         if target is not None and row.target != target:
             continue
         side.rows += 1
         side.error_rows += row.error is not None
-        side.cases.setdefault(row.key.case, Attempts()).add(row)
+        key = row.key.case
+        if key not in side.cases:
+            side.cases[key] = ComparedCase(Attempts(row.trials or repeated.default))
+        side.cases[key].attempts.add(row)
+        side.cases[key].add(row)
     if not side.rows:
         hint = f"Available targets: {', '.join(targets)}." if targets else f"{source.path} contains no rows."
         what = f"rows for target '{target}'" if target is not None and targets else "rows"

@@ -104,7 +104,8 @@ def _cases(title: str, pairs: Sequence[Pair], look: Look) -> list[str]:
         delta = pad(format_delta(pair.delta), 7, right=True)
         start = f"{INDENT}{scores}  {delta}  "
         style = "green" if pair.delta > 0 else "red"
-        name = look.cut(look.text(case_name(pair.key)), look.width - columns(start))
+        attempts = f"  ({pair.attempts[0]} {arrow} {pair.attempts[1]})" if pair.attempts else ""
+        name = look.cut(look.text(case_name(pair.key)), look.width - columns(start) - columns(attempts)) + attempts
         lines.append(f"{INDENT}{scores}  {look.style(delta, style)}  {name}")
         reason = look.text(explained(pair)) or "no reason given"
         lines.append(f"{INDENT}    {look.style(look.cut(f'{dot} {reason}', look.width - 6), 'dim')}")

@@ -237,7 +237,8 @@ def _pairs(title: str, pairs: Sequence[Pair]) -> list[str]:
     for pair in pairs:
         why = as_code(explained(pair)) if clean(pair.reason) else "no reason given"
         scores = f"{format_score(pair.score1)} | {format_score(pair.score2)} | {format_delta(pair.delta)}"
-        lines.append(f"| {_case(pair.key)} | {scores} | {why} |")
+        attempts = f" {pair.attempts[0]} → {pair.attempts[1]}" if pair.attempts else ""
+        lines.append(f"| {_case(pair.key)}{attempts} | {scores} | {why} |")
     return lines
 
 

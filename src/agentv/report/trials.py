@@ -74,7 +74,9 @@ class RepeatedCases:
 
     def __init__(self, *, every: bool = False, count: int = 1) -> None:
         self.cases: dict[CaseKey, Attempts] = {}
-        self._default = Trials(count) if every else None
+        self.default = Trials(count)
+        """The trials of rows that do not say how many attempts there are."""
+        self._every = every
 
     @classmethod
     def of(cls, manifest: Mapping[str, Any]) -> RepeatedCases:
@@ -87,12 +89,11 @@ class RepeatedCases:
 
     def add(self, row: CaseResult) -> bool:
         """Add a row; returns whether its case has several attempts, or may have."""
-        trials = row.trials or self._default
-        if trials is None:
+        if row.trials is None and not self._every:
             return False
         key = row.key.case
         if key not in self.cases:
-            self.cases[key] = Attempts(trials)
+            self.cases[key] = Attempts(row.trials or self.default)
         self.cases[key].add(row)
         return True
 
