@@ -225,6 +225,15 @@ def test_judge_calls_of_superseded_rows_are_counted_only(tmp_path: Path):
     assert "and 1 call of rows that were superseded (see --json)" in text
 
 
+@pytest.mark.parametrize(("count", "sentence"), [(1, "1 call was taken from"), (3, "3 calls were taken from")])
+def test_calls_taken_from_the_record_are_counted(tmp_path: Path, count: int, sentence: str):
+    judged = result("judge", 0.5, judge={"call_count": 4, "from_record": count})
+    resumed = row("x", 0.5, evaluator_results=(judged,))
+    calls = [JudgeCallRecord(*resumed.key, "judge", index, "strict", "ok") for index in range(1, 5)]
+    text = shown(recorded(tmp_path / "run", [resumed], None, calls))
+    assert f"{sentence} the record when the run was resumed" in text
+
+
 def test_damaged_lines_are_counted(tmp_path: Path):
     reader = recorded(tmp_path / "run", [row("x", 0.1)])
     with reader.directory.results.open("ab") as file:

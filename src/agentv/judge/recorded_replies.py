@@ -11,6 +11,7 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -111,9 +112,9 @@ class RecordedReplies:
         """The next recorded reply to this request; None if there is none left."""
         size = sum(len(message.content) if isinstance(message.content, str) else 1 for message in request.messages)
         options = request.options.to_dict()
-        arguments = (target, request.messages, options, self._redactor)
-        is_short = size <= HASHED_IN_LINE
-        sha256 = request_sha256(*arguments) if is_short else await asyncio.to_thread(request_sha256, *arguments)
+        is_long = size > HASHED_IN_LINE
+        hashing = partial(request_sha256, target, request.messages, options, self._redactor, in_pieces=is_long)
+        sha256 = await asyncio.to_thread(hashing) if is_long else hashing()
         text = self._redactor.text
         spots = self._spots.get(
             Asked(self._masked(key), text(evaluator), text(target), text(request.eval_id), request.attempt, sha256)

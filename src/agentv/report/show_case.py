@@ -15,7 +15,7 @@ from agentv.report.choosing import Choice
 from agentv.report.console import ERROR_STYLE, VERDICT_STYLE
 from agentv.report.format import format_cost, format_duration, format_score
 from agentv.report.terminal import INDENT, Look, columns
-from agentv.results import CUT_OFF, CaseResult, EvaluatorResult, Verdict
+from agentv.results import CUT_OFF, CaseResult, EvaluatorResult, Verdict, judge_ledgers
 from agentv.text import plural, short_path
 
 LEAST_WIDTH = 40
@@ -332,6 +332,9 @@ def _calls(view: CaseView, page: Page) -> None:
         if number > 1:
             page.lines.append("")
         _call(number, call, shown, page)
+    if taken := sum(ledger.get("from_record") or 0 for ledger in judge_ledgers(view.row.evaluator_results)):
+        verb = "was" if taken == 1 else "were"
+        page.label(f"{plural(taken, 'call')} {verb} taken from the record when the run was resumed")
     if view.earlier_calls:
         earlier = plural(len(view.earlier_calls), "call")
         page.label(f"and {earlier} of rows that were superseded (see --json)")
