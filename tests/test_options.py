@@ -30,6 +30,7 @@ VALUES: dict[str, Any] = {
     "timeout": 7.5,
     "threshold": 0.5,
     "outputs": "answers.jsonl",
+    "replay": "recorded",
     "out": "rows.jsonl",
     "judge_io": "failures",
     "cache": True,
@@ -75,6 +76,9 @@ def test_every_option_is_accepted_by_the_command_line_python_and_run_json(ready:
     values = {name: value for name, value in VALUES.items() if name not in left_out}
     assert set(VALUES) | {"paths"} == set(OPTIONS)
     expected = RunOptions(paths=("suite.yaml",), **values)
+    agentv.evaluate(
+        "suite.yaml", config="other.yaml", target=["a", "b"], judge_target="judge", repeat=2, run_dir="recorded"
+    )
 
     arguments = [word for name, value in values.items() for word in words(name, value)]
     done = ready.run("eval", "suite.yaml", "--run-dir", "typed", *arguments)

@@ -28,7 +28,7 @@ from agentv.plan.options import RunOptions
 from agentv.record import inline
 from agentv.record.labels import RunLabels
 from agentv.record.run_dir import RUNS, new_run_id
-from agentv.recorded import RunHooks, outputs_file, start_run
+from agentv.recorded import RunHooks, outputs_file, replayed_run, start_run
 from agentv.report.summary import Summary
 from agentv.results import CaseResult
 from agentv.targets.gate import TargetGate
@@ -100,6 +100,8 @@ class Options(TypedDict, total=False):
     timeout: float | None
     threshold: float | None
     outputs: FilePath | None
+    replay: FilePath | None
+    """A run (id, name or directory) whose record answers for all targets and judges. Nothing is called."""
     out: FilePath | None
     judge_io: Literal["all", "failures", "none"]
     cache: bool
@@ -205,6 +207,8 @@ class _Arguments:
         run_options = RunOptions.from_keywords(paths, keywords)
         if run_options.outputs is not None:
             run_options = replace(run_options, outputs=outputs_file(run_options.outputs, Path.cwd()))
+        if run_options.replay is not None:
+            run_options = replace(run_options, replay=replayed_run(run_options.replay, Path.cwd()))
         added = [_evaluator(item) for item in evaluators if not isinstance(item, Mapping)]
         _refuse_shared_names([*mappings, *added])
         return cls(run_options, function, added, inline=cases is not None)

@@ -9,6 +9,7 @@
     +-- ProviderError               one call to a target failed; `retryable` is set when a retry can help
     |   +-- ProviderTimeoutError
     |   +-- TargetDownError         the call was not made, because the target was declared down
+    |   +-- NotRecordedError        the call is not in the record of the run that is replayed
     +-- ProcessStartError           a program could not be started (`processes/run.py`)
     +-- JudgeCallError              a script's judge call failed (`judge/session.py`)
     +-- BudgetExhaustedError        the budget of the run is spent: the case is not run, and the run can be resumed
@@ -151,6 +152,10 @@ class ProviderTimeoutError(ProviderError):
 
 class TargetDownError(ProviderError):
     """A call was not made, because the target was declared down after too many equal errors in a row."""
+
+
+class NotRecordedError(ProviderError):
+    """The call is not in the record of the run that is replayed. Nothing was sent."""
 
 
 class BudgetExhaustedError(AgentVError):

@@ -7,15 +7,15 @@ come first in a line, so that readers can find lines without parsing them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Protocol
 
 from agentv.codec import OMIT_DEFAULT, encode
 from agentv.jsonio import dump_line, storable, strict_line
 from agentv.messages import Message, TokenUsage, as_messages
 from agentv.redact import Redactor
-from agentv.results import Counted, RowKey, Unit
+from agentv.results import CaseResult, Counted, RowKey, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +132,8 @@ class JudgeCallRecord:
     """What the judge answered, in the form of the judge proxy (`outputMessages`, `rawText`, `usage`), with `logprobs`
     if they were requested."""
     error: Annotated[str | None, OMIT_DEFAULT] = None
+    replayed: Annotated[bool, OMIT_DEFAULT] = False
+    """Whether the reply comes from the record of another run (`--replay`)."""
 
     @property
     def row_key(self) -> RowKey:
@@ -162,3 +164,24 @@ def request_sha256(
     if text is None or redactor.finds_in_json(text):
         text = dump_line(redactor.value(storable(request)), in_pieces=in_pieces)
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+class ReplaySource(Protocol):
+    """A recorded run whose answers and judge replies are used again (`--replay`). All methods may read files."""
+
+    run_id: str
+
+    def row(self, key: RowKey) -> CaseResult | None:
+        """The row with this key."""
+
+    def keys_of(self, eval_id: str) -> list[RowKey]:
+        """The keys of all rows of a case, in any suite."""
+
+    def case(self, suite: str, eval_id: str) -> CaseRecord | None:
+        """What was asked in this case; None if the run was recorded without its cases."""
+
+    def judge_calls(self, key: RowKey) -> list[JudgeCallRecord]:
+        """The judge calls of a row, without those of superseded rows."""
+
+    def all_judge_calls(self) -> Iterator[JudgeCallRecord]:
+        """All judge calls of the run."""

@@ -47,6 +47,7 @@ from agentv.report.summary import Summary, SummaryBuilder
 from agentv.results import CaseResult, RowKey, spend_of
 from agentv.run.case import Ask
 from agentv.run.execute import Execution
+from agentv.suite.evaluator import JUDGED
 from agentv.suite.files import digest
 from agentv.targets.budget import Budget
 from agentv.targets.config import holds_secret
@@ -55,6 +56,8 @@ from agentv.text import plural
 
 if TYPE_CHECKING:
     from agentv.judge.recorded_replies import RecordedReplies
+    from agentv.record.replay_source import RunReplaySource
+    from agentv.run.replay import Replay
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +155,8 @@ class RecordedRun:
     """Whether the file of `--out` must not contain anything but rows of this run: its name comes from run.json."""
     git: GitState | None = None
     """The commit of a new run."""
+    replay: RunReplaySource | None = None
+    """The run that is replayed."""
 
     async def run(self, hooks: RunHooks | None = None) -> RunOutcome:
         """Run the cases that have no row yet. Cancelling stops the work in flight and returns the outcome so far."""
@@ -245,6 +250,7 @@ class RecordedRun:
             journal=journal,
             earlier=lambda key: summary.attempts_of(recorded_key(key, self.redactor).case),
             on_skipped=partial(self._skip, progress),
+            replay=self._replay(),
         )
         interrupted, status = False, "failed"
         try:
@@ -288,6 +294,13 @@ class RecordedRun:
         """Attempts that cannot change a verdict are not part of the run."""
         self.manifest["total"] -= attempts
         progress.shrink(attempts)
+
+    def _replay(self) -> Replay | None:
+        if self.replay is None:
+            return None
+        from agentv.run.replay import Replay  # noqa: PLC0415 - most runs call their targets
+
+        return Replay.of(self.replay, self.redactor)
 
     def _is_superseded(self) -> Callable[[CaseResult], bool]:
         """Whether a row is run again: with `retry_errors`, an errored row whose case is still in the plan."""
@@ -354,9 +367,32 @@ def start_run(plan: RunPlan, run_id: str, directory: Path, cwd: Path, labels: Ru
         check_out(out)
     redactor = Redactor(plan.secrets.values)
     git = GitState(Checkout.near(cwd) or Checkout.near(plan.suites[0].suite.path.absolute().parent))
+    replay = _replayed(plan, cwd)
     manifest = _manifest(plan, run_id, cwd, labels or RunLabels(), git)
+    if replay is not None:
+        manifest["scripted"] = replay.manifest.get("scripted") is True
+        manifest["replayed"] = replay.to_dict()
+        manifest["digests"] |= replay.digests()
+        manifest["summary_notes"].append(replay.note)
     created = RunDirectory.create(directory, manifest, redactor=redactor)
-    return RecordedRun(plan, created, manifest, redactor, git=git)
+    return RecordedRun(plan, created, manifest, redactor, git=git, replay=replay)
+
+
+def replayed_run(name: str, cwd: Path) -> str:
+    """The directory of the run to replay, relative to the working directory, so that it can be resumed later."""
+    return os.path.relpath(find_run(name, cwd).path, cwd)
+
+
+def _replayed(plan: RunPlan, cwd: Path) -> RunReplaySource | None:
+    """The record of the run that is replayed. Raises UsageError if its judge replies are needed and missing."""
+    if plan.options.replay is None:
+        return None
+    from agentv.record.replay_source import RunReplaySource  # noqa: PLC0415 - most runs call their targets
+
+    replay = RunReplaySource(RunDirectory.open(cwd / plan.options.replay))
+    if not plan.needs.isdisjoint(JUDGED):
+        replay.refuse_without_judge_io()
+    return replay
 
 
 def outputs_file(name: str, cwd: Path) -> str:
@@ -423,7 +459,9 @@ def resume_run(
     """
     redactor = Redactor(plan.secrets.values)
     # A path that contains the value of a secret is masked in run.json.
-    changed = _changes(redactor.value(dict(plan.digests())), manifest.get("digests") or {})
+    replay = _replayed(plan, Path(manifest["cwd"]))
+    digests = {**plan.digests(), **(replay.digests() if replay is not None else {})}
+    changed = _changes(redactor.value(digests), manifest.get("digests") or {})
     if changed and not allow_changed:
         raise RunChangedError(
             "the run cannot be resumed, because its inputs have changed:\n"
@@ -439,7 +477,7 @@ def resume_run(
     ]
     manifest["status"] = "running"
     manifest["options"] = plan.options.to_dict()
-    manifest["digests"] = dict(plan.digests())
+    manifest["digests"] = digests
     manifest["total"] = plan.total
     return RecordedRun(
         plan,
@@ -450,6 +488,7 @@ def resume_run(
         retry_errors,
         inputs_changed=bool(changed),
         out_is_ours=not new_out,
+        replay=replay,
     )
 
 

@@ -231,6 +231,9 @@ class CaseResult:
     trials: Annotated[Trials | None, OMIT_DEFAULT] = None
     """If the case has several attempts: their number, and how they become one verdict."""
 
+    replayed: Annotated[str | None, OMIT_DEFAULT] = None
+    """The id of the run whose answer and judge replies were used again (`--replay`). Nothing was called or paid."""
+
     def __post_init__(self) -> None:
         amounts = bounded(self.token_usage, self.cost_usd, self.duration_ms)
         if amounts.warnings:  # a row of an older version, or of another tool

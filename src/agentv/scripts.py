@@ -279,6 +279,9 @@ def _score(
         stderr = ""  # the script's own complaint about the limit
     elif session is not None and session.overuse is not None:
         message = f"the script exceeded a limit of its judge proxy, which was therefore closed: {session.overuse}."
+    elif session is not None and session.not_recorded is not None:
+        message = f"a judge call of the script cannot be replayed: {session.not_recorded}"
+        stderr = ""  # the script's own complaint about the call
     if message is None:
         if isinstance(parsed, Score):
             return replace(parsed, judge_proxy=ledger)

@@ -134,3 +134,27 @@ def quoted(text: str, longest: int = LONGEST_QUOTE) -> str:
     if not shown.isprintable():
         shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in shown)
     return f"'{shown}'"
+
+
+def first_difference(recorded: str, now: str, *, width: int = 100) -> str:
+    """Where two strings begin to differ: `differs in line 3: recorded '...', now '...'`, cut around the difference."""
+    if recorded == now:
+        return "is the same"
+    olds, news = recorded.split("\n"), now.split("\n")
+    at = next(
+        (i for i, (old, new) in enumerate(zip(olds, news, strict=False)) if old != new), min(len(olds), len(news))
+    )
+    old, new = (olds[at] if at < len(olds) else None), (news[at] if at < len(news) else None)
+    column = next((i for i, (a, b) in enumerate(zip(old or "", new or "", strict=False)) if a != b), None)
+    if column is None:
+        column = min(len(old or ""), len(new or ""))
+    start = max(0, column - width // 3)
+
+    def part(line: str | None) -> str:
+        if line is None:
+            return "nothing"
+        shown = line[start : start + width]
+        before, after = "..." if start else "", "..." if len(line) > start + width else ""
+        return f"'{before}{without_controls(shown)}{after}'"
+
+    return f"differs in line {at + 1}: recorded {part(old)}, now {part(new)}"

@@ -85,9 +85,7 @@ def test_run_is_exported_as_csv_jsonl_and_parquet(judged: Project):
     assert (france["candidate_answer"], france["score: says-paris"]) == ("'=ANSWER Paris", "1.0")
     assert (france["threshold"], france["cached_tokens"], france["judge_calls"]) == ("0.8", "2", "1")
     assert (lines["broken"]["score"], lines["broken"]["error_stage"]) == ("", "evaluator")
-    recorded_cases = (judged.run_dirs()[-1] / "cases.jsonl").exists()
-    if recorded_cases:
-        assert (france["question"], france["expected_outcome"]) == ("PROMPT about France?", "Paris")
+    assert (france["question"], france["expected_outcome"]) == ("PROMPT about France?", "Paris")
 
     assert judged.run("convert", run, "--to", "jsonl", "--with", "judge-calls", "-o", "rows.jsonl").returncode == 0
     rows = {row["eval_id"]: row for row in read_jsonl(judged.root / "rows.jsonl")}

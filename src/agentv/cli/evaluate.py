@@ -32,6 +32,7 @@ from agentv.recorded import (
     RunOutcome,
     outputs_file,
     recorded_choice,
+    replayed_run,
     resume_run,
     resumed_options,
     start_run,
@@ -121,6 +122,8 @@ def _new(arguments: dict[str, Any]) -> RecordedRun:
     cwd = Path.cwd()
     if arguments["outputs"]:
         arguments["outputs"] = outputs_file(arguments["outputs"], cwd)
+    if arguments["replay"]:
+        arguments["replay"] = replayed_run(arguments["replay"], cwd)
     labels = RunLabels(arguments["name"], arguments["experiment"], arguments["note"])
     options = RunOptions.from_dict({**arguments, "paths": suite_paths(arguments["paths"], cwd, command="eval")})
     plan = build_plan(options, cwd, record_cases=True)

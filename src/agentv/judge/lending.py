@@ -13,6 +13,7 @@ from agentv.judge.choice import JudgeChoice
 from agentv.judge.recording import NOT_RECORDED, Recording
 from agentv.judge.session import JudgeSession, JudgeTargets
 from agentv.redact import NO_SECRETS, Redactor
+from agentv.results import RowKey
 from agentv.targets.budget import Budget
 from agentv.targets.config import NO_JUDGE, TargetsConfig, TargetSpec
 from agentv.targets.gate import TargetGate
@@ -21,6 +22,7 @@ from agentv.targets.provider import Provider
 
 if TYPE_CHECKING:
     from agentv.judge.cache import JudgeCache
+    from agentv.judge.replay import JudgeReplay
 
 HOW = (
     "Set `judge_target` under `defaults` in the configuration. For this run only, use --judge-target; `judge_target` "
@@ -58,6 +60,8 @@ class Lender:
     recording: Recording = NOT_RECORDED
     budget: Budget | None = None
     cache: JudgeCache | None = None
+    replay: JudgeReplay | None = None
+    """Answers all calls from the record of a run, so that all configured targets are available."""
     live: Mapping[str, Provider] | None = None
     """Providers by target name; if None, opened from the configuration on first use."""
     _unavailable: dict[str, str] = field(default_factory=dict)
@@ -78,7 +82,13 @@ class Lender:
                 next_step=how,
             )
         return JudgeSession(
-            JudgeTargets(name, self._targets(), self._unavailable_to_scripts, access.allowed_targets),
+            JudgeTargets(
+                name,
+                self._targets_for(asker),
+                self._unavailable_to_scripts,
+                access.allowed_targets,
+                replayed=self.replay is not None,
+            ),
             evaluator=asker.evaluator,
             max_calls=access.max_calls,
             timeout=access.timeout_seconds,
@@ -108,11 +118,19 @@ class Lender:
             return f"the judge target '{name}' is not available: {self._unavailable[name]}"
         return f"there is no target '{name}' in {self.config.path}"
 
+    def _targets_for(self, asker: Asker) -> Mapping[str, Provider]:
+        if self.replay is None:
+            return self._targets()
+        key = RowKey(asker.suite, asker.eval_id, asker.target, asker.attempt)
+        return self.replay.targets(self.config, key, asker.evaluator)
+
     def _targets(self) -> Mapping[str, Provider]:
         """All configured targets that are available, opened once."""
         if self.live is None:
             self.live = {}
-            if self.config is not None and self.pool is not None:
+            if self.replay is not None:
+                self.live = self.replay.targets(self.config, RowKey("", "", "", 1), "")
+            elif self.config is not None and self.pool is not None:
                 self.live = dict(self._opened(self.config, self.pool))
         return self.live
 

@@ -110,11 +110,7 @@ class RecordedReplies:
 
     async def find(self, key: RowKey, evaluator: str, target: str, request: Request) -> Reply | None:
         """The next recorded reply to this request; None if there is none left."""
-        size = sum(len(message.content) if isinstance(message.content, str) else 1 for message in request.messages)
-        options = request.options.to_dict()
-        is_long = size > HASHED_IN_LINE
-        hashing = partial(request_sha256, target, request.messages, options, self._redactor, in_pieces=is_long)
-        sha256 = await asyncio.to_thread(hashing) if is_long else hashing()
+        sha256 = await hash_of(target, request, self._redactor)
         text = self._redactor.text
         spots = self._spots.get(
             Asked(self._masked(key), text(evaluator), text(target), text(request.eval_id), request.attempt, sha256)
@@ -139,6 +135,14 @@ class RecordedReplies:
             os.close(descriptor)
         record = _decoded(line)
         return None if record is None else reply_of(record)
+
+
+async def hash_of(target: str, request: Request, redactor: Redactor) -> str:
+    """The hash of a request. Most are hashed immediately, so that the order of concurrent calls is kept."""
+    size = sum(len(message.content) if isinstance(message.content, str) else 1 for message in request.messages)
+    is_long, options = size > HASHED_IN_LINE, request.options.to_dict()
+    hashing = partial(request_sha256, target, request.messages, options, redactor, in_pieces=is_long)
+    return await asyncio.to_thread(hashing) if is_long else hashing()
 
 
 def reply_of(record: JudgeCallRecord) -> Reply | None:

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from agentv.errors import AgentVError, BudgetExhaustedError, ProviderTimeoutError
+from agentv.errors import AgentVError, BudgetExhaustedError, NotRecordedError, ProviderTimeoutError
 from agentv.evidence import JudgeCallRecord
 from agentv.judge.ledger import DEFAULT_MAX_CALLS, JudgeLedger
 from agentv.judge.recording import NOT_RECORDED, Recording
@@ -69,6 +69,8 @@ class JudgeTargets:
     unavailable: Mapping[str, str] = field(default_factory=dict)
     allowed: Collection[str] | None = None
     """Names that a script may choose; None allows all that run no command. The default is always allowed."""
+    replayed: bool = False
+    """Whether all replies come from the record of another run (`--replay`)."""
 
     def __post_init__(self) -> None:
         if self.default not in self.live:
@@ -120,6 +122,8 @@ class JudgeSession:
         self._budget = budget
         self.out_of_budget: BudgetExhaustedError | None = None
         """Set when the budget of the run did not allow a call. The case then counts as not run."""
+        self.not_recorded: str | None = None
+        """In a replayed run, why a call is not in the record. The evaluator then fails, whatever its script prints."""
         self.overuse: str | None = None
         """What the script exceeded at its proxy. If set, the evaluator fails, whatever the script prints."""
         self._running: set[_Running] = set()
@@ -331,7 +335,7 @@ class JudgeSession:
                 self.out_of_budget = error
             known = isinstance(error, AgentVError)
             reason = str(error) if known else f"its provider crashed: {type(error).__name__}: {error}"
-            raise self._failed(running, "failed", reason) from None
+            raise self._failed(running, "failed", reason, missing=isinstance(error, NotRecordedError)) from None
         if self.closed:
             raise _shutting_down()
         written = self._settle(running, "ok", reply=reply)
@@ -396,9 +400,11 @@ class JudgeSession:
         target = self.targets.default if call.target is None else call.target
         self.targets.live[target].forget(self._request(call))
 
-    def _failed(self, running: _Running, status: str, reason: str) -> JudgeCallError:
+    def _failed(self, running: _Running, status: str, reason: str, *, missing: bool = False) -> JudgeCallError:
         http, code = (504, "judge_timeout") if status == "timeout" else (502, "judge_failed")
-        text = self.clean(f"judge target '{running.target}' failed (the call still counts): {reason}")
+        if missing and self.not_recorded is None:
+            self.not_recorded = self.clean(reason)
+        text = self.clean(f"{failed_prefix(running.target)}{reason}")
         self._settle(running, status, code=code, error=text)
         return JudgeCallError(http, code, text)
 
@@ -423,7 +429,7 @@ class JudgeSession:
             failed=reply is None,
             retries=retries,
             cache_hit=reply is not None and reply.cache_hit,
-            from_record=running.recorded is not None,
+            from_record=running.recorded is not None or (self.targets.replayed and reply is not None),
             token_usage=usage,
             cost_usd=cost,
         )
@@ -456,9 +462,15 @@ class JudgeSession:
             duration_ms=round(max(0.0, ended - running.reserved - waited) * 1000, 3),
             model=None if reply is None else reply.model,
             finish_reason=None if reply is None else reply.finish_reason,
+            replayed=self.targets.replayed,
             **io,
         )
         return self._recording.on_call(record)
+
+
+def failed_prefix(target: str) -> str:
+    """How the error of a failed call begins, for scripts and in the record."""
+    return f"judge target '{target}' failed (the call still counts): "
 
 
 def _utc(seconds: float) -> str:

@@ -160,7 +160,7 @@ def build_plan(
         lanes = [_function_lane(planned, function_target, options)]
     else:
         lanes = _target_lanes([item for item in planned if item.config or not only_check], options, chosen)
-        if not only_check:
+        if not only_check and options.replay is None:
             _refuse_if_none_available(lanes)
     secrets = Secrets.of([p.config for p in planned if p.config], [p.environment for p in planned])
     plan = RunPlan(
@@ -174,7 +174,7 @@ def build_plan(
         chosen=chosen,
         sample=selecting.sample,
     )
-    if search:
+    if search and options.replay is None:
         _search_for_targets(plan)
     return plan
 

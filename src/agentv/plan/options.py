@@ -134,6 +134,9 @@ class RunOptions:
     timeout: float | None = _above_zero("S", "timeout", "Timeout for one target call, in seconds.")
     threshold: float | None = _share("S", "threshold", "Minimum score for a case to pass.  [0.8]")
     outputs: str | None = _file("outputs", "Grade existing answers (JSON Lines, or a run) instead of calling targets.")
+    replay: str | None = _field(
+        Option("file", "Answer targets and judges from the record of this run; nothing is called.", "RUN", "replay")
+    )
     out: str | None = _file("out", "Also write rows to this file as they finish.", may_change=True)
     judge_io: str = _choice("judge_io", "Prompts and replies of judge calls to record.", "all", "failures", "none")
     cache: bool = _switch("cache", "Cache judge replies in .agentv/cache.")

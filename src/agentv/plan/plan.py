@@ -218,7 +218,7 @@ class RunPlan:
     def pays_for(self, target: str) -> bool:
         """Whether the answers of this target come from calling it, not from a recording."""
         replayed = (lane.target for lane in self.lanes if lane.spec is not None and lane.spec.provider == "replay")
-        return self.answers is None and target not in replayed
+        return self.answers is None and self.options.replay is None and target not in replayed
 
     def called_targets(self) -> list[tuple[TargetSpec, Environment]]:
         """The available targets that answer or judge in this run, without those that a script may choose."""

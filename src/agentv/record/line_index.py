@@ -65,11 +65,6 @@ class LineIndex(Generic[T]):
         """Free the memory for a key that is not needed any more."""
         self._lines.pop(self._encoded(key), None)
 
-    def all(self) -> Iterator[T]:
-        """All records, by key."""
-        for places in list(self._lines.values()):
-            yield from self._read(places)
-
     def __len__(self) -> int:
         return sum(map(len, self._lines.values()))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from agentv.evidence import CaseRecord, JudgeCallRecord
 from agentv.messages import Conversation, Message
 from agentv.record.line_index import CaseIndex, JudgeCallIndex
+from agentv.record.reading import heads_of
 from agentv.record.run_dir import RESULTS, RunDirectory
 from agentv.report.row_source import RowSource
 from agentv.results import CaseResult, EvaluatorResult, RowKey
@@ -38,9 +39,9 @@ class JoinedRun:
         for index in (joined._cases, joined._calls):
             if index is not None:
                 index.refresh()
-        if with_calls and directory.superseded.is_file():
-            superseded = RowSource(source.name, directory.superseded, source.manifest)
-            joined._executions.update(row.key for row in superseded.rows(repeated=True))
+        if with_calls:
+            superseded = (head for _, head in heads_of(directory.superseded))
+            joined._executions.update(head.key for head in superseded if head is not None)
         return joined
 
     def case(self, row: CaseResult) -> CaseRecord | None:

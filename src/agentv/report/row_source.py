@@ -53,16 +53,10 @@ class RowSource:
         missing = f"{left:,} of {total:,} results missing" if left > 0 else "rows may be missing"
         return f"the run is incomplete ({status}): {missing}" if status else f"the run is incomplete: {missing}"
 
-    def rows(self, *, repeated: bool = False) -> Iterator[CaseResult]:
-        """Read the rows one by one. Raises RecordError for a line that is not a valid row, and for a duplicate row.
-
-        With `repeated`, a case may have several rows, as in `superseded.jsonl`.
-        """
+    def rows(self) -> Iterator[CaseResult]:
+        """Read the rows one by one. Raises RecordError for a line that is not a valid row, and for a duplicate row."""
         seen: dict[RowKey, int] = {}
         for number, row in self._numbered():
-            if repeated:
-                yield row
-                continue
             first = seen.setdefault(row.key, number)
             if first != number:
                 raise RecordError(

@@ -102,6 +102,8 @@ class Summary:
     """Whether the target or the judge is a scripted model of the mock provider."""
     scripted_part: Annotated[str, OMIT_DEFAULT] = ""
     """`target` or `judge` if only that one is scripted."""
+    replayed: Annotated[str | None, OMIT_DEFAULT] = None
+    """The id of the run whose record answered for targets and judges."""
     notes: Annotated[tuple[str, ...], OMIT_DEFAULT] = ()
     """What to know about all results, such as who graded them."""
     attempts: int = 0
@@ -171,6 +173,13 @@ def headline(summary: Summary) -> str:
     return f"{'' if summary.total == 1 else 'all '}{everything} passed"
 
 
+def replayed_id(manifest: Mapping[str, Any]) -> str | None:
+    """The id of the run that was replayed; None if targets and judges were called."""
+    replayed = manifest.get("replayed")
+    run_id = replayed.get("run_id") if isinstance(replayed, dict) else None
+    return run_id if isinstance(run_id, str) else None
+
+
 class SummaryBuilder:
     """Builds a `Summary` from rows in any order.
 
@@ -182,9 +191,11 @@ class SummaryBuilder:
         *,
         scripted: bool = False,
         scripted_part: str = "",
+        replayed: str | None = None,
         notes: tuple[str, ...] = (),
         repeated: RepeatedCases | None = None,
     ) -> None:
+        self.replayed = replayed
         self.scripted = scripted
         self.scripted_part = scripted_part
         self.notes = notes
@@ -212,6 +223,7 @@ class SummaryBuilder:
         return cls(
             scripted=manifest.get("scripted") is True,
             scripted_part=part if isinstance(part, str) else "",
+            replayed=replayed_id(manifest),
             notes=tuple(note for note in notes if isinstance(note, str)) if isinstance(notes, list) else (),
             repeated=RepeatedCases.of(manifest),
         )
@@ -280,6 +292,7 @@ class SummaryBuilder:
                 errored_attempts=self._rows.errors,
                 scripted=self.scripted,
                 scripted_part=self.scripted_part,
+                replayed=self.replayed,
                 notes=self.notes,
                 duration_seconds=duration_seconds,
             )
@@ -337,6 +350,7 @@ class SummaryBuilder:
             mean_interval=_interval(outcomes),
             scripted=self.scripted,
             scripted_part=self.scripted_part,
+            replayed=self.replayed,
             notes=self.notes,
             attempts=self._rows.total,
             flaky=sum(case.is_flaky for case in self._repeated.cases.values()),

@@ -37,6 +37,7 @@ from agentv.trials import Attempts
 
 if TYPE_CHECKING:
     from agentv.evaluators.base import Evaluator
+    from agentv.run.replay import Replay
     from agentv.scripts import Runtime
 
 BACKLOG = 1
@@ -111,6 +112,8 @@ class Execution:
     on_skipped: Callable[[int], None] = lambda _: None
     """Called with the number of attempts that are not run because they cannot change the verdict."""
     journal: Journal | None = None
+    replay: Replay | None = None
+    """Answers for all targets and judges, in a replayed run."""
     _unwritten: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(UNWRITTEN))
 
     async def run(self) -> None:
@@ -137,7 +140,8 @@ class Execution:
                 self._check_targets(pool)
                 await self._note_unknown_prices(pool)
                 slots = asyncio.Semaphore(slot_count if launcher is None else most_scripts(slot_count))
-                services = Services(self.plan, pool, launcher, self.recording, cache, slots)
+                judges = None if self.replay is None else self.replay.judges
+                services = Services(self.plan, pool, launcher, self.recording, cache, slots, judges)
                 for lane in self.plan.lanes:
                     lanes.create_task(self._run_lane(lane, services))
         except BaseExceptionGroup as group:
@@ -145,7 +149,7 @@ class Execution:
 
     def _check_targets(self, pool: TargetPool) -> None:
         """Raise the first error if no target of the run is available, so that nothing is run."""
-        if self.plan.answers is not None or not self.plan.lanes:
+        if self.plan.answers is not None or self.replay is not None or not self.plan.lanes:
             return
         problem: TargetUnavailableError | None = None
         for lane in self.plan.lanes:
@@ -162,7 +166,7 @@ class Execution:
 
     async def _note_unknown_prices(self, pool: TargetPool) -> None:
         """Before anything is called: `--max-cost` does not count calls whose price is unknown."""
-        if self.budget.max_cost is None or self.on_note is None:
+        if self.budget.max_cost is None or self.on_note is None or self.replay is not None:
             return
         for spec, environment in self.plan.called_targets():
             with suppress(Exception):  # a warning must not fail the run
@@ -171,7 +175,7 @@ class Execution:
 
     async def _run_lane(self, lane: Lane, services: Services) -> None:
         needed = NeededAttempts(_items(lane), self.is_done, self.earlier, self.on_skipped)
-        ask, batches = self._asker(lane, services.pool, needed)
+        ask, batches = self._asker(lane, services.pool, needed) if self.replay is None else (_no_target, None)
         needed.by_round = batches is not None
         slots = _Slots(lane)
         skipped = 0
@@ -190,7 +194,9 @@ class Execution:
                     continue
                 await slots.cases.acquire()
                 runtime = services.runtime(lane, item.planned)
-                if self.journal is not None and self.journal.has(item.key, item.case_sha256):
+                if self.replay is not None and self.plan.answers is None:
+                    get_answer = partial(self._replayed, item, self.replay)
+                elif self.journal is not None and self.journal.has(item.key, item.case_sha256):
                     get_answer = partial(self._answered_before, item, self.journal)
                 else:
                     await slots.calls.acquire()
@@ -241,6 +247,8 @@ class Execution:
         finally:
             calls.release()
         row = unjudged_row(item, answered, self.run_id)
+        if self.replay is not None:  # recorded answers (`--outputs`), judged with recorded replies
+            row = replace(row, replayed=self.replay.run_id)
         if self.journal is not None and answered.candidate is not None and not answered.recorded:
             if batches is not None:
                 await batches.kept(item)
@@ -273,6 +281,13 @@ class Execution:
         item, row = await with_file_text(item), await journal.find(item.key)
         answered = answered_before(row) if item.case.problem is None else await answer(item, _no_target)
         return _Asked(item, answered, unjudged_row(item, answered, self.run_id))
+
+    async def _replayed(self, item: WorkItem, replay: Replay) -> _Asked:
+        """The recorded answer. Its cost counts for evaluators, and the row says that nothing was paid."""
+        item = await with_file_text(item)
+        answered = await replay.answer(item) if item.case.problem is None else await answer(item, _no_target)
+        row = unjudged_row(item, answered, self.run_id)
+        return _Asked(item, answered, replace(row, cost_usd=0.0, replayed=replay.run_id))
 
     def _batches(self, lane: Lane, gate: TargetGate, needed: NeededAttempts) -> Batches:
         journal = self.journal

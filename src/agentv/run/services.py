@@ -17,6 +17,7 @@ from agentv.targets.pool import TargetPool
 
 if TYPE_CHECKING:
     from agentv.judge.cache import JudgeCache
+    from agentv.judge.replay import JudgeReplay
     from agentv.processes.launcher import Launcher
     from agentv.scripts import Runtime
 
@@ -57,7 +58,7 @@ def most_scripts(slot_count: int) -> int:
 @asynccontextmanager
 async def judge_cache(plan: RunPlan, cwd: Path, on_note: OnNote | None) -> AsyncIterator[JudgeCache | None]:
     """The judge cache if it is enabled and the evaluators of the run call judges, else None."""
-    if not plan.options.cache or plan.needs.isdisjoint(JUDGED):
+    if not plan.options.cache or plan.options.replay is not None or plan.needs.isdisjoint(JUDGED):
         yield None
         return
     from agentv.judge.cache import JudgeCache  # noqa: PLC0415 - only runs with a cache need SQLite
@@ -88,6 +89,7 @@ class Services:
     cache: JudgeCache | None = None
     script_slots: asyncio.Semaphore | None = None
     """Slots for scripts, shared by all lanes."""
+    replay: JudgeReplay | None = None
     redactor: Redactor = field(init=False)
     _runtimes: dict[tuple[str, Path], Runtime] = field(default_factory=dict)
     """By target and suite."""
@@ -114,8 +116,9 @@ class Services:
             self.pool,
             redactor=self.redactor,
             recording=self.recording,
-            budget=self.pool.budget,
+            budget=self.pool.budget if self.replay is None else None,  # recorded replies cost nothing
             cache=self.cache,
+            replay=self.replay,
         )
         return Runtime(
             launcher=self.launcher,

@@ -54,7 +54,7 @@ class CaseEncoder:
         if case.conversation_id is not None:
             content["conversation_id"] = case.conversation_id
         if case.attachments:
-            content["files"] = self._digests(case)
+            content["files"] = file_digests(case, self.files)
         option = self.option if case.threshold is None else None
         return case_line(content, self._evaluators_of(case), f"{self._file(path)}{case.line}", option)
 
@@ -64,11 +64,13 @@ class CaseEncoder:
             self._encoded = dump_line([encode(evaluator.record()) for evaluator in case.evaluators])
         return self._encoded
 
-    def _digests(self, case: EvalCase) -> dict[str, str]:
-        known = self.files.fingerprints.digest_of
-        return {str(short_path(path, self.files.root)): known(path) or "" for path in case.attachments}
-
     def _file(self, path: Path) -> str:
         if path not in self._files:
             self._files[path] = f'"file":{dump_line(str(short_path(path, self.cwd)))},"line":'
         return self._files[path]
+
+
+def file_digests(case: EvalCase, files: SuiteFiles) -> dict[str, str]:
+    """SHA-256 of each file that the input of a case contains, by its path in the repository."""
+    known = files.fingerprints.digest_of
+    return {str(short_path(path, files.root)): known(path) or "" for path in case.attachments}

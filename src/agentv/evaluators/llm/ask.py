@@ -181,6 +181,8 @@ def _no_reply(
         message = f"the judge '{session.targets.default}' did not answer within {timeout:g} s"
         next_step = "Increase `timeout_seconds` of this evaluator, or choose a faster judge with `judge_target`."
         return EvaluatorError(message, next_step=next_step, judge=ledger, details=details)
+    if session.not_recorded is not None:
+        return EvaluatorError(session.not_recorded, judge=ledger, details=details)
     next_step = "Nothing was judged. When the judge is available again, grade the same answers with --outputs."
     return EvaluatorError(error.message, next_step=next_step, judge=ledger, details=details)
 
