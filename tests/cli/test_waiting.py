@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from typing import Any
 
 from tests.conftest import Project
 from tests.sdk_typescript.support import BUILT, SDK
@@ -80,5 +82,9 @@ def test_scripts_wait_for_a_judge_with_one_slot_without_timeouts(project: Projec
     assert "waiting for judge 'gpt' (1 at a time, " in done.stderr
     rows = {row["eval_id"]: row for row in project.rows()}
     assert {name: (row["score"], row["error"]) for name, row in rows.items()} == dict.fromkeys(rows, (1.0, None))
-    judged = {name: row["evaluator_results"][0]["judge_proxy"] for name, row in rows.items() if name != "first"}
-    assert {ledger["call_count"] for ledger in judged.values()} == {3}
+    calls = [json.loads(line) for line in (project.run_dirs()[-1] / "judge_calls.jsonl").read_text().splitlines()]
+    by_case: dict[str, list[dict[str, Any]]] = {name: [c for c in calls if c["eval_id"] == name] for name in scripts}
+    for made in by_case.values():
+        assert len(made) == 3
+        assert sum(call["waited_ms"] for call in made) > 1000 * (HELD_SECONDS - 2.5)
+        assert max(call["duration_ms"] for call in made) < 1000

@@ -107,10 +107,10 @@ from agentv.processes.launcher import Launcher, Script
 async def main(code, mark):
     own = await asyncio.create_subprocess_exec('sleep', '60')
     async with Launcher(adopt_orphans=True) as launcher:
-        def run(source):
-            return launcher.run(Script([sys.executable, '-I', '-S', '-c', source, mark], '/', {}, timeout=30))
+        def run(source, *args):
+            return launcher.run(Script([sys.executable, '-I', '-S', '-c', source, *args], '/', {}, timeout=30))
         other = asyncio.create_task(run('import sys; print(sys.stdin.read())'))
-        lost = await run(code)
+        lost = await run(code, mark)
         left = [pid for pid in os.listdir('/proc') if pid.isdigit() and mark in cmdline(pid)]
         left.remove(str(os.getpid()))
         fine = await other

@@ -253,7 +253,8 @@ class Launcher:
             for execution in self._running:
                 execution.read()
             known = {execution.supervisor for execution in self._running if execution.supervisor}
-            orphans = strangers(known | self._zygotes.supervisors | self._servers.supervisors)
+            known |= self._zygotes.supervisors | self._servers.supervisors
+            orphans = strangers(known) or strangers(known)  # one pass may miss a process while others exit
             if not orphans:
                 return
             for pid in orphans:
