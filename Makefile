@@ -41,8 +41,9 @@ english: $(READY)  ## count phrases to avoid per directory; `python -m tests.eng
 bench: $(READY)  ## run the benchmarks; writes benchmarks/results/
 	$(BIN)/python -m benchmarks
 
-soak: $(READY)  ## run the long tests: 1,000 kill -9 / resume cycles, 300 killed runtimes, 350,000 fuzzed inputs, endurance, long attacks
+soak: $(READY)  ## run the long tests: 1,400 kill -9 / resume cycles, 300 killed runtimes, 350,000 fuzzed inputs, endurance, long attacks
 	$(BIN)/python -m benchmarks.kill_resume --kills 1000
+	$(BIN)/python -m benchmarks.kill_calls --kills 400
 	$(BIN)/python -m benchmarks.kill_runtime --rounds 300
 	$(BIN)/python -m benchmarks.fuzz_proxy --requests 200000
 	$(BIN)/python -m benchmarks.fuzz_suites --examples 50000

@@ -1,10 +1,10 @@
 """The scheduler: one lane for each target, with separate slots for target calls and for cases being judged.
 
 With N workers, a lane keeps at most N target calls in flight (fewer if its target allows fewer), judges at most N cases
-at a time, and starts at most 2 N cases whose verdict is open. So slow evaluators slow down target calls. When an answer
-arrives, its target slot is released, and the answer is recorded before it is judged: an interrupted run does not call
-the target again for it. Scripts and judge calls need further slots, of the run and of the judge target. A row that
-waits to be written holds none of these slots.
+at a time, and starts at most 2 N cases whose verdict is open. So slow evaluators slow down target calls. An answer is
+recorded before it is judged, and then releases its target slot: an interrupted run does not call the target again for
+it. Scripts and judge calls need further slots, of the run and of the judge target. A row that waits to be written holds
+none of these slots.
 """
 
 from __future__ import annotations
@@ -238,24 +238,27 @@ class Execution:
             self._unwritten.release()
 
     async def _answer(self, item: WorkItem, ask: Ask, batches: Batches | None, calls: asyncio.Semaphore) -> _Asked:
-        """Call the target. If judging takes a while, the answer is recorded first."""
+        """Call the target, and record the answer if a script or a judge will get it.
+
+        The slot is held until the answer is on disk, so that a kill costs at most as many calls as there are slots.
+        """
         try:
             item = await with_file_text(item)
             if self.plan.answers is not None:
                 ask = self._recorded(item)
             answered = await answer(item, ask if batches is None else batches.asker(item))
+            row = unjudged_row(item, answered, self.run_id)
+            if self.replay is not None:  # recorded answers (`--outputs`), judged with recorded replies
+                row = replace(row, replayed=self.replay.run_id)
+            if self.journal is not None and answered.candidate is not None and not answered.recorded:
+                if batches is not None:
+                    await batches.kept(item)
+                    answered = replace(answered, recorded=True)
+                elif any(evaluator.needs for evaluator in item.case.evaluators):
+                    await self.journal.keep(row)
+                    answered = replace(answered, recorded=True)
         finally:
             calls.release()
-        row = unjudged_row(item, answered, self.run_id)
-        if self.replay is not None:  # recorded answers (`--outputs`), judged with recorded replies
-            row = replace(row, replayed=self.replay.run_id)
-        if self.journal is not None and answered.candidate is not None and not answered.recorded:
-            if batches is not None:
-                await batches.kept(item)
-                answered = replace(answered, recorded=True)
-            elif any(evaluator.needs for evaluator in item.case.evaluators):
-                await self.journal.keep(row)
-                answered = replace(answered, recorded=True)
         return _Asked(item, answered, row)
 
     @contextmanager
