@@ -539,6 +539,7 @@ def _recorded_suite(plan: RunPlan, planned: PlannedSuite) -> dict[str, Any]:
         "path": str(planned.suite.path),
         "name": planned.suite.name,
         "cases": len(planned.selected),
+        "all_cases": len(planned.suite.ids),
         "trials": encode(planned.trials),
         "targets": {
             lane.target: plan.judges_of(lane, planned)

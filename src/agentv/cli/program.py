@@ -30,6 +30,7 @@ COMMANDS = {
     "schema": ("agentv.cli.schema:command", "Print the JSON Schemas of suites and configuration."),
     "show": ("agentv.cli.show:command", "Show a case: question, answer, score, judge calls."),
     "targets": ("agentv.cli.targets:command", "List targets and check that they respond."),
+    "trend": ("agentv.cli.trend:command", "Show how mean scores develop over runs."),
     "validate": ("agentv.cli.validate:command", "Check suites and configuration without running them."),
 }
 """name -> (`module:attribute`, one line of help). A new command needs one file and one line here."""

@@ -54,7 +54,7 @@ def command(context: click.Context, suite: str | None, experiment: str | None, l
     catalog = Catalog(cwd)
     runs = [ListedRun(entry) for entry in catalog.entries()] if suite or experiment else None
     if runs is not None:
-        runs = _selected(runs, suite, experiment, cwd)
+        runs = selected(runs, suite, experiment, cwd)
     shown = _first(catalog, runs, limit if limit is not None or as_json else SHOWN)
     if as_json:
         click.echo(no_commands(json.dumps([run.to_dict() for run in shown], indent=2, allow_nan=False)))
@@ -77,7 +77,7 @@ def _first(catalog: Catalog, runs: Sequence[ListedRun] | None, limit: int | None
     return [ListedRun(catalog.entry(name)) for name in catalog.ids()[:limit]]
 
 
-def _selected(runs: list[ListedRun], suite: str | None, experiment: str | None, cwd: Path) -> list[ListedRun]:
+def selected(runs: list[ListedRun], suite: str | None, experiment: str | None, cwd: Path) -> list[ListedRun]:
     """The runs with this suite and this experiment. UsageError, with the names that exist, if there are none."""
     if suite is not None:
         matching = [run for run in runs if run.has_suite(suite, cwd)]

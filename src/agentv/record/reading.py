@@ -140,6 +140,20 @@ class RunReader:
             latest = record
         return latest
 
+    def case_hashes(self) -> dict[tuple[str, str], tuple[str, str]]:
+        """The SHA-256 and the file of each case, by suite and id; empty if the run was recorded without its cases."""
+        hashes: dict[tuple[str, str], tuple[str, str]] = {}
+        for _, line in _lines(self.directory.cases):
+            try:
+                data = jsonio.load(line, unique=False)
+                values = [data[name] for name in ("suite", "eval_id", "sha256", "file")]
+            except (ValueError, TypeError, KeyError):
+                self.damaged[self.directory.cases.name] += 1
+                continue
+            if all(isinstance(value, str) for value in values):
+                hashes[values[0], values[1]] = (values[2], values[3])
+        return hashes
+
     def index_cases(self) -> None:
         """Find the lines of all cases once, so that many cases can be read one after the other."""
         self._cases = {}

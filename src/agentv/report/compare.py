@@ -274,9 +274,7 @@ def compare(
         if one.errors or two.errors:
             unjudged.append(Unjudged(key, one.error, two.error, judged))
     deltas = [pair.delta for pair in pairs]
-    enough = len(deltas) >= fewest_to_tell(confidence)
-    interval = paired_bootstrap(deltas, confidence=confidence) if enough else None
-    mean_delta = mean(deltas) if deltas else None
+    mean_delta, interval, conclusion = conclude(deltas, confidence)
     return Comparison(
         baseline=baseline,
         candidate=candidate,
@@ -290,7 +288,7 @@ def compare(
         mean2=mean([pair.score2 for pair in pairs]) if pairs else None,
         mean_delta=mean_delta,
         interval=interval,
-        conclusion=_conclude(deltas, mean_delta, interval),
+        conclusion=conclusion,
     )
 
 
@@ -360,14 +358,17 @@ def _pair(key: CaseKey, one: ComparedCase, two: ComparedCase, threshold: float) 
     return Pair(key, score1, score2, delta, outcome, one.passed, two.passed, reason, *passes)
 
 
-def _conclude(deltas: Sequence[float], mean_delta: float | None, interval: Interval | None) -> Conclusion:
-    if interval is None or mean_delta is None:
-        return Conclusion.TOO_FEW
+def conclude(deltas: Sequence[float], confidence: float) -> tuple[float | None, Interval | None, Conclusion]:
+    """The mean of paired differences, its interval, and what follows from it."""
+    mean_delta = mean(deltas) if deltas else None
+    if mean_delta is None or len(deltas) < fewest_to_tell(confidence):
+        return mean_delta, None, Conclusion.TOO_FEW
+    interval = paired_bootstrap(deltas, confidence=confidence)
     if not any(deltas):
-        return Conclusion.SAME
+        return mean_delta, interval, Conclusion.SAME
     if not interval.excludes(0.0):
-        return Conclusion.UNCLEAR
-    return Conclusion.BETTER if mean_delta > 0 else Conclusion.WORSE
+        return mean_delta, interval, Conclusion.UNCLEAR
+    return mean_delta, interval, Conclusion.BETTER if mean_delta > 0 else Conclusion.WORSE
 
 
 def _nothing_in_common(one: ComparedRun, two: ComparedRun) -> UsageError:

@@ -93,12 +93,20 @@ class ListedRun:
 
     def has_suite(self, wanted: str, cwd: Path) -> bool:
         """Whether the run has a suite with this name, or from this file."""
+        return bool(self.names_of(wanted, cwd))
+
+    def names_of(self, wanted: str, cwd: Path) -> list[str]:
+        """The names of the suites with this name or from this file."""
         home = self.manifest.get("cwd")
-        paths = [suite["path"] for suite in self._suites() if isinstance(suite.get("path"), str)]
-        if wanted in self.suites or wanted in paths:
-            return True
-        start = Path(home) if isinstance(home, str) else cwd
-        return (cwd / wanted).resolve() in [(start / path).resolve() for path in paths if "\0" not in path]
+        start = Path(home) if isinstance(home, str) and "\0" not in home else cwd
+        names = []
+        for suite in self._suites():
+            name, path = suite.get("name"), suite.get("path")
+            file = path if isinstance(path, str) and "\0" not in path else None
+            same = file is not None and (start / file).resolve() == (cwd / wanted).resolve()
+            if isinstance(name, str) and (same or wanted in (name, file)):
+                names.append(name)
+        return names
 
     def to_dict(self) -> dict[str, Any]:
         labels, started = self.entry.labels, self.entry.started
@@ -206,7 +214,7 @@ def _cells(run: ListedRun, short_id: str, look: Look, now: datetime, names: set[
         when(run.entry.started, now),
         look.cut(look.text(shown), _LONGEST_NAME),
         _fraction(run.passed, run.total),
-        f"{format_score(run.mean)}{_reach(run, look)}" if run.mean is not None else "",
+        f"{format_score(run.mean)}{reach(run.mean, run.interval, look)}" if run.mean is not None else "",
         format_cost(run.cost_usd) if run.cost_usd is not None else "",
         short_duration(run.duration_seconds) if run.duration_seconds is not None else "",
         f"{commit[:7]}{'*' if run.git.get('dirty') is True else ''}" if isinstance(commit, str) else "",
@@ -261,12 +269,12 @@ def _fraction(passed: int | None, total: int | None) -> str:
     return f"{'-' if passed is None else passed}/{'?' if total is None else total}"
 
 
-def _reach(run: ListedRun, look: Look) -> str:
+def reach(average: float | None, interval: tuple[float, float] | None, look: Look) -> str:
     """How far the interval reaches from the mean: ` ±0.05`."""
-    if run.interval is None or run.mean is None:
+    if interval is None or average is None:
         return ""
-    reach = max(run.mean - run.interval[0], run.interval[1] - run.mean)
-    return f" {look.mark('±', '+-')}{math.ceil(round(reach * 100, 6)) / 100:.2f}"
+    distance = max(average - interval[0], interval[1] - average)
+    return f" {look.mark('±', '+-')}{math.ceil(round(distance * 100, 6)) / 100:.2f}"
 
 
 def _is_complete(summary: Mapping[str, Any]) -> bool | None:

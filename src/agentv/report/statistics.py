@@ -20,7 +20,7 @@ SEED = 20_260_114
 DIGITS = 12
 """Digits to round to. Scores are sums of short decimals; further digits are floating-point noise."""
 
-_DIRECT = 1_000
+_DIRECT = 250
 _GROUPS = 64
 
 
