@@ -21,6 +21,7 @@ NAMES = (
     "memory",
     "loading",
     "runs",
+    "looking",
     "scripts",
     "warm",
     "reuse",

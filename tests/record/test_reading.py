@@ -70,7 +70,6 @@ def test_heads_and_rows_are_read_in_order_and_damaged_lines_are_counted(run: Run
         older,
         b"\n",
         encode_row(make_row("errored", score=0.0, verdict=Verdict.FAIL, error=CaseError("target", "no"))),
-        encode_row(make_row("older", "another answer")),
         encode_row(make_row("torn"))[:-1],
     ]
     run.results.write_bytes(b"".join(lines))
@@ -80,11 +79,12 @@ def test_heads_and_rows_are_read_in_order_and_damaged_lines_are_counted(run: Run
         ("older", 1.0, False),
         ("errored", 0.0, True),
     ]
-    assert reader.damaged["results.jsonl"] == 3
+    assert reader.damaged["results.jsonl"] == 2
     assert [row.key for row in reader.rows()] == reader.keys()
     older_row = reader.row(RowKey("suite", "older", "target", 1))
     assert older_row is not None
     assert older_row.candidate_answer == "Paris"
+    assert reader.row_of(reader.heads()[1]) == older_row
     assert reader.row(RowKey("suite", "torn", "target", 1)) is None
 
 

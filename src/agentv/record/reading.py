@@ -30,7 +30,8 @@ T = TypeVar("T")
 
 _STRING = rb'"([^"\\\x00-\x1f]*+(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*+)*+)"'
 _HEAD = re.compile(
-    rb'\{"run_id":' + _STRING + rb',"eval_id":' + _STRING + rb',"suite":' + _STRING + rb',"target":' + _STRING
+    rb'\{"run_id":' + _STRING.replace(b"(", b"(?:", 1)
+    + rb',"eval_id":' + _STRING + rb',"suite":' + _STRING + rb',"target":' + _STRING
     # A number that does not look like this is left to the decoder, which knows what is allowed.
     + rb',"attempt":([1-9][0-9]{0,17}),"score":(0(?:\.[0-9]{1,20})?|1(?:\.0)?),"verdict":"(pass|borderline|fail)"'
     + rb',"error":(?:(null)|\{)'
@@ -57,8 +58,9 @@ class RunReader:
     def __init__(self, directory: RunDirectory) -> None:
         self.directory = directory
         self.damaged: Counter[str] = Counter()
-        """Lines that were read and skipped, by the name of their file: not valid, or repeating a row."""
-        self._heads: dict[RowKey, RowHead] | None = None
+        """Lines that were read and skipped because they are not valid, by the name of their file."""
+        self._heads: list[RowHead] | None = None
+        self._by_key: dict[RowKey, RowHead] | None = None
         self._cases: dict[tuple[str, str], tuple[int, int]] | None = None
 
     @classmethod
@@ -75,26 +77,40 @@ class RunReader:
 
     def heads(self) -> list[RowHead]:
         """The heads of all rows, in the order of the file."""
-        return list(self._indexed().values())
+        if self._heads is None:
+            self.damaged[self.directory.results.name] = 0
+            self._heads = self._read_heads(self.directory.results)
+            self._by_key = None
+        return self._heads
 
     def keys(self) -> list[RowKey]:
         """The keys of all rows, in the order of the file."""
-        return list(self._indexed())
+        return [head.key for head in self.heads()]
 
     def row(self, key: RowKey) -> CaseResult | None:
         """The row with this key; None if there is none. Raises RecordError if its line is damaged."""
         for _ in range(2):
-            head = self._indexed().get(key)
+            heads = self.heads()
+            if self._by_key is None:
+                self._by_key = {head.key: head for head in reversed(heads)}  # the first of two rows counts
+            head = self._by_key.get(key)
             if head is None:
                 return None
-            row = _decoded(_read(self.directory.results, head.offset, head.length))
-            if row is not None and row.key == key:
+            if (row := self._row_at(head)) is not None:
                 return row
             self._heads = None  # the file was replaced since it was indexed, because the run was resumed
         raise RecordError(
             f"the row of '{key.eval_id}' in {self.directory.results} is damaged",
             next_step=f"Run the case again: {self.directory.resume_command}",
         )
+
+    def row_of(self, head: RowHead) -> CaseResult | None:
+        """The row of a head. Faster than `row`, which needs an index of all keys."""
+        return self._row_at(head) or self.row(head.key)
+
+    def _row_at(self, head: RowHead) -> CaseResult | None:
+        row = _decoded(_read(self.directory.results, head.offset, head.length))
+        return row if row is not None and row.key == head.key else None
 
     def rows(self) -> Iterator[CaseResult]:
         """All rows, decoded, in the order of the file."""
@@ -109,28 +125,33 @@ class RunReader:
         """How often the case of this row was judged: 1, plus the number of its rows that were superseded."""
         return 1 + sum(1 for head in self._read_heads(self.directory.superseded) if head.key == key)
 
-    def _indexed(self) -> dict[RowKey, RowHead]:
-        if self._heads is None:
-            heads: dict[RowKey, RowHead] = {}
-            name = self.directory.results.name
-            self.damaged[name] = 0
-            for head in self._read_heads(self.directory.results):
-                if heads.setdefault(head.key, head) is not head:
-                    self.damaged[name] += 1
-            self._heads = heads
-        return self._heads
-
-    def _read_heads(self, path: Path) -> Iterator[RowHead]:
-        for _, head in heads_of(path):
+    def _read_heads(self, path: Path) -> list[RowHead]:
+        """The heads of a file. In a large run, most of the time of a command is spent in this loop."""
+        heads: list[RowHead] = []
+        names: dict[bytes, str] = {}  # suites and targets occur in every line
+        new, add, match = tuple.__new__, heads.append, _HEAD.match
+        for offset, line in _lines(path):
+            found = match(line)
+            if found is not None and line.endswith(b"}\n"):
+                eval_id, suite, target, attempt, score, verdict, no_error = found.groups()
+                if suite in names and target in names and eval_id.isascii() and b"\\" not in eval_id:
+                    key = new(RowKey, (names[suite], eval_id.decode("ascii"), names[target], int(attempt)))
+                    add(new(RowHead, (key, float(score), _VERDICTS[verdict], no_error is None, offset, len(line))))
+                    continue
+            head = _head(offset, line, names)
             if head is None:
                 self.damaged[path.name] += 1
             else:
-                yield head
+                add(head)
+        return heads
 
     # -- cases and judge calls
 
-    def case(self, suite: str, eval_id: str) -> CaseRecord | None:
-        """What was asked and expected in this case; None if the run was recorded without its cases."""
+    def case(self, suite: str, eval_id: str, sha256: str | None = None) -> CaseRecord | None:
+        """What was asked and expected in this case; None if the run was recorded without its cases.
+
+        `sha256` is the hash in the row, if it is known: a run that was resumed may have several versions of a case.
+        """
         if self._cases is not None:
             place = self._cases.get((suite, eval_id))
             return None if place is None else self._case(_read(self.directory.cases, *place))
@@ -138,6 +159,8 @@ class RunReader:
         latest = None
         for record in self._starting(self.directory.cases, start, CaseRecord):
             latest = record
+            if record.sha256 == sha256:
+                break
         return latest
 
     def case_hashes(self) -> dict[tuple[str, str], tuple[str, str]]:
@@ -155,7 +178,7 @@ class RunReader:
         return hashes
 
     def index_cases(self) -> None:
-        """Find the lines of all cases once, so that many cases can be read one after the other."""
+        """Find the lines of all cases once, so that a series of cases can be read one after the other."""
         self._cases = {}
         for offset, line in _lines(self.directory.cases):
             match = _CASE.match(line)
@@ -230,13 +253,10 @@ def _head(offset: int, line: bytes, names: dict[bytes, str]) -> RowHead | None:
     """The head of a line, from its first bytes if they are as written by agentv; None if it is not a row."""
     match = _HEAD.match(line)
     if match is not None and line.endswith(b"}\n"):
-        _, eval_id, suite, target, attempt, score, verdict, no_error = match.groups()
+        eval_id, suite, target, attempt, score, verdict, no_error = match.groups()
         try:
-            if (suite_name := names.get(suite)) is None:
-                suite_name = names[suite] = _text(suite)
-            if (target_name := names.get(target)) is None:
-                target_name = names[target] = _text(target)
-            key = RowKey(suite_name, _text(eval_id), target_name, int(attempt))
+            names |= {suite: _text(suite), target: _text(target)}
+            key = RowKey(names[suite], _text(eval_id), names[target], int(attempt))
         except ValueError:
             return None
         return RowHead(key, float(score), _VERDICTS[verdict], no_error is None, offset, len(line))

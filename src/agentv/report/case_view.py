@@ -28,7 +28,7 @@ class CaseView:
 
     @classmethod
     def read(cls, reader: RunReader, head: RowHead) -> CaseView:
-        row = reader.row(head.key)
+        row = reader.row_of(head)
         assert row is not None  # noqa: S101 - the head was read from the same file
         calls = reader.judge_calls(head.key)
         execution = reader.execution(head.key) if calls else 1
@@ -37,7 +37,7 @@ class CaseView:
         return cls(
             reader,
             row,
-            reader.case(row.suite, row.eval_id),
+            reader.case(row.suite, row.eval_id, row.case_sha256),
             tuple(call for call in calls if (call.execution or 1) == execution),
             tuple(call for call in calls if (call.execution or 1) != execution),
         )

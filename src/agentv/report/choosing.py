@@ -6,6 +6,7 @@ import fnmatch
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from agentv.errors import UsageError
@@ -37,8 +38,6 @@ class Choice:
     head: RowHead
     siblings: tuple[RowHead, ...]
     """All rows of this case, including the chosen one: other targets and attempts."""
-    matches: int
-    """The number of cases that match what was asked for."""
     next_worst: RowHead | None
     """The worst row of another case after this one; None if no other case failed."""
     not_passed: int
@@ -73,20 +72,38 @@ def choose(heads: Sequence[RowHead], wanted: Wanted, run: str) -> Choice:
     A glob may match several cases.
     """
     rows = listed(heads, wanted, run)
-    cases = {head.key[:2] for head in rows}
-    if wanted.case is not None and len(cases) > 1 and not wanted.is_glob:
-        raise _ambiguous(wanted.case, sorted(cases))
-    chosen = min(rows, key=worst_first)
-    failing = [head for head in heads if not passed(head)]
-    here, case = worst_first(chosen), chosen.key[:2]
-    after = (head for head in failing if head.key[:2] != case and worst_first(head) > here)
-    return Choice(
-        chosen,
-        tuple(sorted((head for head in heads if head.key[:2] == case), key=lambda head: head.key)),
-        len(cases),
-        min(after, key=worst_first, default=None),
-        len(failing),
-    )
+    if wanted.case is not None and not wanted.is_glob:
+        cases = sorted({head.key[:2] for head in rows})
+        if len(cases) > 1:
+            raise _ambiguous(wanted.case, cases)
+    chosen = _worst(rows)
+    suite, eval_id = chosen.key[:2]
+    failing = [head for head in heads if head.errored or head.verdict is not Verdict.PASS]
+    siblings = [head for head in heads if head.key.eval_id == eval_id and head.key.suite == suite]
+    return Choice(chosen, tuple(sorted(siblings, key=lambda head: head.key)), _after(chosen, failing), len(failing))
+
+
+_SCORE_AND_KEY = itemgetter(RowHead._fields.index("score"), RowHead._fields.index("key"))
+
+
+def _worst(heads: Sequence[RowHead]) -> RowHead:
+    """The first row in the order of `worst_first`, without computing that for every row of a large run."""
+    failed = [head for head in heads if head.verdict is not Verdict.PASS and not head.errored]
+    return min(failed or [head for head in heads if head.errored] or heads, key=_SCORE_AND_KEY)
+
+
+def _after(chosen: RowHead, failing: Sequence[RowHead]) -> RowHead | None:
+    """The worst row of another case after the chosen one."""
+    key, score, case = chosen.key, chosen.score, chosen.key[:2]
+    if chosen.errored:
+        after = [head for head in failing if head.errored and head.key > key and head.key[:2] != case]
+    elif chosen.verdict is Verdict.PASS:
+        return None
+    else:
+        worse = [head for head in failing if head.score >= score and (head.score > score or head.key > key)]
+        after = [head for head in worse if not head.errored and head.key[:2] != case]
+        after = after or [head for head in failing if head.errored and head.key[:2] != case]
+    return min(after, key=_SCORE_AND_KEY, default=None)
 
 
 def listed(heads: Sequence[RowHead], wanted: Wanted, run: str) -> list[RowHead]:
