@@ -72,7 +72,8 @@ def test_case_is_shown_with_its_question_score_and_judge_calls(shop: Project) ->
     assert done.returncode == 0, done.stderr
     run = shop.run_dirs()[0].name
     for part in (
-        "✗ return  fail 0.47, needs 0.80\n  suite   returns",
+        "✗ return  fail 0.47, needs 0.80\n  suite   returns (returns.yaml:3)\n",
+        "Question\n  How long may I take to return my order?\n\nExpected\n  Says that 30 days are allowed.\n",
         "Answer\n  You can return it within 14 days.\n",
         "Score\n  0.75 x 0.30 + 0.25 x 1.00 = 0.47, needs 0.80\n",
         "    The days are wrong.\n    + answers it\n    - 14 days instead of 30\n",
@@ -88,6 +89,7 @@ def test_case_is_shown_with_its_question_score_and_judge_calls(shop: Project) ->
     assert shop.run("show", env={"COLUMNS": "80"}).stdout == done.stdout
     everything = json.loads(shop.run("show", run, "ret*", "--json").stdout)
     assert everything["row"]["eval_id"] == "return"
+    assert everything["case"]["expected_outcome"] == "Says that 30 days are allowed."
     assert everything["judge_calls"][0]["reply"]["rawText"]
     # The suggested command works.
     again = shop.run("eval", "returns.yaml", "--case", "return", "--outputs", run, "--quiet")
@@ -126,12 +128,15 @@ def test_case_is_compared_with_another_run(shop: Project) -> None:
     narrow = shop.run("show", "return", "--diff", first, env={"COLUMNS": "80"}).stdout
     assert "return  fail 0.47 → pass 0.92  (+0.450)\n" in narrow
     assert "You can return it within [-14-]{+30+} days." in narrow
+    assert "The case was changed between the runs: expected outcome.\n" in narrow
+    assert "[-Says-]{+Mentions+} that 30 days" in narrow
     wide = shop.run("show", "return", "--diff", first, env={"COLUMNS": "120"}).stdout
     assert "You can return it within 14 days.                         │ You can return it within 30 days.\n" in wide
     # The older run is on the left, and without a case, the one that lost most is shown.
     assert "return  fail 0.47 → pass 0.92" in shop.run("show", first, "--diff", "latest").stdout
     both = json.loads(shop.run("show", "return", "--diff", first, "--json").stdout)
     assert both["before"]["run_id"] == first
+    assert both["case_changed"] == ["expected outcome"]
 
 
 def test_pager_is_used_on_a_terminal_only(shop: Project, tmp_path: Path) -> None:

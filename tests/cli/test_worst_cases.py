@@ -25,24 +25,24 @@ def test_costliest_evaluator_and_the_answer_are_shown_in_all_formats(project: Pr
         {"name": "must", "type": "code_judge", "script": ["python", "brief.py"], "required": True, "weight": 0.1},
     ]
     cases = [
-        {"id": "weighted", "input": "?", "evaluators": evaluators},
-        {"id": "must", "input": "?", "evaluators": must},
+        {"id": "weighted", "input": "When do you open?", "evaluators": evaluators},
+        {"id": "must", "input": "When do you open?", "evaluators": must},
     ]
     project.write("suite.yaml", json.dumps({"evalcases": cases}))
     done = project.run("eval", "suite.yaml", "--run-dir", "run", env={"KEY": KEY, "COLUMNS": "80"})
     assert done.returncode == 1, done.stderr
-    answer = "        answer: Please ask our staff [redacted].\n"
+    answer = "        question: When do you open?\n        answer: Please ask our staff [redacted].\n"
     assert f"{answer}        heavy: does not contain '9:00'\n" in done.stdout
     assert f"{answer}        must: missed: is brief\n" in done.stdout
     assert done.stdout.endswith("  Show    agentv show run must\n")
     markdown = project.run("report", "run", "--format", "markdown").stdout
     assert "<code>heavy</code>: <code>does not contain '9&#58;00'</code>" in markdown
-    assert re.search(r"<details>.*Please ask our staff.*</details>", markdown, re.DOTALL)
+    assert re.search(r"<details>.*When do you open?.*Please ask our staff.*</details>", markdown, re.DOTALL)
     junit = project.run("report", "run", "--format", "junit").stdout
     failure = ET.fromstring(junit).find(".//testcase[@name='weighted']/failure")
     assert failure is not None
     assert failure.get("message") == "score 0.00, fail: heavy: does not contain '9:00'"
-    assert "Please ask" in (failure.text or "")
+    assert "question: When do you open?\nanswer:" in (failure.text or "")
     for text in (done.stdout, done.stderr, markdown, junit):
         assert KEY not in text
         assert "\x1b" not in text

@@ -245,7 +245,9 @@ def _trajectory(row: CaseResult, page: Page) -> None:
 
 def _evaluator(result: EvaluatorResult, view: CaseView, page: Page, indent: int) -> None:
     look, record = page.look, view.evaluator(result.name)
-    needs = "" if record is None or record.threshold is None else f", needs {format_threshold(record.threshold)}"
+    threshold = None if record is None else record.threshold
+    own = threshold is not None and (result.required or threshold != view.threshold)
+    needs = f", needs {format_threshold(threshold)}" if own and threshold is not None else ""
     required = ", required" if result.required else ""
     mark, style = outcome_mark(result, look)
     outcome = "error" if result.error is not None else f"{result.verdict.value} {format_score(result.score)}{needs}"
