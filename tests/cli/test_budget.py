@@ -82,6 +82,12 @@ def test_case_that_exhausts_the_budget_is_not_recorded(paid: Project) -> None:
     summary = json.loads(done.stdout)
     assert (done.returncode, summary["total"], summary["not_run"]) == (3, 0, 8)
     assert paid.manifest(paid.root / "run")["budget"]["judge_calls"] == 1
+    # Its answer is recorded, and judged when there is a larger budget.
+    assert len((paid.root / "run" / "answers.jsonl").read_bytes().splitlines()) == 1
+    more = paid.run("eval", "--resume", "run", "--max-judge-calls", "100")
+    assert more.returncode == 0
+    assert "1 case was answered before the interruption; it is only judged" in more.stderr
+    assert not (paid.root / "run" / "answers.jsonl").exists()
 
 
 def test_judge_cost_counts_against_max_cost(paid: Project) -> None:

@@ -89,7 +89,7 @@ class Lane:
     spec: TargetSpec | None
     environment: Environment
     workers: int
-    """Cases being judged at the same time, and with the backlog, half of the cases in progress."""
+    """Cases judged at a time. As many more may be answered, or wait to be judged."""
     work: tuple[tuple[PlannedSuite, frozenset[str]], ...]
     """Suites, each with the ids of the cases that run with this target."""
     answers: Answers | None = None

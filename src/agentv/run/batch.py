@@ -65,11 +65,13 @@ class Batches:
         requests = [build_request(item.case, attempt, planned.suite.files) for item in sent]
         replies = await self.gate.invoke_batch(requests)
         elapsed = milliseconds_since(started)
-        answers = [
-            self.keep(item, Answered(started_at, candidate_of(replies[item.case.id], elapsed)))
-            for item in sent
-            if self.keep is not None and item.case.id in replies
-        ]
+        answers: list[Awaitable[object]] = []
+        for number, item in enumerate(sent, 1):
+            if self.keep is not None and item.case.id in replies:
+                answered = Answered(started_at, candidate_of(replies[item.case.id], elapsed))
+                answers.append(self.keep(item, answered))
+            if number % 50 == 0:
+                await asyncio.sleep(0)
         return _Batch(replies, asyncio.gather(*answers))
 
     async def aclose(self) -> None:
