@@ -105,6 +105,17 @@ def test_suite_file_runs_against_a_function(tmp_path: Path) -> None:
     assert run.passed
 
 
+def test_trials_of_cases_give_one_verdict_per_case() -> None:
+    answers = iter(["Paris", "Lyon", "Paris"])
+    arguments: dict[str, Any] = {"cases": CASES[:1], "evaluators": [{"type": "contains", "value": "Paris"}]}
+    run = agentv.evaluate(**arguments, target=lambda _: next(answers), trials={"count": 3, "pass_if": "all"}, workers=1)
+    assert (len(run), run.summary.total, run.summary.failed, run.summary.flaky, run.exit_code) == (3, 1, 1, 1, 1)
+    with pytest.raises(SuiteError, match=r"trials\.pass_if: `pass_if` must be"):
+        agentv.evaluate(**arguments, target=paris, trials={"pass_if": "most"})
+    with pytest.raises(UsageError, match="`trials` can only be used with `cases`"):
+        agentv.evaluate("suite.yaml", target=paris, trials={"count": 2})
+
+
 def test_configured_target_is_selected_by_name(tmp_path: Path) -> None:
     (tmp_path / "agentv.config.yaml").write_text(
         "targets: {a: {provider: mock, response: A}, b: {provider: mock, response: B}}\n"

@@ -77,6 +77,8 @@ class Options(TypedDict, total=False):
     """A function that takes a question and returns an answer, or the names of one or more configured targets."""
     name: str
     """Suite name in the results when `cases` is used."""
+    trials: Mapping[str, Any]
+    """Attempts of `cases` and when they pass, as `execution.trials` of a suite: `{"count": 5, "pass_if": "all"}`."""
     run_name: str | None
     """Name of the run, to find it later."""
     experiment: str | None
@@ -202,7 +204,12 @@ class _Arguments:
                 "`outputs` and a function as `target` cannot be used together: both provide the answers.",
                 next_step="Remove one of them.",
             )
-        paths = _paths(suites, cases, mappings, options.get("name", "evaluate"), folder)
+        if suites is not None and "trials" in options:
+            raise UsageError(
+                "`trials` can only be used with `cases`.",
+                next_step="Set `execution.trials` in the suite; `repeat` overrides its `count`.",
+            )
+        paths = _paths(suites, cases, mappings, options, folder)
         keywords = {**options, "target": None} if function else options
         run_options = RunOptions.from_keywords(paths, keywords)
         if run_options.outputs is not None:
@@ -235,7 +242,7 @@ def _paths(
     suites: FilePath | Sequence[FilePath] | None,
     cases: Sequence[Mapping[str, Any]] | None,
     evaluators: list[dict[str, Any]],
-    name: str,
+    options: Options,
     folder: Path,
 ) -> tuple[str, ...]:
     if (suites is None) == (cases is None):
@@ -244,7 +251,8 @@ def _paths(
             next_step="evaluate('suite.yaml') or evaluate(cases=[...])",
         )
     if cases is not None:
-        return (str(inline.write(cases, evaluators, name, folder)),)
+        name = options.get("name", "evaluate")
+        return (str(inline.write(cases, evaluators, name, folder, options.get("trials"))),)
     paths = [suites] if isinstance(suites, str | PathLike) else list(suites or ())
     return tuple(str(path) for path in paths)
 

@@ -18,15 +18,22 @@ _SUITE = "suite.yaml"
 _LISTS = ("evaluators", "evaluators+")
 
 
-def write(cases: Sequence[Mapping[str, Any]], evaluators: list[dict[str, Any]], name: str, folder: Path) -> Path:
-    """Write the cases to files and return the suite. `evaluators` apply to every case."""
+def write(
+    cases: Sequence[Mapping[str, Any]],
+    evaluators: list[dict[str, Any]],
+    name: str,
+    folder: Path,
+    trials: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write the cases to files and return the suite. `evaluators` and `trials` apply to every case."""
     if isinstance(cases, Mapping) or not all(isinstance(case, Mapping) for case in cases):
         raise UsageError("`cases` must be a list of mappings, each a case as in a suite.")
     try:
         lines = [json.dumps(_with_evaluators_of_suite(case, evaluators), allow_nan=False) for case in cases]
-        head = json.dumps({"dataset": name, "execution": {"evaluators": evaluators}, "evalcases": str(folder / _CASES)})
+        execution = {"evaluators": evaluators, **({} if trials is None else {"trials": trials})}
+        head = json.dumps({"dataset": name, "execution": execution, "evalcases": str(folder / _CASES)})
     except (TypeError, ValueError) as error:
-        raise UsageError(f"`cases` and `evaluators` must be JSON-serializable: {error}") from None
+        raise UsageError(f"`cases`, `evaluators` and `trials` must be JSON-serializable: {error}") from None
     make_private(folder)
     (folder / _CASES).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     path = folder / _SUITE
@@ -62,7 +69,8 @@ def _in_argument(problem: Problem, folder: Path) -> Problem:
     if problem.path.name == _CASES:
         node = ("cases", problem.line - 1, *problem.node[1:])
     else:
-        node = problem.node[1:] if problem.node[:2] == ("execution", "evaluators") else problem.node[:1] or ("cases",)
+        is_argument = problem.node[:2] in (("execution", "evaluators"), ("execution", "trials"))
+        node = problem.node[1:] if is_argument else problem.node[:1] or ("cases",)
     message = re.sub(rf"\b{re.escape(_CASES)}:(\d+)", lambda match: f"cases[{int(match[1]) - 1}]", problem.message)
     return replace(problem, message=message, argument=_written(node), source="")
 
