@@ -10,33 +10,21 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from agentv.cli.otel_option import take_telemetry
+from agentv.cli.new_run import Ended, NewRun
+from agentv.cli.otel_option import Telemetry, take_telemetry
 from agentv.cli.parameters import run_options
 from agentv.cli.signals import EXIT_CODES, TO_STOP, until_stopped
 from agentv.errors import UsageError
 from agentv.plan.build import build_plan
-from agentv.plan.discovery import suite_paths
-from agentv.plan.options import OPTIONS, RECORD_JUDGE_IO, RunOptions, refuse_empty
-from agentv.record.catalog import Catalog
-from agentv.record.labels import RunLabels
-from agentv.record.run_dir import RUNS, find_run, new_run_id
-from agentv.recorded import (
-    RecordedRun,
-    RunHooks,
-    RunOutcome,
-    outputs_file,
-    recorded_choice,
-    replayed_run,
-    resume_run,
-    resumed_options,
-    start_run,
-)
+from agentv.plan.options import OPTIONS, RECORD_JUDGE_IO, refuse_empty
+from agentv.record.run_dir import find_run
+from agentv.recorded import RecordedRun, RunHooks, RunOutcome, recorded_choice, resume_run, resumed_options
 from agentv.report.console import render_summary
 from agentv.report.live import choose_progress
 from agentv.report.progress import Progress
@@ -56,6 +44,14 @@ _SIGNALS = (*TO_STOP, signal.SIGHUP)
 @click.option("--run-dir", metavar="DIR", help="Directory for this run.  [.agentv/runs/<run-id>]")
 @click.option("--resume", metavar="RUN", help="Resume a run (run id or run directory).")
 @click.option("--retry-errors", metavar="RUN", help="Run the errored cases of a run again, and resume it.")
+@click.option(
+    "--last-failed",
+    metavar="[RUN]",
+    is_flag=False,
+    flag_value="",
+    help="Start a new run of the cases that did not pass in RUN.  [latest]",
+)
+@click.option("--watch", is_flag=True, help="Run again what a saved file affects, until Ctrl-C.")
 @click.option("--allow-changed", is_flag=True, help="With --resume or --retry-errors: accept changed suites.")
 @click.option("--otel", metavar="[URL]", is_flag=False, flag_value="", help="Send spans to a collector during the run.")
 @click.option("--otel-content", is_flag=True, help="With --otel: include prompts and answers in the spans.")
@@ -65,7 +61,8 @@ _SIGNALS = (*TO_STOP, signal.SIGHUP)
 def command(**arguments: Any) -> int:
     """Run eval suites and record the results.
 
-    PATHS are suite files, directories or globs; without PATHS, evals/ is run.
+    PATHS are suite files, directories or globs; without PATHS, evals/ is run, or the
+    suites of RUN with --last-failed.
 
     \b
     Exit codes: 0 all cases passed    1 some cases failed or are borderline
@@ -73,35 +70,90 @@ def command(**arguments: Any) -> int:
                 3 some cases errored, or the budget was used up
                 130 interrupted       143 terminated
     """
-    quiet, as_json, verbose = arguments.pop("quiet"), arguments.pop("as_json"), arguments.pop("verbose")
-    telemetry = take_telemetry(arguments)
-    refuse_empty(arguments)
-    resumed = arguments["resume"] or arguments["retry_errors"]
-    run = _resumed(arguments) if resumed else _new(arguments)
-    gaps = protection_gaps(run.plan.needs)
-    for note in (*run.plan.notes, *run.notes, *gaps, *(_details(run) if verbose else ())):
-        if not quiet:
-            click.echo(f"note: {note}", err=True)
-    progress = choose_progress(sys.stderr, quiet, os.environ)
-    live = telemetry.of(run) if telemetry is not None else None
-    with _target_log(progress):
-        work = run.run(RunHooks(progress, on_start=live.start if live is not None else None, own_process=True))
-        outcome, received = asyncio.run(until_stopped(work, _SIGNALS, even_if_ignored=TO_STOP))
-    if telemetry is not None and live is not None:
-        telemetry.finish(live, quiet=quiet)
-    stopped = EXIT_CODES[received] if received is not None else None
-    if outcome is None:  # stopped before the run started
-        click.echo("Stopped.", err=True)
-        return stopped or 0
-    code = stopped if stopped is not None and outcome.interrupted else outcome.summary.exit_code
-    if outcome.out_error is not None:
-        click.echo(str(outcome.out_error), err=True)
-        code = code or 3
-    if outcome.interrupted and (quiet or as_json):
-        click.echo(f"interrupted; resume with: {_resume_hint(outcome)}", err=True)
-    if as_json or not quiet:
-        click.echo(_shown(outcome, code, as_json=as_json))
-    return code
+    console = _Console(arguments["quiet"], arguments["as_json"], arguments["verbose"], take_telemetry(arguments))
+    watch = arguments.pop("watch")
+    refuse_empty({name: value for name, value in arguments.items() if name != "last_failed"})
+    _refuse_contradictions(arguments, watch=watch)
+    if arguments["resume"] or arguments["retry_errors"]:
+        return console.execute(_resumed(arguments)).code
+    if arguments["last_failed"] is not None:
+        from agentv.cli.last_failed import last_failed  # noqa: PLC0415 - most runs do not need it
+
+        intent = last_failed(arguments, _is_given)
+        if intent is None:
+            return 0
+    else:
+        intent = NewRun.of(arguments)
+    plan = intent.plan(watched=watch)
+    run = intent.start(plan)
+    if not watch:
+        return console.execute(run).code
+    from agentv.cli.watch import Watch, Watched  # noqa: PLC0415 - most runs do not need it
+
+    return Watch(intent, console.execute, console.say, Watched.of(plan, intent.cwd)).run(run)
+
+
+def _refuse_contradictions(arguments: dict[str, Any], *, watch: bool) -> None:
+    resumed = "--resume" if arguments["resume"] else "--retry-errors" if arguments["retry_errors"] else None
+    if arguments["last_failed"] is not None and resumed:
+        raise UsageError(
+            f"--last-failed and {resumed} cannot be used together.",
+            next_step="--last-failed starts a new run; --resume and --retry-errors complete an existing one.",
+        )
+    if watch and (resumed or arguments["run_dir"]):
+        raise UsageError(
+            f"--watch and {resumed or '--run-dir'} cannot be used together: each round is a new run.",
+            next_step="Remove one of them.",
+        )
+    if arguments["allow_changed"] and not resumed:
+        raise UsageError("--allow-changed can only be used with --resume or --retry-errors.")
+
+
+def _is_given(name: str) -> bool:
+    source = click.get_current_context().get_parameter_source(name)
+    return source is not None and source is not click.core.ParameterSource.DEFAULT
+
+
+@dataclass(slots=True)
+class _Console:
+    """Executes runs and prints their notes, progress and summary."""
+
+    quiet: bool
+    as_json: bool
+    verbose: bool
+    telemetry: Telemetry | None
+    gaps_printed: bool = False
+    """Whether the gaps in the protection of this machine were printed. They are the same for every run."""
+
+    def say(self, text: str) -> None:
+        if not self.quiet:
+            click.echo(text, err=True)
+
+    def execute(self, run: RecordedRun) -> Ended:
+        gaps = () if self.gaps_printed else protection_gaps(run.plan.needs)
+        self.gaps_printed = True
+        for note in (*run.plan.notes, *run.notes, *gaps, *(_details(run) if self.verbose else ())):
+            self.say(f"note: {note}")
+        progress = choose_progress(sys.stderr, self.quiet, os.environ)
+        live = self.telemetry.of(run) if self.telemetry is not None else None
+        with _target_log(progress):
+            work = run.run(RunHooks(progress, on_start=live.start if live is not None else None, own_process=True))
+            outcome, received = asyncio.run(until_stopped(work, _SIGNALS, even_if_ignored=TO_STOP))
+        if self.telemetry is not None and live is not None:
+            self.telemetry.finish(live, quiet=self.quiet)
+        stopped = EXIT_CODES[received] if received is not None else None
+        if outcome is None:  # stopped before the run started
+            click.echo("Stopped.", err=True)
+            return Ended(stopped or 0, stopped=True)
+        code = stopped if stopped is not None and outcome.interrupted else outcome.summary.exit_code
+        if outcome.out_error is not None:
+            click.echo(str(outcome.out_error), err=True)
+            code = code or 3
+        if outcome.interrupted and (self.quiet or self.as_json):
+            click.echo(f"interrupted; resume with: {_resume_hint(outcome)}", err=True)
+        if self.as_json or not self.quiet:
+            click.echo(_shown(outcome, code, as_json=self.as_json))
+        return Ended(code, stopped=received is not None)
 
 
 def _shown(outcome: RunOutcome, code: int, *, as_json: bool) -> str:
@@ -116,25 +168,6 @@ def _shown(outcome: RunOutcome, code: int, *, as_json: bool) -> str:
         return json.dumps({**counts, **where}, indent=2)
 
 
-def _new(arguments: dict[str, Any]) -> RecordedRun:
-    if arguments["allow_changed"]:
-        raise UsageError("--allow-changed can only be used with --resume or --retry-errors.")
-    cwd = Path.cwd()
-    if arguments["outputs"]:
-        arguments["outputs"] = outputs_file(arguments["outputs"], cwd)
-    if arguments["replay"]:
-        arguments["replay"] = replayed_run(arguments["replay"], cwd)
-    labels = RunLabels(arguments["name"], arguments["experiment"], arguments["note"])
-    options = RunOptions.from_dict({**arguments, "paths": suite_paths(arguments["paths"], cwd, command="eval")})
-    plan = build_plan(options, cwd, record_cases=True)
-    run_id = new_run_id()
-    directory = Path(arguments["run_dir"]) if arguments["run_dir"] else RUNS / run_id
-    run = start_run(plan, run_id, cwd / directory, cwd, labels)
-    if labels.name is not None and (older := Catalog(cwd).other_named(labels.name, run.directory.path)) is not None:
-        run.notes.append(f"'{labels.name}' now refers to this run. It was also the name of run {older.id}")
-    return run
-
-
 def _resumed(arguments: dict[str, Any]) -> RecordedRun:
     if arguments["resume"] and arguments["retry_errors"]:
         raise UsageError(
@@ -143,7 +176,6 @@ def _resumed(arguments: dict[str, Any]) -> RecordedRun:
         )
     retry_errors = bool(arguments["retry_errors"])
     flag, name = ("--retry-errors", arguments["retry_errors"]) if retry_errors else ("--resume", arguments["resume"])
-    context = click.get_current_context()
     fixed = [
         "name",
         "experiment",
@@ -152,11 +184,7 @@ def _resumed(arguments: dict[str, Any]) -> RecordedRun:
         RECORD_JUDGE_IO,
         *(name for name, option in OPTIONS.items() if not option.may_change),
     ]
-    extra = [
-        name
-        for name in fixed
-        if arguments[name] and context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
-    ]
+    extra = [name for name in fixed if arguments[name] and _is_given(name)]
     if extra:
         word = (OPTIONS[extra[0]].keyword if extra[0] in OPTIONS else extra[0]).replace("_", "-") or extra[0]
         raise UsageError(

@@ -113,6 +113,7 @@ def build_plan(
     only_check: bool = False,
     search: bool = True,
     record_cases: bool = False,
+    watched: bool = False,
     chosen: ChosenCases | None = None,
 ) -> RunPlan:
     """The plan of a run.
@@ -121,12 +122,13 @@ def build_plan(
     directory as the working directory of its scripts. With `only_check`, only the files are validated: a missing
     configuration or variable is not an error. Without `search`, missing programs and scripts are not errors.
     With `record_cases`, the plan has the lines of `cases.jsonl`. `chosen` restricts it to these cases.
+    With `watched`, it also knows which cases a judge script affects.
     """
     loaded = Loaded(cwd, options.config, added_evaluators, home, search)
     selecting = _Selecting(options, CaseFilter.of(options), chosen)
     collector = None
     if record_cases or selecting.filter is not None:
-        collector = CaseCollector(cwd, options.threshold, selecting.filter, record_cases)
+        collector = CaseCollector(cwd, options.threshold, selecting.filter, record_cases, watched)
     suites = loaded.suites(options.paths, collector)
     selected = _select(suites, loaded.collected, selecting)
     cases = dict(zip((suite.path for suite in suites), loaded.collected, strict=False)) if record_cases else {}

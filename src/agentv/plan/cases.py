@@ -3,6 +3,7 @@ options select it. No suite is read a second time for this, and memory does not 
 
 from __future__ import annotations
 
+import hashlib
 import io
 import weakref
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import IO
 
 from agentv.plan.selection import CaseFilter
 from agentv.suite.case_records import CaseEncoder
+from agentv.suite.evaluator import EvaluatorLike
 from agentv.suite.files import SuiteFiles
 from agentv.suite.suite import EvalCase
 
@@ -66,6 +68,8 @@ class SuiteCases:
     """The SHA-256 of each case."""
     start: int = 0
     """Where its lines begin."""
+    used: list[bytes] = field(default_factory=list)
+    """For watched runs: a hash of the files that the evaluators of each case depend on."""
 
     def sha256(self, position: int) -> str:
         """The hash of the case at this position."""
@@ -89,9 +93,15 @@ class CaseCollector:
     filter: CaseFilter | None = None
     recording: bool = True
     """Whether hashes and lines are kept."""
+    watched: bool = False
+    """Whether `SuiteCases.used` is kept."""
     of_suite: SuiteCases = field(default_factory=SuiteCases)
     _encoder: CaseEncoder | None = None
     _name: str = ""
+    _files: SuiteFiles | None = None
+    _evaluators: tuple[EvaluatorLike, ...] | None = None
+    _used_files: bytes = b""
+    """The hash of the files of `_evaluators`, which are those of the previous case."""
     lines: Lines = field(default_factory=Lines)
 
     def next_suite(self) -> None:
@@ -101,7 +111,7 @@ class CaseCollector:
     def begin(self, suite: str, threshold: float | None, files: SuiteFiles) -> None:
         start = self.of_suite.start
         self.of_suite = SuiteCases(None if self.filter is None else set(), start=start)
-        self._name = suite
+        self._name, self._files, self._evaluators = suite, files, None
         if self.lines.end > start:  # the suite is read again
             self.lines.cut(start)
         self._encoder = CaseEncoder(suite, threshold, files, self.cwd, self.threshold) if self.recording else None
@@ -114,3 +124,12 @@ class CaseCollector:
             sha256, line = self._encoder.encode(case, path)
             own.hashes += sha256
             self.lines.append(f"{line}\n".encode())
+        if self.watched:
+            own.used.append(self._used(case.evaluators))
+
+    def _used(self, evaluators: tuple[EvaluatorLike, ...]) -> bytes:
+        if evaluators is not self._evaluators and self._files is not None:
+            files = [path for each in evaluators for path in each.depends_on(self._files.directory)]
+            digests = [f"{path} {self._files.fingerprints.digest_of(path)}" for path in files]
+            self._evaluators, self._used_files = evaluators, hashlib.sha256("\n".join(digests).encode()).digest()
+        return self._used_files

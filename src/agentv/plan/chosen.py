@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agentv.results import RowKey
+from agentv.results import CaseKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,8 @@ class ChosenCases:
     """The targets that `ids` was chosen for. Any other target gets all chosen cases."""
 
     @classmethod
-    def of_rows(cls, why: str, keys: Iterable[RowKey], targets: Iterable[str]) -> ChosenCases:
-        """The cases of these rows, each with the targets of its rows. `targets` are all targets of that run."""
+    def of_rows(cls, why: str, keys: Iterable[CaseKey], targets: Iterable[str]) -> ChosenCases:
+        """These cases, each with its target. `targets` are all targets of their run."""
         ids: dict[tuple[str, str | None], set[str]] = {}
         for key in keys:
             ids.setdefault((key.suite, key.target), set()).add(key.eval_id)
@@ -33,6 +33,11 @@ class ChosenCases:
         known = target is not None and target in self.targets
         parts = [ids for (name, own), ids in self.ids.items() if name == suite and (not known or own in (None, target))]
         return frozenset().union(*parts)
+
+    def only(self, why: str, cases: Mapping[str, frozenset[str]]) -> ChosenCases:
+        """Those of the chosen cases that are also in `cases`, which has ids by suite."""
+        ids = {place: own & cases.get(place[0], frozenset()) for place, own in self.ids.items()}
+        return ChosenCases(why, {place: own for place, own in ids.items() if own}, self.targets)
 
     def to_dict(self) -> dict[str, Any]:
         cases = [

@@ -197,6 +197,20 @@ class RunPlan:
     sample: str | None = None
     """A note about the sample, if the run is one."""
 
+    def narrowed(self, chosen: ChosenCases) -> RunPlan:
+        """The plan of only these cases."""
+        planned = {
+            item.suite.path: replace(item, selected=item.selected & chosen.of(item.suite.name)) for item in self.suites
+        }
+        lanes: list[Lane] = []
+        for lane in self.lanes:
+            target = lane.target if lane.answers is None else None
+            ids = [(planned[item.suite.path], own & chosen.of(item.suite.name, target)) for item, own in lane.work]
+            if work := tuple((item, own) for item, own in ids if own):
+                lanes.append(replace(lane, work=work, chosen=chosen))
+        suites = tuple(item for item in planned.values() if item.selected)
+        return replace(self, suites=suites, lanes=tuple(lanes), chosen=chosen)
+
     def case_lines(self) -> Iterator[tuple[SuiteCases, int, str]]:
         """The line of `cases.jsonl` of every selected case, with its suite and its position in the suite."""
         for planned in self.suites:
