@@ -104,7 +104,7 @@ def test_rows_are_listed_and_unknown_names_are_reported(shop: Project) -> None:
         (("latest", "retrun"), "has no case 'retrun' (did you mean `return`?)"),
         (("2001", "return"), "run '2001' not found"),
         (("return", "--target", "shopp"), "has no target 'shopp' (did you mean `shop`?)"),
-        (("--failed",), "--failed can only be used with --list"),
+        (("--failed", "--diff", "latest"), "--failed and --diff cannot be used together"),
     ):
         done = shop.run("show", *arguments)
         assert done.returncode == 2, arguments
@@ -116,8 +116,17 @@ def test_rows_are_listed_and_unknown_names_are_reported(shop: Project) -> None:
         ["0.50", "fail", "other"],
         ["1.00", "pass", "greets"],
     ]
-    failed = json.loads(shop.run("show", "latest", "--list", "--failed", "--json").stdout)
+    failed = json.loads(shop.run("show", "latest", "--failed", "--json").stdout)
     assert [row["eval_id"] for row in failed] == ["return", "other"]
+    # A run that was killed has cases without a row.
+    run = shop.run_dirs()[0]
+    lines = (run / "results.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (run / "results.jsonl").write_text("".join(line for line in lines if '"eval_id":"greets"' not in line))
+    (run / "run.json").write_text(json.dumps(shop.manifest(run) | {"status": "running"}))
+    done = shop.run("show", "greets")
+    assert done.returncode == 2
+    assert f"case 'greets' has no row in run {run.name}: the run is not finished" in done.stderr
+    assert f"agentv eval --resume {run.name}" in done.stderr
 
 
 def test_case_is_compared_with_another_run(shop: Project) -> None:

@@ -154,8 +154,8 @@ def test_everything_about_a_case_is_shown(tmp_path: Path):
         ),
         (
             {"evaluator_results": (result("a", 1.0), result("b", 0.2, required=True)), "threshold": 0.125},
-            ["b is required and did not pass: the score is 0 (without `required`: 0.5 x 1.00 + 0.5 x 0.20 = 0.60, "
-             "needs 0.125)"],
+            ["b is required and did not pass: the score is 0",
+             "without `required`: 0.5 x 1.00 + 0.5 x 0.20 = 0.60, needs 0.125"],
         ),
         (
             {"evaluator_results": (result("a", 0.0, error="no judge"),), "error": CaseError("evaluator", "no judge")},
@@ -204,11 +204,24 @@ def test_runs_of_older_versions_are_shown_without_the_question(tmp_path: Path):
 
 def test_errors_and_other_attempts_are_shown(tmp_path: Path):
     failed = row("x", 0.0, error=CaseError("target", "connection refused"), evaluator_results=(), attempt=2)
-    text = shown(recorded(tmp_path / "run", [row("x", 1.0), failed, row("x", 0.7, attempt=3)]), attempt=2)
+    reader = recorded(tmp_path / "run", [row("x", 1.0), failed, row("x", 0.7, attempt=3)])
+    text = shown(reader, Look(width=100), attempt=2)
     assert text.startswith("! x  target error\n")
     assert "Error  of the target\n  connection refused\n" in text
-    assert "also    this is attempt 2; attempt 1: pass 1.00; attempt 3: borderline 0.70" in text
+    assert "also    this is attempt 2, 1/3 passed; attempt 1: pass 1.00; attempt 3: borderline 0.70" in text
     assert "no score: target error" in text
+
+
+def test_members_files_and_expected_tool_calls_are_shown(tmp_path: Path):
+    member = result("inner", 0.0, type="regex", misses=("does not match 'z'",))
+    both = result("both", 0.0, type="composite", misses=("[inner] does not match 'z'",), evaluator_results=(member,))
+    asked = Message("user", [{"type": "text", "value": "Review this."}, {"type": "file", "value": "code.py"}])
+    expected = (Message("assistant", {"a": 1}, tool_calls=(ToolCall("search", {"q": 1}),)),)
+    case = CaseRecord("geography", "x", "abc", (asked,), expected_messages=expected)
+    text = shown(recorded(tmp_path / "run", [row("x", 0.0, evaluator_results=(both,))], [case]))
+    assert "Question\n  Review this.\n  (file code.py)\n" in text
+    assert 'Expected messages\n  assistant\n    {"a": 1}\n    → search {"q": 1}\n' in text
+    assert text.count("does not match") == 1
 
 
 def test_judge_calls_of_superseded_rows_are_counted_only(tmp_path: Path):

@@ -20,6 +20,7 @@ COMMANDS = {
     "report": ("report", "run"),
     "compare": ("compare", "good", "run"),
     "convert": ("convert", "run", "--out", "-"),
+    "show": ("show", "run"),
     "resume": ("eval", "--resume", "run"),
     "retry": ("eval", "--retry-errors", "run"),
     "outputs": ("eval", "suite.yaml", "--outputs", "run"),
@@ -75,7 +76,14 @@ def quick(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]
 
 @pytest.mark.parametrize(
     ("name", "trick"),
-    [("report", "device"), ("compare", "fifo"), ("convert", "fifo"), ("resume", "link"), ("outputs", "device")],
+    [
+        ("report", "device"),
+        ("compare", "fifo"),
+        ("convert", "fifo"),
+        ("resume", "link"),
+        ("outputs", "device"),
+        ("show", "link"),
+    ],
 )
 def test_results_that_are_not_a_regular_file_are_refused(foreign: Project, name: str, trick: str) -> None:
     spoil(foreign.root / "run" / "results.jsonl", trick)

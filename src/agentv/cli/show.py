@@ -43,7 +43,7 @@ LATEST = "latest"
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="Only rows of this attempt.")
 @click.option("--diff", metavar="RUN", help="Compare with the same case in another run.")
 @click.option("--list", "as_list", is_flag=True, help="List the rows, worst first, instead of showing one.")
-@click.option("--failed", is_flag=True, help="With --list: only rows that failed or errored.")
+@click.option("--failed", is_flag=True, help="List only rows that failed or errored.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON object.")
 @click.option("--no-pager", is_flag=True, help="Print directly, even on a terminal.")
 def command(
@@ -68,12 +68,16 @@ def command(
 
     CASE is the id of a case, `suite/id`, the beginning of an id, or a glob. If several rows match, the worst is shown.
     """
-    if failed and not as_list:
-        raise UsageError("--failed can only be used with --list.", next_step="Without it, the worst case is shown.")
+    as_list = as_list or failed
     if as_list and diff:
-        raise UsageError("--list and --diff cannot be used together.")
+        raise UsageError(f"--{'failed' if failed else 'list'} and --diff cannot be used together.")
     reader, case = _find(run, case, Path.cwd())
     wanted = Wanted(case, target, attempt)
+    if case is not None and _has_no_row_yet(reader, case):
+        raise UsageError(
+            f"case '{case}' has no row in run {_name(reader)}: the run is not finished.",
+            next_step=f"Resume the run: {reader.directory.resume_command}",
+        )
     if as_list:
         text = _listed(reader, wanted, failed=failed, as_json=as_json)
     elif diff is not None:
@@ -95,7 +99,7 @@ def _find(run: str | None, case: str | None, root: Path) -> tuple[RunReader, str
             latest = _reader(LATEST, root)
         except RecordError:
             raise no_run from None
-        if matching(latest.heads(), run):
+        if matching(latest.heads(), run) or _has_no_row_yet(latest, run):
             return latest, run
         catalog = Catalog(root)
         if any(name.startswith(run) for name in catalog.ids()):  # several runs begin with it
@@ -112,6 +116,15 @@ def _find(run: str | None, case: str | None, root: Path) -> tuple[RunReader, str
         if any(run == head.key.eval_id for head in latest.heads()):
             return latest, run
     return reader, None
+
+
+def _has_no_row_yet(reader: RunReader, case: str) -> bool:
+    """Whether the case is part of the run, but was not judged yet."""
+    return (
+        reader.manifest.get("status") != "finished"
+        and not matching(reader.heads(), case)
+        and any(case in (eval_id, f"{suite}/{eval_id}") for suite, eval_id in reader.case_keys())
+    )
 
 
 def _reader(run: str, root: Path) -> RunReader:

@@ -191,6 +191,12 @@ class RunReader:
             else:
                 self._cases[key] = (offset, len(line))
 
+    def case_keys(self) -> list[tuple[str, str]]:
+        """Suite and id of all cases of the run, including those that have no row yet."""
+        if self._cases is None:
+            self.index_cases()
+        return list(self._cases or ())
+
     def _case(self, line: bytes) -> CaseRecord | None:
         try:
             return decode(CaseRecord, jsonio.load(line))

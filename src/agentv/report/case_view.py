@@ -96,9 +96,8 @@ def score_sentences(row: CaseResult, threshold: float | None) -> list[str]:
     if not weighed:
         sentences = [f"{format_score(row.score)}{needs}"]
     elif failed := [result.name for result in row.evaluator_results if result.failed_required]:
-        names = ", ".join(failed)
         verb = "is required and did not pass" if len(failed) == 1 else "are required and did not pass"
-        sentences = [f"{names} {verb}: the score is 0 (without `required`: {sum_of} = {mean}{needs})"]
+        sentences = [f"{', '.join(failed)} {verb}: the score is 0", f"without `required`: {sum_of} = {mean}{needs}"]
     elif len(weighed) == 1:
         sentences = [f"{format_score(row.score)}{needs}"]
     else:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 from agentv.errors import RecordError
 from agentv.evidence import CaseRecord
-from agentv.messages import whole_text
+from agentv.messages import part_text, whole_text
 from agentv.record.reading import RunReader
 from agentv.record.run_dir import RESULTS, RUNS, RunDirectory
 from agentv.report.summary import Summary
@@ -41,7 +43,17 @@ class Questions:
 def question_of(case: CaseRecord) -> str:
     """The last message of the user or, if there is none, the last message."""
     asked = [message for message in case.input_messages if message.role == "user"] or case.input_messages
-    return whole_text(asked[-1]) if asked else ""
+    if not asked:
+        return ""
+    content = asked[-1].content
+    return "\n".join(map(part_shown, content)) if isinstance(content, list) else whole_text(asked[-1])
+
+
+def part_shown(part: Any) -> str:
+    """A part of a message: its text, the path of a file, or anything else as JSON."""
+    if isinstance(part, dict) and part.get("type") != "text" and isinstance(part.get("value"), str):
+        return f"({part.get('type') or 'file'} {part['value']})"
+    return part_text(part) or json.dumps(part, ensure_ascii=False, default=str)
 
 
 def with_questions(summary: Summary, results: Path) -> Summary:

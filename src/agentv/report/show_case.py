@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from agentv.evidence import EvaluatorRecord, JudgeCallRecord
-from agentv.messages import Message, TokenUsage, ToolCall, part_text
+from agentv.messages import Message, TokenUsage, ToolCall
 from agentv.record.reading import RowHead
 from agentv.report.case_view import CaseView, format_threshold, score_sentences
-from agentv.report.choosing import Choice
+from agentv.report.choosing import Choice, passed
 from agentv.report.console import ERROR_STYLE, VERDICT_STYLE
 from agentv.report.format import format_cost, format_duration, format_score
+from agentv.report.questions import part_shown
 from agentv.report.terminal import INDENT, Look, columns
 from agentv.results import CUT_OFF, CaseResult, EvaluatorResult, Verdict, judge_ledgers
 from agentv.text import plural, short_path
@@ -166,7 +167,9 @@ def _siblings(choice: Choice) -> str:
         outcome = "error" if head.errored else f"{head.verdict.value} {format_score(head.score)}"
         names.append(f"{' '.join(parts)}: {outcome}")
     more = f"; and {len(others) - 20} more" if len(others) > 20 else ""
-    own = f"this is attempt {choice.head.key.attempt}; " if several_attempts else ""
+    attempts = [head for head in choice.siblings if head.key.target == choice.head.key.target]
+    passes = sum(passed(head) for head in attempts)
+    own = f"this is attempt {choice.head.key.attempt}, {passes}/{len(attempts)} passed; " if several_attempts else ""
     return f"{own}{'; '.join(names)}{more}" if names else ""
 
 
@@ -210,7 +213,7 @@ def _content(message: Message, page: Page, indent: int) -> None:
         page.text(content, indent)
     elif isinstance(content, Sequence):
         for part in content:
-            page.text(part_text(part) or compact(part), indent)
+            page.text(part_shown(part), indent)
     elif content is not None:
         page.text(pretty(content, page.look.width - 2 * indent), indent)
     for call in message.tool_calls:
@@ -264,11 +267,11 @@ def _evaluator(result: EvaluatorResult, view: CaseView, page: Page, indent: int)
     checks = _checks(result.details)
     if result.reasoning:
         page.text(result.reasoning, inner)
-    if not checks:
-        for hit in result.hits:
-            page.text(hit, inner, "green", first="+ ")
-        for miss in result.misses:
-            page.text(miss, inner, "red", first="- ")
+    for sign, style, findings in (("+ ", "green", result.hits), ("- ", "red", result.misses)):
+        for finding in () if checks else findings:
+            # Those of members, such as `[name] ...`, are shown below with their member.
+            if not (result.evaluator_results and finding.startswith("[")):
+                page.text(finding, inner, style, first=sign)
     criteria = _criteria(record)
     for check in checks:
         _check(check, criteria, page, inner)
