@@ -62,8 +62,8 @@ def command(
 ) -> int:
     """Compare run B (the candidate) with run A (the baseline).
 
-    A and B are run ids, run directories or results files. Cases are paired by suite and id, and also by target if a
-    run has several targets.
+    A and B are runs (id, name, `latest`, directory) or results files. Cases are paired by suite and id, and also
+    by target if a run has several targets.
 
     \b
     Exit codes: 0 no regression

@@ -42,7 +42,7 @@ _SIGNALS = (*TO_STOP, signal.SIGHUP)
 @click.option("--experiment", metavar="NAME", help="Experiment that this run belongs to.")
 @click.option("--note", metavar="TEXT", help="Note about this run.")
 @click.option("--run-dir", metavar="DIR", help="Directory for this run.  [.agentv/runs/<run-id>]")
-@click.option("--resume", metavar="RUN", help="Resume a run (run id or run directory).")
+@click.option("--resume", metavar="RUN", help="Resume a run (id, name, `latest` or directory).")
 @click.option("--retry-errors", metavar="RUN", help="Run the errored cases of a run again, and resume it.")
 @click.option(
     "--last-failed",

@@ -29,8 +29,8 @@ from agentv.report.trials import RepeatedCases
 def command(run: str, shape: str, out: str | None) -> int:
     """Report a run as Markdown, JUnit XML or GitHub annotations.
 
-    RUN is a run id, a run directory or a results file. The exit code is 0 if the report was written, even if cases
-    failed, and 2 otherwise.
+    RUN is a run (id, name, `latest`, directory) or a results file. The exit code is 0 if the report was written,
+    even if cases failed, and 2 otherwise.
     """
     source = find_rows(run, Path.cwd())
     if out is not None:
