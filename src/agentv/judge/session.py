@@ -6,6 +6,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -340,7 +341,8 @@ class JudgeSession:
             raise _shutting_down()
         written = self._settle(running, "ok", reply=reply)
         if written is not None:  # a reply that its caller has seen is on disk, whatever kills the run
-            await asyncio.wait((written,))
+            with suppress(Exception):  # the recorder reports its own errors
+                await written
         return reply
 
     async def _invoke_in_time(self, running: _Running) -> Reply:
