@@ -65,21 +65,23 @@ def _too_long(row: CaseResult, size: int) -> CaseResult:
 def is_large(content: Any) -> bool:
     """Whether masking and encoding this content of a row may take longer than a few milliseconds."""
     left = LARGE
-    waiting = [content]
+    waiting: list[Any] = [(content,)]
     while waiting:
-        value = waiting.pop()
-        kind = type(value)
-        if kind in SCALARS:
-            continue
-        if kind is str:
-            left -= len(value)
-        elif kind is dict or kind is list or kind is tuple or isinstance(value, Mapping):
-            left -= VALUE * len(value)
-            if left > 0:
-                waiting.extend(value if kind is list or kind is tuple else value.values())
+        values = waiting.pop()
+        kind = type(values)
+        left -= VALUE * len(values)
         if left <= 0:
             return True
-    return False
+        for value in values if kind is list or kind is tuple else values.values():
+            kind = type(value)
+            if kind is str:
+                left -= len(value)
+            elif kind is dict or kind is list or kind is tuple:
+                if value:
+                    waiting.append(value)
+            elif kind not in SCALARS and isinstance(value, Mapping):
+                waiting.append(value)
+    return left <= 0
 
 
 class RowEncoder:
