@@ -7,12 +7,14 @@ import io
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
 from agentv.cli.convert import command
+from agentv.cli.otel_option import take_telemetry
 from agentv.errors import UsageError
 from agentv.report.export_parquet import write_rows
 from agentv.report.joined import JoinedRun
@@ -26,8 +28,7 @@ SECRET = "sk-otel-header-0123456789"
 JUDGED = '{"score": 0.9, "hits": ["named"], "misses": [], "reasoning": "EXPLAINED"}'
 
 
-@pytest.fixture
-def judged(project: Project) -> Project:
+def write_project(project: Project) -> Project:
     """Three cases with a judge and metadata. The last errors, because its judge fails."""
     project.write(
         "agentv.config.yaml",
@@ -71,12 +72,27 @@ def judged(project: Project) -> Project:
     return project
 
 
+@pytest.fixture
+def judged(project: Project) -> Project:
+    return write_project(project)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The project with one run, which tests only read."""
+    root = tmp_path_factory.mktemp("recorded")
+    (root / ".git").mkdir()
+    project = write_project(Project(root))
+    assert project.run("eval", "geo.yaml", "--quiet").returncode == 3
+    return project
+
+
 def read_jsonl(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def test_run_is_exported_as_csv_jsonl_and_parquet(judged: Project):
-    assert judged.run("eval", "geo.yaml", "--quiet").returncode == 3
+def test_run_is_exported_as_csv_jsonl_and_parquet(recorded: Project):
+    judged = recorded
     run = judged.run_dirs()[-1].name
     done = judged.run("convert", run, "--to", "csv", "-o", "-")
     lines = {line["eval_id"]: line for line in csv.DictReader(io.StringIO(done.stdout))}
@@ -123,8 +139,8 @@ def test_parquet_without_pyarrow_names_the_extra(project: Project):
     assert "pip install 'agentv[parquet]'" in done.stderr
 
 
-def test_spans_in_a_file_follow_the_conventions_and_have_stable_ids(judged: Project):
-    judged.run("eval", "geo.yaml", "--quiet")
+def test_spans_in_a_file_follow_the_conventions_and_have_stable_ids(recorded: Project):
+    judged = recorded
     run = judged.run_dirs()[-1].name
     assert judged.run("convert", run, "--to", "otel", "-o", "spans.jsonl").returncode == 0
     text = (judged.root / "spans.jsonl").read_text(encoding="utf-8")
@@ -157,8 +173,8 @@ def test_spans_in_a_file_follow_the_conventions_and_have_stable_ids(judged: Proj
         assert content in again
 
 
-def test_spans_are_sent_with_headers_and_retries_and_the_headers_stay_secret(judged: Project):
-    judged.run("eval", "geo.yaml", "--quiet")
+def test_spans_are_sent_with_headers_and_retries_and_the_headers_stay_secret(recorded: Project):
+    judged = recorded
     run = judged.run_dirs()[-1].name
     env = {"OTEL_EXPORTER_OTLP_HEADERS": f"authorization=Bearer%20{SECRET},x-team=evals"}
     with collector(503, 429) as otel:
@@ -197,12 +213,13 @@ def test_live_spans_are_those_of_convert_and_scripts_do_not_see_the_headers(judg
           - {{id: two, input: PROMPT about {SECRET}}}
         """,
     )
-    env = {"OTEL_EXPORTER_OTLP_HEADERS": f"authorization={SECRET}"}
+    env = {"OTEL_EXPORTER_OTLP_HEADERS": f"authorization={SECRET}", "OTEL_SERVICE_NAME": "shop-evals"}
     with collector() as otel:
         done = judged.run("eval", "scripts.yaml", "geo.yaml", "--otel", otel.url, "--otel-content", env=env)
         assert done.returncode == 3, done.stderr
         assert f"note: sent 5 traces to {otel.url}/v1/traces" in done.stderr
         live = {span.span_id: span for span in otel.spans()}
+    assert attributes(parsed(otel.bodies[0]).resource_spans[0].resource)["service.name"] == "shop-evals"
     assert [row["score"] for row in judged.rows() if row["suite"] == "scripts"] == [1.0, 1.0]
     everything = b"".join(otel.bodies)
     assert b"ANSWER" in everything
@@ -222,16 +239,17 @@ def test_live_spans_never_delay_or_fail_a_run(judged: Project):
     assert f"agentv convert {judged.run_dirs()[-1].name} --to otel --endpoint {otel.url}/v1/traces" in done.stderr
 
 
-def test_word_after_otel_is_a_suite_unless_it_is_a_url(judged: Project):
-    with collector() as otel:
-        env = {"OTEL_EXPORTER_OTLP_ENDPOINT": otel.url, "OTEL_SERVICE_NAME": "shop-evals"}
-        done = judged.run("eval", "--otel", "geo.yaml", "--quiet", "--case", "france", env=env)
-        assert done.returncode == 0, done.stderr
-        resource = parsed(otel.bodies[0]).resource_spans[0].resource
-    assert attributes(resource)["service.name"] == "shop-evals"
-    done = judged.run("eval", "--otel", "localhost:4318", "geo.yaml")
-    assert done.returncode == 2
-    assert "Write --otel http://localhost:4318" in done.stderr
+def test_word_after_otel_is_a_suite_unless_it_is_a_url(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9/base")
+    arguments: dict[str, Any] = {"otel": "geo.yaml", "otel_content": False, "paths": ("b.yaml",)}
+    telemetry = take_telemetry(arguments)
+    assert telemetry is not None
+    assert (telemetry.endpoint.url, arguments) == (
+        "http://127.0.0.1:9/base/v1/traces",
+        {"paths": ("geo.yaml", "b.yaml")},
+    )
+    with pytest.raises(UsageError, match="Write --otel http://localhost:4318"):
+        take_telemetry({"otel": "localhost:4318", "otel_content": False, "paths": ()})
 
 
 @pytest.mark.parametrize(

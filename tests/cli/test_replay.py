@@ -8,12 +8,12 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import agentv
+from agentv.errors import UsageError
 from agentv.testing import FakeModelServer
 from agentv.testing.model_server import Failure
 from tests.conftest import Project
@@ -82,16 +82,13 @@ def judged(project: Project) -> Project:
         scripts.append("{name: bash, type: code_judge, script: [bash, judge.sh], judge: {}}")
     if shutil.which("node"):
         scripts.append("{name: node, type: code_judge, script: [node, judge.mjs], judge: {}}")
-    lines = "\n".join(f"    - {script}" for script in scripts)
     project.write(
         "suite.yaml",
         "execution:\n  evaluators:\n"
         "    - {name: graded, type: llm_judge}\n"
         "    - {name: listed, type: rubric, rubrics: [{id: r1, description: names a city}]}\n"
-        "    - {name: fast, type: latency, threshold_ms: 60000}\n"
-        f"{lines}\n"
         "evalcases:\n"
-        "  - {id: one, input: Question one, expected_outcome: x}\n"
+        f"  - {{id: one, input: Question one, expected_outcome: x, evaluators+: [{', '.join(scripts)}]}}\n"
         "  - {id: two, input: Question two, expected_outcome: y}\n"
         "  - {id: broken, input: FAIL, expected_outcome: z, evaluators: [{type: contains, value: x}]}\n",
     )
@@ -157,14 +154,15 @@ async def test_recorded_run_is_replayed_without_model_or_key(judged: Project):
 
     # A run that was interrupted continues from the same record; a replayed run can be replayed, too.
     results = judged.run_dirs()[0] / "results.jsonl"
-    results.write_bytes(b"".join(results.read_bytes().splitlines(keepends=True)[:1]))
+    lines = results.read_bytes().splitlines(keepends=True)
+    results.write_bytes(b"".join(line for line in lines if b'"eval_id":"two"' not in line))
     resumed = judged.run("eval", "--resume", judged.run_dirs()[0].name, "--quiet")
     assert resumed.returncode == 3, resumed.stderr
     assert verdicts(judged.rows(judged.run_dirs()[0])) == first
     run = await agentv.evaluate_async(
-        judged.root / "suite.yaml", replay=judged.run_dirs()[0], run_dir=judged.root / "r3"
+        judged.root / "suite.yaml", case="two", replay=judged.run_dirs()[0], run_dir=judged.root / "r3"
     )
-    assert verdicts([json.loads(json.dumps(row.to_dict())) for row in run]) == first
+    assert verdicts([json.loads(json.dumps(row.to_dict())) for row in run]) == {"two": first["two"]}
     (judged.root / "tests/recorded/run1/judge_calls.jsonl").write_text("", encoding="utf-8")
     changed = judged.run("eval", "--resume", judged.run_dirs()[0].name)
     assert changed.returncode == 2
@@ -194,15 +192,17 @@ async def test_request_that_is_not_recorded_is_an_error_with_the_nearest_one(jud
     assert {result["error"] for result in results.values()} == {None}
 
 
-def test_run_without_judge_replies_cannot_be_replayed(capitals: Project):
-    judged = (
-        (capitals.root / "capitals.yaml").read_text(encoding="utf-8").replace("type: contains", "type: llm_judge", 1)
-    )
-    capitals.write("judged.yaml", judged.replace("{type: llm_judge, value: Paris}", "{type: llm_judge}"))
-    capitals.run("eval", "judged.yaml", "--judge-io", "none", "--quiet", "--run-dir", "run1")
-    done = capitals.run("eval", "judged.yaml", "--replay", "run1")
-    assert done.returncode == 2
-    assert "recorded with --judge-io none" in done.stderr
-    assert Path(capitals.root / "run1").is_dir()
-    done = capitals.run("eval", "capitals.yaml", "--replay", "run1", "--quiet")  # needs no judge
-    assert "in suite 'capitals', only in `judged`" in capitals.rows()[0]["error"]["message"]
+def test_run_without_judge_replies_cannot_be_replayed(project: Project, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(project.root)
+    project.write("agentv.config.yaml", "targets:\n  a: {provider: mock, response: '{\"score\": 1}'}\n")
+    project.write("judged.yaml", "evalcases: [{id: x, input: Q, evaluators: [{type: llm_judge}]}]\n")
+    project.write("plain.yaml", "evalcases: [{id: x, input: Q, evaluators: [{type: contains, value: '1'}]}]\n")
+    agentv.evaluate("judged.yaml", judge_io="none", run_dir="run1")
+    with pytest.raises(UsageError, match="recorded with --judge-io none"):
+        agentv.evaluate("judged.yaml", replay="run1")
+    (row,) = agentv.evaluate("plain.yaml", replay="run1")  # needs no judge, but has another name
+    assert row.error is not None
+    assert "has no row of case 'x' in suite 'plain', only in `judged`" in row.error.message
+    project.write("plain.yaml", "dataset: judged\nevalcases: [{id: x, input: Q, evaluators: [{type: is_json}]}]\n")
+    (row,) = agentv.evaluate("plain.yaml", replay="run1")
+    assert (row.score, row.replayed) == (1.0, project.manifest(project.root / "run1")["run_id"])

@@ -61,6 +61,8 @@ def _junit(source: RowSource) -> Iterator[str]:
     from agentv.report.questions import Questions  # noqa: PLC0415
 
     properties = {"scripted": "true"} if source.scripted else {}
+    if source.replayed is not None:
+        properties["replayed"] = source.replayed
     if "run_id" in source.manifest:
         properties["run_id"] = str(source.manifest["run_id"])
     repeated = RepeatedCases.of(source.manifest)

@@ -157,6 +157,8 @@ class Comparison:
         for word, side in (("baseline", self.baseline), ("candidate", self.candidate)):
             if side.source.scripted:
                 notes.append(f"scripted model: the {word} comes from the mock provider, not from a real model")
+            if side.source.replayed is not None:
+                notes.append(f"replayed: the {word} was made from the record of run {side.source.replayed}")
             if side.source.unfinished:
                 notes.append(f"the {word} run is incomplete ({side.source.unfinished}): cases may be missing")
         suites1, suites2 = self.baseline.suites, self.candidate.suites

@@ -90,6 +90,7 @@ class ComparedRun:
             "path": str(self.source.path),
             "run_id": self.source.manifest.get("run_id"),
             "scripted": self.source.scripted,
+            "replayed": self.source.replayed,
             "targets": self.targets,
             "cases": len(self.cases),
             "rows": self.rows,

@@ -26,12 +26,12 @@ from agentv.results import CaseResult
 
 SOON = 0.2
 """Seconds between two looks at the record."""
-REST = 6
+REST = 12
 """While the run continues, how much longer the thread rests than it works."""
 ROWS_AT_A_TIME = 100
 CHARACTERS_AT_A_TIME = 4 * 1024 * 1024
-LAST_SECONDS = 8.0
-"""How long the rest is sent after the run has ended."""
+PATIENCE, LAST_SECONDS = 8.0, 60.0
+"""After the run has ended: how long agentv waits for a collector that accepts nothing, and at most for the rest."""
 MOST_FAILURES = 3
 """Requests that may fail in a row before sending stops."""
 CALLS_OF_EARLIER_PARTS = 64 * 1024 * 1024
@@ -72,16 +72,19 @@ class LiveSpans:
         self._thread = threading.Thread(target=self._work, name="agentv-otel", daemon=True)
         self._thread.start()
 
-    def finish(self, seconds: float = LAST_SECONDS) -> LiveOutcome:
-        """Wait until the rest is sent, but not longer than this."""
+    def finish(self, patience: float = PATIENCE, at_most: float = LAST_SECONDS) -> LiveOutcome:
+        """Wait until the rest is sent, as long as the collector accepts something."""
         if self._thread is None:
             return LiveOutcome(0, 0)
         self._ended.set()
+        deadline, sent = time.monotonic() + at_most, -1
         with suppress(KeyboardInterrupt):
-            self._thread.join(seconds)
+            while self._thread.is_alive() and time.monotonic() < deadline and self._sent != sent:
+                sent = self._sent
+                self._thread.join(patience)
         late = self._thread.is_alive()
         self._late.set()
-        problem = self._problem or (f"the collector did not accept all spans within {seconds:g} s" if late else None)
+        problem = self._problem or ("the collector did not accept all spans in time" if late else None)
         not_sent = self._rows_left()
         return LiveOutcome(self._sent, not_sent, problem if not_sent else None)
 

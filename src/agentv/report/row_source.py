@@ -14,6 +14,7 @@ from agentv.record.files import LONGEST_LINE, failure, open_recorded
 from agentv.record.labels import LATEST
 from agentv.record.rows import decode_row
 from agentv.record.run_dir import MANIFEST, RESULTS, RunDirectory, find_run
+from agentv.report.labels import replayed_id
 from agentv.results import CaseError, CaseResult, RowKey, verdict_for
 
 
@@ -30,6 +31,11 @@ class RowSource:
     @property
     def scripted(self) -> bool:
         return self.manifest.get("scripted") is True
+
+    @property
+    def replayed(self) -> str | None:
+        """The id of the run that was replayed; None if targets and judges were called."""
+        return replayed_id(self.manifest)
 
     @property
     def duration_seconds(self) -> float | None:

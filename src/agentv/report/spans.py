@@ -90,6 +90,8 @@ class _Trace:
 
     def __init__(self, run: RunSpans, row: CaseResult, case: CaseRecord | None) -> None:
         self._run, self._row, self._case = run, row, case
+        key = [row.run_id or run.run_id, row.suite, row.eval_id, row.target, row.attempt]
+        self._key = hashlib.sha256(json.dumps(key).encode())
         self._trace = self._hash("trace")[:32]
         self._start = _nanoseconds(row.started_at) or _nanoseconds(run.started_at) or 0
         self._answered = self._start + _span_of_time(row.duration_ms)
@@ -262,9 +264,10 @@ class _Trace:
         return {**span, "name": name, "kind": kind, **bounds, "attributes": _attributes(attributes)}
 
     def _hash(self, part: str) -> str:
-        row = self._row
-        key = [row.run_id or self._run.run_id, row.suite, row.eval_id, row.target, row.attempt, part]
-        return hashlib.sha256(json.dumps(key).encode()).hexdigest()
+        """The hash of a part of the trace, which the ids are taken from."""
+        hashed = self._key.copy()
+        hashed.update(part.encode("utf-8", "surrogatepass"))
+        return hashed.hexdigest()
 
 
 # -- calls of models and agents

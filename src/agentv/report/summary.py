@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from agentv.codec import OMIT_DEFAULT, encode
 from agentv.messages import TokenUsage
 from agentv.report.accumulate import WORST_KEPT, ErrorMessages, ExactSum, RunSpend, Tally, Worst
+from agentv.report.labels import replayed_id
 from agentv.report.trials import RepeatedCases, Repeats
 from agentv.results import CUT_OFF, CaseKey, CaseResult, Verdict
 from agentv.text import plural
@@ -171,13 +172,6 @@ def headline(summary: Summary) -> str:
     if not summary.total:
         return "no cases were run"
     return f"{'' if summary.total == 1 else 'all '}{everything} passed"
-
-
-def replayed_id(manifest: Mapping[str, Any]) -> str | None:
-    """The id of the run that was replayed; None if targets and judges were called."""
-    replayed = manifest.get("replayed")
-    run_id = replayed.get("run_id") if isinstance(replayed, dict) else None
-    return run_id if isinstance(run_id, str) else None
 
 
 class SummaryBuilder:
