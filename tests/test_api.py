@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,17 @@ def test_function_target_returns_typed_results() -> None:
     assert run.results[0].target == "paris"
     assert (run.passed, run.exit_code, run.summary.passed) == (False, 1, 1)
     assert (run.run_dir / "results.jsonl").read_text().count("\n") == 2
+
+
+def test_labels_of_the_run_are_recorded() -> None:
+    evaluators = [{"type": "contains", "value": "Paris"}]
+    run = agentv.evaluate(
+        cases=CASES, evaluators=evaluators, target=paris, run_name="first", experiment="prompts", note="a try"
+    )
+    recorded = json.loads((run.run_dir / "run.json").read_text())
+    assert [recorded[key] for key in ("name", "experiment", "note")] == ["first", "prompts", "a try"]
+    with pytest.raises(UsageError, match="`name` must not begin with `latest`"):
+        agentv.evaluate(cases=CASES, evaluators=evaluators, target=paris, run_name="latest~1")
 
 
 def test_coroutine_target_with_request_and_structured_answer() -> None:

@@ -84,6 +84,8 @@ def test_runs_are_named_listed_and_found_by_name_everywhere(capitals: Project) -
     lost = capitals.run("eval", "capitals.yaml", "--outputs", "latest~9")
     assert lost.returncode == 2
     assert "run 'latest~9' not found: there are 4 runs in" in lost.stderr
+    elsewhere = capitals.run("eval", "capitals.yaml", "--run-dir", "mine", "--name", "mine")
+    assert "the run is not in .agentv/runs: find it by its directory, not by its name" in elsewhere.stderr
     refused = capitals.run("eval", "--resume", "latest", "--name", "other")
     assert refused.returncode == 2
     assert "remove name" in refused.stderr

@@ -57,6 +57,8 @@ class NewRun:
         run = start_run(plan, run_id, here / (self.run_dir or RUNS / run_id), self.cwd, self.labels)
         run.notes += self.notes
         name = self.labels.name
-        if name is not None and (older := Catalog(here).other_named(name, run.directory.path)) is not None:
+        if name is not None and run.directory.path.parent != (here / RUNS).absolute():
+            run.notes.append(f"the run is not in {RUNS}: find it by its directory, not by its name")
+        elif name is not None and (older := Catalog(here).other_named(name, run.directory.path)) is not None:
             run.notes.append(f"'{name}' now refers to this run. It was also the name of run {older.id}")
         return run

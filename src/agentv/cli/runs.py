@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import click
 
@@ -57,7 +57,7 @@ def command(context: click.Context, suite: str | None, experiment: str | None, l
         runs = selected(runs, suite, experiment, cwd)
     shown = _first(catalog, runs, limit if limit is not None or as_json else SHOWN)
     if as_json:
-        click.echo(no_commands(json.dumps([run.to_dict() for run in shown], indent=2, allow_nan=False)))
+        click.echo(json_text([run.to_dict() for run in shown]))
         return 0
     if not shown:
         click.echo(f"There are no runs in {RUNS}. `agentv eval` records one.")
@@ -210,6 +210,11 @@ def _age(text: str | None) -> timedelta:
     raise UsageError(
         f"--older-than must be a number of hours, days or weeks, got {text!r}.", next_step="Use 12h, 30d or 8w."
     )
+
+
+def json_text(value: Any) -> str:
+    """Indented JSON. CI systems run `##[command]` anywhere in a log; escaping the first `#` keeps the JSON equal."""
+    return json.dumps(value, indent=2, allow_nan=False).replace("##", "\\u0023#")
 
 
 def format_bytes(count: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterable
@@ -11,11 +10,11 @@ from pathlib import Path
 
 import click
 
-from agentv.cli.runs import selected
+from agentv.cli.runs import json_text, selected
 from agentv.record.catalog import Catalog, RunEntry, read_entry
 from agentv.record.run_dir import RUNS, find_run
 from agentv.report.run_list import ListedRun
-from agentv.report.terminal import Look, can_print_unicode, no_commands, terminal_width, wants_color
+from agentv.report.terminal import Look, can_print_unicode, terminal_width, wants_color
 from agentv.report.trend import TrendLine, build_trend
 from agentv.report.trend_console import render_trend
 
@@ -63,7 +62,7 @@ def command(
     degrading = any(line.is_degrading for line in lines)
     if as_json:
         found = {"lines": [line.to_dict() for line in lines], "degrading": degrading}
-        click.echo(no_commands(json.dumps(found, indent=2, allow_nan=False)))
+        click.echo(json_text(found))
     else:
         look = Look(wants_color(sys.stdout, os.environ), terminal_width(), can_print_unicode(sys.stdout))
         nothing = f"There are no finished runs{f' of target {target!r}' if target else ''} in {RUNS}."

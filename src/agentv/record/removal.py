@@ -8,10 +8,10 @@ import stat
 from contextlib import nullcontext
 from pathlib import Path
 
-from agentv.errors import UsageError
+from agentv.errors import RunLockedError, UsageError
 from agentv.record.catalog import read_entry
 from agentv.record.files import failure
-from agentv.record.manifest import MANIFEST, RUNS
+from agentv.record.manifest import MANIFEST, RUNS, writer_of
 from agentv.record.run_dir import RunDirectory, is_record_file
 
 
@@ -34,6 +34,9 @@ def remove_run(directory: Path, root: Path) -> list[str]:
     Raises RunLockedError if the run is being written. In `.agentv/runs`, everything in the directory is removed.
     """
     run = RunDirectory(directory)
+    if read_entry(directory).status() == "running":  # also before it has taken its lock
+        message = f"the run in {directory} is being written by process {writer_of(directory)}"
+        raise RunLockedError(message, next_step="Wait until it has finished.")
     try:
         # A directory without run.json has no lock that a run would take.
         with run.lock() if run.manifest.is_file() else nullcontext():
