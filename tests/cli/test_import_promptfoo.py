@@ -150,6 +150,7 @@ tests:
   - assert: [{type: javascript, value: "false"}]
 scenarios: []
 sharing: true
+tags: {team: search, 2: b}
 """
 
 
@@ -167,6 +168,7 @@ def test_left_out_parts_are_listed_with_lines_in_output_and_suite(project: Proje
     assert "none of its assertions is" in text
     assert [evaluator["value"] for evaluator in cases(project)["test-1"]["evaluators"]] == ["Hello"]
     assert list(cases(project)) == ["test-1"]
+    assert document(project, "suite.yaml")["tags"] == ["team=search", "2=b"]
 
 
 def test_api_key_is_never_copied(project: Project) -> None:

@@ -27,9 +27,9 @@ from agentv.importing.source import (
 )
 from agentv.importing.templates import TemplateError, combinations
 
-WITHOUT_EFFECT = {"$schema", "sharing", "outputPath", "writeLatestResults", "tags", "metadata"}
+WITHOUT_EFFECT = {"$schema", "sharing", "outputPath", "writeLatestResults", "metadata"}
 """Keys of a configuration that do not affect results."""
-READ = {"description", "prompts", "providers", "targets", "tests", "defaultTest"}
+READ = {"description", "prompts", "providers", "tags", "targets", "tests", "defaultTest"}
 HINTS = {
     "evaluateOptions": "use --workers, --repeat and --cache of `agentv eval`",
     "commandLineOptions": "pass them to `agentv eval`",
@@ -182,7 +182,8 @@ class _Importer:
                 self.notes.left_out(test, "a test must be a mapping with `vars` and `assert`")
         description = self.root.raw("description")
         text = f"{description} ({prompt.label})" if description and several and prompt.label else description
-        return ({"description": str(text)} if text else {}) | {"evalcases": cases}
+        tags = _tags(self.root.raw("tags"))
+        return ({"description": str(text)} if text else {}) | ({"tags": tags} if tags else {}) | {"evalcases": cases}
 
     def _cases(self, prompt: Prompt, test: Node, number: int, taken: set[str]) -> Iterator[dict[str, Any]]:
         for key, entry in entries(test):
@@ -264,6 +265,13 @@ class _Importer:
         if any(isinstance(choice, str) and "{{" in choice for choice in choices):
             self.notes.left_out(node, "variables inside variables are not supported")
         return value
+
+
+def _tags(tags: Any) -> list[str]:
+    """Tags of a suite: promptfoo has pairs of names and values, which become `name=value`."""
+    if isinstance(tags, Mapping):
+        return [f"{name}={value}" for name, value in tags.items()]
+    return [str(tag) for tag in tags if str(tag).strip()] if isinstance(tags, list) else []
 
 
 def _suffixes(prompts: list[Prompt]) -> list[str]:
