@@ -127,6 +127,8 @@ def test_rows_are_listed_and_unknown_names_are_reported(shop: Project) -> None:
     assert done.returncode == 2
     assert f"case 'greets' has no row in run {run.name}: the run is not finished" in done.stderr
     assert f"agentv eval --resume {run.name}" in done.stderr
+    (run / "results.jsonl").write_text("garbage\n")
+    assert "has no valid rows: 1 line of results.jsonl damaged" in shop.run("show").stderr
 
 
 def test_case_is_compared_with_another_run(shop: Project) -> None:

@@ -31,7 +31,7 @@ from agentv.report.choosing import (
     worst_first,
 )
 from agentv.report.terminal import Look, can_print_unicode, is_terminal, terminal_width, wants_color
-from agentv.text import did_you_mean, short_path
+from agentv.text import did_you_mean, plural, short_path
 
 LATEST = "latest"
 
@@ -73,6 +73,8 @@ def command(
         raise UsageError(f"--{'failed' if failed else 'list'} and --diff cannot be used together.")
     reader, case = _find(run, case, Path.cwd())
     wanted = Wanted(case, target, attempt)
+    if not reader.heads() and (damaged := reader.damaged.total()):
+        raise UsageError(f"run {_name(reader)} has no valid rows: {plural(damaged, 'line')} of {RESULTS} damaged.")
     if case is not None and _has_no_row_yet(reader, case):
         raise UsageError(
             f"case '{case}' has no row in run {_name(reader)}: the run is not finished.",
