@@ -89,6 +89,8 @@ def test_every_output_has_one_line_per_case(
         assert run(["report", "run", "-f", shape]) == 0
         return capsys.readouterr().out
 
+    assert run(["show", "run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["row"]["eval_id"] == "seldom"  # `mostly` passed
     root = ET.fromstring(report("junit"))
     assert [root.get(name) for name in ("tests", "failures", "errors")] == ["3", "1", "0"]
     markdown = report("markdown")

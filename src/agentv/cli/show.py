@@ -141,6 +141,8 @@ def _name(reader: RunReader) -> str:
 
 
 def _shown(reader: RunReader, wanted: Wanted, *, as_json: bool) -> str:
+    if wanted == Wanted():
+        wanted = _worst_repeated(reader) or wanted
     choice = choose(reader.heads(), wanted, _name(reader))
     view = CaseView.read(reader, choice.head)
     if as_json:
@@ -148,6 +150,17 @@ def _shown(reader: RunReader, wanted: Wanted, *, as_json: bool) -> str:
     from agentv.report.show_case import render_case  # noqa: PLC0415 - not for --json and --list
 
     return render_case(view, choice, list(_commands(view, choice)), _look())
+
+
+def _worst_repeated(reader: RunReader) -> Wanted | None:
+    """The worst case of a finished run with repeats: a flaky case that passed is not worse than one that did not."""
+    summary = reader.manifest.get("summary")
+    worst = summary.get("worst") if isinstance(summary, dict) and summary.get("repeats") else None
+    if not isinstance(worst, list) or not worst or not isinstance(worst[0], dict):
+        return None
+    suite, eval_id, target = (worst[0].get(name) for name in ("suite", "eval_id", "target"))
+    keys = {head.key.case for head in reader.heads()}
+    return Wanted(f"{suite}/{eval_id}", str(target)) if (suite, eval_id, target) in keys else None
 
 
 def _compared(reader: RunReader, other: RunReader, wanted: Wanted, *, as_json: bool) -> str:

@@ -56,8 +56,18 @@ class RowSource:
         left = total - rows if isinstance(total, int) else 0
         if status is None and left <= 0:
             return None
-        missing = f"{left:,} of {total:,} results missing" if left > 0 else "rows may be missing"
+        upto = "up to " if status is not None and self._stops_early else ""
+        missing = f"{upto}{left:,} of {total:,} results missing" if left > 0 else "rows may be missing"
         return f"the run is incomplete ({status}): {missing}" if status else f"the run is incomplete: {missing}"
+
+    @property
+    def _stops_early(self) -> bool:
+        """Whether attempts that are not needed are not run, so that an unfinished run has fewer rows in the end."""
+        suites = self.manifest.get("suites")
+        trials = (
+            [suite.get("trials") for suite in suites if isinstance(suite, dict)] if isinstance(suites, list) else []
+        )
+        return any(isinstance(each, dict) and each.get("stop_early") is True for each in trials)
 
     def rows(self) -> Iterator[CaseResult]:
         """Read the rows one by one. Raises RecordError for a line that is not a valid row, and for a duplicate row."""
