@@ -11,7 +11,7 @@ import pytest
 
 from agentv.plan.build import build_plan
 from agentv.plan.options import RunOptions
-from agentv.record import files, writer
+from agentv.record import appender, files
 from agentv.recorded import start_run
 
 CONFIG = "targets: {scripted: {provider: mock, response: ok}}\n"
@@ -32,7 +32,7 @@ async def test_rows_being_written_when_the_run_is_cancelled_are_counted(
         release.wait(30)
         sync(descriptor)
 
-    monkeypatch.setattr(writer, "sync_data", held)
+    monkeypatch.setattr(appender, "sync_data", held)
     run = start_run(build_plan(RunOptions(paths=("suite.yaml",)), tmp_path), "stopped", tmp_path / "run", tmp_path)
     task = asyncio.ensure_future(run.run())
     await asyncio.to_thread(syncing.wait, 30)

@@ -44,7 +44,7 @@ def test_run_is_an_alias_of_eval_and_listed_once(shop: Project) -> None:
     assert [line.split()[0] for line in listing.splitlines() if "alias: run" in line] == ["eval"]
     assert "\n  run " not in listing
     assert "Usage: agentv run [OPTIONS] [PATHS]..." in shop.run("run", "--help").stdout
-    assert "did you mean 'run'?" in shop.run("runs").stderr
+    assert "did you mean 'run'?" in shop.run("runn").stderr
 
 
 def test_validate_without_a_path_checks_the_directory_evals(shop: Project) -> None:
