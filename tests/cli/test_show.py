@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from agentv.cli import program
 from tests.conftest import AGENTV, Project
 
 CONFIG = """
@@ -97,7 +98,15 @@ def test_case_is_shown_with_its_question_score_and_judge_calls(shop: Project) ->
     assert [row["eval_id"] for row in shop.rows()] == ["return"]
 
 
-def test_rows_are_listed_and_unknown_names_are_reported(shop: Project) -> None:
+def test_rows_are_listed_and_unknown_names_are_reported(
+    shop: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shop.root)
+
+    def show(*arguments: str) -> tuple[int, str, str]:
+        code = program.run(["show", *arguments])
+        return (code, *capsys.readouterr())
+
     for arguments, message in (
         (("retrun",), "'retrun' is neither a run nor a case of the latest run"),
         (("retrun",), "(did you mean `return`?)"),
@@ -106,29 +115,29 @@ def test_rows_are_listed_and_unknown_names_are_reported(shop: Project) -> None:
         (("return", "--target", "shopp"), "has no target 'shopp' (did you mean `shop`?)"),
         (("--failed", "--diff", "latest"), "--failed and --diff cannot be used together"),
     ):
-        done = shop.run("show", *arguments)
-        assert done.returncode == 2, arguments
-        assert message in done.stderr
+        code, _, error = show(*arguments)
+        assert code == 2, arguments
+        assert message in error
     # Rows are listed worst first.
-    listed = shop.run("show", "--list").stdout.splitlines()
+    listed = show("--list")[1].splitlines()
     assert [line.split() for line in listed] == [
         ["0.47", "fail", "return"],
         ["0.50", "fail", "other"],
         ["1.00", "pass", "greets"],
     ]
-    failed = json.loads(shop.run("show", "latest", "--failed", "--json").stdout)
+    failed = json.loads(show("latest", "--failed", "--json")[1])
     assert [row["eval_id"] for row in failed] == ["return", "other"]
     # A run that was killed has cases without a row.
     run = shop.run_dirs()[0]
     lines = (run / "results.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     (run / "results.jsonl").write_text("".join(line for line in lines if '"eval_id":"greets"' not in line))
     (run / "run.json").write_text(json.dumps(shop.manifest(run) | {"status": "running"}))
-    done = shop.run("show", "greets")
-    assert done.returncode == 2
-    assert f"case 'greets' has no row in run {run.name}: the run is not finished" in done.stderr
-    assert f"agentv eval --resume {run.name}" in done.stderr
+    code, _, error = show("greets")
+    assert code == 2
+    assert f"case 'greets' has no row in run {run.name}: the run is not finished" in error
+    assert f"agentv eval --resume {run.name}" in error
     (run / "results.jsonl").write_text("garbage\n")
-    assert "has no valid rows: 1 line of results.jsonl damaged" in shop.run("show").stderr
+    assert "has no valid rows: 1 line of results.jsonl damaged" in show()[2]
 
 
 def test_case_is_compared_with_another_run(shop: Project) -> None:
