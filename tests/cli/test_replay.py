@@ -152,6 +152,10 @@ async def test_recorded_run_is_replayed_without_model_or_key(judged: Project):
     assert all(json.loads(line)["replayed"] for line in judge_calls.splitlines())
     assert f"replayed: answers and judge replies come from run {run_id}" in " ".join(done.stdout.split())
 
+    assert "replayed" in judged.run("runs").stdout
+    trend = judged.run("trend", "--suite", "suite").stdout
+    assert f"it replays run {run_id} and measures nothing new" in " ".join(trend.split())
+
     # A run that was interrupted continues from the same record; a replayed run can be replayed, too.
     results = judged.run_dirs()[0] / "results.jsonl"
     lines = results.read_bytes().splitlines(keepends=True)

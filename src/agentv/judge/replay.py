@@ -17,12 +17,12 @@ from itertools import islice
 from typing import Any
 
 from agentv.errors import NotRecordedError, ProviderError, ProviderTimeoutError
-from agentv.evidence import JudgeCallRecord, ReplaySource
+from agentv.evidence import JudgeCallRecord, ReplaySource, request_sha256
 from agentv.jsonio import dump_line
 from agentv.judge.recorded_replies import hash_of, reply_of
 from agentv.judge.session import failed_prefix
 from agentv.messages import Message
-from agentv.redact import Redactor
+from agentv.redact import NO_SECRETS, Redactor
 from agentv.results import RowKey
 from agentv.targets.config import TargetsConfig, TargetSpec
 from agentv.targets.provider import Provider, Reply, Request
@@ -63,7 +63,7 @@ class JudgeReplay:
                 for call in self.source.all_judge_calls():
                     place = (call.row_key, positions[call.row_key])
                     positions[call.row_key] += 1
-                    self._anywhere.setdefault(call.request_sha256, []).append(place)
+                    self._anywhere.setdefault(_sha256(call), []).append(place)
             places = self._anywhere.get(request, [])
         return [self.source.judge_calls(key)[position] for key, position in places]
 
@@ -109,7 +109,7 @@ class _CallsOfRow:
                 calls = self.replay.source.judge_calls(self.key)
                 own = [call for call in calls if call.evaluator == self.evaluator]
                 self._own = sorted(own, key=lambda call: call.index)
-        matching = [call for call in self._own if call.request_sha256 == wanted]
+        matching = [call for call in self._own if _sha256(call) == wanted]
         if ordinal >= len(matching):
             places = {(call.row_key, call.evaluator, call.index) for call in matching}
             others = self.replay.anywhere(wanted)
@@ -172,6 +172,11 @@ def _asked(target: str, messages: Iterable[Message], options: Mapping[str, Any] 
     }
 
 
+def _sha256(call: JudgeCallRecord) -> str:
+    """The hash of a recorded request. Older versions did not record it, nor the options of a request."""
+    return call.request_sha256 or request_sha256(call.target, call.conversation, call.options, NO_SECRETS)
+
+
 def _request_of(call: JudgeCallRecord) -> dict[str, Any]:
     return _asked(call.target, call.conversation, call.options)
 
@@ -191,7 +196,7 @@ def _difference(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> str:
             return f"its {name} {first_difference(_content(old), _content(new))}"
     if recorded["messages"] != now["messages"]:
         return f"it has {len(recorded['messages'])} messages, now {len(now['messages'])}"
-    return "it has other options"
+    return "its options are not the same, or were not recorded"
 
 
 def _content(message: Mapping[str, Any]) -> str:

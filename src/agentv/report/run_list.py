@@ -12,6 +12,7 @@ from typing import Any
 
 from agentv.record.catalog import RunEntry
 from agentv.report.format import format_cost, format_score
+from agentv.report.labels import replayed_id
 from agentv.report.terminal import Look, columns, pad
 from agentv.text import plural
 
@@ -133,6 +134,7 @@ class ListedRun:
             "judge_calls": _whole(self.summary.get("judge_calls")),
             "duration_seconds": self.duration_seconds,
             "scripted": self.manifest.get("scripted") is True,
+            "replayed": replayed_id(self.manifest),
             "git": dict(self.git) or None,
             "agentv": self.manifest.get("agentv"),
         }
@@ -205,6 +207,7 @@ def _cells(run: ListedRun, short_id: str, look: Look, now: datetime, names: set[
     names.update([labels.name] if labels.name else [])
     shown = labels.name if refers and labels.name is not None else short_id
     notes = [] if run.status == "finished" else [run.entry.problem or run.status]
+    notes += ["replayed"] if replayed_id(run.manifest) is not None else []
     notes += [plural(run.errors, "error")] if run.errors else []
     notes += [f"an older '{labels.name}'"] if labels.name is not None and not refers else []
     notes += [f"experiment {labels.experiment}"] if labels.experiment else []

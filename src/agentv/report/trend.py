@@ -13,6 +13,7 @@ from agentv.errors import RecordError
 from agentv.record.catalog import RunEntry
 from agentv.record.reading import RunReader
 from agentv.report.compare import Conclusion, conclude
+from agentv.report.labels import replayed_id
 from agentv.report.ruler import Ruler
 from agentv.report.statistics import Interval, exact, fewest_to_tell, mean, score_interval
 from agentv.text import plural
@@ -178,6 +179,11 @@ def build_trend(
         if not open_lines:
             continue
         if (status := entry.status()) == "running":
+            continue
+        if (replayed := replayed_id(entry.manifest)) is not None:
+            for key in open_lines:
+                reason = f"it replays run {replayed} and measures nothing new"
+                lines[key].left_out.append(LeftOut(entry, reason, on_purpose=True))
             continue
         if status != "finished":
             for key in open_lines:
