@@ -15,7 +15,6 @@ from pathlib import Path
 from agentv.errors import RecordError
 from agentv.record.appender import AppendedFile, Appender
 from agentv.record.files import EXECUTION_ERROR, failure, open_recorded, sync_directory, whole_lines_end
-from agentv.record.reading import RowHead, heads_of
 from agentv.record.rows import RowEncoder, decode_row, recorded_key
 from agentv.record.run_dir import RunDirectory
 from agentv.redact import Redactor
@@ -27,7 +26,8 @@ class _Place:
     """Where a recorded answer is, and the hash of its case."""
 
     path: Path
-    head: RowHead
+    offset: int
+    length: int
     case_sha256: str | None
 
 
@@ -58,6 +58,10 @@ class AnswerJournal:
             raise failure("read", self.run.answers, error) from error
 
     def _read(self, path: Path, done: Container[RowKey], on_answer: Callable[[CaseResult], None]) -> None:
+        if not os.path.lexists(path):
+            return
+        from agentv.record.reading import heads_of  # noqa: PLC0415 - only resumed runs need it
+
         for number, (line, head) in enumerate(heads_of(path), 1):
             if head is not None and head.key in done:
                 continue
@@ -70,7 +74,7 @@ class AnswerJournal:
             if head is None or not has_answer(row):
                 self._places.pop(row.key, None)  # a later attempt of the case, without an answer
             else:
-                self._places[row.key] = _Place(path, head, row.case_sha256)
+                self._places[row.key] = _Place(path, head.offset, head.length, row.case_sha256)
                 on_answer(row)
 
     def reused(self, keys: Iterable[RowKey], hashes: Callable[[], Container[str]]) -> tuple[int, int]:
@@ -100,7 +104,7 @@ class AnswerJournal:
     def _load(self, place: _Place) -> CaseResult:
         try:
             with open_recorded(place.path) as file:
-                return decode_row(os.pread(file.fileno(), place.head.length, place.head.offset))
+                return decode_row(os.pread(file.fileno(), place.length, place.offset))
         except OSError as error:
             raise failure("read", place.path, error) from error
         except ValueError as error:

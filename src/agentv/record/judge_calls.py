@@ -18,7 +18,6 @@ from agentv.evidence import JudgeCallRecord, request_sha256
 from agentv.jsonio import dump_line, load, storable, strict_line
 from agentv.record.appender import AppendedFile, Appender
 from agentv.record.files import EXECUTION_ERROR, LONGEST_LINE, failure, open_recorded, replaced, write_all
-from agentv.record.reading import RunReader
 from agentv.record.rows import is_large, map_contents
 from agentv.record.run_dir import RunDirectory
 from agentv.redact import NO_SECRETS, Redactor
@@ -119,6 +118,8 @@ def drop_io_of_passed(run: RunDirectory, execution: Callable[[RowKey], int]) -> 
 
     `execution` is the execution that a row comes from; calls of superseded rows are not changed. Raises RecordError.
     """
+    from agentv.record.reading import RunReader  # noqa: PLC0415 - most runs keep everything
+
     passed = {head.key for head in RunReader(run).heads() if head.verdict is Verdict.PASS and not head.errored}
     path = run.judge_calls
     if not passed or not os.path.lexists(path):

@@ -11,7 +11,6 @@ from typing import Any
 from agentv.errors import RecordError
 from agentv.evidence import CaseRecord
 from agentv.messages import part_text, whole_text
-from agentv.record.reading import RunReader
 from agentv.record.run_dir import RESULTS, RUNS, RunDirectory
 from agentv.report.summary import Summary
 from agentv.results import RowKey
@@ -23,6 +22,8 @@ class Questions:
     """Returns the question of a row, or None if it was not recorded. Never fails: a report does without."""
 
     def __init__(self, results: Path) -> None:
+        from agentv.record.reading import RunReader  # noqa: PLC0415 - only runs with cases that did not pass need it
+
         self._reader = RunReader(RunDirectory(results.parent)) if results.name == RESULTS else None
         self._is_indexed = False
 
@@ -58,6 +59,8 @@ def part_shown(part: Any) -> str:
 
 def with_questions(summary: Summary, results: Path) -> Summary:
     """The summary of a run with the questions of its worst cases."""
+    if not summary.worst:
+        return summary
     questions = Questions(results)
     worst = tuple(
         replace(case, question=questions(RowKey(case.suite, case.eval_id, case.target, case.attempt)))
