@@ -102,8 +102,7 @@ class Watch:
             return self.code
         try:
             while True:
-                self.say(f"watching {plural(len(self.seen.digests), 'file')}; press Ctrl-C to stop")
-                waiting = until_stopped(_changed(stamps), _SIGNALS, even_if_ignored=TO_STOP)
+                waiting = until_stopped(self._wait(stamps), _SIGNALS, even_if_ignored=TO_STOP)
                 now, received = asyncio.run(waiting)
                 if received is not None or now is None:
                     return self.code if received in (None, signal.SIGINT) else EXIT_CODES[received]
@@ -113,6 +112,11 @@ class Watch:
                 stamps = now if ended is None else self.seen.stamps(now)
         except KeyboardInterrupt:  # between waiting and running
             return self.code
+
+    async def _wait(self, stamps: Mapping[Path, Stamp]) -> dict[Path, Stamp]:
+        # Printed here, where signals are already handled.
+        self.say(f"\nwatching {plural(len(self.seen.digests), 'file')}; press Ctrl-C to stop")
+        return await _changed(stamps)
 
     def _again(self) -> Ended | None:
         """Plan again and run what has changed; None if nothing can or must be run."""
