@@ -21,6 +21,7 @@ from agentv.report.statistics import (
     mean,
     normalised_gain,
     paired_bootstrap,
+    score_interval,
     sign_test,
     student_t_quantile,
     wilson,
@@ -207,3 +208,20 @@ def test_fewest_cases_is_where_a_result_can_first_be_significant(confidence: flo
     assert fewest_to_tell(confidence) == fewest
     assert sign_test(fewest, 0) <= 1 - confidence + 1e-12
     assert fewest == 2 or sign_test(fewest - 1, 0) > 1 - confidence
+
+
+@pytest.mark.parametrize("count", [2, 7, 40, 250])
+def test_interval_of_a_mean_is_that_of_student_t(count: int):
+    random = Random(count)
+    scores = [round(random.uniform(0.4, 0.6), 3) for _ in range(count)]
+    interval = score_interval(scores)
+    expected = stats.ttest_1samp(scores, 0).confidence_interval(0.95)
+    assert interval is not None
+    assert interval == pytest.approx((max(0, expected.low), min(1, expected.high)), abs=1e-7)
+
+
+def test_interval_of_equal_scores_is_that_of_a_rate_and_needs_two():
+    assert score_interval([1.0] * 8) == wilson(8, 8)
+    assert score_interval([0.0, 0.0]) == wilson(0, 2)
+    assert score_interval([1.0]) is None
+    assert score_interval([]) is None
