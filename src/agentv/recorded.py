@@ -42,7 +42,6 @@ from agentv.record.run_dir import (
 from agentv.record.writer import RowWriter
 from agentv.redact import MASK, Redactor
 from agentv.report.progress import EQUAL_SHOWN, Progress, QuietProgress, Repeats
-from agentv.report.questions import with_questions
 from agentv.report.summary import Summary, SummaryBuilder
 from agentv.results import CaseResult, RowKey, spend_of
 from agentv.run.case import Ask
@@ -280,7 +279,10 @@ class RecordedRun:
             summary.count_not_run(execution.not_run, execution.attempts_not_run)
             summary.why_not_run = budget.exhausted
             built = summary.build(duration_seconds=time.perf_counter() - started)
-            built = with_questions(built, self.directory.results)
+            if built.worst:
+                from agentv.report.questions import with_questions  # noqa: PLC0415 - only for cases that did not pass
+
+                built = with_questions(built, self.directory.results)
             self.manifest["budget"] = budget.to_dict()
             self._close_manifest(status, built)
         if judge_io == "failures":

@@ -28,7 +28,6 @@ from agentv.recorded import RecordedRun, RunHooks, RunOutcome, recorded_choice, 
 from agentv.report.console import render_summary
 from agentv.report.live import choose_progress
 from agentv.report.progress import Progress
-from agentv.report.questions import show_hint
 from agentv.report.terminal import can_print_unicode, terminal_width, wants_color
 from agentv.run.services import protection_gaps
 from agentv.text import plural, short_path
@@ -252,13 +251,21 @@ def _resume_hint(outcome: RunOutcome) -> str | None:
     return command if outcome.interrupted else None
 
 
+def _show_hint(outcome: RunOutcome) -> str | None:
+    if not outcome.summary.worst and not outcome.summary.error_groups:
+        return None
+    from agentv.report.questions import show_hint  # noqa: PLC0415 - only for cases that did not pass
+
+    return show_hint(outcome.summary, outcome.directory)
+
+
 def _summary(outcome: RunOutcome) -> str:
     return render_summary(
         outcome.summary,
         run_dir=str(short_path(outcome.directory.path, Path.cwd())),
         resume_hint=_resume_hint(outcome),
         retry_hint=outcome.directory.retry_command,
-        show_hint=show_hint(outcome.summary, outcome.directory),
+        show_hint=_show_hint(outcome),
         interrupted=outcome.interrupted,
         color=wants_color(sys.stdout, os.environ),
         width=terminal_width(),
