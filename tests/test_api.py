@@ -43,10 +43,10 @@ def test_function_target_returns_typed_results() -> None:
 def test_labels_of_the_run_are_recorded() -> None:
     evaluators = [{"type": "contains", "value": "Paris"}]
     run = agentv.evaluate(
-        cases=CASES, evaluators=evaluators, target=paris, run_name="first", experiment="prompts", note="a try"
+        cases=CASES, evaluators=evaluators, target=paris, run_name="first", experiment="prompts", note="a note"
     )
     recorded = json.loads((run.run_dir / "run.json").read_text())
-    assert [recorded[key] for key in ("name", "experiment", "note")] == ["first", "prompts", "a try"]
+    assert [recorded[key] for key in ("name", "experiment", "note")] == ["first", "prompts", "a note"]
     with pytest.raises(UsageError, match="`name` must not begin with `latest`"):
         agentv.evaluate(cases=CASES, evaluators=evaluators, target=paris, run_name="latest~1")
 
