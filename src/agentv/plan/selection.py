@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from agentv.errors import UsageError
 from agentv.plan.options import RunOptions
 from agentv.suite.suite import EvalCase, EvalSuite
-from agentv.text import all_of, did_you_mean, plural, some_of
+from agentv.text import did_you_mean, one_of, plural, some_of
 
 METADATA = "metadata."
 ATTRIBUTES = ("id", "suite", "tag")
@@ -51,7 +51,7 @@ class Condition(NamedTuple):
             near = f" (did you mean `{METADATA}{rest}`?)"
         raise UsageError(
             f"--where has an unknown key `{key}`{near or f' (did you mean `{METADATA}{key}`?)'}.",
-            next_step=f"The key must be `{METADATA}` and the path of a value, or {all_of(ATTRIBUTES)}.",
+            next_step=f"The key must be {one_of(ATTRIBUTES)}, or `{METADATA}` followed by the path of a value.",
         )
 
     def holds(self, case: EvalCase, suite: str) -> bool:
