@@ -163,16 +163,18 @@ def test_runs_that_would_distort_the_line_are_left_out(tmp_path: Path, monkeypat
     record(tmp_path, 4, BAD)
     few = [{"name": "s", "path": "s.yaml", "targets": {"t": ["judge"]}, "all_cases": 20, "files": []}]
     record(tmp_path, 5, [0.0] * 3, suites=few)
+    record(tmp_path, 6, GOOD, replayed={"run_id": "x"})
     code, found = trend(tmp_path, monkeypatch, "--fail-on-degrading")
-    assert code == 1, "a run of a few selected cases does not hide the one before it"
+    assert code == 1, "a run of a few selected cases, or of recorded answers, does not hide the one before it"
     line = found["lines"][0]
     assert [point["run_id"][:8] for point in line["points"]] == ["20260101", "20260104"]
     assert [(run["run_id"][:8], run["reason"]) for run in line["left_out"]] == [
+        ("20260106", "it replays another run"),
         ("20260105", "only 3 of 20 cases scored"),
         ("20260103", "only 5 of 20 cases scored"),
         ("20260102", "it is not finished (interrupted)"),
     ]
-    failed = record(tmp_path, 6, [None] * 20)
+    failed = record(tmp_path, 7, [None] * 20)
     code, found = trend(tmp_path, monkeypatch, "--fail-on-degrading")
     assert (code, found["lines"][0]["note"], found["lines"][0]["tests"]) == (0, f"{failed} is left out", [])
 

@@ -14,6 +14,7 @@ from agentv.record.catalog import RunEntry
 from agentv.record.reading import RunReader
 from agentv.report.compare import Conclusion, conclude
 from agentv.report.labels import replayed_id
+from agentv.report.labels import replayed_id
 from agentv.report.ruler import Ruler
 from agentv.report.statistics import Interval, exact, fewest_to_tell, mean, score_interval
 from agentv.text import plural
@@ -176,31 +177,33 @@ def build_trend(
             and (target is None or key.target == target)
             and len(lines.setdefault(key, TrendLine(key)).points) < last
         ]
-        if not open_lines:
+        if not open_lines or (status := entry.status()) == "running":
             continue
-        if (status := entry.status()) == "running":
-            continue
-        if (replayed := replayed_id(entry.manifest)) is not None:
-            for key in open_lines:
-                reason = f"it replays run {replayed} and measures nothing new"
-                lines[key].left_out.append(LeftOut(entry, reason, on_purpose=True))
-            continue
-        if status != "finished":
-            for key in open_lines:
-                lines[key].left_out.append(LeftOut(entry, f"it is not finished ({status})"))
-            continue
-        try:
-            _add(entry, [lines[key] for key in open_lines])
-        except RecordError as error:
-            for key in open_lines:
-                lines[key].left_out.append(LeftOut(entry, error.message))
+        left_out = None
+        if replayed_id(entry.manifest) is not None:
+            left_out = LeftOut(entry, "it replays another run", on_purpose=True)
+        elif status != "finished":
+            left_out = LeftOut(entry, f"it is not finished ({status})")
+        _add(entry, [lines[key] for key in open_lines], left_out)
     for line in lines.values():
         line.points.reverse()
         _connect(line)
     return [line for _, line in sorted(lines.items()) if line.points or line.left_out]
 
 
-def _add(entry: RunEntry, lines: Sequence[TrendLine]) -> None:
+def _add(entry: RunEntry, lines: Sequence[TrendLine], left_out: LeftOut | None) -> None:
+    """Add a run to its lines, or to what they leave out."""
+    if left_out is None:
+        try:
+            _read(entry, lines)
+        except RecordError as error:
+            left_out = LeftOut(entry, error.message)
+    if left_out is not None:
+        for line in lines:
+            line.left_out.append(left_out)
+
+
+def _read(entry: RunEntry, lines: Sequence[TrendLine]) -> None:
     reader = RunReader.open(entry.directory)
     hashes = reader.case_hashes()
     attempts: dict[LineKey, dict[str, list[float]]] = {line.key: {} for line in lines}
