@@ -17,14 +17,12 @@ from agentv import __version__
 from agentv.codec import encode
 from agentv.errors import RecordError, RunChangedError, SuiteError, UsageError
 from agentv.git_state import Checkout, GitState
-from agentv.judge.recording import Recording
 from agentv.plan.chosen import ChosenCases
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import PlannedSuite, RunPlan
 from agentv.record.answers import AnswerJournal
 from agentv.record.cases import record_cases
 from agentv.record.files import failure
-from agentv.record.judge_calls import JudgeCallLog, drop_io_of_passed
 from agentv.record.labels import LATEST, RunLabels
 from agentv.record.mirror import check_out
 from agentv.record.recovery import Recovery, recover
@@ -55,6 +53,8 @@ from agentv.text import plural
 
 if TYPE_CHECKING:
     from agentv.judge.recorded_replies import RecordedReplies
+    from agentv.judge.recording import Recording
+    from agentv.record.judge_calls import JudgeCallLog
     from agentv.record.replay_source import RunReplaySource
     from agentv.run.replay import Replay
 
@@ -223,8 +223,7 @@ class RecordedRun:
         started, progress = time.perf_counter(), hooks.progress
         writer = RowWriter(self.directory, redactor=self.redactor, out=self._out(), out_is_ours=self.out_is_ours)
         journal.attach(writer.appender)
-        calls = JudgeCallLog(self.directory, writer.appender, self.redactor)
-        judge_io = self.plan.options.judge_io
+        judging = self._judging(writer, recovery, replies) if self.plan.needs else None
         delivery = _Delivery(writer, summary, hooks)
         retries = _RetryNotes(progress, self.redactor)
         execution = Execution(
@@ -233,12 +232,7 @@ class RecordedRun:
             delivery.deliver,
             lambda key: recorded_key(key, self.redactor) in recovery.done,
             on_retry=retries.add,
-            recording=Recording(
-                calls.append,
-                judge_io != "none",
-                replies,
-                lambda key: recovery.execution(recorded_key(key, self.redactor)),
-            ),
+            recording=None if judging is None else judging[1],
             function=hooks.function,
             own_process=hooks.own_process,
             budget=budget,
@@ -285,12 +279,25 @@ class RecordedRun:
                 built = with_questions(built, self.directory.results)
             self.manifest["budget"] = budget.to_dict()
             self._close_manifest(status, built)
-        if judge_io == "failures":
-            await asyncio.to_thread(drop_io_of_passed, self.directory, recovery.execution)
-        calls.check()
+        if judging is not None:
+            await judging[0].finish(self.plan.options.judge_io == "failures", recovery.execution)
         return RunOutcome(
             self.manifest["run_id"], self.directory, built, interrupted, writer.mirror_error, budget.to_dict()
         )
+
+    def _judging(
+        self, writer: RowWriter, recovery: Recovery, replies: RecordedReplies | None
+    ) -> tuple[JudgeCallLog, Recording]:
+        """The log of the judge calls, and how they are recorded."""
+        from agentv.judge.recording import Recording  # noqa: PLC0415 - only runs with scripts or judges need it
+        from agentv.record.judge_calls import JudgeCallLog  # noqa: PLC0415
+
+        log = JudgeCallLog(self.directory, writer.appender, self.redactor)
+
+        def execution(key: RowKey) -> int:
+            return recovery.execution(recorded_key(key, self.redactor))
+
+        return log, Recording(log.append, self.plan.options.judge_io != "none", replies, execution)
 
     def _skip(self, progress: Progress, attempts: int) -> None:
         """Attempts that cannot change a verdict are not part of the run."""

@@ -33,7 +33,7 @@ class JudgeCallLog:
     """
 
     def __init__(self, run: RunDirectory, appender: Appender, redactor: Redactor) -> None:
-        self._path = run.judge_calls
+        self._run, self._path = run, run.judge_calls
         self._file = appender.add(AppendedFile(self._path, CallEncoder(redactor), self._refusal, synced=False))
 
     def append(self, record: JudgeCallRecord) -> asyncio.Future[JudgeCallRecord] | None:
@@ -43,6 +43,15 @@ class JudgeCallLog:
         written = self._file.submit(record)
         written.add_done_callback(_ignore_error)
         return written
+
+    async def finish(self, only_failures: bool, execution: Callable[[RowKey], int]) -> None:
+        """Call this after the writer was closed. Raises RecordError if calls could not be written.
+
+        With `only_failures`, the prompts and replies of rows that passed are removed: see `drop_io_of_passed`.
+        """
+        if only_failures:
+            await asyncio.to_thread(drop_io_of_passed, self._run, execution)
+        self.check()
 
     def check(self) -> None:
         """Raise RecordError if calls could not be written. Call it after the writer was closed."""

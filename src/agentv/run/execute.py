@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from agentv.errors import BudgetExhaustedError, ProviderError, RecordError, TargetUnavailableError
-from agentv.judge.recording import Recording
 from agentv.plan.plan import Lane, RunPlan, WorkItem
 from agentv.results import CaseKey, CaseResult, RowKey, spend_of
 from agentv.run.batch import Batches
@@ -37,6 +36,7 @@ from agentv.trials import Attempts
 
 if TYPE_CHECKING:
     from agentv.evaluators.base import Evaluator
+    from agentv.judge.recording import Recording
     from agentv.run.replay import Replay
     from agentv.scripts import Runtime
 
@@ -89,7 +89,7 @@ class Execution:
     deliver: Deliver
     is_done: Callable[[RowKey], bool] = lambda _: False
     on_retry: OnRetry | None = None
-    recording: Recording = field(default_factory=Recording)
+    recording: Recording | None = None
     """Receives the judge calls."""
     function: Ask | None = None
     """Answers the cases of lanes without a configured target."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentv.judge.recording import Recording
 from agentv.plan.plan import Lane, PlannedSuite, RunPlan
 from agentv.redact import Redactor
 from agentv.suite.evaluator import JUDGED, Need
@@ -17,6 +16,7 @@ from agentv.targets.pool import TargetPool
 
 if TYPE_CHECKING:
     from agentv.judge.cache import JudgeCache
+    from agentv.judge.recording import Recording
     from agentv.judge.replay import JudgeReplay
     from agentv.processes.launcher import Launcher
     from agentv.scripts import Runtime
@@ -85,7 +85,7 @@ class Services:
     plan: RunPlan
     pool: TargetPool
     launcher: Launcher | None
-    recording: Recording = field(default_factory=Recording)
+    recording: Recording | None = None
     cache: JudgeCache | None = None
     script_slots: asyncio.Semaphore | None = None
     """Slots for scripts, shared by all lanes."""
@@ -108,6 +108,7 @@ class Services:
 
     def _new_runtime(self, lane: Lane, planned: PlannedSuite) -> Runtime:
         from agentv.judge.lending import Lender  # noqa: PLC0415 - only runs with scripts or judges need it
+        from agentv.judge.recording import NOT_RECORDED  # noqa: PLC0415
         from agentv.scripts import Runtime  # noqa: PLC0415
 
         lender = Lender(
@@ -115,7 +116,7 @@ class Services:
             planned.config,
             self.pool,
             redactor=self.redactor,
-            recording=self.recording,
+            recording=self.recording or NOT_RECORDED,
             budget=self.pool.budget if self.replay is None else None,  # recorded replies cost nothing
             cache=self.cache,
             replay=self.replay,
