@@ -14,7 +14,6 @@ from agentv.record.catalog import RunEntry
 from agentv.record.reading import RunReader
 from agentv.report.compare import Conclusion, conclude
 from agentv.report.labels import replayed_id
-from agentv.report.labels import replayed_id
 from agentv.report.ruler import Ruler
 from agentv.report.statistics import Interval, exact, fewest_to_tell, mean, score_interval
 from agentv.text import plural
