@@ -169,7 +169,7 @@ def test_runs_that_would_distort_the_line_are_left_out(tmp_path: Path, monkeypat
     line = found["lines"][0]
     assert [point["run_id"][:8] for point in line["points"]] == ["20260101", "20260104"]
     assert [(run["run_id"][:8], run["reason"]) for run in line["left_out"]] == [
-        ("20260106", "it replays another run"),
+        ("20260106", "it replays run x and measures nothing new"),
         ("20260105", "only 3 of 20 cases scored"),
         ("20260103", "only 5 of 20 cases scored"),
         ("20260102", "it is not finished (interrupted)"),

@@ -179,8 +179,8 @@ def build_trend(
         if not open_lines or (status := entry.status()) == "running":
             continue
         left_out = None
-        if replayed_id(entry.manifest) is not None:
-            left_out = LeftOut(entry, "it replays another run", on_purpose=True)
+        if (replayed := replayed_id(entry.manifest)) is not None:
+            left_out = LeftOut(entry, f"it replays run {replayed} and measures nothing new", on_purpose=True)
         elif status != "finished":
             left_out = LeftOut(entry, f"it is not finished ({status})")
         _add(entry, [lines[key] for key in open_lines], left_out)
