@@ -77,7 +77,16 @@ def write_run(directory: Path, count: int) -> dict[str, float]:
 
 def _row(number: int, answer: str, score: float) -> CaseResult:
     verdict = verdict_for(score)
-    judged = EvaluatorResult("judge", "llm_judge", score, 1.0, verdict, misses=(answer[:100],), reasoning=answer[:300])
+    judged = EvaluatorResult(
+        "judge",
+        "llm_judge",
+        score,
+        1.0,
+        verdict,
+        misses=(answer[:100],),
+        reasoning=answer[:300],
+        judge={"target": "strict", "call_count": 1},
+    )
     return CaseResult(
         run_id="20260101-000000-000abcdef",
         eval_id=f"case-{number}",

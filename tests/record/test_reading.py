@@ -139,6 +139,22 @@ def test_cases_and_judge_calls_are_found_by_their_key(run: RunDirectory):
     assert reader.judge_calls(key._replace(suite="\ud800")) == []
 
 
+def test_judge_calls_are_searched_near_their_row_first(run: RunDirectory, monkeypatch: pytest.MonkeyPatch):
+    rows = [make_row(f"case-{number}") for number in range(100)]
+    run.results.write_bytes(b"".join(map(encode_row, rows)))
+    calls = [JudgeCallRecord(*row.key, "judge", index, "grader", "ok") for row in rows for index in (1, 2)]
+    lines = [f"{dump_line(encode(call))}\n" for call in calls]
+    run.judge_calls.write_text("".join(lines), encoding="utf-8")
+    monkeypatch.setattr(reading, "_WINDOW", 1000)
+    reader = RunReader.open(run.path)
+    for head in reader.heads():
+        assert [call.index for call in reader.judge_calls(head.key, near=head, expected=2)] == [1, 2]
+    # A call that is elsewhere, because the run was resumed, is found too.
+    run.judge_calls.write_text("".join([*lines[1:], lines[0]]), encoding="utf-8")
+    head = reader.heads()[0]
+    assert [call.index for call in reader.judge_calls(head.key, near=head, expected=2)] == [2, 1]
+
+
 def test_runs_without_cases_and_judge_calls_are_readable(run: RunDirectory):
     reader = RunReader.open(run.path)
     key = RowKey("suite", "one", "target", 1)

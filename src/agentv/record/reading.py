@@ -39,6 +39,7 @@ _HEAD = re.compile(
 _CASE = re.compile(rb'\{"suite":' + _STRING + rb',"eval_id":' + _STRING + rb",")
 _VERDICTS = {verdict.value.encode("ascii"): verdict for verdict in Verdict}
 _BUFFER = 1 << 20
+_WINDOW = 32 << 20
 
 
 class RowHead(NamedTuple):
@@ -203,13 +204,34 @@ class RunReader:
         except ValueError:
             return None
 
-    def judge_calls(self, key: RowKey) -> list[JudgeCallRecord]:
-        """The judge calls of a row, in the order of the file, including those of superseded rows with this key."""
-        start = _start(suite=key.suite, eval_id=key.eval_id, case_target=key.target, case_attempt=key.attempt)
-        return list(self._starting(self.directory.judge_calls, start, JudgeCallRecord))
+    def judge_calls(self, key: RowKey, *, near: RowHead | None = None, expected: int = 0) -> list[JudgeCallRecord]:
+        """The judge calls of a row, in the order of the file, including those of superseded rows with this key.
 
-    def _starting(self, path: Path, start: bytes | None, kind: type[T]) -> Iterator[T]:
-        for _, line in _lines(path):
+        Rows and calls are written in about the same order. With `near`, only the part of the file is read in which the
+        calls of that row are likely, if they are at least `expected` there.
+        """
+        start = _start(suite=key.suite, eval_id=key.eval_id, case_target=key.target, case_attempt=key.attempt)
+        path = self.directory.judge_calls
+        if near is not None and expected:
+            place = self._likely_place(near, path)
+            window = _lines(path, place - _WINDOW, place + _WINDOW)
+            calls = list(self._starting(path, start, JudgeCallRecord, window))
+            if len(calls) >= expected:
+                return calls
+            self.damaged[path.name] = 0
+        return list(self._starting(path, start, JudgeCallRecord))
+
+    def _likely_place(self, head: RowHead, path: Path) -> int:
+        """Where in a file that has lines in the order of the rows a line for this row is likely."""
+        try:
+            return head.offset * path.stat().st_size // max(1, self.directory.results.stat().st_size)
+        except OSError:
+            return 0
+
+    def _starting(
+        self, path: Path, start: bytes | None, kind: type[T], lines: Iterator[tuple[int, bytes]] | None = None
+    ) -> Iterator[T]:
+        for _, line in _lines(path) if lines is None else lines:
             if start is not None and line.startswith(start):
                 try:
                     yield decode(kind, jsonio.load(line))
@@ -224,13 +246,20 @@ def heads_of(path: Path) -> Iterator[tuple[bytes, RowHead | None]]:
         yield line, _head(offset, line, names)
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The complete lines of a file with their offsets. A line that is too long is yielded in part, and is not valid."""
+def _lines(path: Path, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
+    """The complete lines of a file with their offsets. A line that is too long is yielded in part, and is not valid.
+
+    With `start` and `end`, only the lines that begin between these offsets.
+    """
     try:
         # Not a memory map: a file that is truncated while it is read must not kill the process.
         with os.fdopen(open_descriptor(path, os.O_RDONLY, follow_links=False), "rb", _BUFFER) as file:
             offset = 0
-            while line := file.readline(LONGEST_LINE):
+            if start > 0:
+                offset = file.seek(start - 1)
+                while (rest := file.readline(_BUFFER)) and (offset := offset + len(rest)) and not rest.endswith(b"\n"):
+                    pass
+            while (end is None or offset < end) and (line := file.readline(LONGEST_LINE)):
                 length, whole = len(line), line.endswith(b"\n")
                 while not whole and (rest := file.readline(_BUFFER)):
                     length, whole = length + len(rest), rest.endswith(b"\n")

@@ -10,7 +10,7 @@ from agentv.codec import encode
 from agentv.evidence import CaseRecord, EvaluatorRecord, JudgeCallRecord
 from agentv.record.reading import RowHead, RunReader
 from agentv.report.format import format_score
-from agentv.results import CaseResult, EvaluatorResult, weighted_mean
+from agentv.results import CaseResult, EvaluatorResult, judge_ledgers, weighted_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,9 @@ class CaseView:
     def read(cls, reader: RunReader, head: RowHead) -> CaseView:
         row = reader.row_of(head)
         assert row is not None  # noqa: S101 - the head was read from the same file
-        calls = reader.judge_calls(head.key)
-        execution = reader.execution(head.key) if calls else 1
+        execution = reader.execution(head.key)
+        made = sum(ledger.get("call_count") or 0 for ledger in judge_ledgers(row.evaluator_results))
+        calls = reader.judge_calls(head.key, near=head if execution == 1 else None, expected=made)
         order = {name: place for place, name in enumerate(_names(row.evaluator_results))}
         calls.sort(key=lambda call: (call.execution or 1, order.get(call.evaluator, len(order)), call.index))
         return cls(
