@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentv.errors import RecordError, UsageError
-from agentv.record.catalog import Catalog
+from agentv.record.catalog import Catalog, read_entry
 from agentv.record.labels import RunLabels
 from agentv.record.run_dir import RunDirectory, find_run
 
@@ -136,3 +137,24 @@ def test_a_name_that_could_mean_something_else_is_refused(name: str, message: st
 def test_names_with_dates_and_other_alphabets_are_accepted() -> None:
     for name in ("20261115-baseline", "v1.2", "größer", "gpt 5 mini"):
         assert RunLabels(name=name, experiment=name).name == name
+
+
+def test_entries_have_everything_but_the_large_parts_however_run_json_is_written(tmp_path: Path) -> None:
+    run = create(
+        tmp_path,
+        IDS[0],
+        note='x\n  "digests": {\n',
+        digests={"a": "1", "b": {"c": "2"}},
+        configuration={"c.yaml": {"targets": {"t": {}}}},
+        summary={"digests": {"kept": 1}, "configuration": {"kept": 1}, "last": 1},
+        budget={"configuration": {"kept": 1}, "last": {"x": 1}},
+    )
+    whole = run.read_manifest()
+    small = {key: value for key, value in whole.items() if key not in ("digests", "configuration")}
+    assert read_entry(run.path).manifest == small
+    assert len(small) == len(whole) - 2
+    for indent in (None, 1, 4):
+        run.manifest.write_text(json.dumps(whole, indent=indent))
+        assert read_entry(run.path).manifest == small
+    run.manifest.write_text(json.dumps({"note": "n", "digests": {"a": "1"}}, indent=2))
+    assert read_entry(run.path).manifest == {"note": "n"}

@@ -16,8 +16,6 @@ from agentv.record.manifest import MANIFEST, RUNS, is_alive, is_being_written, r
 from agentv.text import did_you_mean, plural
 
 _SHOWN_RUNS = 5
-_LARGE = {"digests", "configuration"}
-"""Parts of `run.json` that are not kept: a list of a thousand runs would fill the memory with them."""
 _START = timedelta(minutes=1)
 
 
@@ -159,10 +157,9 @@ def read_entry(directory: Path) -> RunEntry:
     if not os.path.lexists(manifest):
         return RunEntry(directory, problem=f"it has no {MANIFEST}")
     try:
-        data = read_manifest(manifest, unique=False)
+        return RunEntry(directory, read_manifest(manifest, whole=False))
     except RecordError as error:
         return RunEntry(directory, problem=error.message)
-    return RunEntry(directory, {key: value for key, value in data.items() if key not in _LARGE})
 
 
 def _are(count: int) -> str:
