@@ -23,6 +23,10 @@ class Kept:
     rows: dict[RowKey, CaseResult] = field(default_factory=dict)
     before: dict[RowKey, CaseResult] = field(default_factory=dict)
 
+    @property
+    def answers(self) -> int:
+        return len(self.before)
+
     def has(self, key: RowKey, case_sha256: str | None) -> bool:
         del case_sha256
         return key in self.before

@@ -89,6 +89,11 @@ class AnswerJournal:
         paths = [place.path for place in places if current is None or place.case_sha256 in current]
         return paths.count(self.run.answers), paths.count(self.run.superseded)
 
+    @property
+    def answers(self) -> int:
+        """The number of answers from earlier parts of the run."""
+        return len(self._places)
+
     def has(self, key: RowKey, case_sha256: str | None) -> bool:
         """Whether an earlier part of the run has recorded an answer for this case."""
         if not self._places or (place := self._places.get(recorded_key(key, self.redactor))) is None:

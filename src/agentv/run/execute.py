@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -53,6 +53,10 @@ Deliver = Callable[[CaseResult], Awaitable[None]]
 
 class Journal(Protocol):
     """Keeps answers on disk until their rows are written."""
+
+    @property
+    def answers(self) -> int:
+        """The number of answers from an earlier part of the run."""
 
     def has(self, key: RowKey, case_sha256: str | None) -> bool:
         """Whether there is an answer for this case, from an earlier part of the run."""
@@ -196,8 +200,8 @@ class Execution:
                 runtime = services.runtime(lane, item.planned)
                 if self.replay is not None and self.plan.answers is None:
                     get_answer = partial(self._replayed, item, self.replay)
-                elif self.journal is not None and self.journal.has(item.key, item.case_sha256):
-                    get_answer = partial(self._answered_before, item, self.journal)
+                elif self._has_answer(item):
+                    get_answer = partial(self._answered_before, item)
                 else:
                     await slots.calls.acquire()
                     get_answer = partial(self._answer, item, ask, batches, slots.calls)
@@ -219,9 +223,13 @@ class Execution:
         try:
             item, answered, row = await get_answer()
             if answered.candidate is not None:
-                with self._kept_if_slow(item, answered, row, slots):
+                timer = self._keep_if_slow(item, answered, row, slots)
+                try:
                     async with slots.judging:
                         row = await grade(item, answered.candidate, row, runtime)
+                finally:
+                    if timer is not None:
+                        timer.cancel()
             self.budget.settle(*spend_of(row, answer_paid=self.plan.pays_for(item.target)))
             needed.finished(item, row)
             await self._unwritten.acquire()
@@ -261,27 +269,34 @@ class Execution:
             calls.release()
         return _Asked(item, answered, row)
 
-    @contextmanager
-    def _kept_if_slow(self, item: WorkItem, answered: Answered, row: CaseResult, slots: _Slots) -> Iterator[None]:
-        """Record an answer that has not been recorded if its evaluators, which call nothing, still take a while."""
-        journal, evaluators = self.journal, cast("tuple[Evaluator, ...]", item.case.evaluators)
-        waits = slots.judging.locked() or any(evaluator.WAITS for evaluator in evaluators)
-        if journal is None or answered.recorded or not waits:
-            yield
-            return
+    def _keep_if_slow(
+        self, item: WorkItem, answered: Answered, row: CaseResult, slots: _Slots
+    ) -> asyncio.TimerHandle | None:
+        """Record an answer that has not been recorded if its evaluators, which call nothing, still take a while.
+
+        Returns a timer that must be cancelled when they have finished.
+        """
+        journal = self.journal
+        if journal is None or answered.recorded:
+            return None
+        evaluators = cast("tuple[Evaluator, ...]", item.case.evaluators)
+        if not slots.judging.locked() and not any(evaluator.WAITS for evaluator in evaluators):
+            return None
 
         def keep() -> None:
             with suppress(RecordError):  # if the disk is full, writing the row will report it
                 asyncio.ensure_future(journal.keep(row)).add_done_callback(_ignore_outcome)
 
-        timer = asyncio.get_running_loop().call_later(SOON, keep)
-        try:
-            yield
-        finally:
-            timer.cancel()
+        return asyncio.get_running_loop().call_later(SOON, keep)
 
-    async def _answered_before(self, item: WorkItem, journal: Journal) -> _Asked:
-        item, row = await with_file_text(item), await journal.find(item.key)
+    def _has_answer(self, item: WorkItem) -> bool:
+        """Whether an earlier part of the run has recorded an answer for this case."""
+        journal = self.journal
+        return journal is not None and journal.answers > 0 and journal.has(item.key, item.case_sha256)
+
+    async def _answered_before(self, item: WorkItem) -> _Asked:
+        assert self.journal is not None  # noqa: S101 - only called for answers that it has
+        item, row = await with_file_text(item), await self.journal.find(item.key)
         answered = answered_before(row) if item.case.problem is None else await answer(item, _no_target)
         return _Asked(item, answered, unjudged_row(item, answered, self.run_id))
 
@@ -299,9 +314,7 @@ class Execution:
         return Batches(
             lane,
             gate,
-            lambda item: (
-                not self.is_done(item.key) and not journal.has(item.key, item.case_sha256) and needed.is_needed(item)
-            ),
+            lambda item: not self.is_done(item.key) and not self._has_answer(item) and needed.is_needed(item),
             lambda item, answered: journal.keep(unjudged_row(item, answered, self.run_id)),
         )
 
