@@ -67,7 +67,7 @@ def write_run(directory: Path, count: int) -> dict[str, float]:
     with paths[0].open("wb") as rows, paths[1].open("w") as cases, paths[2].open("w") as calls:
         for number in range(count):
             prose = " ".join(choose.choices(words, k=_ANSWER_WORDS))
-            rows.write(encode_row(_row(number, prose, choose.random())))
+            rows.write(encode_row(_row(number, prose, round(choose.random(), 3))))
             question = Message("user", prose[:300])
             cases.write(dump_line(encode(CaseRecord("suite", f"case-{number}", "0" * 64, (question,)))) + "\n")
             prompt = " ".join(choose.choices(words, k=_PROMPT_WORDS))

@@ -56,14 +56,17 @@ def worst_first(head: RowHead) -> tuple[int, float, RowKey]:
 
 def matching(heads: Sequence[RowHead], case: str) -> list[RowHead]:
     """The rows whose case has this id, or `suite/id`; else those that match it as a glob, or begin with it."""
-    similar = fnmatch.translate(case) if Wanted(case).is_glob else re.escape(case)
-    for fits in (re.compile(re.escape(case)).fullmatch, re.compile(similar).match):
-        found = [head for head in heads if fits(head.key.eval_id)]
-        if "/" in case:
-            found = found or [head for head in heads if fits(f"{head.key.suite}/{head.key.eval_id}")]
-        if found:
-            return found
-    return []
+    found = [head for head in heads if head.key.eval_id == case]
+    if found:
+        return found
+    similar = re.compile(fnmatch.translate(case) if Wanted(case).is_glob else re.escape(case)).match
+    by_suite = "/" in case
+    full = [head for head in heads if f"{head.key.suite}/{head.key.eval_id}" == case] if by_suite else []
+    return (
+        full
+        or [head for head in heads if similar(head.key.eval_id)]
+        or [head for head in heads if by_suite and similar(f"{head.key.suite}/{head.key.eval_id}")]
+    )
 
 
 def choose(heads: Sequence[RowHead], wanted: Wanted, run: str) -> Choice:
