@@ -126,6 +126,13 @@ for _ in range(min(5, len(held))):
     held.pop().close()  # so that this script can still open a file
 note("full")
 wait_for(*{honest!r})
+deadline = time.monotonic() + 30
+while time.monotonic() < deadline:  # a busy proxy notices later that there are too many
+    try:
+        socket.create_connection(("127.0.0.1", PORT)).close()
+    except OSError:
+        break
+    time.sleep(0.05)
 done(1.0)
 """
     ask_once = 'wait_for("full")\nstatus, _ = invoke()\nnote({name!r})\ndone(1.0, status=status)\n'

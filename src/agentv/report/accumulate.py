@@ -66,10 +66,11 @@ class Tally:
 
     __slots__ = ("borderline", "errors", "failed", "passed", "scores", "squares")
 
-    def __init__(self) -> None:
+    def __init__(self, *, spread: bool = False) -> None:
+        """With `spread`, the squares of the scores are added up, too."""
         self.passed = self.borderline = self.failed = self.errors = 0
         self.scores = ExactSum()
-        self.squares = ExactSum()
+        self.squares = ExactSum() if spread else None
 
     def add(self, row: CaseResult) -> None:
         self.count(None if row.error is not None else row.verdict, row.score)
@@ -81,7 +82,8 @@ class Tally:
             return
         if score is not None:
             self.scores.add(score)
-            self.squares.add(score * score)
+            if self.squares is not None:
+                self.squares.add(score * score)
         if verdict is Verdict.PASS:
             self.passed += 1
         elif verdict is Verdict.BORDERLINE:

@@ -193,9 +193,9 @@ class SummaryBuilder:
         self.scripted = scripted
         self.scripted_part = scripted_part
         self.notes = notes
-        self._rows = Tally()
+        self._attempts = self._errored_attempts = 0
         self._repeated = repeated or RepeatedCases()
-        self._single = Tally()
+        self._single = Tally(spread=True)
         self._targets: defaultdict[str, Tally] = defaultdict(Tally)
         self._suites: defaultdict[str, Tally] = defaultdict(Tally)
         self._evaluators: defaultdict[str, ExactSum] = defaultdict(ExactSum)
@@ -224,7 +224,8 @@ class SummaryBuilder:
 
     def add(self, row: CaseResult) -> None:
         # The exit code depends on these counts alone.
-        self._rows.add(row)
+        self._attempts += 1
+        self._errored_attempts += row.error is not None
         several = self._repeated.add(row)
         if not several:
             self._single.add(row)
@@ -281,9 +282,9 @@ class SummaryBuilder:
                 *counts,
                 mean_score=None,
                 not_run=self.not_run,
-                attempts=self._rows.total,
+                attempts=self._attempts,
                 incomplete=self._incomplete,
-                errored_attempts=self._rows.errors,
+                errored_attempts=self._errored_attempts,
                 scripted=self.scripted,
                 scripted_part=self.scripted_part,
                 replayed=self.replayed,
@@ -346,10 +347,10 @@ class SummaryBuilder:
             scripted_part=self.scripted_part,
             replayed=self.replayed,
             notes=self.notes,
-            attempts=self._rows.total,
+            attempts=self._attempts,
             flaky=sum(case.is_flaky for case in self._repeated.cases.values()),
             incomplete=self._incomplete,
-            errored_attempts=self._rows.errors,
+            errored_attempts=self._errored_attempts,
             repeats=self._repeated.statistics(),
             by_target={name: _counts(tally) for name, tally in sorted(targets.items())},
             by_suite={name: _counts(tally) for name, tally in sorted(suites.items())},
@@ -380,7 +381,7 @@ class SummaryBuilder:
 
 
 def _interval(tally: Tally) -> tuple[float, float] | None:
-    average, square = tally.scores.mean, tally.squares.mean
+    average, square = tally.scores.mean, tally.squares.mean if tally.squares is not None else None
     if average is None or square is None or tally.scores.count < 2:
         return None
     from agentv.report.statistics import interval_of_mean  # noqa: PLC0415 - not before the end of a run

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from agentv.errors import AgentVError, BudgetExhaustedError, ProviderError, TargetDownError
 from agentv.evaluators.base import Candidate, EvaluationContext, Evaluator
-from agentv.evaluators.scoring import combine, judge_all
+from agentv.evaluators.scoring import CaseScore, combine, judge_all
 from agentv.messages import Message, TokenUsage, ToolCall, part_text, whole_text
 from agentv.plan.plan import WorkItem
-from agentv.results import CaseError, CaseResult, Verdict
+from agentv.results import CaseError, CaseResult, EvaluatorResult, Verdict
 from agentv.suite.files import FileReferenceError, SuiteFiles
 from agentv.suite.suite import EvalCase
 from agentv.targets.provider import Reply, Request
@@ -42,6 +42,16 @@ class Answered:
     cost_usd: float | None = None
     recorded: bool = False
     """Whether the answer is on disk, so that another process does not have to call the target again."""
+
+
+class Judged(NamedTuple):
+    """What the evaluators of a case made of its answer."""
+
+    outcome: CaseScore
+    results: tuple[EvaluatorResult, ...]
+
+
+_UNJUDGED = CaseScore(0.0, Verdict.FAIL)
 
 
 async def with_file_text(item: WorkItem) -> WorkItem:
@@ -119,22 +129,27 @@ def candidate_of(reply: Reply, elapsed_ms: float) -> Candidate:
     )
 
 
-def unjudged_row(item: WorkItem, answered: Answered, run_id: str) -> CaseResult:
-    """The row of an answer before it is judged; for a failed call, this is the row."""
+def row_of(item: WorkItem, answered: Answered, run_id: str, judged: Judged | None = None) -> CaseResult:
+    """The row of an answer, with its results or, if it is not judged yet, without; or the row of a failed call."""
     candidate = answered.candidate
     if candidate is None:
         candidate = Candidate("", token_usage=answered.token_usage, cost_usd=answered.cost_usd)
+    outcome, results = (_UNJUDGED, ()) if judged is None else judged
     return CaseResult(
         run_id=run_id,
         eval_id=item.case.id,
         suite=item.planned.suite.name,
         target=item.target,
         attempt=item.attempt,
-        score=0.0,
-        verdict=Verdict.FAIL,
-        error=answered.error,
+        score=outcome.score,
+        verdict=outcome.verdict,
+        error=answered.error if judged is None else outcome.error,
         candidate_answer=candidate.answer,
         output_messages=candidate.output_messages,
+        hits=outcome.hits,
+        misses=outcome.misses,
+        reasoning=outcome.reasoning,
+        evaluator_results=results,
         trace_summary=candidate.trace_summary,
         token_usage=candidate.token_usage,
         cost_usd=candidate.cost_usd,
@@ -151,25 +166,15 @@ def unjudged_row(item: WorkItem, answered: Answered, run_id: str) -> CaseResult:
     )
 
 
-async def grade(item: WorkItem, candidate: Candidate, row: CaseResult, runtime: Runtime | None = None) -> CaseResult:
-    """Run the evaluators on the answer, and return its `unjudged_row` with their results."""
+async def grade(item: WorkItem, candidate: Candidate, runtime: Runtime | None = None) -> Judged:
+    """Run the evaluators on the answer."""
     suite = item.planned.suite
     context = EvaluationContext(
         item.case, candidate, suite.name, item.target, item.attempt, directory=suite.directory, runtime=runtime
     )
     # Suites declare evaluators by protocol; the plan's reader created these.
     results = await judge_all(cast("tuple[Evaluator, ...]", item.case.evaluators), context)
-    outcome = combine(results, item.threshold)
-    return replace(
-        row,
-        score=outcome.score,
-        verdict=outcome.verdict,
-        error=outcome.error,
-        hits=outcome.hits,
-        misses=outcome.misses,
-        reasoning=outcome.reasoning,
-        evaluator_results=results,
-    )
+    return Judged(combine(results, item.threshold), results)
 
 
 def summarize_trace(

@@ -1,16 +1,17 @@
 """The scheduler: one lane for each target, with separate slots for target calls and for cases being judged.
 
 With N workers, a lane keeps at most N target calls in flight (fewer if its target allows fewer), judges at most N cases
-at a time, and starts at most 2 N cases whose verdict is open. So slow evaluators slow down target calls. An answer is
-recorded before it is judged, and then releases its target slot: an interrupted run does not call the target again for
-it. Scripts and judge calls need further slots, of the run and of the judge target. A row that waits to be written holds
-none of these slots.
+at a time, and starts at most 2 N cases whose verdict is open. So slow evaluators slow down target calls. An answer that
+a script or a judge will get is recorded before it is judged. A target slot is held until the answer is on disk, alone
+or in its row: an interrupted run repeats only the calls in these slots. Scripts and judge calls need further slots, of
+the run and of the judge target. A row that waits to be written does not count as a case in progress.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -23,7 +24,7 @@ from agentv.errors import BudgetExhaustedError, ProviderError, RecordError, Targ
 from agentv.plan.plan import Lane, RunPlan, WorkItem
 from agentv.results import CaseKey, CaseResult, RowKey, spend_of
 from agentv.run.batch import Batches
-from agentv.run.case import Answered, Ask, answer, answered_before, grade, unjudged_row, with_file_text
+from agentv.run.case import Answered, Ask, Judged, answer, answered_before, grade, row_of, with_file_text
 from agentv.run.services import OnNote, Services, judge_cache, most_scripts, script_services
 from agentv.run.stop_early import NeededAttempts
 from agentv.targets.answers import Answers
@@ -46,6 +47,9 @@ SOON = 0.01
 """Seconds in which most evaluators finish that neither start a script nor call a judge."""
 UNWRITTEN = 256
 """Rows of the run that may wait to be written."""
+QUICK = 0.05
+"""A target that answers within these seconds gets the next call before the row is on disk. Waiting for the disk would
+halve the speed of targets that answer immediately, and calls of models and agents take longer."""
 
 Deliver = Callable[[CaseResult], Awaitable[None]]
 """Receives a finished row, and returns when it is on disk."""
@@ -77,11 +81,24 @@ class _Slots:
         self.judging = asyncio.Semaphore(lane.workers)
 
 
+class _Slot:
+    """A slot of a target call. It is held until the answer is on disk, so that a kill costs only calls in slots."""
+
+    def __init__(self, calls: asyncio.Semaphore) -> None:
+        self._calls: asyncio.Semaphore | None = calls
+
+    def release(self) -> None:
+        """Release the slot. Calling this again does nothing."""
+        calls, self._calls = self._calls, None
+        if calls is not None:
+            calls.release()
+
+
 class _Asked(NamedTuple):
     item: WorkItem
     answered: Answered
-    row: CaseResult
-    """The row before the answer is judged."""
+    slot: _Slot | None = None
+    """Still held, because the answer is not on disk yet."""
 
 
 @dataclass(slots=True)
@@ -220,72 +237,91 @@ class Execution:
         slots: _Slots,
         needed: NeededAttempts,
     ) -> None:
+        slot: _Slot | None = None
         try:
-            item, answered, row = await get_answer()
-            if answered.candidate is not None:
-                timer = self._keep_if_slow(item, answered, row, slots)
-                try:
-                    async with slots.judging:
-                        row = await grade(item, answered.candidate, row, runtime)
-                finally:
-                    if timer is not None:
-                        timer.cancel()
-            self.budget.settle(*spend_of(row, answer_paid=self.plan.pays_for(item.target)))
-            needed.finished(item, row)
-            await self._unwritten.acquire()
-        except BudgetExhaustedError:
-            self._note_not_run(item)
-            self.budget.give_up()
-            needed.finished(item, None)
-            return
+            try:
+                item, answered, slot = await get_answer()
+                judged: Judged | None = None
+                if answered.candidate is not None:
+                    timer = self._keep_if_slow(item, answered, slot, slots)
+                    try:
+                        async with slots.judging:
+                            judged = await grade(item, answered.candidate, runtime)
+                    finally:
+                        if timer is not None:
+                            timer.cancel()
+                row = self._row(item, answered, judged)
+                self.budget.settle(*spend_of(row, answer_paid=self.plan.pays_for(item.target)))
+                needed.finished(item, row)
+                await self._unwritten.acquire()
+            except BudgetExhaustedError:
+                self._note_not_run(item)
+                self.budget.give_up()
+                needed.finished(item, None)
+                return
+            finally:
+                slots.cases.release()
+            try:
+                await self.deliver(row)
+            finally:
+                self._unwritten.release()
         finally:
-            slots.cases.release()
-        try:
-            await self.deliver(row)
-        finally:
-            self._unwritten.release()
+            if slot is not None:
+                slot.release()
 
     async def _answer(self, item: WorkItem, ask: Ask, batches: Batches | None, calls: asyncio.Semaphore) -> _Asked:
-        """Call the target, and record the answer if a script or a judge will get it.
-
-        The slot is held until the answer is on disk, so that a kill costs at most as many calls as there are slots.
-        """
+        """Call the target, and record the answer if a script or a judge will get it."""
+        slot = _Slot(calls)
         try:
             item = await with_file_text(item)
             if self.plan.answers is not None:
                 ask = self._recorded(item)
+            started = time.monotonic()
             answered = await answer(item, ask if batches is None else batches.asker(item))
-            row = unjudged_row(item, answered, self.run_id)
-            if self.replay is not None:  # recorded answers (`--outputs`), judged with recorded replies
-                row = replace(row, replayed=self.replay.run_id)
+            is_quick = time.monotonic() - started < QUICK
             if self.journal is not None and answered.candidate is not None and not answered.recorded:
                 if batches is not None:
                     await batches.kept(item)
                     answered = replace(answered, recorded=True)
                 elif any(evaluator.needs for evaluator in item.case.evaluators):
-                    await self.journal.keep(row)
+                    await self.journal.keep(self._row(item, answered))
                     answered = replace(answered, recorded=True)
-        finally:
-            calls.release()
-        return _Asked(item, answered, row)
+        except BaseException:
+            slot.release()
+            raise
+        if self.journal is None or answered.recorded or is_quick:
+            slot.release()
+        return _Asked(item, answered, slot)
+
+    def _row(self, item: WorkItem, answered: Answered, judged: Judged | None = None) -> CaseResult:
+        """The row of an answer. The row of a replayed answer says that nothing was paid for it."""
+        row = row_of(item, answered, self.run_id, judged)
+        if self.replay is None:
+            return row
+        cost_usd = 0.0 if self.plan.answers is None else row.cost_usd
+        return replace(row, cost_usd=cost_usd, replayed=self.replay.run_id)
 
     def _keep_if_slow(
-        self, item: WorkItem, answered: Answered, row: CaseResult, slots: _Slots
+        self, item: WorkItem, answered: Answered, slot: _Slot | None, slots: _Slots
     ) -> asyncio.TimerHandle | None:
         """Record an answer that has not been recorded if its evaluators, which call nothing, still take a while.
 
         Returns a timer that must be cancelled when they have finished.
         """
         journal = self.journal
-        if journal is None or answered.recorded:
+        if journal is None or slot is None or answered.recorded:
             return None
         evaluators = cast("tuple[Evaluator, ...]", item.case.evaluators)
         if not slots.judging.locked() and not any(evaluator.WAITS for evaluator in evaluators):
             return None
 
+        def release_if_kept(done: asyncio.Future[object]) -> None:
+            if not done.cancelled() and done.exception() is None:
+                slot.release()
+
         def keep() -> None:
             with suppress(RecordError):  # if the disk is full, writing the row will report it
-                asyncio.ensure_future(journal.keep(row)).add_done_callback(_ignore_outcome)
+                asyncio.ensure_future(journal.keep(self._row(item, answered))).add_done_callback(release_if_kept)
 
         return asyncio.get_running_loop().call_later(SOON, keep)
 
@@ -298,14 +334,13 @@ class Execution:
         assert self.journal is not None  # noqa: S101 - only called for answers that it has
         item, row = await with_file_text(item), await self.journal.find(item.key)
         answered = answered_before(row) if item.case.problem is None else await answer(item, _no_target)
-        return _Asked(item, answered, unjudged_row(item, answered, self.run_id))
+        return _Asked(item, answered)
 
     async def _replayed(self, item: WorkItem, replay: Replay) -> _Asked:
-        """The recorded answer. Its cost counts for evaluators, and the row says that nothing was paid."""
+        """The recorded answer. Evaluators see its recorded cost."""
         item = await with_file_text(item)
         answered = await replay.answer(item) if item.case.problem is None else await answer(item, _no_target)
-        row = unjudged_row(item, answered, self.run_id)
-        return _Asked(item, answered, replace(row, cost_usd=0.0, replayed=replay.run_id))
+        return _Asked(item, answered)
 
     def _batches(self, lane: Lane, gate: TargetGate, needed: NeededAttempts) -> Batches:
         journal = self.journal
@@ -315,7 +350,7 @@ class Execution:
             lane,
             gate,
             lambda item: not self.is_done(item.key) and not self._has_answer(item) and needed.is_needed(item),
-            lambda item, answered: journal.keep(unjudged_row(item, answered, self.run_id)),
+            lambda item, answered: journal.keep(row_of(item, answered, self.run_id)),
         )
 
     def _asker(self, lane: Lane, pool: TargetPool, needed: NeededAttempts) -> tuple[Ask, Batches | None]:
@@ -337,11 +372,6 @@ class Execution:
             return _recorded_reply(answers, item)
 
         return look_up
-
-
-def _ignore_outcome(done: asyncio.Future[object]) -> None:
-    if not done.cancelled():
-        done.exception()
 
 
 @asynccontextmanager
