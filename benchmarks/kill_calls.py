@@ -1,6 +1,6 @@
 """Kill `agentv eval` with SIGKILL while targets and judges are called, resume it, and count calls that were repeated.
 
-    python -m benchmarks.kill_calls --kills 200 --cases 12 --workers 3 [--kinds llm,script,warm,lines] [--seed S]
+    python -m benchmarks.kill_calls --kills 200 --cases 12 --workers 3 [--kinds llm,script,warm,lines,check] [--seed S]
 
 The target and the judge are servers on loopback that count the calls for each case. A call may be repeated only if its
 reply was not on disk at a kill, and a kill may cost at most as many target calls as there are workers. Exits with code
@@ -27,12 +27,15 @@ from typing import Any
 
 from agentv.testing.model_server import FakeModelServer
 
-KINDS = ("llm", "script", "warm", "lines")
+KINDS = ("llm", "script", "warm", "lines", "check")
 SPEEDS = {"fast": 0.002, "slow": 0.12}
 """Seconds of a judge call."""
-TARGET_SECONDS = 0.03
+TARGET_SECONDS = {"check": 0.15}
+"""Seconds of a target call by kind; 0.03 by default. An answer that is checked at once is recorded with its row."""
 CALLS = 3
 """Judge calls of a script."""
+JUDGE_CALLS = {"llm": 1, "check": None}
+"""Judge calls of a row by kind, if not those of a script."""
 FINISH_SECONDS = 120
 VERDICT = json.dumps({"score": 1, "hits": [], "misses": [], "reasoning": "fine"})
 ID = re.compile(r"case-\d{4}(?:-call-\d)?")
@@ -52,6 +55,7 @@ EVALUATORS = {
     "script": "{name: judge, type: code_judge, script: [python, judge.py], judge: true}",
     "warm": "{name: judge, type: code_judge, script: [python, judge.py], judge: true, warm: true}",
     "lines": "{name: judge, type: code_judge, script: [python, judge.py], judge: true, protocol: jsonl}",
+    "check": "{name: check, type: contains, value: Paris}",
 }
 
 
@@ -115,7 +119,8 @@ class Bench:
         project = self.root / name
         project.mkdir()
         asked, judged = Calls(), Calls()
-        target = FakeModelServer(lambda body: asked.answer(body, "Paris"), delay=TARGET_SECONDS, keep_requests=False)
+        delay = TARGET_SECONDS.get(kind, 0.03)
+        target = FakeModelServer(lambda body: asked.answer(body, "Paris"), delay=delay, keep_requests=False)
         judge = FakeModelServer(lambda body: judged.answer(body, VERDICT), delay=SPEEDS[speed], keep_requests=False)
         async with target, judge:
             self._write(project, kind, target.url, judge.url)
@@ -137,7 +142,7 @@ class Bench:
             self.tally.harm(code, f"{name}: exit code {code}: {errors.strip()[-500:]}")
             self.tally.target_calls += asked.seen.total()
             self.tally.judge_calls += judged.seen.total()
-            self._check(project, asked, judged, 1 if kind == "llm" else CALLS)
+            self._check(project, asked, judged, JUDGE_CALLS.get(kind, CALLS))
 
     def _write(self, project: Path, kind: str, target: str, judge: str) -> None:
         server = "provider: openai, model: fake, api_key: none, max_retries: 0"
@@ -186,7 +191,7 @@ class Bench:
         ends_at = time.monotonic() + seconds
         await until(lambda: process.returncode is not None or time.monotonic() >= ends_at)
 
-    def _check(self, project: Path, asked: Calls, judged: Calls, calls: int) -> None:
+    def _check(self, project: Path, asked: Calls, judged: Calls, calls: int | None) -> None:
         name, run = project.name, project / "run"
         wanted = [f"case-{n:04}" for n in range(self.cases)]
         rows = [json.loads(line) for line in (run / "results.jsonl").read_bytes().splitlines()]

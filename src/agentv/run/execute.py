@@ -47,9 +47,9 @@ SOON = 0.01
 """Seconds in which most evaluators finish that neither start a script nor call a judge."""
 UNWRITTEN = 256
 """Rows of the run that may wait to be written."""
-QUICK = 0.05
-"""A target that answers within these seconds gets the next call before the row is on disk. Waiting for the disk would
-halve the speed of targets that answer immediately, and calls of models and agents take longer."""
+QUICK = 0.1
+"""A target that answers within these seconds gets the next call before the row is on disk, unless a script or a judge
+gets the answer. Waiting for the disk would slow down targets that answer immediately; models and agents take longer."""
 
 Deliver = Callable[[CaseResult], Awaitable[None]]
 """Receives a finished row, and returns when it is on disk."""
