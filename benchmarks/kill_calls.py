@@ -31,7 +31,7 @@ KINDS = ("llm", "script", "warm", "lines", "check")
 SPEEDS = {"fast": 0.002, "slow": 0.12}
 """Seconds of a judge call."""
 TARGET_SECONDS = {"check": 0.15}
-"""Seconds of a target call by kind; 0.03 by default. An answer that is checked at once is recorded with its row."""
+"""Seconds of a target call by kind; 0.03 by default. An answer that is checked immediately is recorded with its row."""
 CALLS = 3
 """Judge calls of a script."""
 JUDGE_CALLS = {"llm": 1, "check": None}
