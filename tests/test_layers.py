@@ -39,10 +39,11 @@ RUN_ARM = ["suite", "targets", "judge", "scripts", "evaluators", "plan", "run"]
 READ_ARM = ["record", "report"]
 ARMS = BASE | set(RUN_ARM) | set(READ_ARM)
 JOINS = {
-    "recorded": ARMS,
+    "run_manifest": ARMS,
+    "recorded": ARMS | {"run_manifest"},
     "importing": ARMS,
     "api": ARMS | {"recorded"},
-    "cli": ARMS | {"recorded", "importing"},
+    "cli": ARMS | {"run_manifest", "recorded", "importing"},
     "testing": BASE | set(RUN_ARM),
     "__init__": {"api", "errors", "messages", "results", "evaluators", "targets"},
     "__main__": {"cli"},

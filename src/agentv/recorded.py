@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-import platform
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentv import __version__
-from agentv.codec import encode
 from agentv.errors import RecordError, RunChangedError, SuiteError, UsageError
 from agentv.git_state import Checkout, GitState
-from agentv.plan.chosen import ChosenCases
-from agentv.plan.options import RunOptions
-from agentv.plan.plan import PlannedSuite, RunPlan
+from agentv.plan.plan import RunPlan
 from agentv.record.answers import AnswerJournal
 from agentv.record.cases import record_cases
 from agentv.record.files import failure
@@ -32,22 +26,19 @@ from agentv.record.run_dir import (
     MANIFEST,
     RESULTS,
     RunDirectory,
-    check_manifest,
     find_run,
     refuse_recorded,
-    unusable,
 )
 from agentv.record.writer import RowWriter
-from agentv.redact import MASK, Redactor
+from agentv.redact import Redactor
 from agentv.report.progress import EQUAL_SHOWN, Progress, QuietProgress, Repeats
 from agentv.report.summary import Summary, SummaryBuilder
 from agentv.results import CaseResult, RowKey, spend_of
 from agentv.run.case import Ask
 from agentv.run.execute import Execution
+from agentv.run_manifest import changes, config_changes, manifest_of, now
 from agentv.suite.evaluator import JUDGED
-from agentv.suite.files import digest
 from agentv.targets.budget import Budget
-from agentv.targets.config import holds_secret
 from agentv.targets.provider import Retry
 from agentv.text import plural
 
@@ -364,7 +355,7 @@ class RecordedRun:
             self.git.close()
             self.manifest["git"] = self.git.to_dict()
         self.manifest["status"] = status
-        self.manifest["finished_at"] = _now()
+        self.manifest["finished_at"] = now()
         self.manifest["summary"] = summary.to_dict()
         self.directory.write_manifest(self.manifest, redactor=self.redactor)
 
@@ -377,7 +368,7 @@ def start_run(plan: RunPlan, run_id: str, directory: Path, cwd: Path, labels: Ru
     redactor = Redactor(plan.secrets.values)
     git = GitState(Checkout.near(cwd) or Checkout.near(plan.suites[0].suite.path.absolute().parent))
     replay = _replayed(plan, cwd)
-    manifest = _manifest(plan, run_id, cwd, labels or RunLabels(), git)
+    manifest = manifest_of(plan, run_id, cwd, labels or RunLabels(), git)
     if replay is not None:
         manifest["scripted"] = replay.manifest.get("scripted") is True
         manifest["replayed"] = replay.to_dict()
@@ -427,31 +418,6 @@ def outputs_file(name: str, cwd: Path) -> str:
     return name  # a missing file is reported when it is read
 
 
-def resumed_options(manifest: dict[str, Any], directory: RunDirectory) -> tuple[RunOptions, Path]:
-    """The options of a recorded run, and the directory that its paths are relative to."""
-    check_manifest(manifest, directory.manifest)
-    if not (recorded := Path(manifest["cwd"])).is_dir():  # moved since, or masked because it contains a secret
-        manifest["cwd"] = str(recorded := Path.cwd())
-    try:
-        options = RunOptions.from_dict(manifest["options"])
-    except UsageError as error:
-        raise unusable(directory.manifest, f"in `options`, {error.message}") from None
-    for name, path in (("outputs", options.outputs), ("config", options.config)):
-        if path is not None and (recorded / path).exists() and not (recorded / path).is_file():
-            raise unusable(directory.manifest, f"`options.{name}` must be a regular file, got {path}")
-    return options, recorded
-
-
-def recorded_choice(manifest: dict[str, Any], directory: RunDirectory) -> ChosenCases | None:
-    """The cases that a recorded run was restricted to; None if its options alone select them."""
-    if manifest.get("chosen") is None:
-        return None
-    try:
-        return ChosenCases.from_dict(manifest["chosen"])
-    except (ValueError, KeyError, TypeError):
-        raise unusable(directory.manifest, "`chosen` must be what agentv wrote") from None
-
-
 def resume_run(
     plan: RunPlan,
     directory: RunDirectory,
@@ -470,7 +436,7 @@ def resume_run(
     # A path that contains the value of a secret is masked in run.json.
     replay = _replayed(plan, Path(manifest["cwd"]))
     digests = {**plan.digests(), **(replay.digests() if replay is not None else {})}
-    changed = _changes(redactor.value(digests), manifest.get("digests") or {})
+    changed = changes(redactor.value(digests), manifest.get("digests") or {})
     if changed and not allow_changed:
         raise RunChangedError(
             "the run cannot be resumed, because its inputs have changed:\n"
@@ -482,7 +448,7 @@ def resume_run(
         check_out(out, None if new_out else directory)
     notes = [f"resuming despite a change: {line}" for line in changed]
     notes += [
-        f"{line}; existing rows were made with the old version" for line in _config_changes(plan, manifest, redactor)
+        f"{line}; existing rows were made with the old version" for line in config_changes(plan, manifest, redactor)
     ]
     manifest["status"] = "running"
     manifest["options"] = plan.options.to_dict()
@@ -516,100 +482,6 @@ def _refuse_to_overwrite(plan: RunPlan, cwd: Path, directory: Path) -> None:
         raise UsageError(f"--out {plan.options.out} would overwrite a file that the run reads.", next_step=ANOTHER)
 
 
-def _manifest(plan: RunPlan, run_id: str, cwd: Path, labels: RunLabels, git: GitState) -> dict[str, Any]:
-    system = os.uname()  # platform.platform() is slow: it reads the interpreter binary to find its libc
-    return {
-        "run_id": run_id,
-        **labels.to_dict(),
-        "status": "running",
-        "started_at": _now(),
-        "finished_at": None,
-        "agentv": __version__,
-        "python": platform.python_version(),
-        "platform": f"{system.sysname} {system.release} {system.machine}",
-        "cwd": str(cwd),
-        "git": git.to_dict(),
-        "options": plan.options.to_dict(),
-        "total": plan.total,
-        "scripted": plan.scripted or _answers_are_scripted(plan, cwd),
-        "scripted_part": plan.scripted_part,
-        "summary_notes": [note for note in (plan.sample, plan.self_graded()) if note],
-        "suites": [_recorded_suite(plan, planned) for planned in plan.suites],
-        "digests": dict(plan.digests()),
-        "configuration": {str(path.resolve()): _shown_config(config) for path, config in plan.configs().items()},
-        **({} if plan.chosen is None else {"chosen": plan.chosen.to_dict()}),
-        "summary": None,
-    }
-
-
-def _recorded_suite(plan: RunPlan, planned: PlannedSuite) -> dict[str, Any]:
-    """A suite of the run, with its targets and their judges, and the files its results depend on."""
-    return {
-        "path": str(planned.suite.path),
-        "name": planned.suite.name,
-        "cases": len(planned.selected),
-        "all_cases": len(planned.suite.ids),
-        "trials": encode(planned.trials),
-        "targets": {
-            lane.target: plan.judges_of(lane, planned)
-            for lane in plan.lanes
-            if any(suite is planned and ids for suite, ids in lane.work)
-        },
-        "config": str(planned.config.path.resolve()) if planned.config is not None else None,
-        "files": sorted(str(Path(path).resolve()) for path in planned.suite.digests),
-    }
-
-
-def _answers_are_scripted(plan: RunPlan, cwd: Path) -> bool:
-    """Whether recorded answers come from a run with a scripted model, so that the new run is labelled, too."""
-    if plan.options.outputs is None:
-        return False
-    try:
-        manifest = RunDirectory.open((cwd / plan.options.outputs).parent).read_manifest()
-    except RecordError:
-        return False
-    return manifest.get("scripted") is True
-
-
-def _shown_config(config: Any) -> dict[str, Any]:
-    return {
-        "sha256": digest(config.path),
-        "defaults": config.defaults.model_dump(exclude_none=True),
-        "targets": {name: _without_secrets(spec.reading.shown) for name, spec in config.targets.items()},
-    }
-
-
-def _without_secrets(written: Any) -> dict[str, Any]:
-    """The entry as written, with literal keys masked. References to variables are kept."""
-    masked = dict(written)
-    if _is_literal(masked.get("api_key")):
-        masked["api_key"] = MASK
-    for setting in ("headers", "env"):
-        if isinstance(masked.get(setting), Mapping):
-            masked[setting] = {
-                name: MASK if holds_secret(name) and _is_literal(value) else value
-                for name, value in masked[setting].items()
-            }
-    return masked
-
-
-def _is_literal(value: Any) -> bool:
-    return value is not None and "${{" not in str(value)
-
-
-def _changes(now: Any, then: Any) -> list[str]:
-    lines = [f"{path} has changed" for path in sorted(now) if path in then and now[path] != then[path]]
-    lines += [f"{path} is new" for path in sorted(now) if path not in then]
-    lines += [f"{path} is gone or no longer used" for path in sorted(then) if path not in now]
-    return lines
-
-
-def _config_changes(plan: RunPlan, manifest: dict[str, Any], redactor: Redactor) -> list[str]:
-    then = manifest.get("configuration") or {}
-    now = {redactor.text(str(path.resolve())): digest(path) for path in plan.configs()}
-    return [f"{path} has changed" for path, value in now.items() if then.get(path, {}).get("sha256") != value]
-
-
 class _RetryNotes:
     """Shows that calls are retried; for each target and error, only the first few times."""
 
@@ -627,7 +499,3 @@ class _RetryNotes:
             else f"further retries of target '{retry.target}' after this error are not shown"
         )
         self._progress.note(self._redactor.text(text))
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

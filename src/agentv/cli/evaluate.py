@@ -24,12 +24,13 @@ from agentv.errors import UsageError
 from agentv.plan.build import build_plan
 from agentv.plan.options import OPTIONS, RECORD_JUDGE_IO, refuse_empty
 from agentv.record.run_dir import find_run
-from agentv.recorded import RecordedRun, RunHooks, RunOutcome, recorded_choice, resume_run, resumed_options
+from agentv.recorded import RecordedRun, RunHooks, RunOutcome, resume_run
 from agentv.report.console import render_summary
 from agentv.report.live import choose_progress
 from agentv.report.progress import Progress
 from agentv.report.terminal import can_print_unicode, terminal_width, wants_color
 from agentv.run.services import protection_gaps
+from agentv.run_manifest import recorded_choice, resumed_options
 from agentv.text import plural, short_path
 
 _SIGNALS = (*TO_STOP, signal.SIGHUP)

@@ -18,8 +18,9 @@ from agentv.plan.options import OPTIONS, RECORD_JUDGE_IO, RunOptions
 from agentv.record.labels import LATEST, RunLabels
 from agentv.record.reading import RunReader
 from agentv.record.run_dir import MANIFEST, RunDirectory, find_run
-from agentv.recorded import outputs_file, resumed_options
+from agentv.recorded import outputs_file
 from agentv.report.trials import not_passed
+from agentv.run_manifest import resumed_options
 from agentv.text import plural
 
 NEWEST = "latest"
