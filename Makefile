@@ -48,7 +48,7 @@ soak: $(READY)  ## run the long tests: 1,400 kill -9 / resume cycles, 300 killed
 	$(BIN)/python -m benchmarks.fuzz_proxy --requests 200000
 	$(BIN)/python -m benchmarks.fuzz_suites --examples 50000
 	$(BIN)/python -m benchmarks.endurance
-	$(BIN)/pytest -q -m soak tests/threats
+	$(BIN)/pytest -q -m soak tests/threats tests/benchmarks
 
 docs: $(READY)  ## regenerate the tables of the reference
 	$(BIN)/python docs/generate_reference.py

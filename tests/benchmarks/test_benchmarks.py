@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -31,24 +32,38 @@ NAMES = (
     "masking",
 )
 
+LONG = ("reuse", "proxy", "clients", "warm", "latency")
+"""Benchmarks that take long even with `--quick`."""
+
 
 def benchmarks(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "benchmarks", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.timeout(400)  # a minute on a quiet machine
-def test_every_benchmark_runs_and_writes_valid_json(tmp_path: Path) -> None:
-    done = benchmarks("--quick", "--results", str(tmp_path))
+def check_quick_run(directory: Path, names: Sequence[str], *chosen: str) -> None:
+    done = benchmarks(*chosen, "--quick", "--results", str(directory))
     assert done.returncode == 0, done.stderr
-    assert sorted(path.stem for path in tmp_path.glob("*.json")) == sorted(NAMES)
-    for name in NAMES:
-        data = json.loads((tmp_path / f"{name}.json").read_text())
+    assert sorted(path.stem for path in directory.glob("*.json")) == sorted(names)
+    for name in names:
+        data = json.loads((directory / f"{name}.json").read_text())
         assert data["name"] == name
         assert data["quick"] is True
         assert data["figures"]
         assert all(math.isfinite(figure["value"]) for figure in data["figures"])
         assert all(figure["name"] in done.stdout for figure in data["figures"])
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(400)  # a minute on a quiet machine
+def test_every_benchmark_runs_and_writes_valid_json(tmp_path: Path) -> None:
+    check_quick_run(tmp_path, NAMES)
+
+
+@pytest.mark.timeout(400)
+def test_short_benchmarks_run_and_write_valid_json(tmp_path: Path) -> None:
+    short = [name for name in NAMES if name not in LONG]
+    check_quick_run(tmp_path, short, *short)
 
 
 def test_quick_run_checks_no_goals(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ def peers(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.soak
 def test_all_workloads_run_in_agentv_and_all_cases_pass(tmp_path: Path) -> None:
     done = peers("--quick", "--tools", "agentv,agentv-warm", "--results", str(tmp_path / "peers.json"))
     assert done.returncode == 0, done.stderr

@@ -9,9 +9,9 @@ Python imports when it starts; it removes its traces from the environment, so th
 inherit it. In the process under test, a callback of the event loop runs every 5 ms. A gap between two of them is the
 wall time minus these 5 ms and minus the time for which the loop's thread was ready to run but had no CPU, which Linux
 reports in `/proc/thread-self/schedstat`. What remains is work in the loop, a blocking system call, or waiting for the
-interpreter lock, and does not depend on how busy the machine is. Two more things are subtracted, because no answer
-causes them repeatedly and they take long on a busy machine: imports, and the start of a worker, for which the kernel
-suspends this process until the new program runs.
+interpreter lock, and does not depend on how busy the machine is. Three more things are subtracted, because no answer
+causes them repeatedly and they take long on a busy machine: imports; the start of a worker, for which the kernel
+suspends this process until the new program runs; and the syncs of `run.json` and its like before and after the cases.
 
 With AGENTV_TEST_HEARTBEAT_TRACES=1 in the environment of the tests, `faulthandler` notes what the process does when a
 gap gets long, and a failed assertion says where it was. This is off by default: `faulthandler` reads the stacks of
@@ -53,6 +53,7 @@ class Beat:
         builtins.__import__ = self.left_out(builtins.__import__, always=False)
         if hasattr(subprocess, "_fork_exec"):
             subprocess._fork_exec = self.left_out(subprocess._fork_exec, always=True)
+        os.fsync = self.left_out(os.fsync, always=True)
 
     def start(self, loop):
         self.loop, self.last = loop, self.now() - INTERVAL
