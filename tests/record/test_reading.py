@@ -139,6 +139,18 @@ def test_cases_and_judge_calls_are_found_by_their_key(run: RunDirectory):
     assert reader.judge_calls(key._replace(suite="\ud800")) == []
 
 
+@pytest.mark.parametrize("size", [1, 2, 7, 20, 64, 1000])
+def test_lines_are_found_wherever_a_chunk_of_the_file_ends(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch, size: int
+):
+    monkeypatch.setattr(reading, "_BUFFER", size)
+    cases = [CaseRecord("s", name, "0" * 64, (Message("user", "q" * length),)) for length, name in enumerate("abac")]
+    run.cases.write_text("".join(f"{dump_line(encode(case))}\n" for case in cases) + '{"suite":"s","eval_id":"b",')
+    reader = RunReader(run)
+    found = {name: reader.case("s", name) for name in "abcd"}
+    assert found == {"a": cases[2], "b": cases[1], "c": cases[3], "d": None}
+
+
 def test_judge_calls_are_searched_near_their_row_first(run: RunDirectory, monkeypatch: pytest.MonkeyPatch):
     rows = [make_row(f"case-{number}") for number in range(100)]
     run.results.write_bytes(b"".join(map(encode_row, rows)))

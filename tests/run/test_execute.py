@@ -16,6 +16,7 @@ from agentv.plan.build import build_plan
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import OPEN_SUITES, RunPlan
 from agentv.results import CaseResult, Score
+from agentv.run import execute
 from agentv.run.execute import UNWRITTEN, Execution
 from agentv.targets.provider import Reply, Request
 
@@ -89,6 +90,50 @@ async def test_slow_evaluators_slow_down_target_calls(tmp_path: Path) -> None:
         verdicts.release()
     await asyncio.wait_for(running, 20)
     assert (len(rows), most_judged) == (30, 3)
+
+
+class NoJournal:
+    """A journal without answers: those of `Probe`, which calls nothing, are recorded with their rows."""
+
+    answers = 0
+
+    def has(self, *_: object) -> bool:
+        return False
+
+    async def find(self, _: object) -> CaseResult:
+        raise NotImplementedError
+
+    async def keep(self, _: CaseResult) -> None:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(("quick", "calls"), [(0.0, 3), (60.0, 20)], ids=["slow target", "quick target"])
+async def test_slot_of_a_target_call_is_held_until_its_row_is_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: float, calls: int
+) -> None:
+    monkeypatch.setattr(execute, "QUICK", quick)
+    monkeypatch.setattr(execute, "SOON", 60.0)
+    disk, called = asyncio.Event(), 0
+
+    async def ask(_: Request) -> Reply:
+        nonlocal called
+        called += 1
+        return Reply.of_text("x")
+
+    async def deliver(_: CaseResult) -> None:
+        await disk.wait()
+
+    plan = plan_of(tmp_path, 20, probe(one), workers=3)
+    run = Execution(plan, "run", deliver, function=ask, journal=NoJournal())
+    running = asyncio.create_task(run.run())
+    while called < calls:
+        await asyncio.sleep(0)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert called == calls
+    disk.set()
+    await asyncio.wait_for(running, 20)
+    assert called == 20
 
 
 async def test_rows_that_wait_for_the_disk_hold_no_place(tmp_path: Path) -> None:

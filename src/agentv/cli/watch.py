@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import click
 
 from agentv.cli.new_run import Ended, NewRun
+from agentv.cli.saved_files import Stamp, stamp, until_saved
 from agentv.cli.signals import EXIT_CODES, TO_STOP, until_stopped
 from agentv.errors import AgentVError, InvalidFilesError
 from agentv.plan.chosen import ChosenCases
@@ -21,16 +21,10 @@ from agentv.recorded import RecordedRun
 from agentv.suite.files import digest
 from agentv.text import plural, short_path
 
-POLL_SECONDS = 0.2
-SETTLE_SECONDS = 0.1
-"""Files must be unchanged for this long: editors write twice, or replace a file by another."""
-LONGEST_ABSENCE = 1.0
-"""Seconds after which a file that an editor might be replacing counts as deleted."""
 FILES_SHOWN = 3
 _SIGNALS = (*TO_STOP, signal.SIGHUP)
 _WHY = "were touched by a saved file"
 
-Stamp = tuple[int, ...] | None
 CaseName = tuple[str, str]
 """Suite and id."""
 
@@ -73,7 +67,7 @@ class Watched:
 
     def stamps(self, known: Mapping[Path, Stamp] | None = None) -> dict[Path, Stamp]:
         """The stamps of all files, those in `known` from there. A file that has changed since it was read has none."""
-        stamps = {path: _stamp(path) for path in (*self.digests, *self.directories)}
+        stamps = {path: stamp(path) for path in (*self.digests, *self.directories)}
         for path, sha256 in self.digests.items():
             if known is not None and path in known:
                 stamps[path] = known[path]
@@ -116,7 +110,7 @@ class Watch:
     async def _wait(self, stamps: Mapping[Path, Stamp]) -> dict[Path, Stamp]:
         # Printed here, where signals are already handled.
         self.say(f"\nwatching {plural(len(self.seen.digests), 'file')}; press Ctrl-C to stop")
-        return await _changed(stamps)
+        return await until_saved(stamps)
 
     def _again(self) -> Ended | None:
         """Plan again and run what has changed; None if nothing can or must be run."""
@@ -173,34 +167,3 @@ def _named(paths: list[Path], cwd: Path) -> str:
     names = [str(short_path(path, cwd)) for path in paths[:FILES_SHOWN]]
     more = [f"{len(paths) - FILES_SHOWN} more"] if len(paths) > FILES_SHOWN else []
     return ", ".join([*names, *more]) or "files"
-
-
-# -- the files
-
-
-def _stamps(paths: Iterable[Path]) -> dict[Path, Stamp]:
-    return {path: _stamp(path) for path in paths}
-
-
-def _stamp(path: Path) -> Stamp:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
-
-
-async def _changed(before: Mapping[Path, Stamp]) -> dict[Path, Stamp]:
-    """Wait until a file is saved and no longer being written, and return what the files are then."""
-    now = _stamps(before)
-    while now == before:
-        await asyncio.sleep(POLL_SECONDS)
-        now = _stamps(before)
-    started = time.monotonic()
-    while True:
-        await asyncio.sleep(SETTLE_SECONDS)
-        later = _stamps(before)
-        replaced = any(stamp is None and before[path] is not None for path, stamp in later.items())
-        if later == now and (not replaced or time.monotonic() - started > LONGEST_ABSENCE):
-            return later
-        now = later

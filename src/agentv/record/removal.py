@@ -40,7 +40,7 @@ def remove_run(directory: Path, root: Path) -> list[str]:
     try:
         # A directory without run.json has no lock that a run would take.
         with run.lock() if run.manifest.is_file() else nullcontext():
-            # First, so that a kill leaves a directory that is no longer a run, not a run without rows.
+            # Removed first: after a kill, the directory must not look like a run without rows.
             (directory / MANIFEST).unlink(missing_ok=True)
             if _is_ours(directory, root):
                 shutil.rmtree(directory)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ import click
 from agentv.cli.judge.selection import Selected, Selection, select
 from agentv.cli.judge.view import Collected, Observer, TerminalView, look_at
 from agentv.cli.program import show_error
+from agentv.cli.saved_files import Stamp, stamps, until_saved
 from agentv.cli.signals import EXIT_CODES, until_stopped
 from agentv.errors import AgentVError, UsageError
 from agentv.judge.recording import Recording
@@ -30,9 +31,6 @@ from agentv.targets.answers import Answer, AnswerKey
 from agentv.wire.payload import encode_payload, with_empty_values
 
 COULD_NOT_JUDGE = 3
-POLL_SECONDS = 0.15
-Stamp = tuple[int, int, int] | None
-"""Changes when a file is saved, even if the editor replaces it; None if the file does not exist."""
 
 
 @click.command()
@@ -288,25 +286,9 @@ def _reason(outcome: Mapping[str, Any], observer: Observer) -> str | None:
 # -- watching
 
 
-def stamps(files: Iterable[Path]) -> dict[Path, Stamp]:
-    return {path: _stamp(path) for path in files}
-
-
-def _stamp(path: Path) -> Stamp:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
-
-
 async def changed_since(before: Mapping[Path, Stamp]) -> list[Path]:
     """Wait until files are saved, and return them once they no longer change."""
-    while (now := stamps(before)) == before:  # noqa: ASYNC110 - there is no event for a saved file
-        await asyncio.sleep(POLL_SECONDS)
     while True:
-        await asyncio.sleep(POLL_SECONDS)
-        again = stamps(before)
-        if again == now and (changed := sorted(path for path in now if now[path] != before[path])):
+        now = await until_saved(before)
+        if changed := sorted(path for path in now if now[path] != before[path]):
             return changed
-        now = again
