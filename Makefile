@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 RUNTIME_READY := $(VENV)/.runtime-ready
 READY := $(VENV)/.ready
+DOCS_READY := $(VENV)/.docs-ready
 TYPESCRIPT := sdk/typescript
 # Without npm (or with `make test NPM=`), the TypeScript SDK is not built and its tests are skipped.
 NPM := $(shell command -v npm)
@@ -13,7 +14,7 @@ TYPESCRIPT_READY := $(if $(NPM),$(TYPESCRIPT)/dist/.ready)
 LIVE := tests/live
 LIVE_READY := $(if $(NPM),$(LIVE)/node_modules/.ready)
 
-.PHONY: demo typescript test check format english bench soak lock docs golden pictures clean
+.PHONY: demo typescript test check format english bench soak lock docs docs-site golden pictures clean
 
 demo: $(RUNTIME_READY)  ## catch a regression between two versions of a retriever; offline, no API key
 	@$(BIN)/python examples/retriever-regression/demo.py
@@ -23,12 +24,13 @@ test: $(READY) $(TYPESCRIPT_READY) $(LIVE_READY)  ## run the tests
 
 typescript: $(TYPESCRIPT_READY)  ## build the TypeScript SDK
 
-check: $(READY)  ## run what CI runs: format, lint, wording, types, then the tests
+check: $(READY)  ## run what CI runs: format, lint, wording, types, the site, then the tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/python -m tests.english
 	$(BIN)/mypy
 	$(BIN)/mypy tests
+	$(MAKE) docs-site
 	$(MAKE) test
 
 format: $(READY)  ## format the code, sort imports and apply safe fixes
@@ -48,22 +50,27 @@ soak: $(READY)  ## run the long tests: 1,400 kill -9 / resume cycles, 300 killed
 	$(BIN)/python -m benchmarks.fuzz_proxy --requests 200000
 	$(BIN)/python -m benchmarks.fuzz_suites --examples 50000
 	$(BIN)/python -m benchmarks.endurance
-	$(BIN)/pytest -q -m soak tests/threats tests/benchmarks
+	$(BIN)/pytest -q -m soak tests/threats tests/benchmarks tests/docs
 
 docs: $(READY)  ## regenerate the tables of the reference
 	$(BIN)/python docs/generate_reference.py
 
+docs-site: $(DOCS_READY)  ## build the documentation as a site and check its links; writes site/
+	$(BIN)/python docs/site/build.py
+
 golden: $(READY)  ## rewrite the golden files of the tests; review the diff
 	AGENTV_REWRITE_GOLDEN=1 $(BIN)/pytest -q tests/golden
 
-pictures: $(READY)  ## redraw the images of the README from real terminal output (requires tmux)
+pictures: $(READY)  ## redraw the images of README and docs: terminal output (requires tmux) and the viewer (requires chromium)
 	$(BIN)/python docs/images/make_screenshot.py
+	$(BIN)/python docs/images/make_viewer_pictures.py
 
-COMPILE := .lock-tools/bin/uv pip compile --universal --generate-hashes --quiet --no-header --no-emit-index-url
-lock:  ## update the lock files: all dependencies, runtime only, build only
+COMPILE := .lock-tools/bin/uv pip compile --universal --generate-hashes --quiet --no-header --no-emit-index-url --no-strip-extras
+lock:  ## update the lock files: all dependencies, runtime only, the site, build only
 	$(PYTHON) -m pip install --quiet --target .lock-tools uv
 	$(COMPILE) pyproject.toml --extra dev --upgrade --output-file requirements.lock
 	$(COMPILE) pyproject.toml --constraint requirements.lock --output-file requirements.runtime.lock
+	$(COMPILE) pyproject.toml --extra docs --constraint requirements.lock --output-file requirements.docs.lock
 	$(COMPILE) --group build --constraint requirements.lock --output-file requirements.build.lock
 	rm -rf .lock-tools
 
@@ -82,6 +89,10 @@ $(READY): $(RUNTIME_READY) requirements.lock
 	$(PIP) install --require-hashes --requirement requirements.lock
 	touch $@
 
+$(DOCS_READY): $(READY) requirements.docs.lock
+	$(PIP) install --require-hashes --requirement requirements.docs.lock
+	touch $@
+
 $(TYPESCRIPT)/node_modules/.ready: $(TYPESCRIPT)/package.json $(TYPESCRIPT)/package-lock.json
 	cd $(TYPESCRIPT) && $(NPM) ci --ignore-scripts --loglevel=error
 	touch $@
@@ -96,4 +107,4 @@ $(TYPESCRIPT)/dist/.ready: $(TYPESCRIPT)/node_modules/.ready $(TYPESCRIPT)/tscon
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(TYPESCRIPT)/dist $(TYPESCRIPT)/node_modules $(LIVE)/node_modules dist build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(TYPESCRIPT)/dist $(TYPESCRIPT)/node_modules $(LIVE)/node_modules dist build site .mypy_cache .ruff_cache .pytest_cache

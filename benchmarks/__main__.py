@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks import (
     clients,
+    inline,
     latency,
     llm_judge,
     loading,
@@ -22,9 +23,10 @@ from benchmarks import (
     scripts,
     startup,
     throughput,
+    viewer,
     warm,
 )
-from benchmarks.measure import RESULTS, SOURCE, FailedError
+from benchmarks.measure import RESULTS, ROOT, SOURCE, FailedError
 from benchmarks.options import Options
 from benchmarks.report import machine
 from benchmarks.workload import warm_up
@@ -39,15 +41,19 @@ BENCHMARKS = {
         loading,
         run_list,
         looking,
+        viewer,
         scripts,
         warm,
         reuse,
+        inline,
         proxy,
         clients,
         llm_judge,
         masking,
     )
 }
+
+PAGE = ROOT / "docs" / "performance.md"
 
 
 def _run_with(source: Path) -> None:
@@ -66,7 +72,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="exit with code 1 if a goal is missed")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="directory for the JSON files")
     parser.add_argument("--source", type=Path, metavar="DIR", help="measure the `src` directory of another checkout")
+    parser.add_argument(
+        "--write", action="store_true", help="write the tables to docs/performance.md, where it has marks"
+    )
     args = parser.parse_args(arguments)
+    if args.write and args.quick:
+        parser.error("--write cannot be combined with --quick, whose numbers are meaningless")
     if args.source is not None:
         _run_with(args.source.resolve(strict=True))
     unknown = [name for name in args.names if name not in BENCHMARKS]
@@ -83,6 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say("")
         report.write(args.results, quick=args.quick)
         print(f"{report.table()}\n", flush=True)
+        if args.write and f"<!-- {name}: begin -->" in PAGE.read_text(encoding="utf-8"):
+            report.write_to(PAGE)
         missed += sum(figure.met is False for figure in report.figures)
     return 1 if args.check and missed else 0
 

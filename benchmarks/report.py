@@ -53,6 +53,29 @@ class Report:
         ]
         return "\n".join([self.name, *lines, *(f"  {note}" for note in self.notes)])
 
+    def markdown(self) -> str:
+        """The figures as a table for the documentation, with the machine they were measured on."""
+        now, about = datetime.now(UTC), machine()
+        lines = [
+            f"Python {about['python']}, {about['cpus']} CPUs, load {about['load']:.1f}, {now:%Y-%m-%d}:",
+            "",
+            "| figure | value | goal |",
+            "| --- | --- | --- |",
+        ]
+        for figure in self.figures:
+            name, value, goal, word = _row(figure)
+            lines.append(f"| {name} | {value}{': **missed**' if word == 'missed' else ''} | {goal} |")
+        return "\n".join([*lines, "", *(f"- {note}" for note in self.notes)]).rstrip()
+
+    def write_to(self, page: Path) -> None:
+        """Replace the text between the marks of this benchmark in a page. ValueError if the page does not have them."""
+        begin, end = f"<!-- {self.name}: begin -->", f"<!-- {self.name}: end -->"
+        text = page.read_text(encoding="utf-8")
+        if text.count(begin) != 1 or text.count(end) != 1:
+            raise ValueError(f"{page} must have one line `{begin}` and one line `{end}`.")
+        before, _, rest = text.partition(begin)
+        page.write_text(f"{before}{begin}\n{self.markdown()}\n{end}{rest.partition(end)[2]}", encoding="utf-8")
+
     def write(self, directory: Path, *, quick: bool) -> Path:
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"{self.name}.json"

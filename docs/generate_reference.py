@@ -12,6 +12,7 @@ A page marks the place of each table with a comment that names its source:
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 import types
@@ -29,15 +30,18 @@ from agentv.cli.program import COMMANDS, program
 from agentv.cli.runs import COMMANDS as RUNS_COMMANDS
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.field_accuracy import FieldRule
+from agentv.evaluators.metric import FIXED
 from agentv.evaluators.registry import BUILT_IN as EVALUATORS
 from agentv.evaluators.registry import evaluator_class
 from agentv.evaluators.rubric import RubricItem
 from agentv.evaluators.tool_trajectory import ExpectedCall
 from agentv.judge.access import JudgeAccess
 from agentv.messages import OPTIONS as GENERATION_OPTIONS
+from agentv.metrics import METRICS, script_of
 from agentv.plan.options import OPTIONS
 from agentv.processes.protection import Capabilities
 from agentv.suite import models
+from agentv.suite.dataset_cases import DatasetModel
 from agentv.targets.config import DefaultsModel
 from agentv.targets.prices import Prices
 from agentv.targets.provider import TargetSettings
@@ -92,15 +96,21 @@ MEANINGS = {
     "CommandCheck.cwd": "Working directory of the process.",
     "CommandCheck.timeout_seconds": "Timeout of the check.",
 }
-DEFAULTS = {"Evaluator.name": "its type"}
+DEFAULTS = {"Evaluator.name": "its type", "ReadyMetric.metric": "its name"}
 KINDS = {
     "CodeJudge.script": "list of strings or string",
     "CodeJudge.judge": "true / false or mapping",
+    "ReadyMetric.judge": "true or mapping",
+    "PythonCheck.judge": "true / false or mapping",
+    "JavaScriptCheck.judge": "true / false or mapping",
     "CaseModel.rubrics": "list of strings or mappings",
     "LlmJudge.rubrics": "list of strings or mappings",
     "RubricEvaluator.rubrics": "list of strings or mappings",
 }
 """Fields for which a suite accepts more types than the model declares."""
+
+FIRST = {"CodeJudge.script": 0, "CodeJudge.cwd": 0, "PythonCheck.value": 0, "JavaScriptCheck.value": 0}
+"""Fields that come first in their table, although a base class defines others before them."""
 
 
 # -- tables
@@ -129,7 +139,7 @@ def options_of(model: type[BaseModel], *, but: Iterable[str] = ()) -> str:
             _default(model, name, field),
             _meaning(model, name, field),
         )
-        for name, field in fields.items()
+        for name, field in sorted(fields.items(), key=lambda item: FIRST.get(f"{model.__name__}.{item[0]}", 1))
     ]
     return table(("option", "value", "default", "meaning"), rows)
 
@@ -193,7 +203,41 @@ def evaluator(name: str) -> str:
     kind = evaluator_class(name)
     if name not in EVALUATORS or kind is None:
         raise SystemExit(f"unknown built-in evaluator '{name}'; remove its block from the page")
-    return options_of(kind, but=Evaluator.model_fields)
+    return options_of(kind, but=[*Evaluator.model_fields, *(FIXED if name == "metric" else ())])
+
+
+def metrics_index() -> str:
+    """The table of the ready metrics, from the first lines of their scripts."""
+    rows = []
+    for name in METRICS:
+        title, needs, calls, formula, _ = _described(name)
+        rows.append((f"[`{name}`](#{name})", title.partition(": ")[2], needs, calls, formula))
+    return table(("metric", "question", "needs", "judge calls", "score"), rows)
+
+
+def metric(name: str) -> str:
+    """One metric: the remarks of its script, its options, a link to the script and its prompts."""
+    *_, remarks = _described(name)
+    options = ", ".join(f"`{option}`" for option in METRICS[name].options)
+    script = f"[{name}.py](../src/agentv/metrics/{name}.py)"
+    parts = [remarks, f"Options: {options}. Script: {script}."]
+    for node in ast.parse(script_of(name).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            assigned = ast.unparse(node.targets[0])
+            parts.append(f"`{assigned}`:\n\n```text\n{node.value.value.strip()}\n```")
+    return "\n\n".join(parts)
+
+
+def _described(name: str) -> tuple[str, str, str, str, str]:
+    """The docstring of a metric: title, what it needs, its judge calls, its formula, and remarks."""
+    text = ast.get_docstring(ast.parse(script_of(name).read_text(encoding="utf-8"))) or ""
+    match = re.fullmatch(r"(.+)\n\nNeeds: (.+)\nJudge calls: (.+)\nFormula: (.+)\n\n(.+)", text, re.DOTALL)
+    if match is None:
+        raise SystemExit(
+            f"the docstring of the metric {name} must have a title, Needs, Judge calls, Formula and remarks"
+        )
+    title, needs, calls, formula, remarks = match.groups()
+    return title, needs, calls, formula, " ".join(remarks.split())
 
 
 def chat_providers() -> str:
@@ -312,11 +356,16 @@ SOURCES: dict[str, Callable[[], str]] = {
     "case": lambda: options_of(models.CaseModel),
     "case execution": lambda: options_of(models.CaseExecutionModel),
     "trials": lambda: options_of(models.TrialsModel),
+    "dataset": lambda: options_of(DatasetModel),
+    "turn": lambda: options_of(models.TurnModel),
+    "user": lambda: options_of(models.UserModel),
     "message": lambda: options_of(models.MessageModel),
     "tool call": lambda: options_of(models.ToolCallModel),
     "evaluators": evaluators_index,
     "evaluator options": lambda: options_of(Evaluator),
     **{f"evaluator {name}": lambda name=name: evaluator(name) for name in EVALUATORS},  # type: ignore[misc]
+    "metrics": metrics_index,
+    **{f"metric {name}": lambda name=name: metric(name) for name in METRICS},  # type: ignore[misc]
     "rubric item": lambda: options_of(RubricItem),
     "field rule": lambda: options_of(FieldRule),
     "expected call": lambda: options_of(ExpectedCall),
@@ -340,6 +389,8 @@ SOURCES: dict[str, Callable[[], str]] = {
     "command judge": judge_commands,
     "command generate rubrics": lambda: command("generate rubrics"),
     "command import promptfoo": lambda: command("import promptfoo"),
+    "command import deepeval": lambda: command("import deepeval"),
+    "command import ragas": lambda: command("import ragas"),
     **{f"command judge {name}": lambda name=name: command(f"judge {name}") for name in JUDGE_COMMANDS},  # type: ignore[misc]
     **{f"command runs {name}": lambda name=name: command(f"runs {name}") for name in RUNS_COMMANDS if name != "note"},  # type: ignore[misc]
 }

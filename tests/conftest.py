@@ -17,11 +17,15 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests import forked
+from tests.view.browsers import NO_BROWSER, chromium
+
 # Use the same examples every time, so that no change fails by chance. `AGENTV_HYPOTHESIS=default` generates new ones.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile(os.environ.get("AGENTV_HYPOTHESIS", "repeatable"))
 
 AGENTV = (sys.executable, "-m", "agentv")
+TIMEOUT = 100
 OF_CI = ("CI", "GITHUB_WORKSPACE", "FORCE_COLOR", "COLUMNS")
 """Variables of the surrounding environment that change the output; they are removed for the tests."""
 
@@ -29,6 +33,25 @@ OF_CI = ("CI", "GITHUB_WORKSPACE", "FORCE_COLOR", "COLUMNS")
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Name bytes parameters by their argument, so that all pytest-xdist workers collect the same test names."""
     return argname if isinstance(val, bytes) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run tests that need a browser last, or leave them out if there is none, before they make the runs they look at.
+
+    Playwright's event loop runs in its worker until the end: a test with a loop of its own must not come after it.
+    """
+    in_browser = [item for item in items if "browser" in getattr(item, "fixturenames", ())]
+    others = [item for item in items if "browser" not in getattr(item, "fixturenames", ())]
+    if chromium() is None:
+        config.hook.pytest_deselected(items=in_browser)
+        items[:] = others
+    else:
+        items[:] = others + in_browser
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if chromium() is None:
+        terminalreporter.write_line(f"Browser tests were skipped: {NO_BROWSER}.", yellow=True)
 
 
 @contextmanager
@@ -65,15 +88,16 @@ class Project:
         cwd: Path | None = None,
         stdin: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        done = forked.run(arguments, cwd or self.root, self.environment(env), stdin or "", TIMEOUT)
+        return done or subprocess.run(
             [*AGENTV, *arguments],
             cwd=cwd or self.root,
             env=self.environment(env),
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=TIMEOUT,
             check=False,
-            input=stdin if stdin is not None else "",
+            input=stdin or "",
         )
 
     def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:

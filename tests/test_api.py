@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -333,3 +334,41 @@ def test_cost_of_a_function_target_counts_against_max_cost() -> None:
         cases=cases, evaluators=[{"type": "contains", "value": "Paris"}], target=dear, max_cost=3.0, workers=4
     )
     assert (len(asked), len(run), run.summary.not_run, run.exit_code) == (3, 3, 7, 3)
+
+
+def upper(question: str) -> str:
+    return question.upper()
+
+
+def test_several_functions_answer_the_same_cases() -> None:
+    run = agentv.evaluate(cases=CASES[:1], evaluators=[{"type": "contains", "value": "Paris"}], target=[paris, upper])
+    assert {row.target: row.verdict.value for row in run} == {"paris": "pass", "upper": "fail"}
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ([lambda text: text, lambda text: text], "`target` has 2 functions named '<lambda>'."),
+        ([paris, "scripted"], "`target` must be functions or names of targets, got a list of both."),
+    ],
+)
+def test_list_of_targets_with_equal_or_mixed_names_is_an_error(target: Any, message: str) -> None:
+    with pytest.raises(agentv.AgentVError) as caught:
+        agentv.evaluate(cases=CASES[:1], target=target)
+    assert caught.value.message == message
+
+
+def test_run_is_shown_in_one_line() -> None:
+    run = agentv.evaluate(cases=CASES[:1], evaluators=[{"type": "contains", "value": "Paris"}], target=[paris, upper])
+    assert repr(run) == f"<EvaluationRun: 1 passed, 1 failed, mean score 0.50; .agentv/runs/{run.run_id}>"
+
+
+def test_results_as_mappings_and_as_data_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = agentv.evaluate(cases=CASES[:1], evaluators=[{"type": "contains", "value": "Paris"}], target=[paris, upper])
+    assert [(row["target"], row["score"]) for row in run.to_dicts()] == [("paris", 1.0), ("upper", 0.0)]
+    frame = run.to_pandas()
+    assert list(frame["score: contains"]) == [1.0, 0.0]
+    assert list(frame["question"]) == ["Capital of France?"] * 2
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(agentv.AgentVError, match="pip install pandas"):
+        run.to_pandas()

@@ -34,9 +34,9 @@ VALUES = {
     "http",
 }
 """What both arms are built on."""
-BASE = VALUES | {"command", "git_state", "processes", "workers", "patterns", "wire"}
+BASE = VALUES | {"command", "git_state", "metrics", "processes", "templates", "workers", "patterns", "wire"}
 RUN_ARM = ["suite", "targets", "judge", "scripts", "evaluators", "plan", "run"]
-READ_ARM = ["record", "report"]
+READ_ARM = ["record", "report", "view"]
 ARMS = BASE | set(RUN_ARM) | set(READ_ARM)
 JOINS = {
     "run_manifest": ARMS,
@@ -45,6 +45,7 @@ JOINS = {
     "api": ARMS | {"recorded"},
     "cli": ARMS | {"run_manifest", "recorded", "importing"},
     "testing": BASE | set(RUN_ARM),
+    "pytest_suites": ARMS | {"recorded"},
     "__init__": {"api", "errors", "messages", "results", "evaluators", "targets"},
     "__main__": {"cli"},
 }
@@ -200,6 +201,7 @@ HEAVY = {
     "httpx2",
     "importlib.metadata",
     "jinja2",
+    "jmespath",
     "json_repair",
     "jsonschema",
     "openai",

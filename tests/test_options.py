@@ -27,6 +27,7 @@ VALUES: dict[str, Any] = {
     "seed": 7,
     "workers": 3,
     "repeat": 2,
+    "prompts": ("prompt.txt",),
     "timeout": 7.5,
     "threshold": 0.5,
     "outputs": "answers.jsonl",
@@ -59,6 +60,7 @@ def ready(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
         "tags: smoke\nevalcases:\n"
         "  - {id: xa, input: Q, metadata: {lang: fr}, evaluators: [{type: llm_judge}]}\n  - {id: y, input: Q}\n",
     )
+    project.write("prompt.txt", "Please: {{ input }}")
     project.write("answers.jsonl", '{"eval_id": "xa", "candidate_answer": "Paris"}\n')
     monkeypatch.chdir(project.root)
     return project
@@ -77,7 +79,13 @@ def test_every_option_is_accepted_by_the_command_line_python_and_run_json(ready:
     assert set(VALUES) | {"paths"} == set(OPTIONS)
     expected = RunOptions(paths=("suite.yaml",), **values)
     agentv.evaluate(
-        "suite.yaml", config="other.yaml", target=["a", "b"], judge_target="judge", repeat=2, run_dir="recorded"
+        "suite.yaml",
+        config="other.yaml",
+        target=["a", "b"],
+        prompt="prompt.txt",
+        judge_target="judge",
+        repeat=2,
+        run_dir="recorded",
     )
 
     arguments = [word for name, value in values.items() for word in words(name, value)]

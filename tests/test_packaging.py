@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from agentv.metrics import METRICS
 from agentv.targets.providers.anthropic import AnthropicProvider
 from agentv.targets.providers.bedrock import BedrockProvider
 from agentv.targets.providers.gemini import GeminiProvider
 from agentv.targets.providers.openai_responses import ResponsesProvider
 
 ROOT = Path(__file__).parent.parent
-MAX_PACKAGES = 24
+MAX_PACKAGES = 27
 
 
 def run(*command: str, cwd: Path, **variables: str) -> str:
@@ -47,11 +48,26 @@ def test_wheel_contains_command_templates_and_python_sdk(wheel: Path) -> None:
         "agentv/processes/helper.py",
         "agentv/processes/supervisor.py",
         "agentv/processes/confinement.py",
+        "agentv/evaluators/javascript_runner.mjs",
+        "agentv/evaluators/minilm_vocab.txt",
         "agentv/py.typed",
         "agentv_eval/__init__.py",
+        "agentv_eval/inline.py",
         "agentv_eval/py.typed",
     } <= names
     assert not any(name.startswith(("tests/", "benchmarks/", "docs/")) for name in names)
+
+
+def test_wheel_contains_every_file_of_the_viewer(wheel: Path) -> None:
+    source = ROOT / "src" / "agentv" / "view"
+    static = {f"agentv/view/static/{path.name}" for path in (source / "static").iterdir()}
+    assert {Path(name).suffix for name in static} == {".js", ".css"}
+    assert {"agentv/view/DESIGN.md", *static} <= set(zipfile.ZipFile(wheel).namelist())
+
+
+def test_wheel_contains_the_scripts_of_the_ready_metrics(wheel: Path) -> None:
+    scripts = {f"agentv/metrics/{name}.py" for name in (*METRICS, "support")}
+    assert scripts <= set(zipfile.ZipFile(wheel).namelist())
 
 
 def test_install_command_of_a_vendor_library_matches_its_extra() -> None:
@@ -79,14 +95,20 @@ def test_locks_pin_every_dependency_to_the_same_version() -> None:
     assert build.items() <= everything.items()
 
 
-def test_runtime_is_at_most_24_packages() -> None:
+def test_lock_of_the_site_has_its_generator_and_the_versions_of_the_other_lock() -> None:
+    site, everything = pinned("requirements.docs.lock"), pinned("requirements.lock")
+    assert "zensical" in site, "Run: make lock"
+    assert {name: everything.get(name, version) for name, version in site.items()} == site
+
+
+def test_runtime_is_small() -> None:
     lock = (ROOT / "requirements.runtime.lock").read_text(encoding="utf-8")
     lines = re.findall(r"^[\w.-]+==.*", lock, re.MULTILINE)
     installed = [line for line in lines if "sys_platform == 'emscripten'" not in line]  # browsers
     assert 1 + len(installed) <= MAX_PACKAGES, "agentv and its dependencies; see docs/adr/0021-a-small-runtime.md"
 
 
-def test_installed_wheel_runs_a_suite_with_a_judge_script(wheel: Path, tmp_path: Path) -> None:
+def test_installed_wheel_runs_a_suite_with_a_judge_script_and_writes_a_report(wheel: Path, tmp_path: Path) -> None:
     place, project = tmp_path / "site", tmp_path / "project"
     project.mkdir()
     pip = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(place))
@@ -101,5 +123,8 @@ def test_installed_wheel_runs_a_suite_with_a_judge_script(wheel: Path, tmp_path:
     )
     said = run(sys.executable, "-m", "agentv", "eval", "suite.yaml", cwd=project, PYTHONPATH=str(place))
     assert "1 case passed" in said
+    report = (sys.executable, "-m", "agentv", "report", "latest", "--format", "html", "-o", "report.html")
+    run(*report, cwd=project, PYTHONPATH=str(place))
+    assert "</html>" in (project / "report.html").read_text(encoding="utf-8")
     where = run(sys.executable, "-c", "import agentv; print(agentv.__file__)", cwd=project, PYTHONPATH=str(place))
     assert where.startswith(str(place))

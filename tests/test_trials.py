@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from itertools import product
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agentv.results import CaseError, CaseResult, PassIf, Trials, Verdict, verdict_for
 from agentv.trials import Attempts
 
+VECTORS = Path(__file__).resolve().parents[1] / "conformance" / "trials.json"
 SCORES = {"p": 1.0, "b": 0.7, "f": 0.0}
 
 
@@ -88,3 +92,17 @@ def test_scores_at_the_threshold_have_a_mean_at_the_threshold():
     for number in range(3):
         case.add(CaseResult("r", "a", "s", "t", number + 1, 0.8, Verdict.PASS, threshold=0.8))
     assert (case.passed, case.score) == (True, 0.8)
+
+
+@pytest.mark.parametrize("vector", json.loads(VECTORS.read_text(encoding="utf-8")), ids=lambda vector: vector["name"])
+def test_verdicts_agree_with_the_conformance_vectors(vector: dict[str, Any]):
+    case = Attempts(Trials(vector["trials"]["count"], PassIf(vector["trials"]["pass_if"])))
+    for number, attempt in enumerate(vector["attempts"], 1):
+        score, is_error = attempt["score"], attempt["outcome"] == "error"
+        verdict = verdict_for(score, vector["threshold"])
+        assert attempt["outcome"] == ("error" if is_error else verdict.value)
+        error = CaseError("target", "down") if is_error else None
+        case.add(CaseResult("r", "a", "s", "t", number, score, verdict, error, threshold=vector["threshold"]))
+    without = "incomplete" if case.is_incomplete else "error"
+    assert (without if case.verdict is None else case.verdict.value) == vector["verdict"]
+    assert (case.score, case.passes, case.is_flaky) == (vector["score"], vector["passes"], vector["flaky"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -78,6 +79,8 @@ def draw(screens: dict[str, str], path: Path) -> None:
         console.print()
     # Fixed ids keep the diff of a redrawn picture small.
     drawn = console.export_svg(title="agentv", theme=THEME, unique_id=path.stem)
+    # Without fonts of another host: the pictures look the same online and offline.
+    drawn = re.sub(r"    @font-face \{.*?\}\n", "", drawn, flags=re.DOTALL)
     path.write_text("\n".join(line.rstrip() for line in drawn.splitlines()) + "\n", encoding="utf-8")
 
 

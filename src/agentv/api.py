@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from agentv.errors import SuiteError, UsageError
 from agentv.evaluators.base import Evaluator
@@ -27,20 +27,24 @@ from agentv.plan.build import build_plan
 from agentv.plan.options import RunOptions
 from agentv.record import inline
 from agentv.record.labels import RunLabels
-from agentv.record.run_dir import RUNS, new_run_id
+from agentv.record.run_dir import RUNS, RunDirectory, new_run_id
 from agentv.recorded import RunHooks, outputs_file, replayed_run, start_run
+from agentv.report.format import format_score
 from agentv.report.summary import Summary
 from agentv.results import CaseResult
 from agentv.targets.gate import TargetGate
 from agentv.targets.provider import TargetSettings
 from agentv.targets.providers.function import Answerer, FunctionProvider
-from agentv.text import did_you_mean
+from agentv.text import did_you_mean, short_path
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FilePath = str | PathLike[str]
 AnyEvaluator = Mapping[str, Any] | Evaluator | Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class EvaluationRun:
     """The outcome of `evaluate`: a result for every case, target and attempt, and the summary."""
 
@@ -59,6 +63,33 @@ class EvaluationRun:
         """The exit code that `agentv eval` would return."""
         return self.summary.exit_code
 
+    def __repr__(self) -> str:
+        summary = self.summary
+        counts = [(summary.passed, "passed"), (summary.borderline, "borderline"), (summary.failed, "failed")]
+        counts += [(summary.errors, "errored"), (summary.not_run, "not run")]
+        shown = ", ".join(f"{count:,} {word}" for count, word in counts if count) or "no results"
+        mean = "" if summary.mean_score is None else f", mean score {format_score(summary.mean_score)}"
+        return f"<EvaluationRun: {shown}{mean}; {short_path(self.run_dir, Path.cwd())}>"
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """The results as mappings, with the names and values of `results.jsonl`."""
+        return [row.to_dict() for row in self.results]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The results as a data frame with the columns of `agentv convert --to csv`. Needs pandas."""
+        try:
+            import pandas as pd  # noqa: PLC0415 - optional, and slow to import
+        except ImportError:
+            raise UsageError("to_pandas() needs pandas.", next_step="Install it: pip install pandas") from None
+        from agentv.report.export import table  # noqa: PLC0415 - only needed here
+        from agentv.report.joined import JoinedRun  # noqa: PLC0415
+        from agentv.report.row_source import RowSource  # noqa: PLC0415
+
+        run = RunDirectory(self.run_dir)
+        source = RowSource(self.run_id, run.results, run.read_manifest())
+        columns, rows = table(JoinedRun.of(source), lambda: self.results)
+        return pd.DataFrame(list(rows), columns=columns)
+
     def __iter__(self) -> Iterator[CaseResult]:
         return iter(self.results)
 
@@ -67,14 +98,14 @@ class EvaluationRun:
 
 
 class Options(TypedDict, total=False):
-    """Keyword arguments of `evaluate`. From `judge_target` on, they are the options of `agentv eval` (`RunOptions`)."""
+    """Keyword arguments of `evaluate`. From `prompt` on, they are the options of `agentv eval` (`RunOptions`)."""
 
     cases: Sequence[Mapping[str, Any]]
     """Cases, written as in a suite, to run instead of suites."""
     evaluators: Sequence[AnyEvaluator]
     """Evaluators that apply to every case: functions, `Evaluator` objects or, with `cases`, mappings as in YAML."""
-    target: str | Answerer | Sequence[str]
-    """A function that takes a question and returns an answer, or the names of one or more configured targets."""
+    target: str | Answerer | Sequence[str] | Sequence[Answerer]
+    """One or more functions that take a question and return an answer, or names of configured targets."""
     name: str
     """Suite name in the results when `cases` is used."""
     trials: Mapping[str, Any]
@@ -89,6 +120,7 @@ class Options(TypedDict, total=False):
     """Directory for the run, instead of `.agentv/runs/<run-id>`."""
     on_result: Callable[[CaseResult], None]
     """Called with each result as soon as it is recorded."""
+    prompt: str | Sequence[str]
     judge_target: str | None
     config: FilePath | None
     case: str | Sequence[str]
@@ -134,12 +166,11 @@ async def evaluate_async(
     folder = cwd / inline.FOLDER / run_id
     arguments = _Arguments.of(suites, options, folder)
     labels = RunLabels(options.get("run_name"), options.get("experiment"), options.get("note"))
-    label = arguments.function_name
     try:
         plan = build_plan(
             arguments.run_options,
             cwd,
-            function_target=label,
+            function_targets=list(arguments.functions),
             added_evaluators=arguments.added,
             home=cwd if arguments.inline else None,
             record_cases=True,
@@ -155,8 +186,9 @@ async def evaluate_async(
         if on_result is not None:
             on_result(row)
 
-    ask = _gate(arguments.function, label, arguments.run_options).invoke if arguments.function and label else None
-    outcome = await run.run(RunHooks(function=ask, on_row=collect))
+    gates = {name: _gate(each, name, arguments.run_options) for name, each in arguments.functions.items()}
+    functions = {name: gate.invoke for name, gate in gates.items()}
+    outcome = await run.run(RunHooks(functions=functions, on_row=collect))
     if outcome.interrupted:
         raise asyncio.CancelledError
     keys = enumerate((p.suite.name, case_id) for p in plan.suites for case_id in p.suite.ids)
@@ -171,13 +203,10 @@ class _Arguments:
     """The validated arguments of `evaluate`."""
 
     run_options: RunOptions
-    function: Answerer | None
+    functions: dict[str, Answerer]
+    """The functions that answer, by the name of the target."""
     added: list[Evaluator]
     inline: bool
-
-    @property
-    def function_name(self) -> str | None:
-        return getattr(self.function, "__name__", type(self.function).__name__) if self.function else None
 
     @classmethod
     def of(cls, suites: FilePath | Sequence[FilePath] | None, options: Options, folder: Path) -> _Arguments:
@@ -192,14 +221,8 @@ class _Arguments:
                 "Evaluators can only be mappings when `cases` is used.",
                 next_step="Add them to the suite, or pass functions or Evaluator objects.",
             )
-        target = options.get("target")
-        function = target if callable(target) else None
-        if isinstance(target, list | tuple) and any(callable(each) for each in target):
-            raise UsageError(
-                "`target` must be one function or names of targets, got a list with functions.",
-                next_step="Call evaluate() once for each function, then compare the runs with `agentv compare`.",
-            )
-        if function is not None and options.get("outputs") is not None:
+        functions = _functions(options.get("target"))
+        if functions and options.get("outputs") is not None:
             raise UsageError(
                 "`outputs` and a function as `target` cannot be used together: both provide the answers.",
                 next_step="Remove one of them.",
@@ -210,7 +233,7 @@ class _Arguments:
                 next_step="Set `execution.trials` in the suite; `repeat` overrides its `count`.",
             )
         paths = _paths(suites, cases, mappings, options, folder)
-        keywords = {**options, "target": None} if function else options
+        keywords = {**options, "target": None} if functions else options
         run_options = RunOptions.from_keywords(paths, keywords)
         if run_options.outputs is not None:
             run_options = replace(run_options, outputs=outputs_file(run_options.outputs, Path.cwd()))
@@ -218,7 +241,29 @@ class _Arguments:
             run_options = replace(run_options, replay=replayed_run(run_options.replay, Path.cwd()))
         added = [_evaluator(item) for item in evaluators if not isinstance(item, Mapping)]
         _refuse_shared_names([*mappings, *added])
-        return cls(run_options, function, added, inline=cases is not None)
+        return cls(run_options, functions, added, inline=cases is not None)
+
+
+def _functions(target: object) -> dict[str, Answerer]:
+    """The functions among the targets by name; empty if the targets are names."""
+    listed = list(target) if isinstance(target, list | tuple) else [target]
+    functions = [each for each in listed if callable(each)]
+    if not functions:
+        return {}
+    if len(functions) < len(listed):
+        raise UsageError(
+            "`target` must be functions or names of targets, got a list of both.",
+            next_step="Call evaluate() twice, then compare the runs with `agentv compare`.",
+        )
+    named = {getattr(each, "__name__", type(each).__name__): each for each in functions}
+    if len(named) < len(functions):
+        names = [getattr(each, "__name__", type(each).__name__) for each in functions]
+        shared = next(name for name in names if names.count(name) > 1)
+        raise UsageError(
+            f"`target` has {names.count(shared)} functions named '{shared}'.",
+            next_step="Results are listed by the name of the function: give each function its own name.",
+        )
+    return named
 
 
 def _gate(function: Answerer, label: str, options: RunOptions) -> TargetGate:

@@ -20,6 +20,7 @@
     +-- RecordError                 the files of a run could not be read or written
         +-- RunLockedError
         +-- RunChangedError
+        +-- UnknownRunError         the viewer does not list a run with this address (`view/listing.py`)
 
 One place per stage converts them to results (`evaluators/scoring.py`, `run/case.py`) or to an exit code
 (`cli/program.py`).

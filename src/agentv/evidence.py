@@ -52,6 +52,14 @@ class CaseRecord:
     conversation_id: Annotated[str | None, OMIT_DEFAULT] = None
     files: Annotated[Mapping[str, str] | None, OMIT_DEFAULT] = None
     """SHA-256 of each file that the input contains, by its path in the repository."""
+    prompt: Annotated[str | None, OMIT_DEFAULT] = None
+    """The id of the prompt, if the suite has prompts: the case is then recorded with each of them."""
+    turns: Annotated[tuple[Any, ...], OMIT_DEFAULT] = ()
+    """The turns of a conversation, as in the suite."""
+    user: Annotated[Mapping[str, Any] | None, OMIT_DEFAULT] = None
+    """The model that plays the user."""
+    vars: Annotated[Mapping[str, Any] | None, OMIT_DEFAULT] = None
+    """The variables of the case."""
     file: str = ""
     line: int = 0
 
@@ -87,6 +95,8 @@ def encoded_case(record: CaseRecord) -> CaseLine:
     evaluators = dump_line(data.pop("evaluators"))
     position = f'"file":{dump_line(data.pop("file"))},"line":{data.pop("line")}'
     del data["sha256"]
+    head: dict[str, Any] = {name: data.pop(name) for name in ("suite", "eval_id", "prompt") if name in data}
+    data = {**head, **data}
     return case_line({key: value for key, value in data.items() if value not in EMPTY}, evaluators, position)
 
 
@@ -177,8 +187,8 @@ class ReplaySource(Protocol):
     def keys_of(self, eval_id: str) -> list[RowKey]:
         """The keys of all rows of a case, in any suite."""
 
-    def case(self, suite: str, eval_id: str) -> CaseRecord | None:
-        """What was asked in this case; None if the run was recorded without its cases."""
+    def case(self, key: RowKey) -> CaseRecord | None:
+        """What was asked in the case of a row; None if the run was recorded without its cases."""
 
     def judge_calls(self, key: RowKey) -> list[JudgeCallRecord]:
         """The judge calls of a row, without those of superseded rows."""

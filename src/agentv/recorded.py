@@ -68,8 +68,8 @@ class RunHooks:
     """Callbacks and options of a run that are not part of its plan."""
 
     progress: Progress = field(default_factory=QuietProgress)
-    function: Ask | None = None
-    """Answers the cases if the target is a Python function."""
+    functions: Mapping[str, Ask] = field(default_factory=dict)
+    """Answer the cases if the targets are Python functions, by the name of the target."""
     on_row: Callable[[CaseResult], None] | None = None
     on_start: Callable[[], None] | None = None
     """Called before the first case, when the record contains the rows of earlier parts of the run and no others."""
@@ -224,7 +224,7 @@ class RecordedRun:
             lambda key: recorded_key(key, self.redactor) in recovery.done,
             on_retry=retries.add,
             recording=None if judging is None else judging[1],
-            function=hooks.function,
+            functions=hooks.functions,
             own_process=hooks.own_process,
             budget=budget,
             retry_command=self.directory.retry_command,

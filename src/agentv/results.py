@@ -169,12 +169,31 @@ class Trials:
     """Whether attempts that cannot change the verdict are not run."""
 
 
+def variant_of(target: str, prompt: str | None) -> str:
+    """The name of a variant: the target, and the prompt if the suite has several. Rows are identified by it.
+
+    Ids of prompts contain no brackets, and a run with prompts has no target whose name ends like this.
+    """
+    return target if prompt is None else f"{target} [{prompt}]"
+
+
+def has_prompt(variant: str, prompt: str | None) -> bool:
+    """Whether a variant is one of this prompt."""
+    return prompt is None or variant.endswith(f" [{prompt}]")
+
+
+def is_of(variant: str, target: str) -> bool:
+    """Whether a variant is this one, or one of this target."""
+    return variant == target or (variant.startswith(f"{target} [") and variant.endswith("]"))
+
+
 class CaseKey(NamedTuple):
-    """Identifies a case with one target. In a comparison, the target is empty if it is not part of the pairing."""
+    """Identifies a case with one variant. In a comparison, the variant is empty if it is not part of the pairing."""
 
     suite: str
     eval_id: str
     target: str
+    """The variant: the target or, in a run with prompts, `target [prompt]` (`variant_of`)."""
 
     def to_dict(self) -> dict[str, str]:
         return {"suite": self.suite, "eval_id": self.eval_id, "target": self.target}
@@ -186,11 +205,29 @@ class RowKey(NamedTuple):
     suite: str
     eval_id: str
     target: str
+    """The variant, as in `CaseKey`."""
     attempt: int
 
     @property
     def case(self) -> CaseKey:
         return CaseKey(self.suite, self.eval_id, self.target)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRecord:
+    """One turn of a conversation: what the user wrote, and what the target answered."""
+
+    input_messages: tuple[Message, ...] = ()
+    answer: str = ""
+    output_messages: tuple[Message, ...] = ()
+    token_usage: Annotated[TokenUsage | None, OMIT_DEFAULT] = None
+    cost_usd: Annotated[float | None, OMIT_DEFAULT] = None
+    duration_ms: Annotated[float | None, OMIT_DEFAULT] = None
+    finish_reason: Annotated[str | None, OMIT_DEFAULT] = None
+    model: Annotated[str | None, OMIT_DEFAULT] = None
+    user_token_usage: Annotated[TokenUsage | None, OMIT_DEFAULT] = None
+    """Usage of the model that played the user."""
+    user_cost_usd: Annotated[float | None, OMIT_DEFAULT] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +265,14 @@ class CaseResult:
     """Hash of the case, as in `cases.jsonl`."""
     model: str | None = None
     """The model that answered, as reported by the vendor; None if it did not say."""
+    cache_hit: Annotated[bool, OMIT_DEFAULT] = False
+    """Whether the answer was read from the cache, because the target has `cache: true`."""
     trials: Annotated[Trials | None, OMIT_DEFAULT] = None
     """If the case has several attempts: their number, and how they become one verdict."""
-
+    prompt: Annotated[str | None, OMIT_DEFAULT] = None
+    """The id of the prompt, if the suite has prompts."""
+    turns: Annotated[tuple[TurnRecord, ...], OMIT_DEFAULT] = ()
+    """The turns of a conversation. `candidate_answer` is the answer of the last one."""
     replayed: Annotated[str | None, OMIT_DEFAULT] = None
     """The id of the run whose answer and judge replies were used again (`--replay`). Nothing was called or paid."""
 
@@ -242,11 +284,21 @@ class CaseResult:
             object.__setattr__(self, "warnings", (*self.warnings, *amounts.warnings))
 
     @property
+    def variant(self) -> str:
+        """The target, with the prompt if there is one."""
+        return variant_of(self.target, self.prompt)
+
+    @property
     def key(self) -> RowKey:
-        return RowKey(self.suite, self.eval_id, self.target, self.attempt)
+        return RowKey(self.suite, self.eval_id, self.variant, self.attempt)
 
     def to_dict(self) -> dict[str, Any]:
-        return encode(self)
+        data = encode(self)
+        if self.prompt is None:
+            return data
+        # Next to the target: readers identify a row by the beginning of its line.
+        head = {name: data.pop(name) for name in ("run_id", "eval_id", "suite", "target", "prompt")}
+        return {**head, **data}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> CaseResult:
@@ -267,6 +319,8 @@ def spend_of(row: CaseResult, *, answer_paid: bool = True) -> tuple[float, int]:
     `answer_paid` is False for a recorded answer, whose cost belongs to an earlier run.
     """
     usd, calls = (row.cost_usd or 0.0) if answer_paid else 0.0, 0
+    if answer_paid and row.turns:
+        usd += sum(turn.user_cost_usd or 0.0 for turn in row.turns)
     for ledger in judge_ledgers(row.evaluator_results):
         usd += ledger.get("cost_usd") or 0.0
         calls += ledger.get("call_count") or 0

@@ -83,6 +83,7 @@ def _recorded_suite(plan: RunPlan, planned: PlannedSuite) -> dict[str, Any]:
         "cases": len(planned.selected),
         "all_cases": len(planned.suite.ids),
         "trials": encode(planned.trials),
+        **({"prompts": list(planned.suite.prompts)} if planned.suite.prompts else {}),
         "targets": {
             lane.target: plan.judges_of(lane, planned)
             for lane in plan.lanes
@@ -123,7 +124,23 @@ def _without_secrets(written: Any) -> dict[str, Any]:
                 name: MASK if holds_secret(name) and _is_literal(value) else value
                 for name, value in masked[setting].items()
             }
+    if isinstance(masked.get("body"), Mapping | list):
+        masked["body"] = _without_keys(masked["body"])
     return masked
+
+
+def _without_keys(value: Any) -> Any:
+    """The body of a request as written, with literal keys masked."""
+    if isinstance(value, list):
+        return [_without_keys(item) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    return {
+        name: MASK
+        if isinstance(item, str) and holds_secret(str(name)) and _is_literal(item) and "{{" not in item
+        else _without_keys(item)
+        for name, item in value.items()
+    }
 
 
 def _is_literal(value: Any) -> bool:

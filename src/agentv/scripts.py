@@ -90,6 +90,13 @@ class ScriptSpec:
     timeout: float = 120.0
     protocol: Literal["json", "jsonl"] = "json"
     warm: bool = False
+    inline: bool = False
+    """Whether it runs code from the suite: messages then speak of a check, and begin with its own error."""
+
+    @property
+    def noun(self) -> str:
+        """What messages call it."""
+        return "check" if self.inline else "script"
 
 
 class ScriptObserver(Protocol):
@@ -272,20 +279,21 @@ def _score(
     message = _failure(outcome, spec, redactor, stderr)
     if session is not None and session.ledger.breached:
         message = (
-            f"the script exceeded its judge call limit of {session.ledger.max_calls} "
+            f"the {spec.noun} exceeded its judge call limit of {session.ledger.max_calls} "
             f"({session.ledger.refused_calls} refused). "
             f"Raise `judge.max_calls` of the evaluator '{spec.name}', or make fewer calls."
         )
         stderr = ""  # the script's own complaint about the limit
     elif session is not None and session.overuse is not None:
-        message = f"the script exceeded a limit of its judge proxy, which was therefore closed: {session.overuse}."
+        message = f"the {spec.noun} exceeded a limit of its judge proxy, which was therefore closed: {session.overuse}."
     elif session is not None and session.not_recorded is not None:
-        message = f"a judge call of the script cannot be replayed: {session.not_recorded}"
+        message = f"a judge call of the {spec.noun} cannot be replayed: {session.not_recorded}"
         stderr = ""  # the script's own complaint about the call
     if message is None:
         if isinstance(parsed, Score):
             return replace(parsed, judge_proxy=ledger)
-        message = redactor.head(parsed.message, OUTPUT_SHOWN) + (f"\n{parsed.advice}" if parsed.advice else "")
+        said = (parsed.reported if spec.inline else "") or parsed.message
+        message = redactor.head(said, OUTPUT_SHOWN) + (f"\n{parsed.advice}" if parsed.advice else "")
     raise ScriptError(message, stderr=stderr, judge_proxy=ledger)
 
 
@@ -293,21 +301,23 @@ def _failure(outcome: ProcessOutcome, spec: ScriptSpec, redactor: Redactor, stde
     """Why the process has no result; None if it exited normally. `stderr` is masked."""
     if outcome.timed_out:
         message = (
-            f"the script did not finish within {spec.timeout:g} s and was killed, with all processes it started. "
+            f"the {spec.noun} did not finish within {spec.timeout:g} s and was killed, with all processes it started. "
             f"Raise `timeout_seconds` of the evaluator '{spec.name}', or make it faster."
         )
-        if spec.protocol == "jsonl" and outcome.stdout.strip():
+        if spec.protocol == "jsonl" and not spec.inline and outcome.stdout.strip():
             end = outcome.stdout[-END_LOOKED_AT:].rpartition(b"\n")[0]
             has_result = line_kind(end, "") in ("own", "other")
             message += f" {NOT_READING if has_result else NO_LINE}"
         return message
     if outcome.stdout_overflow:
         return (
-            f"the script printed more than {STDOUT_CAP // 2**20} MiB and was killed. "
+            f"the {spec.noun} printed more than {STDOUT_CAP // 2**20} MiB and was killed. "
             "Print only the result to stdout, and logs to stderr."
         )
     if outcome.supervisor_lost:
-        return "the script killed the process that supervises it, so its output cannot be trusted."
+        return f"the {spec.noun} killed the process that supervises it, so its output cannot be trusted."
+    if spec.inline and (outcome.returncode != 0 or not outcome.stdout.strip()):
+        return f"the check ended its process (it {outcome.ending}) instead of returning a result."
     if outcome.returncode != 0 and (why := explanation(outcome.stdout[-END_LOOKED_AT:])) is not None:
         return f"the script {outcome.ending} and printed: {redactor.head(why, OUTPUT_SHOWN)}"
     if outcome.returncode != 0:

@@ -179,7 +179,11 @@ def test_schemas_accept_valid_files_and_reject_invalid_ones(capitals: Project) -
         assert list(validator.iter_errors({**data, "unknown": 1}))
     suite = jsonschema.Draft202012Validator(schemas["suite"])
     assert list(suite.iter_errors({"evalcases": [{"id": "a", "input": "x", "evaluators": [{"type": "nope"}]}]}))
-    assert list(suite.iter_errors({"evalcases": [{"id": "a", "input": "x", "evaluators": [{"type": "contains"}]}]}))
+    assert list(
+        suite.iter_errors(
+            {"evalcases": [{"id": "a", "input": "x", "evaluators": [{"type": "contains", "vlaue": "x"}]}]}
+        )
+    )
     assert list(suite.iter_errors({"evalcases": [{"input": "x"}]}))
     config = jsonschema.Draft202012Validator(schemas["config"])
     assert list(config.iter_errors({"targets": {"a": {"provider": "mock", "respons": "x"}}}))

@@ -119,18 +119,6 @@ def test_package_lists_its_names() -> None:
     assert "importlib" not in dir(agentv)
 
 
-def test_list_of_functions_as_target_is_explained(project: Project) -> None:
-    code = (
-        "import agentv\n"
-        "agentv.evaluate(cases=[{'id': 'a', 'input': 'x'}], target=[lambda text: text, lambda text: text])\n"
-    )
-    project.write("two.py", code)
-    python = ROOT / ".venv" / "bin" / "python"
-    command = [str(python) if python.exists() else "python3", "two.py"]
-    done = subprocess.run(command, cwd=project.root, capture_output=True, text=True, timeout=100, check=False)
-    assert "`target` must be one function or names of targets, got a list with functions." in done.stderr
-
-
 @pytest.mark.parametrize("goal", ["demo", "test", "check"])
 def test_make_names_an_old_python_in_one_line(tmp_path: Path, goal: str) -> None:
     for name in (

@@ -115,7 +115,7 @@ def test_failing_evaluator_is_an_error_not_a_low_score(capitals: Project) -> Non
           - id: no-reference
             input: What is the capital of France?
             evaluators:
-              - {type: similarity}
+              - {type: python, value: 1 / 0}
               - {type: contains, value: Paris}
         """,
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import Any
 
 import pytest
 
 from agentv.importing.rows import short_assertion
-from agentv.importing.templates import TemplateError, combinations, render
+from agentv.importing.templates import UnsupportedTemplateError, combinations, converted, render, resolved
 from agentv.suite.yaml import YamlWalk
 from tests.conftest import Project
 
@@ -97,7 +98,7 @@ def test_imported_suite_gives_the_verdicts_of_promptfoo(project: Project) -> Non
     project.write("promptfooconfig.yaml", SEMANTICS)
     done = project.run("import", "promptfoo", "promptfooconfig.yaml")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "9 cases, 1 target; 0 left out" in done.stdout
+    assert "1 prompt, 9 cases, 1 target; 0 left out" in done.stdout
     assert project.run("validate", "suite.yaml").returncode == 0
     assert project.run("eval", "suite.yaml").returncode == 1
     rows = {row["eval_id"]: row for row in project.rows()}
@@ -137,18 +138,18 @@ providers:
     config:
       apiKey: sk-abcdefgh12345678
       top_p: 0.5
+      functionToolCallbacks: {}
 tests:
   - vars: {a: 1}
     assert:
       - {type: contains, value: Hello}
-      - type: javascript
-        value: output.length < 10
-      - {type: python, value: "file://check.py"}
-      - {type: similar, value: Hi, threshold: 0.8}
+      - type: webhook
+        value: https://example.com
       - {type: regex, value: "(?<a>x"}
-      - {type: contains, value: "{{ a | upper }}"}
-  - assert: [{type: javascript, value: "false"}]
-scenarios: []
+      - {type: contains, value: "{{ a | nl2br }}"}
+      - {type: contains, value: x, transform: output.trim()}
+  - assert: [{type: classifier, value: kind}]
+extensions: []
 sharing: true
 tags: {team: search, 2: b}
 """
@@ -160,15 +161,25 @@ def test_left_out_parts_are_listed_with_lines_in_output_and_suite(project: Proje
     assert done.returncode == 1
     lines = done.stderr.splitlines()
     assert [line.split(": ", 1)[0].rpartition(":")[2] for line in lines] == [
-        *("20", "4", "7", "8", "13", "15", "16", "17", "18", "19", "19")
+        *("20", "4", "7", "9", "14", "16", "17", "18", "19", "19")
     ]
     text = (project.root / "suite.yaml").read_text()
     assert all(f"# - {line}" in text for line in lines)
-    assert "code_judge" in text
-    assert "none of its assertions is" in text
+    assert "no filter named 'nl2br'" in text
     assert [evaluator["value"] for evaluator in cases(project)["test-1"]["evaluators"]] == ["Hello"]
-    assert list(cases(project)) == ["test-1"]
     assert document(project, "suite.yaml")["tags"] == ["team=search", "2=b"]
+
+
+def test_test_without_imported_assertions_is_kept_and_fails(project: Project) -> None:
+    project.write(
+        "promptfooconfig.yaml",
+        "prompts: [Hello]\nproviders: [echo]\ntests: [{assert: [{type: moderation}]}]\n",
+    )
+    done = project.run("import", "promptfoo", "promptfooconfig.yaml")
+    assert done.returncode == 1
+    assert "replace the check `not-imported`" in done.stderr
+    assert project.run("eval", "suite.yaml").returncode == 1
+    assert project.rows()[0]["verdict"] == "fail"
 
 
 def test_api_key_is_never_copied(project: Project) -> None:
@@ -177,6 +188,41 @@ def test_api_key_is_never_copied(project: Project) -> None:
     everything = done.stdout + done.stderr + "".join(path.read_text() for path in project.root.glob("*.yaml"))
     assert everything.count("sk-abcdefgh12345678") == 1  # where it was
     assert document(project, "agentv.config.yaml")["targets"]["gpt-4o"]["api_key"] == "${{ OPENAI_API_KEY }}"
+
+
+PLACEHOLDERS = """\
+prompts: ["Hello {{name}}"]
+providers:
+  - sagemaker:jumpstart:my-endpoint
+  - id: package:my-package:Provider
+    label: mine
+tests:
+  - {vars: {name: Ann}, assert: [{type: contains, value: Ann}]}
+"""
+
+
+def test_unsupported_providers_become_placeholders_that_say_what_to_fill_in(project: Project) -> None:
+    project.write("promptfooconfig.yaml", PLACEHOLDERS)
+    done = project.run("import", "promptfoo", "promptfooconfig.yaml")
+    assert done.returncode == 1
+    assert "promptfooconfig.yaml:3: provider `sagemaker:jumpstart:my-endpoint`: not supported" in done.stderr
+    assert "Fill in: 2 targets in agentv.config.yaml" in done.stdout
+    targets = document(project, "agentv.config.yaml")["targets"]
+    assert targets["sagemaker-jumpstart-my-endpoint"] == {
+        "provider": "openai_compatible",
+        "model": "sagemaker:jumpstart:my-endpoint",
+        "base_url": "${{ FILL_IN_URL_OF_SAGEMAKER_JUMPSTART_MY_ENDPOINT }}",
+    }
+    config = (project.root / "agentv.config.yaml").read_text()
+    assert "# - mine: provider `package:my-package:Provider`: not supported; replace it with a target" in config
+    assert project.run("validate", "suite.yaml").returncode == 0
+    run = project.run("eval", "suite.yaml")
+    assert run.returncode == 2
+    assert "FILL_IN_URL_OF_SAGEMAKER_JUMPSTART_MY_ENDPOINT is not set" in run.stderr
+    project.write(
+        "agentv.config.yaml", "targets: {sagemaker-jumpstart-my-endpoint: {provider: mock, response: Hi Ann}}"
+    )
+    assert project.run("eval", "suite.yaml").returncode == 0
 
 
 PROVIDERS = """\
@@ -278,6 +324,35 @@ def test_programs_become_cli_targets_in_their_directory(project: Project) -> Non
     assert [rows[name]["candidate_answer"].strip() for name in names] == ["say hello", "SAY HELLO", "say hello"]
 
 
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        (
+            "provider.mjs",
+            "export default class { constructor(options) { this.word = options.config.word; }\n"
+            "  async callApi(prompt) { console.log('noise'); return {output: this.word + prompt}; } }\n",
+        ),
+        ("provider.cjs", "module.exports = async (prompt) => ({output: 'loud ' + prompt});\n"),
+        ("broken.mjs", "export default async () => ({error: 'out of order'});\n"),
+    ],
+)
+def test_javascript_providers_become_cli_targets(project: Project, name: str, code: str) -> None:
+    project.write(
+        "promptfooconfig.yaml",
+        f"prompts: ['say {{{{x}}}}']\nproviders: [{{id: 'file://{name}', config: {{word: 'loud '}}}}]\n"
+        "tests: [{vars: {x: hello}}]\n",
+    )
+    (project.root / name).write_text(code)
+    assert project.run("import", "promptfoo", "promptfooconfig.yaml").returncode == 0
+    project.run("eval", "suite.yaml")
+    (row,) = project.rows()
+    if name == "broken.mjs":
+        assert "out of order" in row["error"]["message"]
+    else:
+        assert row["candidate_answer"] == "loud say hello"
+
+
 def test_prompts_are_read_from_strings_files_and_conversations(project: Project) -> None:
     project.write(
         "promptfooconfig.yaml",
@@ -295,17 +370,22 @@ def test_prompts_are_read_from_strings_files_and_conversations(project: Project)
         "chat.json", '[{"role": "system", "content": "Be kind."}, {"role": "user", "content": "I am {{name}}"}]'
     )
     assert project.run("import", "promptfoo", "promptfooconfig.yaml").returncode == 0
-    inputs = [
-        cases(project, f"suite-{suffix}.yaml")["test-1"]["input"]
-        for suffix in ("prompt-1", "prompt-2", "As-a-chat", "prompt-4")
-    ]
-    assert inputs == [
-        'One for Ann "A"',
-        'Two for Ann "A"',
-        [{"role": "system", "content": "Be kind."}, {"role": "user", "content": 'I am Ann "A"'}],
-        [{"role": "user", "content": 'Hi Ann "A"'}],
+    assert document(project)["prompts"] == [
+        {"id": "prompt-1", "template": "One for {{name}}"},
+        {"id": "prompt-2", "template": "Two for {{ name }}"},
+        {
+            "id": "As-a-chat",
+            "messages": [
+                {"role": "system", "content": "Be kind."},
+                {"role": "user", "content": "I am {{name}}"},
+            ],
+        },
+        {"id": "prompt-4", "messages": [{"role": "user", "content": "Hi {{name}}"}]},
     ]
     assert project.run("validate", ".").returncode == 0
+    project.run("eval", "suite.yaml")
+    answers = {row["prompt"]: row["candidate_answer"] for row in project.rows()}
+    assert (answers["prompt-2"], answers["prompt-4"]) == ('Two for Ann "A"', 'Hi Ann "A"')
 
 
 def test_tests_are_read_from_files(project: Project) -> None:
@@ -322,7 +402,7 @@ def test_tests_are_read_from_files(project: Project) -> None:
     assert project.run("import", "promptfoo", "promptfooconfig.yaml").returncode == 0
     found = cases(project)
     assert list(found) == ["from-yaml", "from-yaml-2", "test-2", "test-3", "test-4"]
-    assert [case["input"] for case in found.values()] == ["x", "z", "y", "a, b", "d"]
+    assert [case["vars"]["q"] for case in found.values()] == ["x", "z", "y", "a, b", "d"]
     assert found["test-3"]["threshold"] == 0.5
     assert found["test-3"]["evaluators"] == [
         {"name": "letters", "type": "contains", "value": "a"},
@@ -348,7 +428,11 @@ def test_import_does_not_overwrite_without_force(project: Project) -> None:
         ("promptfooconfig.yaml", "prompts: [x\n", "promptfooconfig.yaml:1"),
         ("promptfooconfig.yaml", "- a\n", "must be a mapping"),
         ("promptfooconfig.yaml", "providers: [echo]\n", "no prompt can be imported"),
-        ("promptfooconfig.yaml", "prompts: [x]\nproviders: [missing:x]\n", "no provider can be imported"),
+        (
+            "promptfooconfig.yaml",
+            "prompts: [x]\nproviders: [echo]\nredteam: {plugins: [pii]}\n",
+            "promptfooconfig.yaml:3:1: red-team configurations (`redteam`) are not supported",
+        ),
         (
             "promptfooconfig.yaml",
             "prompts: [x]\nproviders: [echo]\ntests: file://none.csv\n",
@@ -368,14 +452,15 @@ def test_unreadable_configuration_is_reported_and_nothing_is_written(
     assert [path.name for path in project.root.glob("*.*") if path.name != ".git"] == [name]
 
 
-def test_variables_are_expanded_once() -> None:
-    values = {"a": "{{b}}", "b": "no", "deep": {"list": ["x", 1.5]}, "n": None}
-    assert render("{{a}} {{ deep.list[1] }} {{-n-}}{{unknown}}|{{ deep }}", values) == (
-        '{{b}} 1.5 |{"list": ["x", 1.5]}'
-    )
-    for template in ("{{ a | upper }}", "{% if a %}x{% endif %}", "{{ env.SECRET }}"):
-        with pytest.raises(TemplateError):
-            render(template, values)
+def test_templates_are_rendered_as_in_promptfoo() -> None:
+    values: dict[str, Any] = {"a": "{{b}}", "b": "no", "deep": {"list": ["x", 1.5]}, "n": None}
+    template = converted("{{a}} {{ deep.list[1] }} {{-n-}}{{unknown}}|{{ deep | dump }}|{{ b | upper }}")
+    assert render(template, values) == '{{b}} 1.5{"list": ["x", 1.5]}|NO'.replace("1.5{", "1.5|{")
+    assert values["unknown"] == ""
+    assert resolved(values) == {**values, "a": "no"}
+    for odd in ("{{ b | nl2br }}", "{{ env.SECRET }}", "{{ b === 1 }}", "{% for m in _conversation %}{% endfor %}"):
+        with pytest.raises(UnsupportedTemplateError):
+            converted(odd)
 
 
 def test_list_variables_expand_to_every_combination() -> None:
@@ -404,53 +489,212 @@ def test_short_assertions_in_csv_cells_are_parsed(cell: str, assertion: dict[str
     assert short_assertion(cell) == assertion
 
 
-def test_unsupported_prompt_template_drops_only_its_suite(project: Project):
+def test_unsupported_prompt_template_drops_only_its_prompt(project: Project) -> None:
     project.write(
         "promptfooconfig.yaml",
         """\
         prompts:
           - "Plain {{x}}"
-          - "Filtered {{x | upper}}"
+          - "Loud {{x | upper}}{% if y %} and {{y}}{% endif %}"
+          - "Odd {{x | nl2br}}"
         providers: [echo]
         tests:
           - vars: {x: a}
-            assert: [{type: contains, value: a}]
+            assert: [{type: icontains, value: "{{ x }}"}]
         """,
     )
     done = project.run("import", "promptfoo", "promptfooconfig.yaml")
     assert done.returncode == 1, done.stderr
-    assert "promptfooconfig.yaml:3: the prompt uses {{x | upper}}" in done.stderr
-    assert list(cases(project, "suite-prompt-1.yaml")) == ["test-1"]
-    assert not (project.root / "suite-prompt-2.yaml").exists()
+    assert "promptfooconfig.yaml:4: prompt: the template {{x | nl2br}} cannot be used: no filter named" in done.stderr
+    assert "no value for y: an empty string is used" in done.stderr
+    assert [prompt["id"] for prompt in document(project)["prompts"]] == ["prompt-1", "prompt-2"]
+    assert project.run("eval", "suite.yaml").returncode == 0
+    assert {row["candidate_answer"] for row in project.rows()} == {"Plain a", "Loud A"}
 
 
-def test_import_without_usable_tests_reports_every_reason(project: Project):
+def test_import_without_usable_prompts_reports_every_reason(project: Project) -> None:
     project.write(
         "promptfooconfig.yaml",
         """\
-        prompts: ["Filtered {{x | upper}}"]
+        prompts: ["Odd {{x | nl2br}}", "file://prompt.py"]
         providers: [echo]
         tests: [{vars: {x: a}, assert: [{type: contains, value: a}]}]
         """,
     )
     done = project.run("import", "promptfoo", "promptfooconfig.yaml")
     assert done.returncode == 2
-    assert "promptfooconfig.yaml:1:1: the prompt uses {{x | upper}}" in done.stderr
-    assert "no test can be imported" in done.stderr
+    assert "promptfooconfig.yaml:1:1: prompt: the template {{x | nl2br}}" in done.stderr
+    assert "prompt.py is a program that generates prompts" in done.stderr
+    assert "no prompt can be imported" in done.stderr
 
 
-def test_nested_variable_in_a_list_is_reported(project: Project):
+def test_variables_inside_variables_are_filled_in(project: Project) -> None:
     project.write(
         "promptfooconfig.yaml",
         """\
         prompts: ["About {{topic}}"]
         providers: [echo]
+        defaultTest: {vars: {tone: dry, hint: "in a {{tone}} tone"}}
         tests:
-          - vars: {topic: [figs, "{{other}}"]}
-            assert: [{type: contains, value: About}]
+          - vars: {topic: [figs, "dates {{hint}}"]}
+            assert: [{type: contains, value: "About {{topic}}"}]
+          - vars: {topic: "{{hint}}", tone: warm}
         """,
     )
     done = project.run("import", "promptfoo", "promptfooconfig.yaml")
-    assert done.returncode == 1
-    assert "promptfooconfig.yaml:4: variables inside variables are not supported" in done.stderr
-    assert "1 left out" in done.stdout
+    assert (done.returncode, done.stderr) == (0, "")
+    assert document(project)["vars"] == {"tone": "dry", "hint": "in a dry tone"}
+    assert project.run("eval", "suite.yaml").returncode == 0
+    answers = {row["eval_id"]: row["candidate_answer"] for row in project.rows()}
+    assert answers == {
+        "test-1": "About figs",
+        "test-1-2": "About dates in a dry tone",
+        "test-2": "About in a warm tone",
+    }
+
+
+SHARED = """\
+prompts: ["{{greeting}} {{name}}"]
+providers: [echo]
+defaultTest:
+  vars: {greeting: Hello}
+  assert: [{type: contains, value: "{{name}}"}]
+tests:
+  - {vars: {name: Ann}}
+  - {vars: {name: Bob, greeting: Bye}, assert: [{type: starts-with, value: Bye}]}
+scenarios:
+  - config: [{vars: {name: Cem}}, {vars: {name: Dora}}]
+    tests:
+      - {description: in a scenario, assert: [{type: contains, value: Hello}]}
+"""
+
+
+def test_defaults_and_scenarios_stay_shared(project: Project) -> None:
+    project.write("promptfooconfig.yaml", SHARED)
+    assert project.run("import", "promptfoo", "promptfooconfig.yaml").returncode == 0
+    suite = document(project)
+    assert suite["execution"] == {
+        "threshold": 1.0,
+        "evaluators": [{"name": "contains", "type": "contains", "value": "{{name}}"}],
+    }
+    assert suite["vars"] == {"greeting": "Hello"}
+    assert [case["vars"] for case in suite["evalcases"]] == [
+        {"name": "Ann"},
+        {"name": "Bob", "greeting": "Bye"},
+        {"name": "Cem"},
+        {"name": "Dora"},
+    ]
+    assert suite["evalcases"][2]["evaluators+"] == [{"name": "contains-2", "type": "contains", "value": "Hello"}]
+    assert project.run("eval", "suite.yaml").returncode == 0
+
+
+def test_prompts_of_providers_and_tests_become_separate_suites(project: Project) -> None:
+    project.write(
+        "promptfooconfig.yaml",
+        """\
+        prompts: [{label: short, raw: "{{x}}"}, {label: long, raw: "Please {{x}}"}]
+        providers:
+          - {id: echo, label: one, prompts: [short]}
+          - {id: echo, label: two}
+        tests:
+          - {vars: {x: a}}
+          - {vars: {x: b}, prompts: [long]}
+        """,
+    )
+    done = project.run("import", "promptfoo", "promptfooconfig.yaml")
+    assert (done.returncode, done.stderr) == (0, "")
+    suites = sorted(path.name for path in project.root.glob("suite*.yaml"))
+    assert suites == ["suite-one-short.yaml", "suite-two-long.yaml", "suite-two-short-long.yaml"]
+    assert project.run("eval", *suites).returncode == 0
+    answered = {(row["target"], row["prompt"], row["candidate_answer"]) for row in project.rows()}
+    assert answered == {
+        ("one", "short", "a"),
+        ("two", "short", "a"),
+        ("two", "long", "Please a"),
+        ("two", "long", "Please b"),
+    }
+
+
+def test_assertions_in_a_set_keep_their_meaning(project: Project) -> None:
+    project.write(
+        "promptfooconfig.yaml",
+        """\
+        prompts: ["{{x}}"]
+        providers: [echo]
+        assertionTemplates: {short: {type: contains, value: abc}}
+        tests:
+          - vars: {x: abc}
+            assert:
+              - type: assert-set
+                threshold: 0.5
+                assert: [{type: contains, value: a}, {type: contains, value: x}]
+              - {$ref: "#/assertionTemplates/short"}
+          - vars: {x: abc}
+            assert:
+              - type: assert-set
+                assert: [{type: contains, value: a}, {type: contains, value: x}]
+        """,
+    )
+    done = project.run("import", "promptfoo", "promptfooconfig.yaml")
+    assert (done.returncode, done.stderr) == (0, "")
+    project.run("eval", "suite.yaml")
+    assert {row["eval_id"]: row["verdict"] for row in project.rows()} == {"test-1": "pass", "test-2": "fail"}
+
+
+CONFIGURED = """\
+prompts: [Hello]
+providers:
+  - {id: "bedrock:us.amazon.nova-lite-v1:0", config: {region: us-east-1, inferenceConfig: {max_new_tokens: 9}}}
+  - id: openai:responses:gpt-5
+    config: {reasoning_effort: low, response_format: {type: json_schema, json_schema: {name: a}}}
+  - id: anthropic:claude-sonnet-4-5
+    config: {thinking: {type: enabled, budget_tokens: 2048}, tools: "file://tools.json"}
+  - {id: "deepseek:deepseek-chat", delay: 1000, config: {top_p: 0.5, seed: 1}}
+  - {id: "google:gemini-2.5-flash", config: {generationConfig: {topK: 3, maxOutputTokens: 5}}}
+evaluateOptions: {maxConcurrency: 2, showProgressBar: false}
+"""
+
+
+def test_settings_of_providers_are_kept(project: Project) -> None:
+    project.write("promptfooconfig.yaml", CONFIGURED)
+    project.write("tools.json", '[{"name": "search"}]')
+    done = project.run("import", "promptfoo", "promptfooconfig.yaml")
+    assert (done.returncode, done.stderr) == (0, "")
+    targets = document(project, "agentv.config.yaml")["targets"]
+    assert {settings.pop("max_concurrency") for settings in targets.values()} == {1, 2}
+    assert targets["us.amazon.nova-lite-v1-0"] == {
+        "provider": "bedrock",
+        "model": "us.amazon.nova-lite-v1:0",
+        "region": "us-east-1",
+        "max_output_tokens": 9,
+    }
+    assert targets["gpt-5"]["extra_body"] == {
+        "reasoning": {"effort": "low"},
+        "text": {"format": {"type": "json_schema", "name": "a"}},
+    }
+    assert targets["claude-sonnet-4-5"]["thinking_budget"] == 2048
+    assert targets["claude-sonnet-4-5"]["extra_body"] == {"tools": [{"name": "search"}]}
+    assert targets["deepseek-chat"] == {
+        "provider": "openai_compatible",
+        "model": "deepseek-chat",
+        "base_url": "https://api.deepseek.com/v1",
+        "top_p": 0.5,
+        "extra_body": {"seed": 1},
+        "api_key": "${{ DEEPSEEK_API_KEY }}",
+        "requests_per_minute": 60.0,
+    }
+    assert targets["gemini-2.5-flash"]["extra_body"] == {"generationConfig": {"topK": 3}}
+
+
+def test_columns_of_csv_files_give_metadata_and_thresholds(project: Project) -> None:
+    project.write("promptfooconfig.yaml", "prompts: ['{{q}}']\nproviders: [echo]\ntests: tests.csv\n")
+    project.write(
+        "tests.csv",
+        "q,__expected,__config:__expected:threshold,__metadata:topic,__metadata:tags[]\n"
+        'x,llm-rubric: is kind,0.7,manners,"a,b\\, c"\n',
+    )
+    done = project.run("import", "promptfoo", "promptfooconfig.yaml")
+    assert done.returncode == 0, done.stderr
+    case = cases(project)["test-1"]
+    assert case["metadata"] == {"topic": "manners", "tags": ["a", "b, c"]}
+    assert (case["evaluators"][0]["type"], case["evaluators"][0]["threshold"]) == ("llm_judge", 0.7)

@@ -31,6 +31,22 @@ def test_outputs_takes_a_run_and_pairs_cases_by_id_if_the_suite_has_another_name
     assert (missing.returncode, "20990101: No such file" in missing.stderr) == (2, True)
 
 
+def test_repeat_grades_each_answer_of_a_run_several_times(project: Project) -> None:
+    project.write("agentv.config.yaml", ECHO)
+    project.write("fl.yaml", CASES)
+    project.run("eval", "fl.yaml", "--run-dir", "run")
+    done = project.run("eval", "fl.yaml", "--outputs", "run", "--repeat", "3", "--run-dir", "graded")
+    assert done.returncode == 0, done.stderr
+    rows = rows_of(project.root / "graded" / "results.jsonl")
+    assert [(row["target"], row["attempt"], row["candidate_answer"]) for row in rows] == [
+        ("a", attempt, "Paris") for attempt in (1, 2, 3)
+    ]
+    # Recorded attempts stay what they are.
+    done = project.run("eval", "fl.yaml", "--outputs", "graded", "--repeat", "2", "--run-dir", "again")
+    assert "has several attempts per case, each graded once; --repeat is ignored" in done.stderr
+    assert len(rows_of(project.root / "again" / "results.jsonl")) == 3
+
+
 def test_outputs_with_an_ambiguous_suite_reports_the_true_reason(project: Project) -> None:
     project.write("agentv.config.yaml", ECHO)
     for name in ("one", "two", "three"):
@@ -58,12 +74,9 @@ def test_imported_prompts_can_be_compared(project: Project) -> None:
         """,
     )
     done = project.run("import", "promptfoo", "promptfoo.yaml")
-    assert "agentv compare a b" in done.stdout
-    commands = [line.split() for line in done.stdout.splitlines() if "--run-dir" in line]
-    assert [project.run(*command[1:]).returncode for command in commands] == [0, 1]
-    compared = project.run("compare", "a", "b", "--json")
+    assert "agentv compare latest --by prompt" in done.stdout
+    assert project.run("eval", "suite.yaml").returncode == 1
+    compared = project.run("compare", "latest", "--by", "prompt", "--prompt-a", "short", "--json")
     assert compared.returncode == 0, compared.stderr
     result = json.loads(compared.stdout)
     assert [(pair["eval_id"], pair["delta"]) for pair in result["matched"]] == [("test-1", 0.0), ("test-2", -1.0)]
-    assert any("cases are paired by id" in note for note in result["notes"])
-    assert "cases are paired by id" in project.run("compare", "a", "b").stdout

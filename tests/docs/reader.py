@@ -18,7 +18,7 @@ import yaml
 
 from agentv.processes.helper import prctl
 from agentv.processes.protection import capabilities
-from tests.docs.pages import Block, commands
+from tests.docs.pages import ROOT, Block, commands
 
 HOME = "/home/you/project"
 """The repository path that the pages use."""
@@ -130,7 +130,11 @@ class Reader:
         self.validate()
         steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
         ours = [step["run"] for step in steps if step.get("run", "").startswith("agentv ")]
-        assert ours, f"{block.place}: no step of this workflow runs agentv"
+        actions = [step for step in steps if step.get("uses") == "./agentv"]
+        assert ours or actions, f"{block.place}: no step of this workflow runs agentv"
+        known = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))["inputs"]
+        for step in actions:  # tests/cli/test_github_action.py runs the action itself
+            assert step["with"].keys() <= known.keys(), f"{block.place}: unknown inputs of the action"
         for line in ours:
             self._run(line, block.exit_code, block.place)
 

@@ -29,6 +29,7 @@ KEYS = [
     "guideline_files",
     "trace_summary",
     "metadata",
+    "vars",
     "config",
 ]
 ECHO = "done(payload=json.load(sys.stdin))"
@@ -50,6 +51,7 @@ def test_payload_has_every_key_and_keeps_user_data_unchanged(project: Project) -
         "expected_messages": expected,
         "reference_answer": "Paris.",
         "metadata": odd,
+        "vars": {"someKey": {"other_key": None}},
     }
     rule = {"match": "capitale", "output_messages": messages}
     config = {"targets": {"assistant": {"provider": "mock", "rules": [rule]}}}
@@ -62,6 +64,7 @@ def test_payload_has_every_key_and_keeps_user_data_unchanged(project: Project) -
     assert (payload["candidate_answer"], payload["reference_answer"]) == ("Paris", "Paris.")
     assert payload["expected_outcome"] == "Paris"
     assert payload["metadata"] == odd
+    assert payload["vars"] == {"someKey": {"other_key": None}}
     assert payload["config"] == {**odd, "minScore": {"someKey": 1}}
     (call,) = payload["output_messages"][0]["tool_calls"]
     assert (call["input"], call["output"]) == (odd, {"exitCode": 0})
@@ -72,7 +75,7 @@ def test_payload_has_every_key_and_keeps_user_data_unchanged(project: Project) -
 def test_absent_payload_values_are_left_out_or_an_empty_list(project: Project) -> None:
     write(project, ECHO)
     payload = run(project).details["payload"]
-    assert list(payload) == [key for key in KEYS if key not in ("expected_outcome", "reference_answer")]
+    assert list(payload) == [key for key in KEYS if key not in ("expected_outcome", "reference_answer", "vars")]
     for key in ("input_files", "expected_messages", "guideline_files"):
         assert payload[key] == []
     assert payload["config"] is None

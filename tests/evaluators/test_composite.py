@@ -176,7 +176,7 @@ def test_llm_aggregator_works_with_and_without_a_prompt(composed: Project) -> No
         ("x: 1", "`evaluators` is missing"),
         (f"evaluators: [{RIGHT}, {RIGHT}]", "two members named 'right'"),
         ("evaluators: [{type: contain, value: x}]", "did you mean `contains`?"),
-        ("evaluators: [{type: contains}]", "`value` is missing"),
+        ("evaluators: [{type: contains}]", "has nothing to compare the answer with"),
         (f"evaluators: [{RIGHT}], aggregator: {{type: median}}", "unknown aggregator type 'median'"),
         (f"evaluators: [{RIGHT}], aggregator: {{type: [median]}}", "unknown aggregator type a list"),
         (

@@ -140,7 +140,7 @@ async def test_equals_all_of_several_values_gets_a_warning():
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"value": "x", "match": "some"}, {"value": "x", "vlaue": "y"}, {"value": "x", "weight": -1}],
+    [{"value": "x", "match": "some"}, {"value": "x", "vlaue": "y"}, {"value": "x", "weight": -1}],
 )
 def test_invalid_options_are_rejected(options):
     loc, message = problem_of("contains", **options)

@@ -122,4 +122,4 @@ def test_misspelled_warm_is_reported_with_a_suggestion(project: Project) -> None
 
 def test_editor_schema_includes_warm(project: Project) -> None:
     schema = json.loads(project.run("schema").stdout)
-    assert json.dumps(schema["suite"]).count('"warm"') == 2
+    assert json.dumps(schema["suite"]).count('"warm"') == 3

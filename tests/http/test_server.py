@@ -28,6 +28,9 @@ class Demo(App):
     async def _file(self, request: Request) -> Response:
         return Response(200, request.path, "text/plain")
 
+    async def _part(self, request: Request) -> Response:
+        return Response(200, request.path.split(b"/")[2])
+
     async def _replace(self, request: Request) -> Response:
         return Response(204)
 
@@ -82,11 +85,14 @@ class Demo(App):
     async def _splits(self, request: Request) -> Response:
         return Response(200, headers=(("X", "a\r\nSet-Cookie: b"),))
 
+    headers = (("X-Common", "1"),)
     routes = (
         Route("GET", "/", _page),
         Route("PUT", "/", _replace),
         Route("GET", "/files/*", _file),
         Route("POST", "/echo", _echo),
+        Route("GET", "/books/{}/parts/{}", _part),
+        Route("GET", "/books/{}", _file),
         Route("GET", "/events", _events),
         Route("GET", "/endless", _endless),
         Route("GET", "/quiet", _quiet),
@@ -172,6 +178,37 @@ async def test_star_in_a_path_matches_any_characters() -> None:
             assert (await client.reply())[2] == path.encode()
         client.send("/file")
         assert (await client.reply())[0] == 404
+
+
+async def test_braces_in_a_path_match_one_segment() -> None:
+    async with serving() as (_, client):
+        for path, body in (("/books/a%2Fb", b"/books/a%2Fb"), ("/books/a/parts/1", b"a"), ("/books/*/parts/{}", b"*")):
+            client.send(path)
+            assert (await client.reply())[2] == body
+        for path in ("/books/", "/books/a/", "/books/a/b", "/books//parts/1", "/books/a/parts/1/2", "/bookss/a"):
+            client.send(path)
+            assert (await client.reply())[0] == 404
+
+
+async def test_all_replies_have_the_common_headers() -> None:
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+    requests = (
+        ("/", ""),
+        ("/events", ""),
+        ("/nope", ""),
+        ("/crashes", ""),
+        ("/", "Content-Length: x\r\n"),
+        ("/", "x\r\n"),
+    )
+    for path, headers in requests:
+        async with serving() as (app, client):
+            app.more.set()
+            client.send(path, headers=headers)
+            status, lines = await client.head()
+            assert dict(lines)["x-common"] == "1", (path, headers, status)
+    async with serving() as (_, client):
+        client.send("/", "HEAD")
+        assert dict((await client.head())[1])["x-common"] == "1"
 
 
 async def test_events_are_sent_immediately_and_the_connection_stays_usable() -> None:

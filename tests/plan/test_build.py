@@ -100,7 +100,7 @@ def test_target_calls_of_a_lane_never_exceed_the_targets_limit(
 
 def test_function_target_needs_no_configuration(project: Project) -> None:
     project.write("suite.yaml", SUITE)
-    plan = build_plan(RunOptions(paths=("suite.yaml",)), project.root, function_target="mine")
+    plan = build_plan(RunOptions(paths=("suite.yaml",)), project.root, function_targets=["mine"])
 
     assert {target for _, _, target, _ in work_of(plan)} == {"mine"}
     assert plan.lanes[0].spec is None

@@ -233,7 +233,7 @@ async def test_launcher_with_zygotes_leaks_no_processes_or_descriptors(tmp_path:
         await asyncio.gather(*(warm(launcher, script(tmp_path)) for _ in range(50)))
         assert open_files() == settled
     assert open_files() == files
-    assert sorted(children()) == processes
+    assert set(children()) <= set(processes)  # one of an earlier test may have ended meanwhile
     assert zombies_of(os.getpid()) == []
 
 

@@ -47,7 +47,7 @@ def test_damaged_record_is_skipped_and_the_last_line_of_a_case_counts(tmp_path: 
     run.cases.write_text(f"{first}{last}{start}5}}\n", encoding="utf-8")
     index = CaseIndex(run)
     index.refresh()
-    case = index.case("s", "a")
+    case = index.case(RowKey("s", "a", "t", 1))
     assert case is not None
     assert case.input_messages[0].text == "two"
-    assert index.case("s", "b") is None
+    assert index.case(RowKey("s", "b", "t", 1)) is None

@@ -18,7 +18,7 @@ from agentv.record import reading
 from agentv.record.reading import RowHead, RunReader
 from agentv.record.rows import decode_row, encode_row
 from agentv.record.run_dir import RunDirectory
-from agentv.results import CaseError, CaseResult, RowKey, Verdict
+from agentv.results import CaseError, CaseKey, CaseResult, RowKey, Verdict
 from tests.record.rows import make_row
 
 NASTY = st.text(
@@ -127,12 +127,12 @@ def test_cases_and_judge_calls_are_found_by_their_key(run: RunDirectory):
     run.judge_calls.write_text(text, encoding="utf-8")
 
     reader = RunReader.open(run.path)
-    assert reader.case(key.suite, key.eval_id) == case
-    assert reader.case(key.suite, "unknown") is None
+    assert reader.case(key) == case
+    assert reader.case(key._replace(eval_id="unknown")) is None
     reader.index_cases()
-    assert reader.case(key.suite, key.eval_id) == case
-    assert reader.case(key.suite, other.eval_id) == other
-    assert reader.case(key.suite, "unknown") is None
+    assert reader.case(key) == case
+    assert reader.case(key._replace(eval_id=other.eval_id)) == other
+    assert reader.case(key._replace(eval_id="unknown")) is None
     assert reader.judge_calls(key)[:2] == calls
     assert [call.index for call in reader.judge_calls(key)] == [1, 2, 3]
     assert reader.damaged["judge_calls.jsonl"] == 2
@@ -147,7 +147,7 @@ def test_lines_are_found_wherever_a_chunk_of_the_file_ends(
     cases = [CaseRecord("s", name, "0" * 64, (Message("user", "q" * length),)) for length, name in enumerate("abac")]
     run.cases.write_text("".join(f"{dump_line(encode(case))}\n" for case in cases) + '{"suite":"s","eval_id":"b",')
     reader = RunReader(run)
-    found = {name: reader.case("s", name) for name in "abcd"}
+    found = {name: reader.case(CaseKey("s", name, "t")) for name in "abcd"}
     assert found == {"a": cases[2], "b": cases[1], "c": cases[3], "d": None}
 
 
@@ -157,7 +157,7 @@ def test_judge_calls_are_searched_near_their_row_first(run: RunDirectory, monkey
     calls = [JudgeCallRecord(*row.key, "judge", index, "grader", "ok") for row in rows for index in (1, 2)]
     lines = [f"{dump_line(encode(call))}\n" for call in calls]
     run.judge_calls.write_text("".join(lines), encoding="utf-8")
-    monkeypatch.setattr(reading, "_WINDOW", 1000)
+    monkeypatch.setattr(reading, "_WINDOWS", (1000,))
     reader = RunReader.open(run.path)
     for head in reader.heads():
         assert [call.index for call in reader.judge_calls(head.key, near=head, expected=2)] == [1, 2]
@@ -171,7 +171,7 @@ def test_runs_without_cases_and_judge_calls_are_readable(run: RunDirectory):
     reader = RunReader.open(run.path)
     key = RowKey("suite", "one", "target", 1)
     assert reader.heads() == []
-    assert reader.case("suite", "one") is None
+    assert reader.case(CaseKey("suite", "one", "t")) is None
     assert reader.judge_calls(key) == []
     assert reader.execution(key) == 1
     run.superseded.write_bytes(encode_row(make_row("one")) * 2 + encode_row(make_row("two")))
@@ -190,4 +190,4 @@ def test_links_and_pipes_are_refused(run: RunDirectory, name: str):
     reader = RunReader.open(run.path)
     (run.path / name).symlink_to("/etc/hostname")
     with pytest.raises(RecordError, match="must be a regular file, got a symbolic link"):
-        (reader.heads(), reader.case("s", "e"), reader.judge_calls(RowKey("s", "e", "t", 1)))
+        (reader.heads(), reader.case(CaseKey("s", "e", "t")), reader.judge_calls(RowKey("s", "e", "t", 1)))

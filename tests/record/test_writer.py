@@ -228,4 +228,4 @@ async def test_writers_leak_no_descriptors_or_threads(run: RunDirectory, tmp_pat
         await once()
     after = len(list(Path("/proc/self/fd").iterdir())), {t.name for t in threading.enumerate()}
     assert before[0] == after[0]
-    assert not any(name.startswith("agentv") for name in after[1])
+    assert not any(name.startswith("agentv") for name in after[1] - before[1])

@@ -13,7 +13,7 @@ from scipy import stats  # type: ignore[import-untyped]
 from agentv.report.statistics import (
     Interval,
     _binomial,
-    _quantile,
+    bootstrap_limit,
     bootstrap_tail,
     exact,
     fewest_to_tell,
@@ -21,8 +21,10 @@ from agentv.report.statistics import (
     mean,
     normalised_gain,
     paired_bootstrap,
+    quantile,
     score_interval,
     sign_test,
+    student_t_p,
     student_t_quantile,
     wilson,
 )
@@ -151,8 +153,31 @@ def test_spread_within_a_group_is_part_of_the_interval():
     assert high - low == pytest.approx(2 * reach, rel=0.05)
 
 
+@pytest.mark.parametrize("count", [300, 5_000])
+@pytest.mark.parametrize("kind", ["symmetric", "skewed", "verdicts"])
+def test_limit_of_the_bootstrap_is_what_resampling_approaches(kind: str, count: int):
+    random = Random(count)
+    deltas = {
+        "symmetric": [random.gauss(0.05, 0.3) for _ in range(count)],
+        "skewed": [random.expovariate(4) for _ in range(count)],
+        "verdicts": random.choices([0.0, 1.0, -1.0], [0.7, 0.25, 0.05], k=count),
+    }[kind]
+    limit, resampled = bootstrap_limit(deltas), paired_bootstrap(deltas)
+    assert limit is not None
+    width = resampled.high - resampled.low
+    assert limit.low == pytest.approx(resampled.low, abs=0.03 * width)
+    assert limit.high == pytest.approx(resampled.high, abs=0.03 * width)
+
+
+def test_small_samples_and_a_few_changes_among_ties_have_no_limit():
+    assert bootstrap_limit([0.1, -0.2] * 125) is None
+    assert bootstrap_limit([0.0] * 10_000) is None
+    assert bootstrap_limit([0.0] * 10_000 + [1.0] * 49) is None
+    assert bootstrap_limit([0.0] * 10_000 + [1.0] * 50) is not None
+
+
 def test_quantile_is_interpolated_between_two_values():
-    assert [_quantile([0.0, 1.0, 3.0], share) for share in (0, 0.25, 0.5, 0.75, 1)] == [0, 0.5, 1, 2, 3]
+    assert [quantile([0.0, 1.0, 3.0], share) for share in (0, 0.25, 0.5, 0.75, 1)] == [0, 0.5, 1, 2, 3]
 
 
 def test_false_alarm_rate_of_small_samples_is_close_to_nominal():
@@ -208,6 +233,12 @@ def test_fewest_cases_is_where_a_result_can_first_be_significant(confidence: flo
     assert fewest_to_tell(confidence) == fewest
     assert sign_test(fewest, 0) <= 1 - confidence + 1e-12
     assert fewest == 2 or sign_test(fewest - 1, 0) > 1 - confidence
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 8, 99, 100, 5_000, 99_999])
+def test_student_t_p_matches_scipy(freedom: int):
+    for t in (0.0, 0.3, -1.2, 2.0, -3.5, 6.0):
+        assert student_t_p(t, freedom) == pytest.approx(2 * stats.t.sf(abs(t), freedom), rel=1e-6, abs=1e-12), t
 
 
 @pytest.mark.parametrize("count", [2, 7, 40, 250])

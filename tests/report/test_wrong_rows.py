@@ -13,7 +13,7 @@ import pytest
 from agentv.cli.program import run
 from agentv.codec import decode
 from agentv.messages import Message, TokenUsage, ToolCall
-from agentv.results import CaseError, CaseResult, EvaluatorResult, JudgeSpend, Trials, Verdict
+from agentv.results import CaseError, CaseResult, EvaluatorResult, JudgeSpend, Trials, TurnRecord, Verdict
 from tests.conftest import Project
 from tests.record.rows import make_row
 
@@ -27,6 +27,15 @@ ROW = make_row(
     score=0.5,
     verdict=Verdict.FAIL,
     trials=Trials(2),
+    turns=(
+        TurnRecord(
+            (Message("user", "Where?", tool_calls=(ToolCall("search", id="1"),)),),
+            "Paris",
+            (Message("assistant", "Paris", tool_calls=(ToolCall("search", id="1"),)),),
+            token_usage=TokenUsage(1, 2, 3),
+            user_token_usage=TokenUsage(1, 2, 3),
+        ),
+    ),
 )
 WRONG: list[Any] = [5, -1, 7.5, 10**400, True, "yes", "", [], [5], [None], [{}], {}, {"a": 1}]
 

@@ -40,7 +40,7 @@ def plan_of(tmp_path: Path, cases: int, evaluator: Evaluator, **options: Any) ->
     return build_plan(
         RunOptions(paths=("suite.yaml",), **options),
         tmp_path,
-        function_target="f",
+        function_targets=["f"],
         added_evaluators=[evaluator],
     )
 
@@ -80,7 +80,7 @@ async def test_slow_evaluators_slow_down_target_calls(tmp_path: Path) -> None:
         return len(called), len(judged), len(rows)
 
     plan = plan_of(tmp_path, 30, probe(waits), workers=3)
-    running = asyncio.create_task(Execution(plan, "run", deliver, function=ask).run())
+    running = asyncio.create_task(Execution(plan, "run", deliver, functions={"f": ask}).run())
     while len(judged) < 3:
         await asyncio.sleep(0)
     assert await settled() == (6, 3, 0)
@@ -124,7 +124,7 @@ async def test_slot_of_a_target_call_is_held_until_its_row_is_on_disk(
         await disk.wait()
 
     plan = plan_of(tmp_path, 20, probe(one), workers=3)
-    run = Execution(plan, "run", deliver, function=ask, journal=NoJournal())
+    run = Execution(plan, "run", deliver, functions={"f": ask}, journal=NoJournal())
     running = asyncio.create_task(run.run())
     while called < calls:
         await asyncio.sleep(0)
@@ -156,7 +156,7 @@ async def test_rows_that_wait_for_the_disk_hold_no_place(tmp_path: Path) -> None
 
     cases = UNWRITTEN + 50
     plan = plan_of(tmp_path, cases, probe(judge), workers=1)
-    running = asyncio.create_task(Execution(plan, "run", deliver, function=ask).run())
+    running = asyncio.create_task(Execution(plan, "run", deliver, functions={"f": ask}).run())
     while judged < UNWRITTEN:
         await asyncio.sleep(0)
     for _ in range(50):
@@ -180,7 +180,7 @@ async def test_target_calls_in_flight_never_exceed_the_number_of_workers(tmp_pat
 
     async def deliver(_: CaseResult) -> None: ...
 
-    await Execution(plan_of(tmp_path, 50, probe(one), workers=7), "run", deliver, function=ask).run()
+    await Execution(plan_of(tmp_path, 50, probe(one), workers=7), "run", deliver, functions={"f": ask}).run()
     assert most == 7
 
 
@@ -195,7 +195,7 @@ async def test_recorded_cases_are_skipped(tmp_path: Path) -> None:
 
     plan = plan_of(tmp_path, 300, probe(one))
     done = {item.key for lane in plan.lanes for item in lane.items() if item.case.id != "c250"}
-    await Execution(plan, "run", deliver, done.__contains__, function=ask).run()
+    await Execution(plan, "run", deliver, done.__contains__, functions={"f": ask}).run()
     assert called == ["c250"]
 
 
@@ -215,7 +215,7 @@ async def test_crash_affects_only_the_row_of_its_case(tmp_path: Path) -> None:
     async def deliver(row: CaseResult) -> None:
         rows[row.eval_id] = row
 
-    await Execution(plan_of(tmp_path, 4, probe(crashes)), "run", deliver, function=ask).run()
+    await Execution(plan_of(tmp_path, 4, probe(crashes)), "run", deliver, functions={"f": ask}).run()
     assert {i: row.error.stage if row.error else None for i, row in rows.items()} == {
         "c0": None,
         "c1": "target",
@@ -234,7 +234,7 @@ async def test_run_ends_with_the_error_when_a_row_cannot_be_written(tmp_path: Pa
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space left"):
-        await Execution(plan_of(tmp_path, 50, probe(one)), "run", deliver, function=ask).run()
+        await Execution(plan_of(tmp_path, 50, probe(one)), "run", deliver, functions={"f": ask}).run()
 
 
 async def test_slow_target_does_not_block_the_others(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def suites_of(tmp_path: Path, **sizes: int) -> RunPlan:
     for name, cases in sizes.items():
         lines = "".join(f"  - {{id: c{n}, input: q, evaluators: [{{type: equals, value: x}}]}}\n" for n in range(cases))
         (tmp_path / f"{name}.yaml").write_text(f"evalcases:\n{lines}")
-    return build_plan(RunOptions(paths=tuple(f"{name}.yaml" for name in sizes)), tmp_path, function_target="f")
+    return build_plan(RunOptions(paths=tuple(f"{name}.yaml" for name in sizes)), tmp_path, function_targets=["f"])
 
 
 def test_suites_are_interleaved_and_keep_their_order(tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ async def test_long_suite_does_not_delay_a_short_one(tmp_path: Path) -> None:
         if sum(row.suite == "short" for row in rows) == 3:
             short_is_done.set()
 
-    running = asyncio.create_task(Execution(plan, "run", deliver, function=ask).run())
+    running = asyncio.create_task(Execution(plan, "run", deliver, functions={"f": ask}).run())
     await asyncio.wait_for(short_is_done.wait(), 20)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -362,7 +362,7 @@ async def test_judge_evaluators_do_not_wait_for_script_slots(tmp_path: Path) -> 
     plan = build_plan(
         RunOptions(paths=("suite.yaml",), workers=40),
         tmp_path,
-        function_target="f",
+        function_targets=["f"],
         added_evaluators=[
             Script(name="script", type="probe", function=hangs),
             Script(name="second", type="probe", function=hangs),
@@ -370,7 +370,7 @@ async def test_judge_evaluators_do_not_wait_for_script_slots(tmp_path: Path) -> 
             Asks(name="asks", type="probe", function=asks),
         ],
     )
-    running = asyncio.create_task(Execution(plan, "run", deliver, function=ask).run())
+    running = asyncio.create_task(Execution(plan, "run", deliver, functions={"f": ask}).run())
     await asyncio.wait_for(all_judged.wait(), 20)
     assert rows == []
     slots = min(3 * cases, max(32, 4 * (os.cpu_count() or 1), 40))

@@ -54,7 +54,7 @@ async def run(tmp_path: Path, evaluator: Probe, journal: Kept, cases: int = 2) -
         rows.append(row)
 
     plan = plan_of(tmp_path, cases, evaluator, workers=1)
-    await asyncio.wait_for(Execution(plan, "run", deliver, function=ask, journal=journal).run(), 20)
+    await asyncio.wait_for(Execution(plan, "run", deliver, functions={"f": ask}, journal=journal).run(), 20)
     return called, rows
 
 

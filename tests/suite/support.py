@@ -89,6 +89,13 @@ class Read:
     type: str
     needs: frozenset[Need] = frozenset()
 
+    @property
+    def needs_reference(self) -> bool:
+        return False
+
+    def variables_used(self) -> frozenset[str]:
+        return frozenset()
+
     def targets_named(self) -> list[str]:
         return [f"judge-of-{self.name}"]
 
@@ -113,13 +120,21 @@ class AnyType:
         del options
         return self
 
-    def read(self, entry: Any, findings: Any, at: Any, files: Any) -> Read:
-        del findings, at, files
+    def is_templated(self, entry: Any) -> bool:
+        del entry
+        return False
+
+    def read(self, entry: Any, findings: Any, at: Any, files: Any, values: Any = None) -> Read:
+        del findings, at, files, values
         return Read(entry.get("name", entry["type"]), entry["type"], NEEDS.get(entry["type"], frozenset()))
 
     def read_rubrics(self, name: str, rubrics: Any, findings: Any, at: Any, files: Any) -> Read:
         del rubrics
         return self.read({"name": name, "type": "any rubric"}, findings, at, files)
+
+    def read_turns(self, turns: Any, aggregation: str, findings: Any, at: Any, files: Any) -> Read:
+        del turns, aggregation
+        return self.read({"type": "turns"}, findings, at, files)
 
     def read_default(self, findings: Any, at: Any, files: Any) -> Read:
         return self.read({"type": "any default"}, findings, at, files)

@@ -170,7 +170,7 @@ def test_head_of_a_suite_is_read(tmp_path):
     )
     assert (suite.name, suite.description, suite.target) == ("france", "About France", "legacy")
     assert (suite.judge_target, suite.threshold, suite.ids) == ("none", 0.7, ("a", "b"))
-    assert suite.case_targets == {"b": ("other", suite.path, False, ("evalcases", 1))}
+    assert suite.case_targets == {"b": ("other", suite.path, None, ("evalcases", 1))}
 
 
 def test_cases_can_be_iterated_more_than_once(tmp_path):

@@ -8,7 +8,7 @@ from agentv.evaluators.registry import evaluator_types
 from agentv.suite.evaluator import Need
 from agentv.suite.loader import load_suite
 from agentv.text import all_of, one_of
-from tests.suite.support import AnyType, cases, names, only_problem, problems, write
+from tests.suite.support import AnyType, cases, names, only_problem, options, problems, write
 
 DEFAULTS = """\
 execution:
@@ -108,9 +108,8 @@ def test_duplicate_name_is_reported_even_if_the_first_entry_is_invalid(tmp_path)
         "8:63: the case has two evaluators named 'a': give each its own `name`"
     ]
     assert messages[0] == "8:51: `weight` must be a number >= 0, got -1"
-    text = DEFAULTS.replace("name: one, type: contains, value: x", "name: two, type: contains")
-    assert problems(tmp_path, text) == [
-        "3:7: `value` is missing",
+    text = DEFAULTS.replace("name: one, type: contains, value: x", "name: two, type: contains, value: ''")
+    assert problems(tmp_path, text)[1:] == [
         "4:14: the suite has two evaluators named 'two': give each its own `name`",
     ]
 
@@ -133,7 +132,11 @@ def test_duplicate_name_in_the_suite_list_is_reported_once(tmp_path):
         ("{type: }", "8:25: unknown evaluator type null; available: {types}"),
         ("contains", "8:18: an evaluator must be a mapping with `type`, got 'contains'"),
         ("{type: contains, value: x, negte: true}", "8:45: unknown key `negte` (did you mean `negate`?)"),
-        ("{type: contains}", "8:18: `value` is missing"),
+        (
+            "{type: contains}",
+            "6:5: 'contains' has nothing to compare the answer with: set `value` of the evaluator, or "
+            "`reference_answer` of the case",
+        ),
         ("{type: contains, value: x, weight: .inf}", "8:53: `weight` must be a finite number, got .inf"),
         ("{type: contains, value: x, name: ''}", "8:51: `name` must not be empty"),
     ],
@@ -163,3 +166,20 @@ def test_suite_collects_needs_and_named_targets_of_its_evaluators(tmp_path, belo
         ("judge-of-two", 6),
         ("judge-of-own", 8),
     ]
+
+
+def test_strings_in_a_list_of_evaluators_are_the_criteria_of_a_rubric(tmp_path):
+    text = """\
+        execution: {evaluators: [{type: is_json}, Is polite]}
+        evalcases:
+          - {id: a, input: x}
+          - {id: b, input: x, vars: {place: Paris}, evaluators: ["Names {{ place }}", {type: is_json}, Is short]}
+          - {id: c, input: x, rubrics: [Is long], evaluators+: [Is kind]}
+        """
+    first, second, third = cases(tmp_path, text)
+    assert [(each["name"], each["type"], each.get("rubrics")) for each in options(first)] == [
+        ("is_json", "is_json", None),
+        ("criteria", "rubric", ["Is polite"]),
+    ]
+    assert [each.get("rubrics") for each in options(second)] == [["Names Paris", "Is short"], None]
+    assert names(third) == ["rubric", "is_json", "criteria", "more_criteria"]

@@ -105,21 +105,23 @@ def test_duplicate_id_in_two_files_is_reported_with_both_positions(tmp_path):
 @pytest.mark.parametrize(
     ("reference", "expected"),
     [
+        ("evalcases: cases.json", "2:12: there is no file 'cases.json' in "),
+        ("evalcases: notes.txt", "2:12: the form of 'notes.txt' is unknown; files with cases end with `.csv`, "),
         (
-            "evalcases: cases.json",
-            "2:12: `evalcases` must be a list of cases or the path of a .jsonl file with one ",
+            "evalcases: 5",
+            "2:12: `evalcases` must be a list of cases, the path of a file with cases, or a mapping with ",
         ),
-        ("evalcases: 5", "2:12: `evalcases` must be a list of cases or the path of a .jsonl file with one JSON"),
-        ("evalcases: {id: a}", "2:12: `evalcases` must be a list of cases or the path of a .jsonl file"),
-        ("evalcases: [{file: x.yaml}]", "2:20: `file` must be the path of a .jsonl file with one JSON case per line"),
-        ("evalcases: [{file: 5}]", "2:20: `file` must be the path of a .jsonl file with one JSON case per line, got 5"),
+        ("evalcases: {id: a}", "2:12: `evalcases` must be a list of cases, the path of a file with cases, or a "),
+        ("evalcases: [{file: x.yaml}]", "2:20: there is no file 'x.yaml' in "),
+        ("evalcases: [{file: [a]}]", "2:20: `file` must be a string, got a list"),
         ("evalcases: missing.jsonl", "2:12: there is no file 'missing.jsonl' in "),
         ("evalcases: [{file: ../../../../../../../../etc/x.jsonl}]", "2:20: there is no file"),
-        ("evalcases: folder.jsonl", "2:12: 'folder.jsonl' is a directory, not a file"),
+        ("evalcases: folder.jsonl", "2:12: the directory 'folder.jsonl' contains no files with cases (.csv, "),
     ],
 )
 def test_reference_without_cases_is_reported(tmp_path, reference, expected):
     (tmp_path / "folder.jsonl").mkdir()
+    (tmp_path / "notes.txt").touch()
     assert only_problem(tmp_path, EVALUATORS + reference + "\n").startswith(expected)
 
 

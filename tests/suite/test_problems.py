@@ -124,8 +124,8 @@ def test_unknown_key_without_a_similar_one_lists_the_nearest_keys(tmp_path):
         ("evalcases: []\n", "1:1: the suite has no cases; add them under `evalcases:`"),
         (
             "evalcases:\n",
-            "1:11: `evalcases` must be a list of cases or the path of a .jsonl file with one JSON case per line, "
-            "got null",
+            "1:11: `evalcases` must be a list of cases, the path of a file with cases, or a mapping with `file` or "
+            "`hf`, got null",
         ),
         (
             "# note\n- {id: a, input: x}\n",

@@ -234,6 +234,24 @@ async def test_responses_get_the_settings():
     }
 
 
+@pytest.mark.parametrize(
+    ("vendor", "extra", "sent"),
+    [
+        (RESPONSES, {"verbosity": "low"}, {"verbosity": "low"}),
+        (ANTHROPIC, {"top_k": 5}, {"top_k": 5, "top_p": 0.5}),
+        (GEMINI, {"generationConfig": {"topK": 5}}, {"generationConfig": {"topK": 5, "topP": 0.5}}),
+        (BEDROCK, {"top_k": 5}, {"additionalModelRequestFields": {"top_k": 5}, "inferenceConfig": {"topP": 0.5}}),
+    ],
+)
+async def test_extra_body_and_top_p_are_sent(vendor: Vendor, extra: dict[str, Any], sent: dict[str, Any]):
+    async with VendorServer(vendor.reply("ok")) as server:
+        async with vendor.against(server, extra_body=extra, top_p=0.5) as provider:
+            await provider.invoke(ask())
+        body = server.calls[0].body
+    for name, value in sent.items():
+        assert body[name] == value if not isinstance(value, dict) else value.items() <= body[name].items()
+
+
 async def test_openai_calls_chat_completions_by_default():
     answer = {"choices": [{"message": {"content": "hi"}}]}
     async with VendorServer(answer) as server, RESPONSES.against(server, api="chat") as provider:

@@ -82,6 +82,20 @@ async def test_what_is_not_set_is_not_sent():
         assert "Authorization" not in server.requests[0].headers
 
 
+async def test_extra_body_is_sent_and_a_judge_replaces_its_response_format():
+    extra = {"top_k": 5, "response_format": {"type": "text"}, "temperature": 0.9}
+    async with (
+        FakeModelServer("{}") as server,
+        client(server, extra_body=extra, temperature=0.1, top_p=0.5) as provider,
+    ):
+        await provider.invoke(ask())
+        body = body_of(server)
+        assert (body["top_k"], body["top_p"]) == (5, 0.5)
+        assert (body["response_format"], body["temperature"]) == ({"type": "text"}, 0.1)
+        await provider.invoke(ask(schema={"type": "object"}))
+        assert body_of(server)["response_format"]["type"] == "json_schema"
+
+
 async def test_openai_uses_max_completion_tokens_and_reads_its_variables():
     async with FakeModelServer(api_key=KEY) as server:
         scope = {"environment": {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": server.url}}

@@ -52,6 +52,9 @@ UNSUPPORTED = {
     "gemini": set[str](),
     "mock": set(OPTIONS) - {"temperature", "top_p", "seed"},
     "cli": set(OPTIONS),
+    "embeddings": set(OPTIONS),
+    "http": set(OPTIONS),
+    "python": set(OPTIONS),
     "replay": set(OPTIONS),
 }
 

@@ -111,9 +111,7 @@ def test_script_that_times_out_fails(tmp_path):
 
 
 def test_script_without_judge_has_no_access_inside_a_proxy(tmp_path):
-    script = written(
-        tmp_path, "import os\nprint('{\"score\": %d}' % sum(name.startswith('AGENTV_') for name in os.environ))"
-    )
+    script = written(tmp_path, "import os\nprint('{\"score\": %d}' % sum('_PROXY_' in name for name in os.environ))")
     with with_judge_proxy("yes"):
         assert run_judge(script).score == 0
 

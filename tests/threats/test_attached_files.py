@@ -142,6 +142,8 @@ def test_run_with_a_replaced_attachment_can_be_interrupted(project: Project) -> 
     project.write("agent.py", agent)
     process = project.start("eval", "suite.yaml", "--workers", "1")
     wait_for((project.root / "waiting").exists)
+    # The first answer may still be judged while the last case is asked.
+    wait_for(lambda: {row["eval_id"] for row in project.rows()} == {"first", "later"})
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 130

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.threats.heartbeat import Heartbeat
+
+ROOT = Path(__file__).parents[2]
 
 
 def run(heartbeat: Heartbeat, body: str) -> None:
@@ -34,3 +37,34 @@ def test_children_do_not_inherit_the_heartbeat(heartbeat: Heartbeat) -> None:
     names = "[name for name in ('AGENTV_TEST_HEARTBEAT', 'PYTHONPATH') if 'heartbeat' in os.environ.get(name, '')]"
     run(heartbeat, f"assert not {names}; import sitecustomize; await asyncio.sleep(0)")
     heartbeat.assert_steady()
+
+
+REPEATED = """
+from tests.threats.heartbeat import LoopBlockedError
+
+TURNS = []
+
+def test_blocked_once(heartbeat, tmp_path):
+    TURNS.append(tmp_path)
+    if len(TURNS) == 1:
+        raise LoopBlockedError("once")
+    assert TURNS[0] != TURNS[1]
+
+def test_blocked_every_time(heartbeat):
+    TURNS.append(None)
+    raise LoopBlockedError(f"turn {len(TURNS) - 2}")
+
+def test_other_failure(heartbeat):
+    TURNS.append(None)
+    assert len(TURNS) != 6, "failed the first time"
+"""
+
+
+def test_blocked_loop_is_measured_again_before_the_test_fails(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text("from tests.threats.conftest import heartbeat, pytest_runtest_protocol\n")
+    (tmp_path / "test_repeated.py").write_text(REPEATED)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert "2 failed, 1 passed" in done.stdout, done.stdout
+    assert "LoopBlockedError: turn 3" in done.stdout
+    assert "AssertionError: failed the first time" in done.stdout

@@ -214,7 +214,11 @@ with contextlib.suppress(FileNotFoundError):
     os.remove("missing.sh")
     os.rmdir("nowhere")
 os.chmod("plain.sh", 0o644)
-open("shebang.sh", "w").write("#!/no/such/interpreter\\n")
+new = f"shebang-{os.getpid()}"  # replaced as a whole: another case may start it at this moment
+with open(new, "w") as script:
+    script.write("#!/no/such/interpreter\\n")
+os.chmod(new, 0o755)
+os.replace(new, "shebang.sh")
 print("Paris")
 """
 

@@ -133,16 +133,15 @@ def test_key_across_the_cut_of_a_long_log_is_masked(project: Project, form: str)
     project.write("long.txt", "".join(f"&#{ord(char):040d};" for char in KEY))
     project.write(
         "talk.py",
-        "import pathlib, sys\nform, room = sys.argv[1], 64 * 1024 - int(sys.argv[2])\n"
+        "import pathlib, sys\nform, room = pathlib.Path('form.txt').read_text(), 64 * 1024 - int(sys.argv[1])\n"
         "sys.stdin.read()\nlong = pathlib.Path('long.txt').read_text()\n"
         "rest = '.' * (room % len(long)) + long * (room // len(long))\n"
         "sys.stderr.write('.' * 300_000 + form + rest)\nsys.exit(1)\n",
     )
     spelled = FORMS[form]
+    project.write("form.txt", spelled)  # not an argument: other tests watch all command lines for the key
     offsets = range(4, len(spelled), max(1, len(spelled) // 6))
-    targets = {
-        f"t{offset}": {"provider": "cli", "command": ["python", "talk.py", spelled, str(offset)]} for offset in offsets
-    }
+    targets = {f"t{offset}": {"provider": "cli", "command": ["python", "talk.py", str(offset)]} for offset in offsets}
     model = {"provider": "openai_compatible", "base_url": "http://127.0.0.1:9", "model": "m", "api_key": "${{ K }}"}
     cases = [
         {"id": f"c{offset}", "input": "x", "evaluators": [{"type": "code_judge", "script": target["command"]}]}

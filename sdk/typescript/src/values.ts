@@ -53,6 +53,7 @@ export interface CodeJudgeInput {
   // User data of unknown shape: `any`, as for `JSON.parse`.
   readonly traceSummary: TraceSummary | null;
   readonly metadata: Record<string, any> | null;
+  readonly vars: Record<string, any> | null;
   readonly config: Record<string, any> | null;
   /** The whole payload as read from stdin. */
   readonly raw: Readonly<Record<string, unknown>>;
@@ -118,6 +119,7 @@ const KEYS = {
   guideline_files: "guidelineFiles",
   trace_summary: "traceSummary",
   metadata: "metadata",
+  vars: "vars",
   config: "config",
 } as const;
 const NAMES = [...Object.values(KEYS), "raw"];

@@ -12,7 +12,7 @@ from agentv.regular_files import FileUnusableError, open_regular
 from agentv.report.annotations import Place
 from agentv.results import RowKey
 from agentv.suite.json_lines import iterate_lines
-from agentv.suite.loader import CASES, JSON_LINES
+from agentv.suite.sniff import CASE_KEYS, JSON_LINES
 from agentv.suite.yaml import YamlProblem, YamlWalk
 from agentv.text import short_path
 
@@ -62,8 +62,8 @@ def _cases(suite: Path) -> Iterator[tuple[str, Path, int]]:
         yield from _json_lines(suite)
         return
     with open_regular(suite) as stream:
-        for entry in YamlWalk(stream).entries(CASES):
-            if entry.key != CASES:
+        for entry in YamlWalk(stream).entries(*CASE_KEYS):
+            if entry.key not in CASE_KEYS:
                 continue
             value = entry.value
             if entry.index is None:
@@ -74,7 +74,7 @@ def _cases(suite: Path) -> Iterator[tuple[str, Path, int]]:
                 if isinstance(value, dict) and "id" in value:
                     yield str(value["id"]), suite, entry.line
                 continue
-            if isinstance(reference, str):
+            if isinstance(reference, str) and reference.endswith(JSON_LINES):
                 yield from _json_lines(suite.parent / reference)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -33,6 +33,9 @@ from agentv.run.services import protection_gaps
 from agentv.run_manifest import recorded_choice, resumed_options
 from agentv.text import plural, short_path
 
+if TYPE_CHECKING:
+    from agentv.cli.beside import ViewerBeside
+
 _SIGNALS = (*TO_STOP, signal.SIGHUP)
 
 
@@ -52,6 +55,7 @@ _SIGNALS = (*TO_STOP, signal.SIGHUP)
     help="Start a new run of the cases that did not pass in RUN.  [latest]",
 )
 @click.option("--watch", is_flag=True, help="Run again what a saved file affects, until Ctrl-C.")
+@click.option("--view", is_flag=True, help="Follow the run in a browser (see `agentv view`).")
 @click.option("--allow-changed", is_flag=True, help="With --resume or --retry-errors: accept changed suites.")
 @click.option("--otel", metavar="[URL]", is_flag=False, flag_value="", help="Send spans to a collector during the run.")
 @click.option("--otel-content", is_flag=True, help="With --otel: include prompts and answers in the spans.")
@@ -71,11 +75,19 @@ def command(**arguments: Any) -> int:
                 130 interrupted       143 terminated
     """
     console = _Console(arguments["quiet"], arguments["as_json"], arguments["verbose"], take_telemetry(arguments))
+    console.view = arguments.pop("view")
+    try:
+        return _evaluate(arguments, console)
+    finally:
+        console.close()
+
+
+def _evaluate(arguments: dict[str, Any], console: _Console) -> int:
     watch = arguments.pop("watch")
     refuse_empty({name: value for name, value in arguments.items() if name != "last_failed"})
     _refuse_contradictions(arguments, watch=watch)
     if arguments["resume"] or arguments["retry_errors"]:
-        return console.execute(_resumed(arguments)).code
+        return console.look(console.execute(_resumed(arguments)))
     if arguments["last_failed"] is not None:
         from agentv.cli.last_failed import last_failed  # noqa: PLC0415 - most runs do not need it
 
@@ -87,7 +99,7 @@ def command(**arguments: Any) -> int:
     plan = intent.plan(watched=watch)
     run = intent.start(plan)
     if not watch:
-        return console.execute(run).code
+        return console.look(console.execute(run))
     from agentv.cli.watch import Watch, Watched  # noqa: PLC0415 - most runs do not need it
 
     return Watch(intent, console.execute, console.say, Watched.of(plan, intent.cwd)).run(run)
@@ -124,6 +136,9 @@ class _Console:
     telemetry: Telemetry | None
     gaps_printed: bool = False
     """Whether the gaps in the protection of this machine were printed. They are the same for every run."""
+    view: bool = False
+    """Whether a viewer is started with the first run."""
+    viewer: ViewerBeside | None = None
 
     def say(self, text: str) -> None:
         if not self.quiet:
@@ -134,6 +149,8 @@ class _Console:
         self.gaps_printed = True
         for note in (*run.plan.notes, *run.notes, *gaps, *(_details(run) if self.verbose else ())):
             self.say(f"note: {note}")
+        if self.view and self.viewer is None:
+            self._start_viewer(run)
         progress = choose_progress(sys.stderr, self.quiet, os.environ)
         live = self.telemetry.of(run) if self.telemetry is not None else None
         with _target_log(progress):
@@ -154,6 +171,27 @@ class _Console:
         if self.as_json or not self.quiet:
             click.echo(_shown(outcome, code, as_json=self.as_json))
         return Ended(code, stopped=received is not None)
+
+    def _start_viewer(self, run: RecordedRun) -> None:
+        from agentv.cli.beside import ViewerBeside  # noqa: PLC0415 - most runs do not need it
+
+        self.view = False  # with --watch, one viewer shows all rounds
+        try:
+            self.viewer = ViewerBeside.start(run.directory.path, run.plan.secrets.scrub(os.environ))
+        except OSError as error:
+            click.echo(f"note: the viewer could not be started: {error.strerror}", err=True)
+        else:
+            click.echo(f"view this run at {self.viewer.link}", err=True)
+
+    def look(self, ended: Ended) -> int:
+        """The exit code of the run, after the user has looked at it in the viewer."""
+        if self.viewer is not None and not ended.stopped:
+            self.viewer.serve_on()
+        return ended.code
+
+    def close(self) -> None:
+        if self.viewer is not None:
+            self.viewer.end()
 
 
 def _shown(outcome: RunOutcome, code: int, *, as_json: bool) -> str:

@@ -9,7 +9,9 @@ import click
 from agentv.cli.lazy_group import LazyGroup
 
 COMMANDS = {
-    "promptfoo": ("agentv.cli.import_promptfoo:command", "Convert a promptfoo configuration to suites and targets."),
+    "promptfoo": ("agentv.cli.import_promptfoo:command", "Convert a promptfoo configuration to a suite and targets."),
+    "deepeval": ("agentv.cli.import_datasets:deepeval", "Convert goldens or test cases of DeepEval to a suite."),
+    "ragas": ("agentv.cli.import_datasets:ragas", "Convert a dataset of Ragas to a suite."),
 }
 
 
@@ -20,4 +22,6 @@ def command(**_: Any) -> None:
     \b
     Start with:
       agentv import promptfoo promptfooconfig.yaml
+      agentv import deepeval goldens.json
+      agentv import ragas testset.csv
     """

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
 import click
 
+from agentv.cli.new_files import write_files
 from agentv.errors import UsageError
 
 TEMPLATES = {
@@ -22,17 +21,36 @@ TEMPLATES = {
 
 
 @click.command()
+@click.argument("file", metavar="[FILE]", required=False)
+@click.option(
+    "--from", "kind", type=click.Choice(["promptfoo", "csv", "openapi"]), help="Start from FILE of this kind."
+)
+@click.option("--operation", "operations", multiple=True, metavar="NAME", help="With openapi: only this operation.")
 @click.option("--path", "folder", default=".", metavar="DIR", help="Directory to write to.  [.]")
 @click.option("--force", is_flag=True, help="Overwrite existing files without asking.")
-def command(folder: str, force: bool) -> int:
+def command(file: str | None, kind: str | None, operations: tuple[str, ...], folder: str, force: bool) -> int:
     """Create two example suites, a judge script and a configuration.
 
     The examples use scripted models, so they run without an API key or network access.
+
+    \b
+    agentv init --from promptfoo [FILE]  convert a promptfoo configuration
+    agentv init --from csv FILE          read questions from a CSV file
+    agentv init --from openapi FILE      call the POST operations of an API
     """
     if Path(folder).exists() and not Path(folder).is_dir():
         raise UsageError(
             f"--path must be a directory, got the file {folder}.",
             next_step="The directory is created if it does not exist.",
+        )
+    if kind is not None:
+        from agentv.cli.init_from import start_from  # noqa: PLC0415 - the examples need none of it
+
+        return start_from(kind, file, Path(folder), operations, force=force)
+    if file is not None or operations:
+        given = "FILE" if file is not None else "--operation"
+        raise UsageError(
+            f"{given} can only be used with --from.", next_step="For example: agentv init --from csv qa.csv"
         )
     write_files(Path(folder), {name: template(source) for name, source in TEMPLATES.items()}, force=force)
     cd = "" if folder == "." else f"cd {shlex.quote(folder)} && "
@@ -43,24 +61,3 @@ def command(folder: str, force: bool) -> int:
 def template(name: str) -> str:
     """The content of a template shipped with agentv."""
     return (files("agentv.cli") / "templates" / name).read_text("utf-8")
-
-
-def write_files(root: Path, contents: Mapping[str, str], *, force: bool) -> None:
-    """Write files into a directory and print their paths. Asks before overwriting a file; if stdin is not a terminal,
-    an existing file is an error and nothing is written."""
-    for name in [name for name in contents if _may_write(root / name, force)]:
-        path = root / name
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(contents[name], encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"{path} cannot be written: {error.strerror or error}.") from None
-        click.echo(f"wrote {path}")
-
-
-def _may_write(path: Path, force: bool) -> bool:
-    if force or not path.exists():
-        return True
-    if not sys.stdin.isatty():
-        raise UsageError(f"{path} already exists.", next_step="Nothing was written. Use --force to overwrite it.")
-    return click.confirm(f"{path} already exists. Overwrite it?", default=False)

@@ -45,7 +45,8 @@ def last_failed(arguments: dict[str, Any], is_given: Callable[[str], bool]) -> N
         click.echo(f"Every case of run {run_id} passed; nothing to run.", err=arguments["as_json"])
         return None
     given = {name: arguments[name] for name in OPTIONS if is_given(name) or (name == "paths" and arguments["paths"])}
-    for name in ("paths", "config", "outputs", "out"):  # recorded paths are relative to the directory of that run
+    # Recorded paths are relative to the directory of that run.
+    for name in ("paths", "prompts", "config", "outputs", "out"):
         if name in given and cwd != here:
             given[name] = _from(here, given[name])
     if is_given(RECORD_JUDGE_IO):

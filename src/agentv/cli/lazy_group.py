@@ -31,7 +31,7 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(self._table)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         entry = self._table.get(self._aliases.get(cmd_name, cmd_name))
         if entry is None:
             return None
@@ -39,6 +39,10 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(module), name)
         if not isinstance(command, click.Group):
             quick_start.end()
+            if ctx.resilient_parsing:
+                from agentv.cli.complete import complete_parameters  # noqa: PLC0415 - only if a shell asks
+
+                complete_parameters(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -18,20 +18,22 @@ from agentv.report.terminal import clean, wants_color
 
 COMMANDS = {
     "compare": ("agentv.cli.compare:command", "Compare two runs case by case."),
+    "completion": ("agentv.cli.completion:command", "Print a script that completes words in a shell."),
     "convert": ("agentv.cli.convert:command", "Export results: CSV, JSON Lines, Parquet, OpenTelemetry."),
     "doctor": ("agentv.cli.doctor:command", "Report what this machine offers for runs."),
     "eval": ("agentv.cli.evaluate:command", "Run suites and record the results (alias: run)."),
     "generate": ("agentv.cli.generate:command", "Generate rubrics with a model."),
-    "import": ("agentv.cli.import_suites:command", "Convert a promptfoo configuration to suites."),
+    "import": ("agentv.cli.import_suites:command", "Convert files of promptfoo, DeepEval and Ragas to suites."),
     "init": ("agentv.cli.init:command", "Create example suites that run offline."),
     "judge": ("agentv.cli.judge.command:command", "Create, run and debug judge scripts."),
-    "report": ("agentv.cli.report:command", "Report a run as Markdown, JUnit XML or annotations."),
+    "report": ("agentv.cli.report:command", "Report a run as Markdown, JUnit, annotations or HTML."),
     "runs": ("agentv.cli.runs:command", "List recorded runs, and remove or annotate them."),
-    "schema": ("agentv.cli.schema:command", "Print the JSON Schemas of suites and configuration."),
+    "schema": ("agentv.cli.schema:command", "Print the JSON Schemas, or set up an editor with them."),
     "show": ("agentv.cli.show:command", "Show a case: question, answer, score, judge calls."),
     "targets": ("agentv.cli.targets:command", "List targets and check that they respond."),
     "trend": ("agentv.cli.trend:command", "Show how mean scores develop over runs."),
     "validate": ("agentv.cli.validate:command", "Check suites and configuration without running them."),
+    "view": ("agentv.cli.view:command", "Look at runs in a browser."),
 }
 """name -> (`module:attribute`, one line of help). A new command needs one file and one line here."""
 ALIASES = {"run": "eval"}

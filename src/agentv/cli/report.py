@@ -1,18 +1,23 @@
-"""`agentv report`: report a recorded run as Markdown, JUnit XML or GitHub annotations."""
+"""`agentv report`: report a recorded run as Markdown, JUnit XML, GitHub annotations or one HTML file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from agentv.cli.case_lines import CaseLines, repository_root
+from agentv.cli.html_file import write_html
 from agentv.cli.out_file import write_out
 from agentv.errors import UsageError
 from agentv.record.run_dir import ANOTHER, refuse_recorded
 from agentv.report.row_source import RowSource, find_rows
 from agentv.report.trials import RepeatedCases
+
+if TYPE_CHECKING:
+    from agentv.view.file import WithDetails
 
 
 @click.command()
@@ -21,17 +26,35 @@ from agentv.report.trials import RepeatedCases
     "--format",
     "-f",
     "shape",
-    type=click.Choice(["markdown", "junit", "github"]),
+    type=click.Choice(["markdown", "junit", "github", "html"]),
     default="markdown",
-    help="Markdown, JUnit XML or GitHub Actions annotations.  [markdown]",
+    help="Markdown, JUnit XML, GitHub Actions annotations, or one HTML file with all cases.  [markdown]",
 )
 @click.option("--out", "-o", metavar="FILE", help="Output file; replaced if it exists.  [stdout]")
-def command(run: str, shape: str, out: str | None) -> int:
-    """Report a run as Markdown, JUnit XML or GitHub annotations.
+@click.option("--baseline", metavar="RUN", help="With html: the run to compare with; its cases are in the file, too.")
+@click.option(
+    "--with",
+    "details",
+    type=click.Choice(["all", "failures"]),
+    help="With html: the cases that can be opened.  [all, or failures if the file would exceed 25 MB]",
+)
+@click.option("--share", is_flag=True, help="With html: mask paths, user names and host names.")
+def command(
+    *, run: str, shape: str, out: str | None, baseline: str | None, details: WithDetails | None, share: bool
+) -> int:
+    """Report a run as Markdown, JUnit XML, GitHub annotations or one HTML file.
 
     RUN is a run (id, name, `latest`, directory) or a results file. The exit code is 0 if the report was written,
     even if cases failed, and 2 otherwise.
+
+    The HTML file contains the pages of `agentv view` and needs no server and no network.
     """
+    if shape == "html":
+        write_html(run, out, baseline=baseline, details=details, share=share)
+        return 0
+    for option, value in (("--baseline", baseline), ("--with", details), ("--share", share)):
+        if value:
+            raise UsageError(f"{option} can only be used with --format html.")
     source = find_rows(run, Path.cwd())
     if out is not None:
         refuse_recorded(Path(out))

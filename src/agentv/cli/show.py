@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from glob import escape
 from pathlib import Path
 from shlex import quote
 
@@ -17,6 +16,7 @@ from agentv.record.catalog import Catalog
 from agentv.record.labels import RunLabels
 from agentv.record.reading import RunReader
 from agentv.record.run_dir import RESULTS, RunDirectory, find_run
+from agentv.report.case_commands import CaseCommands
 from agentv.report.case_view import CaseView
 from agentv.report.choosing import (
     Choice,
@@ -31,7 +31,7 @@ from agentv.report.choosing import (
     worst_first,
 )
 from agentv.report.terminal import Look, can_print_unicode, is_terminal, terminal_width, wants_color
-from agentv.text import did_you_mean, plural, short_path
+from agentv.text import did_you_mean, plural
 
 LATEST = "latest"
 
@@ -39,7 +39,8 @@ LATEST = "latest"
 @click.command()
 @click.argument("run", metavar="[RUN]", required=False)
 @click.argument("case", metavar="[CASE]", required=False)
-@click.option("--target", metavar="NAME", help="Only rows of this target.")
+@click.option("--target", metavar="NAME", help="Only rows of this target, or variant such as 'bot [terse]'.")
+@click.option("--prompt", metavar="ID", help="Only rows of this prompt.")
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="Only rows of this attempt.")
 @click.option("--diff", metavar="RUN", help="Compare with the same case in another run.")
 @click.option("--list", "as_list", is_flag=True, help="List the rows, worst first, instead of showing one.")
@@ -51,6 +52,7 @@ def command(
     run: str | None,
     case: str | None,
     target: str | None,
+    prompt: str | None,
     attempt: int | None,
     diff: str | None,
     as_list: bool,
@@ -72,7 +74,7 @@ def command(
     if as_list and diff:
         raise UsageError(f"--{'failed' if failed else 'list'} and --diff cannot be used together.")
     reader, case = _find(run, case, Path.cwd())
-    wanted = Wanted(case, target, attempt)
+    wanted = Wanted(case, target, attempt, prompt)
     if not reader.heads() and (damaged := reader.damaged.total()):
         raise UsageError(f"run {_name(reader)} has no valid rows: {plural(damaged, 'line')} of {RESULTS} damaged.")
     if case is not None and _has_no_row_yet(reader, case):
@@ -207,33 +209,13 @@ def _listed(reader: RunReader, wanted: Wanted, *, failed: bool, as_json: bool) -
 
 def _commands(view: CaseView, choice: Choice) -> Iterator[tuple[str, str]]:
     """Commands to continue with, and what they do."""
-    manifest, row, show = view.reader.manifest, view.row, view.reader.directory.show_command
-    suite = _suite(view)
-    if suite is not None:
-        options = manifest.get("options")
-        config = options.get("config") if isinstance(options, dict) else None
-        again = f"agentv eval {quote(suite)} --case {quote(escape(row.eval_id))}"
-        again += f" --config {quote(config)}" if isinstance(config, str) else ""
-        again += f" --target {quote(row.target)}" if len({head.key.target for head in choice.siblings}) > 1 else ""
-        yield again, "run it again"
-        if row.candidate_answer or row.output_messages:
-            run = show.removeprefix("agentv show ")
-            yield f"{again} --outputs {run}", "judge this answer again"
+    several = len({head.key.target for head in choice.siblings}) > 1
+    yield from CaseCommands(view.reader, several_targets=several).of(view.row)
     if choice.next_worst is not None:
         key = choice.next_worst.key
         several = len({head.key.suite for head in (choice.head, choice.next_worst)}) > 1
         name = f"{key.suite}/{key.eval_id}" if several else key.eval_id
-        yield f"{show} {quote(name)}", f"next worst of {choice.not_passed:,}"
-
-
-def _suite(view: CaseView) -> str | None:
-    """The suite file of the case, relative to the working directory."""
-    suites = view.reader.manifest.get("suites")
-    for suite in suites if isinstance(suites, list) else ():
-        if isinstance(suite, dict) and suite.get("name") == view.row.suite and isinstance(suite.get("path"), str):
-            path = Path(suite["path"])
-            return str(short_path(path, Path.cwd())) if path.is_file() else None
-    return None
+        yield f"{view.reader.directory.show_command} {quote(name)}", f"next worst of {choice.not_passed:,}"
 
 
 def _look() -> Look:

@@ -8,7 +8,7 @@ import click
 
 from agentv.errors import ConfigError, InvalidFilesError, Problem, SuiteError, UsageError
 from agentv.plan.build import Loaded, build_plan
-from agentv.plan.discovery import find_suites, suite_paths
+from agentv.plan.discovery import find_suites, mentions_cases, suite_paths
 from agentv.plan.options import RunOptions
 from agentv.suite import guidelines
 from agentv.targets.config import FILE_NAMES, load_config
@@ -21,18 +21,16 @@ _PROJECTS = {Path(name).name for name in guidelines.FILE_NAMES}
 @click.command()
 @click.argument("paths", nargs=-1)
 @click.option("--config", metavar="FILE", help="Target configuration.  [found near each suite]")
+@click.option("--suites-only", is_flag=True, help="Skip files without `evalcases`, also if they are in PATHS.")
 @click.option("--quiet", "-q", is_flag=True, help="Print only errors.")
-def command(paths: tuple[str, ...], config: str | None, quiet: bool) -> int:
+def command(paths: tuple[str, ...], config: str | None, suites_only: bool, quiet: bool) -> int:
     """Check suites and their configuration without running them.
 
     PATHS are suite files, directories, globs or configuration files; without PATHS, evals/ is checked. Every error is
     printed to stderr with file, line and column. The exit code is 0 if everything is valid, and 2 otherwise.
     """
     cwd = Path.cwd()
-    configs = [path for path in paths if Path(path).name in _CONFIGS or _is_project(cwd / path)]
-    suites = [path for path in paths if path not in configs]
-    if not configs:
-        suites = list(suite_paths(suites, cwd, command="validate"))
+    configs, suites = _sorted(paths, cwd, suites_only=suites_only)
     problems: list[Problem] = []
     notes: list[str] = []
     cases = 0
@@ -66,6 +64,17 @@ def command(paths: tuple[str, ...], config: str | None, quiet: bool) -> int:
     return 0
 
 
+def _sorted(paths: tuple[str, ...], cwd: Path, *, suites_only: bool) -> tuple[list[str], list[str]]:
+    """The configurations and the suites among the paths; without paths, the default directory."""
+    configs = [path for path in paths if Path(path).name in _CONFIGS or _is_project(cwd / path)]
+    suites = [path for path in paths if path not in configs]
+    if suites_only and paths:
+        suites = [path for path in suites if not (cwd / path).is_file() or mentions_cases(cwd / path)]
+    elif not configs:
+        suites = list(suite_paths(suites, cwd, command="validate"))
+    return configs, suites
+
+
 def _is_project(path: Path) -> bool:
     """Whether this is the file that lists guidelines. In other directories, a suite may have the same name."""
     return path.name in _PROJECTS and path.resolve().parent.name == ".agentv"
@@ -79,4 +88,5 @@ def _project_problems(path: Path) -> list[Problem]:
 def _summary(suites: int, cases: int, configs: int) -> str:
     parts = [plural(count, noun) for count, noun in ((suites, "suite"), (cases, "case")) if suites]
     parts += [plural(configs, "configuration")] if configs else []
+    parts = parts or ["no suites"]
     return f"ok: {', '.join(parts)}, no problems"

@@ -55,12 +55,13 @@ class Watched:
                 *(general.get(path) for path in around),
                 None if answers is None else digests.get(answers),
             )
-            for position, case_id in enumerate(suite.ids):
+            for position, case_id in enumerate(suite.variant_ids()):
                 if case_id in planned.selected and kept is not None:
                     own = suite.case_targets.get(case_id)
                     target, trials = own.target if own else None, planned.trials_of(case_id)
                     value = (kept.sha256(position), kept.used[position], shared, target, trials)
-                    cases[suite.name, case_id] = value
+                    before = cases.get((suite.name, case_id), ())  # with another prompt
+                    cases[suite.name, case_id] = (*before, value)
         folders = [cwd / path for path in plan.options.paths if (cwd / path).is_dir()]
         inner = [path for top in folders for path in top.rglob("*") if path.is_dir() and ".agentv" not in path.parts]
         return cls({**digests, **general}, cases, (*folders, *inner))

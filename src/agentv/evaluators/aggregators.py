@@ -94,6 +94,7 @@ class LlmAggregator(AsksJudge, Aggregator):
     """A judge model that combines the results."""
 
     FILES: ClassVar[tuple[str, ...]] = ("prompt",)
+    TEMPLATES: ClassVar[tuple[str, ...]] = ("prompt",)
 
     type: Literal["llm_judge"] = "llm_judge"
     prompt: str | None = Field(

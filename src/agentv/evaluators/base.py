@@ -8,7 +8,7 @@ An evaluator is a frozen class without state between calls. Its fields are the o
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agentv.evidence import EvaluatorRecord
 from agentv.messages import Message, TokenUsage
-from agentv.results import DEFAULT_THRESHOLD, Score
+from agentv.results import DEFAULT_THRESHOLD, Score, TurnRecord, variant_of
 from agentv.suite.evaluator import JUDGED, Need
 from agentv.suite.suite import EvalCase
 from agentv.suite.yaml import NodePath
@@ -64,6 +64,10 @@ class Candidate:
     """Values that the target reported and that could not be used."""
     model: str | None = None
     """The model that answered, as reported by the vendor."""
+    turns: tuple[TurnRecord, ...] = ()
+    """The turns of a conversation. `answer` is that of the last one, `output_messages` are those of all of them."""
+    cache_hit: bool = False
+    """Whether the answer was read from the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,8 @@ class EvaluationContext:
         """Identify the caller of a judge: this evaluator or its script, for this case."""
         from agentv.judge.lending import Asker  # noqa: PLC0415 - only evaluators that call a judge need it
 
-        return Asker(evaluator, self.case.id, self.attempt, self.suite, self.target, self.directory, script)
+        variant = variant_of(self.target, self.case.prompt)
+        return Asker(evaluator, self.case.id, self.attempt, self.suite, variant, self.directory, script)
 
 
 class Evaluator(BaseModel):
@@ -102,6 +107,8 @@ class Evaluator(BaseModel):
     """Options that can be file paths, read by `load_files`. Errors of `load_files` are reported at these options."""
     INHERITS: ClassVar[tuple[str, ...]] = ()
     """Options whose default comes from the suite's `execution` section, if set there."""
+    TEMPLATES: ClassVar[tuple[str, ...]] = ()
+    """Options into which the reader inserts no variables: code, nested evaluators, and prompts with own variables."""
     WAITS: ClassVar[bool] = True
     """Set to False if `evaluate` hardly ever awaits anything: agentv then runs it without creating a task."""
 
@@ -121,10 +128,25 @@ class Evaluator(BaseModel):
         return {cls.ALIASES.get(key, key): value for key, value in raw.items()}
 
     @classmethod
+    def children_of(cls, entry: Mapping[str, Any]) -> Sequence[Any]:
+        """The nested entries of a suite's entry. Default: none."""
+        del entry
+        return ()
+
+    @classmethod
     def read_children(cls, options: dict[str, Any], read: ReadChild) -> dict[str, Any]:
         """Return the options with nested evaluator entries replaced by `Evaluator` objects. Default: unchanged."""
         del read
         return options
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether the case must have a reference answer. Default: no."""
+        return False
+
+    def variables_used(self) -> frozenset[str]:
+        """Variables of the case that `evaluate` inserts into prompts of this evaluator. Default: none."""
+        return frozenset()
 
     @property
     def needs(self) -> frozenset[Need]:

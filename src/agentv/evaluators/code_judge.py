@@ -13,16 +13,13 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from agentv.command import split_command
-from agentv.errors import EvaluatorError
-from agentv.evaluators.base import Complain, EvaluationContext, Evaluator
-from agentv.judge.access import JudgeAccess, read_access
-from agentv.redact import MASK
+from agentv.evaluators.base import Complain, EvaluationContext
+from agentv.evaluators.scripted import Scripted, judge_as_written
+from agentv.judge.access import read_access
 from agentv.results import Score
-from agentv.scripts import ScriptObserver, ScriptSpec, run_script, working_directory
-from agentv.suite.evaluator import Need
+from agentv.scripts import ScriptSpec, working_directory
 from agentv.suite.search import ProgramSearch
 from agentv.suite.yaml import NodePath
-from agentv.targets.config import holds_secret
 from agentv.text import is_typo
 
 _OPTIONS = (
@@ -41,21 +38,19 @@ _OPTIONS = (
 _COMMON = ("name", "type", "weight", "required", "threshold", "negate")
 
 
-def _as_written(schema: dict[str, Any]) -> None:
+def as_written(schema: dict[str, Any]) -> None:
     """Extend the JSON Schema for editors: a suite can use more forms than the fields accept."""
     options = schema["properties"]
     words = {"type": "array", "items": {"type": "string"}, "minItems": 1}
     options["script"] = {"anyOf": [{"type": "string"}, words], "description": options["script"]["description"]}
-    access = options["judge"]["anyOf"][0]
-    options["judge"] |= {"anyOf": [access, {"type": "boolean"}], "default": False}
+    judge_as_written(schema)
     options["use_judge_provider"] = {"type": "boolean", "description": "Alias: `true` is the same as `judge: {}`."}
     schema["additionalProperties"] = True
 
 
-class ScriptEvaluator(Evaluator):
-    """Base of evaluators that run a script: their options, and running the script with or without judge access."""
+class ScriptEvaluator(Scripted):
+    """Base of evaluators whose options name a script."""
 
-    ALIASES: ClassVar[Mapping[str, str]] = {"judge_provider": "judge", "target": "judge"}
     INHERITS: ClassVar[tuple[str, ...]] = ("warm",)
 
     script: list[str] = Field(
@@ -65,12 +60,6 @@ class ScriptEvaluator(Evaluator):
         None,
         description="Working directory, relative to the suite's directory or one of its parents in the repository.",
     )
-    timeout_seconds: float = Field(120.0, gt=0, description="Timeout for one execution of the script.")
-    judge: JudgeAccess | None = Field(None, description="Judge access: `true`, `{}` or options.")
-    env: dict[str, str] | list[str] = Field(
-        default={}, description="Extra environment variables: a mapping, or a list of names to pass through."
-    )
-    config: dict[str, Any] | None = Field(None, description="Mapping passed to the script unchanged.")
     warm: bool = Field(
         default=False,
         description="Python only: fork each execution from a process that has already imported the modules.",
@@ -96,16 +85,6 @@ class ScriptEvaluator(Evaluator):
             raise ValueError("must not contain NUL characters")
         return script
 
-    @field_validator("env")
-    @classmethod
-    def _can_be_passed(cls, env: dict[str, str] | list[str]) -> dict[str, str] | list[str]:
-        values = env.values() if isinstance(env, dict) else ()
-        if any(not name or "=" in name for name in env):
-            raise ValueError("variable names must not be empty or contain `=`")
-        if any("\0" in text for text in (*env, *values)):
-            raise ValueError("must not contain NUL characters")
-        return env
-
     @classmethod
     def normalize(cls, raw: Mapping[str, Any], complain: Complain) -> dict[str, Any]:
         """Return the options with judge access under `judge` and every unknown key under `config`."""
@@ -122,13 +101,6 @@ class ScriptEvaluator(Evaluator):
         _gather_config(options, complain)
         return options
 
-    def recorded_options(self) -> dict[str, Any]:
-        """The options. Variables whose names look like secrets are masked: a suite may contain them literally."""
-        options = super().recorded_options()
-        if isinstance(self.env, dict) and self.env:
-            options["env"] = {name: MASK if holds_secret(name) else value for name, value in self.env.items()}
-        return options
-
     def depends_on(self, directory: Path) -> list[Path]:
         """Files named in the command, such as the script itself."""
         cwd = working_directory(directory, self.cwd)
@@ -142,18 +114,6 @@ class ScriptEvaluator(Evaluator):
             return {}
         return {("cwd",) if problem.word is None else ("script", problem.word): problem.message}
 
-    @property
-    def needs(self) -> frozenset[Need]:
-        return frozenset({Need.SCRIPTS} if self.judge is None else {Need.SCRIPTS, Need.JUDGE_ACCESS})
-
-    def targets_named(self) -> list[str]:
-        if self.judge is None:
-            return []
-        return [name for name in (self.judge.target, *(self.judge.allowed_targets or ())) if name is not None]
-
-    def judge_targets(self) -> list[str | None]:
-        return [] if self.judge is None else [self.judge.target]
-
     def spec(self, directory: Path) -> ScriptSpec:
         """The script to run for a suite in this directory."""
         return ScriptSpec(
@@ -166,45 +126,11 @@ class ScriptEvaluator(Evaluator):
             warm=self.warm,
         )
 
-    def payload(self, context: EvaluationContext) -> dict[str, Any]:
-        """The payload that the script reads from stdin."""
-        case, candidate = context.case, context.candidate
-        return {
-            "eval_id": case.id,
-            "attempt": context.attempt,
-            "target": context.target,
-            "suite": context.suite,
-            "question": case.question,
-            "input_messages": [message.to_dict() for message in case.input_messages],
-            "input_files": [str(path) for path in case.input_files],
-            "expected_outcome": case.expected_outcome,
-            "expected_messages": [message.to_dict() for message in case.expected_messages],
-            "reference_answer": case.reference_answer,
-            "candidate_answer": candidate.answer,
-            "output_messages": [message.to_dict() for message in candidate.output_messages],
-            "guideline_files": [str(path) for path in case.guideline_files],
-            "trace_summary": None if candidate.trace_summary is None else dict(candidate.trace_summary),
-            "metadata": dict(case.metadata),
-            "config": None if self.config is None else dict(self.config),
-        }
-
-    async def run(
-        self, payload: Mapping[str, Any], context: EvaluationContext, observer: ScriptObserver | None = None
-    ) -> Score:
-        """Run the script on this payload and return its score."""
-        if context.runtime is None:
-            raise EvaluatorError(f"the evaluator '{self.name}' cannot start its script outside of a run")
-        session = None
-        if self.judge is not None:
-            session = context.runtime.lender.lend(self.judge, context.asker(self.name, script=True))
-        spec = self.spec(context.directory or Path.cwd())
-        return await run_script(spec, payload, context.runtime, session=session, observer=observer)
-
 
 class CodeJudge(ScriptEvaluator):
     """Judges the answer with a script."""
 
-    model_config = ConfigDict(json_schema_extra=_as_written)
+    model_config = ConfigDict(json_schema_extra=as_written)
 
     async def evaluate(self, context: EvaluationContext) -> Score:
         return await self.run(self.payload(context), context)

@@ -38,6 +38,7 @@ class Composite(Evaluator):
     """A group of evaluators whose scores are combined by an aggregator."""
 
     model_config = ConfigDict(json_schema_extra=_as_written)
+    TEMPLATES = ("evaluators", "aggregator")
 
     type: Literal["composite"] = "composite"
     evaluators: list[SerializeAsAny[Evaluator]] = Field(min_length=1, description="Members: evaluators of any type.")
@@ -46,6 +47,19 @@ class Composite(Evaluator):
         description="How the scores are combined: `{type: weighted_average, weights: {member: 2}}`, "
         "`{type: code_judge, script: ...}` or `{type: llm_judge, prompt: ...}`.",
     )
+
+    @classmethod
+    def children_of(cls, entry: Mapping[str, Any]) -> Sequence[Any]:
+        """The entries of the members and of the aggregator."""
+        members = entry.get("evaluators")
+        return [*(members if isinstance(members, list) else ()), entry.get("aggregator")]
+
+    @property
+    def needs_reference(self) -> bool:
+        return any(member.needs_reference for member in self.evaluators)
+
+    def variables_used(self) -> frozenset[str]:
+        return frozenset().union(*(each.variables_used() for each in (*self.evaluators, self.aggregator)))
 
     @classmethod
     def read_children(cls, options: dict[str, Any], read: ReadChild) -> dict[str, Any]:

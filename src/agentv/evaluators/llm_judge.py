@@ -18,6 +18,7 @@ from agentv.evaluators.llm.prompt import (
     VERDICT_SCHEMA,
     check_prompt,
     doubts,
+    own_variables,
     question_for,
     system_prompt,
 )
@@ -39,6 +40,7 @@ class LlmJudge(AsksJudge):
     """A judge model grades the answer from 0 to 1: by your prompt, your rubrics or the expected outcome of the case."""
 
     FILES = ("prompt",)
+    TEMPLATES = ("prompt",)
 
     type: Literal["llm_judge"] = "llm_judge"
     prompt: str | None = Field(
@@ -63,6 +65,9 @@ class LlmJudge(AsksJudge):
     def _are_distinct(cls, rubrics: RubricList | None) -> RubricList | None:
         return None if rubrics is None else checked(rubrics)
 
+    def variables_used(self) -> frozenset[str]:
+        return frozenset() if self.prompt is None else own_variables(self.prompt)
+
     def criteria(self) -> tuple[Rubric, ...]:
         return () if self.rubrics is None else named(self.rubrics)
 
@@ -79,7 +84,7 @@ class LlmJudge(AsksJudge):
         prompt = self._checked_prompt()
         if self.rubrics is not None:
             score = await judge_by_rubrics(self, self.criteria(), context, prompt)
-            return replace(score, warnings=(*score.warnings, *doubts(prompt)))
+            return replace(score, warnings=(*score.warnings, *doubts(prompt, (*VARIABLES, *context.case.vars))))
         question: Question[JudgeVerdict] = Question(
             await rendered(question_for, context, prompt),
             system_prompt(prompt=prompt),
@@ -91,7 +96,12 @@ class LlmJudge(AsksJudge):
         )
         judge = {**ledger, "repaired": verdict.repaired}
         return Score(
-            verdict.score, verdict.hits, verdict.misses, verdict.reasoning, warnings=doubts(prompt), judge=judge
+            verdict.score,
+            verdict.hits,
+            verdict.misses,
+            verdict.reasoning,
+            warnings=doubts(prompt, (*VARIABLES, *context.case.vars)),
+            judge=judge,
         )
 
     def _checked_prompt(self) -> str | None:

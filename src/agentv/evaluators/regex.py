@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from agentv import patterns
 from agentv.errors import EvaluatorError
 from agentv.evaluators.base import EvaluationContext, Evaluator
+from agentv.evaluators.text import reference_of
 from agentv.results import Score
 from agentv.text import quoted
 
@@ -31,7 +32,9 @@ class Regex(Evaluator):
         description="`i` (`ignorecase`), `m` (`multiline`), `s` (`dotall`), `x` (`verbose`), `a` (`ascii`): "
         "a string like `im`, or a list.",
     )
-    pattern: str | None = Field(None, description="Regular expression in Python syntax.")
+    pattern: str | None = Field(
+        None, description="Regular expression in Python syntax. Default: the reference answer of the case."
+    )
     value: str | None = Field(None, description="Alias of `pattern`.")
 
     @field_validator("flags")
@@ -52,21 +55,33 @@ class Regex(Evaluator):
         patterns.compiled(pattern, flag_letters(info.data.get("flags", [])))
         return pattern
 
-    @model_validator(mode="after")
-    def _has_a_pattern(self) -> Regex:
-        if self.pattern is None and self.value is None:
-            raise ValueError("`pattern` is missing; set it to a regular expression")
-        return self
+    @property
+    def needs_reference(self) -> bool:
+        return self.expression is None
 
     @property
-    def expression(self) -> str:
+    def expression(self) -> str | None:
         """The regular expression, from `pattern` or `value`."""
-        return self.pattern or self.value or ""
+        return self.pattern or self.value
+
+    def _expected(self, context: EvaluationContext) -> str:
+        if self.expression is not None:
+            return self.expression
+        expression = reference_of(context)
+        try:
+            patterns.compiled(expression, flag_letters(self.flags))
+        except ValueError as error:
+            raise EvaluatorError(
+                f"the reference answer is not a valid pattern: {error}",
+                next_step="Set `pattern`, or use `contains` to compare with the reference answer as text.",
+            ) from None
+        return expression
 
     async def evaluate(self, context: EvaluationContext) -> Score:
-        answer, pattern = context.candidate.answer, quoted(self.expression)
+        answer, expression = context.candidate.answer, self._expected(context)
+        pattern = quoted(expression)
         try:
-            start = await patterns.search(self.expression, flag_letters(self.flags), answer)
+            start = await patterns.search(expression, flag_letters(self.flags), answer)
         except TimeoutError:
             raise EvaluatorError(
                 f"the pattern {pattern} timed out after {patterns.TIMEOUT_SECONDS:g} s "

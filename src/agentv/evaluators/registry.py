@@ -10,6 +10,9 @@ from agentv.evaluators.base import Evaluator
 BUILT_IN = {
     "composite": "agentv.evaluators.composite:Composite",
     "code_judge": "agentv.evaluators.code_judge:CodeJudge",
+    "metric": "agentv.evaluators.metric:ReadyMetric",
+    "python": "agentv.evaluators.python_check:PythonCheck",
+    "javascript": "agentv.evaluators.javascript_check:JavaScriptCheck",
     "llm_judge": "agentv.evaluators.llm_judge:LlmJudge",
     "rubric": "agentv.evaluators.rubric:RubricEvaluator",
     "contains": "agentv.evaluators.text:Contains",

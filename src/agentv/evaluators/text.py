@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
+from agentv.errors import EvaluatorError
 from agentv.evaluators.base import EvaluationContext, Evaluator
 from agentv.evaluators.strict_json import TIMEOUT_SECONDS, too_large
 from agentv.results import Score
@@ -23,7 +24,11 @@ class TextCheck(Evaluator):
     HIT: ClassVar[str]
     MISS: ClassVar[str]
 
-    value: str | list[str] = Field(description="String or list of strings to compare with, exactly as written.")
+    value: str | list[str] | None = Field(
+        None,
+        description="String or list of strings to compare with, exactly as written. Default: the reference answer of "
+        "the case.",
+    )
     match: Literal["all", "any"] | None = Field(
         None,
         description="For a list: whether `all` strings must match or `any` one of them; the score is 1 or 0. "
@@ -32,7 +37,9 @@ class TextCheck(Evaluator):
 
     @field_validator("value")
     @classmethod
-    def _says_something(cls, value: str | list[str]) -> str | list[str]:
+    def _says_something(cls, value: str | list[str] | None) -> str | list[str] | None:
+        if value is None:
+            return None
         if value == []:
             raise ValueError("must contain at least one string, because an empty list would always pass")
         cls._refuse_empty_text([value] if isinstance(value, str) else value)
@@ -43,13 +50,18 @@ class TextCheck(Evaluator):
         if "" in values:
             raise ValueError("must not be empty, because an empty string is part of every answer and would always pass")
 
+    @property
+    def needs_reference(self) -> bool:
+        return self.value is None
+
     @abstractmethod
     def holds(self, answer: str, value: str) -> bool:
         """Whether the answer matches one string."""
 
     async def evaluate(self, context: EvaluationContext) -> Score:
         answer = context.candidate.answer
-        values = [self.value] if isinstance(self.value, str) else self.value
+        value = expected_of(self.value, context)
+        values = [value] if isinstance(value, str) else value
         verdicts = list(zip(values, await self._verdicts(answer, values), strict=True))
         hits = tuple(f"{self.HIT} {quoted(value)}" for value, matched in verdicts if matched)
         misses = tuple(f"{self.MISS} {quoted(value)}" for value, matched in verdicts if not matched)
@@ -86,6 +98,21 @@ class TextCheck(Evaluator):
     def doubts(self) -> tuple[str, ...]:
         """Warnings about options that are valid but unlikely to be intended."""
         return ()
+
+
+def expected_of(value: str | list[str] | None, context: EvaluationContext) -> str | list[str]:
+    """What the answer is compared with: `value`, else the reference answer of the case."""
+    return reference_of(context) if value is None else value
+
+
+def reference_of(context: EvaluationContext) -> str:
+    """The reference answer of the case. A suite with a case that lacks it is not run."""
+    if context.case.reference_answer is None:
+        raise EvaluatorError(
+            "no expected string to compare the answer with",
+            next_step="Set `value` of the evaluator, or `reference_answer` of the case.",
+        )
+    return context.case.reference_answer
 
 
 def all_verdicts(check: TextCheck, answer: str, values: list[str]) -> list[bool]:
@@ -130,7 +157,7 @@ class Equals(TextCheck):
         return answer == value
 
     def doubts(self) -> tuple[str, ...]:
-        if self.negate or len(set(self.value)) < 2:
+        if self.negate or self.value is None or len(set(self.value)) < 2:
             return ()
         return ("an answer cannot equal several different strings, so this never passes; did you mean `match: any`?",)
 

@@ -10,6 +10,7 @@ class Pong(App):
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,13 +34,23 @@ class Response:
     content_type: str = "application/json"
     headers: HeaderLines = ()
 
-    def to_bytes(self, *, close: bool, head_only: bool = False) -> bytes:
-        """The reply as sent. A reply to HEAD has neither a body nor a Content-Length."""
+    def to_bytes(
+        self, *, close: bool, head_only: bool = False, common: HeaderLines = (), with_body: bool = True
+    ) -> bytes:
+        """The reply as sent, with the headers `common`. A reply to HEAD has neither a body nor a Content-Length.
+
+        Without its body, a large one can be sent after this, without a copy of it.
+        """
         ending = b"Connection: close\r\n\r\n" if close else b"\r\n"
-        start = head_of(self)
+        start = head_of(self, common)
         if head_only or self.status in _NO_BODY:
             return start + ending
-        return b"%bContent-Length: %d\r\n%b%b" % (start, len(self.body), ending, self.body)
+        return b"%bContent-Length: %d\r\n%b%b" % (
+            start,
+            len(self.body),
+            ending,
+            self.body if with_body else b"",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +93,7 @@ Handler = Callable[[Any, Request], Awaitable[Response | Stream]]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The handler for a method and a path. One `*` in the path stands for any characters."""
+    """The handler for a method and a path. In the path, `*` stands for any characters, and `{}` for one segment."""
 
     method: str
     path: str
@@ -94,12 +105,20 @@ class App:
 
     routes: ClassVar[tuple[Route, ...]] = ()
     max_body: ClassVar[int] = MAX_BODY
+    headers: ClassVar[HeaderLines] = ()
+    """Headers of every reply, also of errors."""
+    names: ClassVar[tuple[str, ...]] = ("127.0.0.1", "localhost", "[::1]")
+    """How clients may call the server: with its port, these are the valid values of `Host`."""
     _paths: ClassVar[dict[bytes, dict[bytes, Handler]]] = {}
+    _patterns: ClassVar[dict[re.Pattern[bytes], dict[bytes, Handler]]] = {}
 
     def __init_subclass__(cls) -> None:
         cls._paths = {}
         for route in cls.routes:
             cls._paths.setdefault(route.path.encode(), {})[route.method.encode()] = route.handler
+        cls._patterns = {
+            _pattern(path): methods for path, methods in cls._paths.items() if b"*" in path or b"{}" in path
+        }
 
     def __init__(self) -> None:
         self.hosts: frozenset[bytes] = frozenset()
@@ -130,7 +149,7 @@ class App:
     def handler_of(self, request: Request) -> Handler:
         """Find the handler of a request by its path, then by its method."""
         path = request.path
-        methods = self._paths.get(path) or next((self._paths[one] for one in self._paths if _matches(one, path)), None)
+        methods = self._paths.get(path) or next((self._patterns[p] for p in self._patterns if p.fullmatch(path)), None)
         if methods is None:
             known = one_of([f"{route.method} {route.path}" for route in self.routes])
             raise Refused(404, "not_found", f"unknown path; use {known}")
@@ -141,14 +160,13 @@ class App:
         return handler
 
 
-def _matches(pattern: bytes, path: bytes) -> bool:
-    before, star, after = pattern.partition(b"*")
-    return bool(star) and path.startswith(before) and path.endswith(after) and len(path) >= len(before) + len(after)
+def _pattern(path: bytes) -> re.Pattern[bytes]:
+    return re.compile(re.escape(path).replace(rb"\*", rb".*").replace(rb"\{\}", rb"[^/]+"), re.DOTALL)
 
 
-def head_of(reply: Response | Stream) -> bytes:
+def head_of(reply: Response | Stream, common: HeaderLines = ()) -> bytes:
     """The status line and the headers, without those about the length of the body."""
-    return _head(reply.status, reply.content_type, reply.headers)
+    return _head(reply.status, reply.content_type, reply.headers + common)
 
 
 @lru_cache(maxsize=256)

@@ -114,7 +114,7 @@ class Client:
         self._proxy = urlsplit(proxy) if proxy is not None else None
         self._idle: dict[Origin, list[Connection]] = {}
         self._open: set[Connection] = set()
-        self._prepared: tuple[str, Mapping[str, str], Origin, bytes] | None = None
+        self._prepared: tuple[tuple[str, str], Mapping[str, str], Origin, bytes] | None = None
 
     async def status_of(self, url: str) -> int:
         """The status of the reply to a GET request. The body is not read."""
@@ -127,15 +127,17 @@ class Client:
         finally:
             connection.abort()
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes, *, encoded: bool = False) -> HttpReply:
-        """Send a POST request. Raises HttpError, or ValueError if it cannot be sent. Redirects are not followed.
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: bytes, *, encoded: bool = False, method: str = "POST"
+    ) -> HttpReply:
+        """Send a request with a body. Raises HttpError, or ValueError if it cannot be sent. Redirects are not followed.
 
         With `encoded`, the address is sent unchanged, which signed requests need.
         """
         if self._places is None:
-            return await self._post(url, headers, body, encoded=encoded)
+            return await self._post(url, headers, body, encoded=encoded, method=method)
         async with self._places:
-            return await self._post(url, headers, body, encoded=encoded)
+            return await self._post(url, headers, body, encoded=encoded, method=method)
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -145,15 +147,17 @@ class Client:
         if still_open:
             await asyncio.wait([connection.lost for connection in still_open], timeout=CLOSING_SECONDS)
 
-    async def _post(self, url: str, headers: Mapping[str, str], body: bytes, *, encoded: bool) -> HttpReply:
+    async def _post(
+        self, url: str, headers: Mapping[str, str], body: bytes, *, encoded: bool, method: str
+    ) -> HttpReply:
         known = self._prepared  # most calls of a target have the same head, except for the Content-Length
-        if known is not None and known[1] is headers and known[0] == url:
+        if known is not None and known[1] is headers and known[0] == (method, url):
             origin, head = known[2], known[3]
         else:
             parts = urlsplit(url)
             origin = Origin.of(parts)
-            head = _head("POST", parts, origin, headers, encoded=encoded, proxy=self._proxy)
-            self._prepared = (url, headers, origin, head)
+            head = _head(method, parts, origin, headers, encoded=encoded, proxy=self._proxy)
+            self._prepared = ((method, url), headers, origin, head)
         idle = self._idle.setdefault(origin, [])
         connection = self._usable(idle) or await self._connect(origin)
         try:

@@ -70,6 +70,10 @@ def _chunk_of_this_thread() -> memoryview:
     return chunk
 
 
+_LARGE = 1 << 20
+"""Bytes of a body that is sent without being copied behind its head."""
+
+
 class Server:
     """Serves an app on a loopback port inside `async with`. Exit closes the port and all connections immediately.
 
@@ -82,6 +86,7 @@ class Server:
         app: App,
         *,
         port: int = 0,
+        listener: socket.socket | None = None,
         limits: ClientLimits | None = None,
         on_exceeded: Callable[[str], None] | None = None,
     ) -> None:
@@ -89,6 +94,7 @@ class Server:
         self.budget = ClientBudget(limits or ClientLimits(), self._exceeded)
         self._on_exceeded = on_exceeded
         self._port = port
+        self._inherited = listener
         self._connections: dict[Connection, None] = {}
         self._strangers: dict[Connection, None] = {}
         """The connections that were never admitted."""
@@ -114,13 +120,12 @@ class Server:
         return self
 
     def listen(self) -> None:
-        """Open the port. Raises OSError if that is impossible."""
-        self._listener = socket.create_server((HOST, self._port), backlog=BACKLOG)
+        """Open the port, or take over the given socket. Raises OSError if that is impossible."""
+        self._listener = self._inherited or socket.create_server((HOST, self._port), backlog=BACKLOG)
         self._listener.setblocking(False)
         self._port = self._listener.getsockname()[1]
         self.chunk = _chunk_of_this_thread()
-        names = (HOST, "localhost", "[::1]")
-        self.app.hosts = frozenset(f"{name}:{self._port}".encode() for name in names)
+        self.app.hosts = frozenset(f"{name}:{self._port}".encode() for name in self.app.names)
         self._accept_again()
 
     async def __aexit__(self, *_: object) -> None:
@@ -466,7 +471,10 @@ class Connection(asyncio.BufferedProtocol):
                 await self._send_stream(response, request, close=close)
             elif not transport.is_closing():
                 close = close or response.status in _ENDS_CONNECTION
-                transport.write(response.to_bytes(close=close))
+                is_large = len(response.body) > _LARGE
+                transport.write(response.to_bytes(close=close, common=self._app.headers, with_body=not is_large))
+                if is_large:
+                    transport.write(response.body)
         except asyncio.CancelledError:
             transport.abort()
             raise
@@ -505,7 +513,7 @@ class Connection(asyncio.BufferedProtocol):
         framing = "Transfer-Encoding: chunked\r\n" if in_chunks else framing
         ending = "Connection: close\r\n\r\n" if close else "\r\n"
         async with contextlib.aclosing(stream.chunks) as chunks:
-            transport.write(head_of(stream) + (framing + ending).encode())
+            transport.write(head_of(stream, self._app.headers) + (framing + ending).encode())
             async for chunk in chunks:
                 if chunk:
                     transport.write(b"%x\r\n%b\r\n" % (len(chunk), chunk) if in_chunks else chunk)
@@ -528,7 +536,7 @@ class Connection(asyncio.BufferedProtocol):
             and refused.status in (404, 405)
         )
         response = self._app.error(refused)
-        self._transport.write(response.to_bytes(close=not continues, head_only=head_only))
+        self._transport.write(response.to_bytes(close=not continues, head_only=head_only, common=self._app.headers))
         if continues:
             self._continue()
         else:

@@ -1,58 +1,55 @@
-"""Convert a promptfoo configuration to one suite per prompt, and a configuration with one target per provider."""
+"""Convert a promptfoo configuration to a suite with its prompts, and a configuration with one target per provider."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agentv.errors import InvalidFilesError, Problem
-from agentv.importing.asserts import AssertReader, NothingLeftError
-from agentv.importing.prompts import Prompt, read_prompts
-from agentv.importing.providers import ProviderReader, slug
-from agentv.importing.rows import row_as_test
-from agentv.importing.source import (
-    FILE,
-    Node,
-    Note,
-    Notes,
-    UnreadableError,
-    entries,
-    named_files,
-    read_document,
-    read_tests,
-    read_text,
-    unreadable,
-)
-from agentv.importing.templates import TemplateError, combinations
+from agentv.importing.asserts import NOT_IMPORTED, AssertReader
+from agentv.importing.promptfoo_tests import TestReader
+from agentv.importing.prompts import Prompt, PromptReader, free, matching, slug
+from agentv.importing.providers import ProviderReader
+from agentv.importing.source import Node, Note, Notes, UnreadableError, entries, read_document, unreadable
+from agentv.importing.templates import UnsupportedTemplateError, render
 
-WITHOUT_EFFECT = {"$schema", "sharing", "outputPath", "writeLatestResults", "metadata"}
+WITHOUT_EFFECT = {"$schema", "sharing", "outputPath", "outputs", "writeLatestResults", "metadata"}
 """Keys of a configuration that do not affect results."""
-READ = {"description", "prompts", "providers", "tags", "targets", "tests", "defaultTest"}
-HINTS = {
-    "evaluateOptions": "use --workers, --repeat and --cache of `agentv eval`",
-    "commandLineOptions": "pass them to `agentv eval`",
-    "scenarios": "write the combinations as tests",
-    "env": "set the variables in the environment or in a .env file",
-    "redteam": "not supported",
+READ = {
+    *("description", "prompts", "providers", "tags", "targets", "tests", "defaultTest", "scenarios"),
+    *("assertionTemplates", "evaluateOptions"),
 }
-_TEST_KEYS = {"description", "vars", "assert", "threshold", "options", "metadata"}
+HINTS = {
+    "commandLineOptions": "pass them to `agentv eval`",
+    "env": "set the variables in the environment or in a .env file",
+    "nunjucksFilters": "templates can only use the filters of Jinja2",
+    "extensions": "not supported; prepare the data before the run",
+    "tracing": "not supported",
+}
+RUN_OPTIONS = {"showProgressBar", "cache", "generateSuggestions", "eventSource"}
+"""Options of a run that do not affect results."""
+_TEST_KEYS = {"description", "vars", "assert", "threshold", "options", "metadata", "provider", "providers", "prompts"}
+_OPTIONS = {"disableVarExpansion", "provider", "rubricPrompt", "runSerially"}
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """An imported configuration: suites by file name suffix (empty for a single suite), targets and notes."""
+    """An imported configuration: suites by file name suffix (empty for the only one), targets and notes."""
 
     suites: dict[str, dict[str, Any]]
     config: dict[str, Any]
     notes: tuple[Note, ...]
     targets: tuple[str, ...]
     """Targets for the providers, without those used only as judges."""
+    to_fill_in: Mapping[str, str]
+    """Placeholder target -> what to do."""
 
 
 def import_promptfoo(path: Path, out: Path) -> Imported:
-    """Read a configuration for suites in the directory `out`. Raises InvalidFilesError if it cannot be imported."""
+    """Read a configuration for a suite in the directory `out`. Raises InvalidFilesError if it cannot be imported."""
     if path.suffix not in (".yaml", ".yml", ".json"):
         raise unreadable(path, "the configuration must be YAML or JSON; save the result of a program as YAML first")
     try:
@@ -64,64 +61,91 @@ def import_promptfoo(path: Path, out: Path) -> Imported:
 
 class _Importer:
     def __init__(self, root: Node, out: Path) -> None:
+        if not root.is_mapping:
+            raise UnreadableError("the configuration must be a mapping with `prompts`, `providers` and `tests`")
+        if (redteam := root.get("redteam")) is not None:
+            raise UnreadableError("red-team configurations (`redteam`) are not supported", redteam.line)
         self.root, self.notes = root, Notes()
         self.directory = root.path.parent
         self.providers = ProviderReader(self.notes, self.directory, out)
-        self.default = self._default()
+        self.reader = TestReader(root, self.notes)
+        self.default = self.reader.default()
         self.judge: str | None = None
-        self.asserts = AssertReader(self.notes, self.directory, self._judge_for)
+        self.asserts = AssertReader(
+            self.notes,
+            self.directory,
+            out,
+            self._judge_for,
+            self._embeddings_for,
+            root.get("assertionTemplates"),
+            self.default.get("options") if self.default is not None else None,
+        )
 
     def run(self) -> Imported:
         for key, entry in entries(self.root):
-            if key not in READ | WITHOUT_EFFECT:
+            if key not in READ | WITHOUT_EFFECT and not key.startswith("x-"):
                 self.notes.left_out(entry, f"`{key}`: {HINTS.get(key, 'not imported')}")
-        if not self.root.is_mapping:
-            raise UnreadableError("the configuration must be a mapping with `prompts`, `providers` and `tests`")
-        prompts = read_prompts(self.root.get("prompts"), self.directory, self.notes)
+        prompts = PromptReader(self.directory, self.notes).read(self.root.get("prompts"))
         if not prompts:
-            raise UnreadableError("no prompt can be imported")
-        providers = self.root.get("providers") or self.root.get("targets")
-        names = [self.providers.read(node) for node in (providers.items() if providers else ())]
-        targets = tuple(dict.fromkeys(name for name in names if name is not None))
-        if not targets:
-            raise UnreadableError("no provider can be imported")
+            raise self._nothing_left("no prompt can be imported")
+        targets = self._targets()
+        if self.default is not None:
+            self._note_unread(self.default)
         self._grader()
-        tests = list(self._tests())
-        all_suites = {
-            suffix: self._suite(prompt, tests, several=len(prompts) > 1)
-            for suffix, prompt in zip(_suffixes(prompts), prompts, strict=True)
-        }
-        suites = {suffix: suite for suffix, suite in all_suites.items() if suite["evalcases"]}
-        if not suites:
-            raise self._nothing_left()
+        suites = self._suites(prompts, targets)
         defaults = {"target": targets[0]} | ({"judge_target": self.judge} if self.judge else {})
-        return Imported(
-            suites, {"targets": self.providers.targets, "defaults": defaults}, tuple(self.notes.all), targets
-        )
+        config = {"targets": self.providers.targets, "defaults": defaults}
+        return Imported(suites, config, tuple(self.notes.all), targets, self.providers.to_fill_in)
 
-    def _nothing_left(self) -> InvalidFilesError:
-        """Why no test could be imported: everything that was left out."""
+    def _nothing_left(self, message: str) -> InvalidFilesError:
+        """Why nothing could be imported: everything that was left out."""
         problems = [Problem(note.path, note.line, 1, note.message) for note in self.notes.all if note.left_out]
-        return InvalidFilesError(
-            [*problems, Problem(self.root.path, 1, 1, "no test can be imported")],
-            next_step="Nothing was written.",
-        )
+        return InvalidFilesError([*problems, Problem(self.root.path, 1, 1, message)], next_step="Nothing was written.")
+
+    def _targets(self) -> tuple[str, ...]:
+        nodes = self.root.get("providers") or self.root.get("targets")
+        names = [self.providers.read(node) for node in (nodes.items() if nodes else ())]
+        if not names:
+            names.append(self.providers.placeholder(self.root, "the configuration has no providers"))
+        options = self.root.get("evaluateOptions")
+        for key, entry in entries(options):
+            if key == "maxConcurrency" and isinstance(entry.value, int) and entry.value > 0:
+                for settings in self.providers.targets.values():
+                    settings.setdefault("max_concurrency", entry.value)
+            elif key not in RUN_OPTIONS:
+                self.notes.left_out(entry, f"`{key}`: use --workers, --repeat and --cache of `agentv eval`")
+        return tuple(dict.fromkeys(names))
 
     # -- judge targets
 
     def _grader(self) -> None:
         options = self.default.get("options") if self.default else None
-        if options is not None and (provider := options.get("provider")):
+        provider = (options.get("provider") if options is not None else None) or (
+            self.default.get("provider") if self.default else None
+        )
+        if provider is not None:
             self.judge = self._judge(provider)
 
     def _judge(self, node: Node) -> str | None:
-        if node.is_mapping and node.get("text"):
-            node = node["text"]
+        if node.is_mapping and not node.get("id") and (node.get("text") or node.get("embedding")):
+            text = node.get("text")
+            return self.providers.read(text) if text is not None else None
         return self.providers.read(node)
 
-    def _judge_for(self, node: Node) -> str | None:
-        if own := node.get("provider"):
-            return self._judge(own)
+    def _embeddings_for(self, node: Node, options: Node | None) -> str | None:
+        """The target that computes the embeddings of an assertion; None for the local model."""
+        default = self.default.get("options") if self.default is not None else None
+        for owner in (node, options, default):
+            provider = owner.get("provider") if owner is not None else None
+            if provider is not None and provider.is_mapping and (own := provider.get("embedding")) is not None:
+                return self.providers.embeddings(own)
+        own = node.get("provider")
+        return self.providers.embeddings(own) if own is not None else None
+
+    def _judge_for(self, node: Node, options: Node | None) -> str | None:
+        for owner in (node, options):
+            if owner is not None and (own := owner.get("provider")):
+                return self._judge(own)
         if self.judge is None:
             message = (
                 "promptfoo's default grader is not used; the `judge_target` of the target judges, or the target itself"
@@ -129,94 +153,114 @@ class _Importer:
             self.notes.look_at(node, message)
         return None
 
-    # -- tests
+    # -- the suite
 
-    def _default(self) -> Node | None:
-        node = self.root.get("defaultTest")
-        if node is not None and isinstance(node.value, str) and node.value.startswith(FILE):
-            try:
-                path = named_files(node.value, self.directory)[0]
-            except UnreadableError as error:
-                self.notes.left_out(node, f"`defaultTest`: {error}")
-                return None
-            return read_document(path)
-        return node
-
-    def _tests(self) -> Iterator[Node]:
-        tests = self.root.get("tests")
-        if tests is None:
-            yield self.root.with_value({})
-            return
-        for node in tests.items():
-            if isinstance(node.value, str):
-                yield from self._from_files(node)
-            elif node.is_mapping and isinstance(node.raw("path"), str):
-                self.notes.left_out(node, "tests generated with `path` and `config` are not imported")
-            else:
-                yield node
-
-    def _from_files(self, node: Node) -> Iterator[Node]:
-        try:
-            paths = named_files(node.value, self.directory)
-        except UnreadableError as error:
-            self.notes.left_out(node, f"tests: {error}")
-            return
-        for path in paths:
-            if path.suffix not in (".yaml", ".yml", ".json", ".jsonl", ".csv"):
-                self.notes.left_out(node, f"tests in {path.name} are not imported; save them as YAML, JSONL or CSV")
-                continue
-            try:
-                for test in read_tests(path):
-                    yield row_as_test(test, self.notes) if path.suffix == ".csv" else test
-            except UnreadableError as error:
-                raise UnreadableError(str(error), node.line) from None
-
-    # -- suites
-
-    def _suite(self, prompt: Prompt, tests: list[Node], *, several: bool) -> dict[str, Any]:
-        cases: list[dict[str, Any]] = []
-        for number, test in enumerate(tests, 1):
-            if test.is_mapping:
-                cases += self._cases(prompt, test, number, {case["id"] for case in cases})
-            else:
-                self.notes.left_out(test, "a test must be a mapping with `vars` and `assert`")
-        description = self.root.raw("description")
-        text = f"{description} ({prompt.label})" if description and several and prompt.label else description
-        tags = _tags(self.root.raw("tags"))
-        return ({"description": str(text)} if text else {}) | ({"tags": tags} if tags else {}) | {"evalcases": cases}
-
-    def _cases(self, prompt: Prompt, test: Node, number: int, taken: set[str]) -> Iterator[dict[str, Any]]:
-        for key, entry in entries(test):
-            if key not in _TEST_KEYS:
-                self.notes.left_out(entry, f"`{key}` of a test is not imported")
-        for key, entry in entries(test.get("options")):
-            if key != "disableVarExpansion":
-                self.notes.left_out(entry, f"the option `{key}` of a test is not imported")
-        description = test.raw("description")
-        for values in self._values(test):
-            try:
-                case_input = prompt.input(values)
-            except TemplateError as error:
-                self.notes.left_out(prompt.node, f"the prompt uses {error}; only {{{{ variables }}}} are supported")
-                return
-            if names := prompt.without_value(values):
-                self.notes.look_at(
-                    test, f"no value for {', '.join(names)}: the prompt uses an empty string, as in promptfoo"
+    def _suites(self, prompts: list[Prompt], targets: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+        """The suite; several if not every prompt is sent to every target with every test."""
+        cases: list[tuple[dict[str, Any], frozenset[str]]] = []
+        taken: set[str] = set()
+        for number, test in enumerate(self.reader.tests(), 1):
+            chosen = matching(prompts, test.get("prompts"))
+            own = [prompt for prompt in prompts if prompt.id in chosen]
+            cases += [(case, chosen) for case in self._cases(own, test, number, taken)]
+        if not cases:
+            raise self._nothing_left("no test can be imported")
+        defaults = self._default_values()
+        subsets = list(dict.fromkeys(chosen for _, chosen in cases))
+        suites: dict[str, dict[str, Any]] = {}
+        for target in targets if self.providers.prompts else (None,):
+            allowed = matching(prompts, self.providers.prompts.get(target) if target else None)
+            for subset in subsets:
+                sent = [prompt for prompt in prompts if prompt.id in subset & allowed]
+                own_cases = [deepcopy(case) for case, chosen in cases if chosen == subset]
+                if not sent:
+                    continue
+                words = [*([target] if target else []), *((prompt.id for prompt in sent) if len(subsets) > 1 else ())]
+                suites[free(slug("-".join(words)), suites) if words else ""] = self._suite(
+                    sent, own_cases, defaults, target
                 )
+        return suites
+
+    def _suite(
+        self, prompts: list[Prompt], cases: list[dict[str, Any]], defaults: Mapping[str, Any], target: str | None
+    ) -> dict[str, Any]:
+        suite: dict[str, Any] = {}
+        if description := self.root.raw("description"):
+            suite["description"] = str(description)
+        if tags := _tags(self.root.raw("tags")):
+            suite["tags"] = tags
+        suite |= _shared(cases, defaults)
+        if target is not None:
+            suite["execution"] = {"target": target, **suite.get("execution", {})}
+        return suite | {"prompts": [prompt.entry() for prompt in prompts], "evalcases": cases}
+
+    def _default_values(self) -> dict[str, Any]:
+        """The variables of the default test that have the same value in every case that does not override them."""
+        variables = self.default.get("vars") if self.default is not None else None
+        if self.default is None or variables is None:
+            return {}
+        first = next(self.reader.values(self.root.with_value({}), self.default), {})
+        return {name: value for name, value in first.items() if not isinstance(variables.raw(name), list)}
+
+    def _cases(self, prompts: list[Prompt], test: Node, number: int, taken: set[str]) -> Iterator[dict[str, Any]]:
+        self._note_unread(test)
+        description = test.raw("description")
+        options = test.get("options")
+        for values in self.reader.values(test, self.default):
+            assertions = self.asserts.read(self._assertions(test), options, self._threshold(test))
+            known = set(values)
             try:
-                assertions = self.asserts.read(self._assertions(test), values, self._threshold(test))
-            except NothingLeftError:
-                self.notes.left_out(test, "the test is not imported, because none of its assertions is")
+                render([prompt.template for prompt in prompts], values)
+                evaluators = [each for each in assertions.evaluators if self._has_value(each, values, test)]
+            except UnsupportedTemplateError as error:
+                self.notes.left_out(test, f"the test is not imported: {error}")
                 return
-            case_id = _free(slug(str(description)) if description else f"test-{number}", taken)
+            if names := [name for name in values if name not in known]:
+                self.notes.look_at(test, f"no value for {', '.join(names)}: an empty string is used, as in promptfoo")
+            case_id = free(slug(str(description)) or "test" if description else f"test-{number}", taken)
             taken.add(case_id)
             case: dict[str, Any] = {"id": case_id}
             if description:
                 case["description"] = str(description)
-            case |= {"input": case_input, "threshold": assertions.threshold}
-            if test.get("metadata") and test["metadata"].is_mapping:
-                case["metadata"] = test.value["metadata"]
-            yield case | {"evaluators": assertions.evaluators}
+            if metadata := test.raw("metadata"):
+                case |= {"metadata": metadata} if isinstance(metadata, dict) else {}
+            case |= {"vars": values} if values else {}
+            if target := self._target(test):
+                case["execution"] = {"target": target}
+            yield case | {"threshold": assertions.threshold, "evaluators": evaluators or [NOT_IMPORTED]}
+
+    def _has_value(self, evaluator: Mapping[str, Any], values: dict[str, Any], test: Node) -> bool:
+        """Whether an evaluator has something to compare with in this case. Raises UnsupportedTemplateError."""
+        rendered = render(_rendered_options(evaluator), values)
+        if "" not in rendered or "" in _rendered_options(evaluator):
+            return True
+        self.notes.left_out(test, f"assertion `{evaluator['name']}`: its value is empty for this test")
+        return False
+
+    def _note_unread(self, test: Node) -> None:
+        for key, entry in entries(test):
+            if key not in _TEST_KEYS:
+                self.notes.left_out(entry, f"`{key}` of a test is not imported")
+        for key, entry in entries(test.get("options")):
+            if key == "transform":
+                self.notes.left_out(
+                    entry, "`transform` changes the answer first; do that in the checks, or in the target"
+                )
+            elif key not in _OPTIONS:
+                self.notes.left_out(entry, f"the option `{key}` of a test is not imported")
+
+    def _target(self, test: Node) -> str | None:
+        """The target of a test with its own provider."""
+        node = test.get("provider") or test.get("providers")
+        if node is None:
+            return None
+        nodes = list(node.items())
+        if len(nodes) > 1:
+            self.notes.left_out(node, "`providers` of a test: every case is sent to every target")
+            return None
+        if nodes and isinstance(nodes[0].value, str) and slug(nodes[0].value) in self.providers.targets:
+            return slug(nodes[0].value)
+        return self.providers.read(nodes[0]) if nodes else None
 
     def _assertions(self, test: Node) -> list[Node]:
         nodes: list[Node] = []
@@ -235,36 +279,41 @@ class _Importer:
             self.notes.left_out(node, f"`threshold` must be a number from 0 to 1, got {node.value!r}")
         return None
 
-    def _values(self, test: Node) -> Iterator[dict[str, Any]]:
-        """The variables of a test, which override those of the default test; one mapping per combination of lists."""
-        values: dict[str, Any] = {}
-        for owner in (self.default, test):
-            variables = owner.get("vars") if owner is not None else None
-            if variables is not None and not variables.is_mapping:
-                self.notes.left_out(variables, "`vars` must be a mapping")
-                continue
-            for key, entry in entries(variables):
-                values[key] = self._value(entry)
-        expands = not (test.get("options") and test["options"].raw("disableVarExpansion"))
-        yield from combinations(values) if expands else (values,)
 
-    def _value(self, node: Node) -> Any:
-        value = node.value
-        if isinstance(value, str) and value.startswith(FILE):
-            try:
-                path = named_files(value, self.directory)[0]
-                if path.suffix in (".js", ".ts", ".mjs", ".cjs", ".py", ".pdf"):
-                    self.notes.left_out(node, f"variable: {path.name} is not a text file; save its result as text")
-                    return ""
-                is_data = path.suffix in (".yaml", ".yml", ".json")
-                return read_document(path).value if is_data else read_text(path).strip()
-            except UnreadableError as error:
-                self.notes.left_out(node, f"variable: {error}")
-                return ""
-        choices = value if isinstance(value, list) else [value]
-        if any(isinstance(choice, str) and "{{" in choice for choice in choices):
-            self.notes.left_out(node, "variables inside variables are not supported")
-        return value
+def _rendered_options(evaluator: Mapping[str, Any]) -> list[Any]:
+    """The options of an evaluator whose variables come from the case, not from the judge."""
+    own = [value for key, value in evaluator.items() if key not in ("name", "prompt", "evaluators")]
+    return own + [_rendered_options(member) for member in evaluator.get("evaluators", ())]
+
+
+def _shared(cases: list[dict[str, Any]], variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Move what all cases have in common to the suite."""
+    shared: dict[str, Any] = {}
+    common = {name: value for name, value in variables.items() if all(name in case["vars"] for case in cases)}
+    if common:
+        shared["vars"] = common
+        for case in cases:
+            case["vars"] = {n: v for n, v in case["vars"].items() if n not in common or common[n] != v}
+            if not case["vars"]:
+                del case["vars"]
+    if len(cases) == 1:
+        return shared
+    execution: dict[str, Any] = {}
+    if all(case["threshold"] == cases[0]["threshold"] for case in cases):
+        execution["threshold"] = cases[0]["threshold"]
+        for case in cases:
+            del case["threshold"]
+    lists = [case["evaluators"] for case in cases]
+    count = next(
+        (n for n, items in enumerate(zip(*lists, strict=False)) if any(item != items[0] for item in items)),
+        min(map(len, lists)),
+    )
+    if count:
+        execution["evaluators"] = lists[0][:count]
+        for case in cases:
+            if own := case.pop("evaluators")[count:]:
+                case["evaluators+"] = own
+    return {"execution": execution, **shared} if execution else shared
 
 
 def _tags(tags: Any) -> list[str]:
@@ -272,18 +321,3 @@ def _tags(tags: Any) -> list[str]:
     if isinstance(tags, Mapping):
         return [f"{name}={value}" for name, value in tags.items()]
     return [str(tag) for tag in tags if str(tag).strip()] if isinstance(tags, list) else []
-
-
-def _suffixes(prompts: list[Prompt]) -> list[str]:
-    """File name suffixes for the suites of several prompts."""
-    if len(prompts) == 1:
-        return [""]
-    names: dict[str, None] = {}
-    for number, prompt in enumerate(prompts, 1):
-        names[_free(slug(prompt.label) or f"prompt-{number}", names)] = None
-    return list(names)
-
-
-def _free(wanted: str, taken: Mapping[str, Any] | set[str]) -> str:
-    wanted = wanted or "test"
-    return next(name for name in (wanted, *(f"{wanted}-{n}" for n in range(2, len(taken) + 3))) if name not in taken)

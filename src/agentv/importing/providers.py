@@ -2,59 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentv.importing.source import FILE, Node, Notes, entries
+from agentv.importing.http_provider import http_settings
+from agentv.importing.programs import Programs
+from agentv.importing.prompts import free, slug
+from agentv.importing.provider_config import ConfigReader
+from agentv.importing.source import FILE, Node, Notes, UnreadableError, entries, named_files, read_document
 from agentv.importing.templates import environment_variables
+from agentv.importing.vendors import OTHER_MODES, VENDORS, Vendor
 
-CALL_PYTHON = """\
-import asyncio, contextlib, importlib.util, inspect, json, sys
-prompt, path, name, options = sys.stdin.read(), *sys.argv[1:]
-with contextlib.redirect_stdout(sys.stderr):
-    spec = importlib.util.spec_from_file_location("provider", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    reply = getattr(module, name)(prompt, json.loads(options), {"vars": {}})
-    reply = asyncio.run(reply) if inspect.isawaitable(reply) else reply
-if reply.get("error"):
-    sys.exit(str(reply["error"]))
-output = reply["output"]
-print(json.dumps({"text": output if isinstance(output, str) else json.dumps(output)}))
-"""
-
-_KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "azure": "AZURE_API_KEY"}
-_VENDORS = {
-    "openai": "openai",
-    "anthropic": "anthropic",
-    "azure": "azure",
-    "azureopenai": "azure",
-    "ollama": "ollama",
-    "google": "gemini",
-    "mistral": "mistral",
-    "groq": "groq",
-    "openrouter": "openrouter",
-    "bedrock": "bedrock",
-}
-_MODES = {"openai": ("chat", "responses"), "anthropic": ("messages",), "azure": ("chat",), "ollama": ("chat",)}
-_UNSUPPORTED_MODES = ("completion", "embedding", "embeddings", "image", "realtime", "assistant", "moderation")
-_SETTINGS = {
-    "temperature": "temperature",
-    "max_tokens": "max_output_tokens",
-    "max_completion_tokens": "max_output_tokens",
-    "apiBaseUrl": "base_url",
-    "headers": "headers",
-}
+PER_MINUTE_MS = 60_000
 
 
 class NotCarriedError(ValueError):
-    """A provider that cannot be imported; the message has the reason and the next step."""
+    """A provider that cannot be imported; the message has the reason."""
 
 
 @dataclass(slots=True)
@@ -67,115 +33,184 @@ class ProviderReader:
     out: Path
     """The directory of the suite, in which commands run."""
     targets: dict[str, dict[str, Any]] = field(default_factory=dict)
+    prompts: dict[str, Node] = field(default_factory=dict)
+    """Target -> the names of its prompts, if it does not get all of them."""
+    to_fill_in: dict[str, str] = field(default_factory=dict)
+    """Placeholder target -> what to do, for a comment in the configuration."""
 
-    def read(self, node: Node) -> str | None:
-        """The name of the target for a provider; None, with a note, if the provider cannot be imported."""
+    def read(self, node: Node) -> str:
+        """The name of the target for a provider. If the provider cannot be imported, the target is a placeholder."""
+        node = self._from_file(node)
         identity, options = _parts(node)
+        reason = ""
         try:
             settings = self._settings(identity, options, node)
         except NotCarriedError as error:
-            self.notes.left_out(node, f"provider `{str(identity)[:80]}`: {error}")
-            return None
-        name = self._name(options.raw("label") if options else None, settings, str(identity))
+            settings, reason = _placeholder(str(identity or "provider")), str(error)
+        self._limit(options, settings)
+        label = options.raw("label") if options else None
+        name = self._add(str(label or settings.get("model") or str(identity).rpartition(":")[2]), settings)
+        if options is not None and (prompts := options.get("prompts")) is not None:
+            self.prompts[name] = prompts
+        if reason:
+            self._explain(name, f"provider `{str(identity)[:80]}`: {reason}", node)
+        return name
+
+    def placeholder(self, node: Node, reason: str) -> str:
+        """A target for a configuration without providers."""
+        name = self._add("target", _placeholder("target"))
+        self._explain(name, reason, node)
+        return name
+
+    def _explain(self, name: str, reason: str, node: Node) -> None:
+        variable = _variable(self.targets[name])
+        todo = f"replace it with a target that answers, or set {variable}"
+        self.notes.left_out(node, f"{reason}; target `{name}` is a placeholder: {todo}")
+        self.to_fill_in[name] = f"{reason}; {todo}"
+
+    def _add(self, wanted: str, settings: dict[str, Any]) -> str:
+        short = slug(wanted) or "target"
+        name = free("target-none" if short == "none" else short, self.targets)
         for existing, existing_settings in self.targets.items():
             if existing_settings == settings and (name == existing or name.startswith(f"{existing}-")):
                 return existing
         self.targets[name] = settings
         return name
 
-    def _name(self, label: Any, settings: Mapping[str, Any], identity: str) -> str:
-        wanted = slug(str(label or settings.get("model") or identity.rpartition(":")[2])) or "target"
-        wanted = "target-none" if wanted == "none" else wanted
-        taken = self.targets
-        return next(n for n in (wanted, *(f"{wanted}-{i}" for i in range(2, len(taken) + 3))) if n not in taken)
+    def _from_file(self, node: Node) -> Node:
+        """The provider in a YAML or JSON file that a reference names."""
+        if not isinstance(node.value, str) or not re.fullmatch(r"file://.*\.(?:ya?ml|json)", node.value):
+            return node
+        try:
+            read = read_document(named_files(node.value, self.directory)[0])
+        except UnreadableError:
+            return node
+        return next(read.items(), read)
 
     def _settings(self, identity: str | None, options: Node | None, node: Node) -> dict[str, Any]:
         config = options.get("config") if options else None
         if identity is None:
             raise NotCarriedError("`id` is missing")
         for key, entry in entries(options):
-            if key not in ("id", "label", "config"):
+            if key not in ("id", "label", "config", "delay", "prompts", "embedding"):
                 self.notes.left_out(entry, f"`{key}` of a provider is not imported")
         vendor, _, rest = identity.partition(":")
-        if identity == "echo":
-            return {"provider": "cli", "command": ["cat"]}
-        if vendor == "exec":
-            return self._command(rest, node)
-        if vendor == "python" or (identity.startswith(FILE) and ".py" in identity):
-            return self._python(rest if vendor == "python" else identity.removeprefix(FILE), config)
-        if vendor not in _VENDORS or not rest:
-            raise NotCarriedError(
-                "not supported; use a `cli` target that runs a command, or an `openai_compatible` target with a "
-                "`base_url`"
-            )
-        return self._model(_VENDORS[vendor], rest, config)
+        try:
+            if settings := Programs(self.notes, self.directory, self.out).settings(identity, config, node):
+                return settings
+        except ValueError as error:
+            raise NotCarriedError(str(error)) from None
+        if vendor in ("http", "https"):
+            settings = http_settings(identity, config, self.notes)
+            if settings is None:
+                raise NotCarriedError("its request is not imported")
+            return settings
+        if vendor == "vertex" and rest.startswith("gemini"):
+            self.notes.left_out(node, "Vertex AI is not supported; the target calls the Gemini API with GOOGLE_API_KEY")
+            vendor = "google"
+        if identity == "llama":
+            rest = "default"
+        if gateway := _gateway(vendor, rest, config):
+            return self._model(gateway, rest, config)
+        if vendor not in VENDORS or not rest:
+            raise NotCarriedError("not supported")
+        return self._model(VENDORS[vendor], rest, config)
 
-    def _model(self, provider: str, rest: str, config: Node | None) -> dict[str, Any]:
+    def embeddings(self, node: Node) -> str | None:
+        """The target for an embedding model; None, with a note, if its API is not that of OpenAI."""
+        identity, options = _parts(node)
+        vendor, _, rest = str(identity).partition(":")
+        model = rest.removeprefix("embeddings:").removeprefix("embedding:")
+        known = VENDORS.get(vendor)
+        if known is None or known.provider not in ("openai", "openai_compatible") or model == rest:
+            self.notes.left_out(
+                node, f"provider `{str(identity)[:80]}`: not supported; a local model computes embeddings"
+            )
+            return None
+        settings: dict[str, Any] = {"provider": "embeddings", "model": model}
+        settings |= {"base_url": known.base_url} if known.base_url else {}
+        key = self._config().read(settings, options.get("config") if options else None, known.key)
+        return self._add(model, settings | ({"api_key": f"${{{{ {key} }}}}"} if key else {}))
+
+    def _config(self) -> ConfigReader:
+        return ConfigReader(self.notes, self.directory)
+
+    def _limit(self, options: Node | None, settings: dict[str, Any]) -> None:
+        delay = options.raw("delay") if options else None
+        if isinstance(delay, int | float) and not isinstance(delay, bool) and delay > 0:
+            settings |= {"max_concurrency": 1, "requests_per_minute": PER_MINUTE_MS / delay}
+
+    # -- models
+
+    def _model(self, vendor: Vendor, rest: str, config: Node | None) -> dict[str, Any]:
         mode, _, model = rest.partition(":")
-        if mode in _UNSUPPORTED_MODES:
-            raise NotCarriedError(f"`{mode}` is not supported; use a chat model")
-        if mode not in _MODES.get(provider, ()):
+        if mode not in vendor.modes:
+            if mode in OTHER_MODES:
+                raise NotCarriedError(f"`{mode}` is not supported")
             mode, model = "", rest
+        if not model and config is not None and isinstance(config.raw("model"), str):
+            model = config.value["model"]
         if not model:
             raise NotCarriedError("the model is missing")
-        settings: dict[str, Any] = {"provider": provider, "model": model}
+        settings: dict[str, Any] = {"provider": vendor.provider, "model": model}
         if mode == "responses":
             settings["api"] = "responses"
-        key = _KEYS.get(provider)
-        if provider == "azure":
-            host = str((config.raw("apiHost") if config else None) or "${{ AZURE_API_HOST }}")
-            settings["base_url"] = host if "://" in host else f"https://{environment_variables(host)}"
-        for item, entry in entries(config):
-            if item == "apiKeyEnvar":
-                key = str(entry.value)
-            elif item == "apiKey":
-                key = self._key(entry, key or "API_KEY")
-            elif item in _SETTINGS and entry.value is not None:
-                settings[_SETTINGS[item]] = _convert_variables(entry.value)
-            elif item != "apiHost":
-                self.notes.left_out(entry, f"`{item}` in the provider's config is not imported")
+        if vendor.base_url:
+            settings["base_url"] = vendor.base_url
+        if mode == "responses" and vendor.provider == "openai_compatible":
+            settings["provider"] = "openai"
+        if vendor.provider == "azure":
+            settings["base_url"] = _host(config) or "https://${{ AZURE_API_HOST }}"
+        elif vendor.provider == "openai" and (host := _host(config)):
+            settings["base_url"] = f"{host}/v1"
+        key = self._config().read(settings, config, vendor.key)
         if key:
             settings["api_key"] = f"${{{{ {key} }}}}"
         return settings
 
-    def _key(self, node: Node, default_variable: str) -> str:
-        match = re.fullmatch(r"\$\{\{ (\w+) \}\}", environment_variables(str(node.value)))
-        if match:
-            return match[1]
-        self.notes.left_out(node, f"the API key is not copied; set the environment variable {default_variable}")
-        return default_variable
 
-    def _command(self, command: str, node: Node) -> dict[str, Any]:
-        try:
-            words = shlex.split(command)
-        except ValueError as error:
-            raise NotCarriedError(f"invalid command: {error}") from None
-        if not words:
-            raise NotCarriedError("the command is missing")
-        if re.search(r"(?<!\$)\{[A-Z]", command):
-            raise NotCarriedError(
-                "the command contains text that looks like a placeholder; write the `cli` target by hand"
-            )
-        self.notes.look_at(
-            node, "the prompt is the last argument of the command; promptfoo's two further arguments are not passed"
-        )
-        return {"provider": "cli", "command": [*words, "{PROMPT}"], **self._cwd()}
+def _gateway(vendor: str, rest: str, config: Node | None) -> Vendor | None:
+    """A server of the user's, or of a gateway, with the chat completions API."""
 
-    def _python(self, rest: str, config: Node | None) -> dict[str, Any]:
-        match = re.fullmatch(r"(.+?\.py)(?::(\w+))?", rest)
-        if match is None:
-            raise NotCarriedError("the Python file is missing")
-        options = {"config": config.value if config else {}}
-        arguments = [match[1], match[2] or "call_api", json.dumps(options)]
-        return {
-            "provider": "cli",
-            "command": ["python", "-c", CALL_PYTHON, *arguments],
-            **self._cwd(),
-        }
+    def url(key: str, default: str) -> str:
+        value = config.raw(key) if config else None
+        return str(environment_variables(value)).rstrip("/") if isinstance(value, str) else default
 
-    def _cwd(self) -> dict[str, str]:
-        relative = os.path.relpath(self.directory.resolve(), self.out.resolve())
-        return {} if relative == "." else {"cwd": relative}
+    if vendor in ("huggingface", "hf") and rest.startswith("chat:"):
+        return Vendor("openai_compatible", "HF_TOKEN", "https://router.huggingface.co/v1", ("chat",))
+    if vendor == "databricks":
+        base = url("workspaceUrl", "${{ DATABRICKS_WORKSPACE_URL }}")
+        return Vendor("openai_compatible", "DATABRICKS_TOKEN", f"{base}/serving-endpoints")
+    if vendor == "helicone":
+        router = config.raw("router") if config else None
+        base = url("baseUrl", "http://localhost:8080")
+        return Vendor("openai_compatible", None, f"{base}/router/{router}" if router else f"{base}/ai")
+    if vendor == "mlflow-gateway":
+        base = url("gatewayUrl", "${{ MLFLOW_GATEWAY_URL }}")
+        return Vendor("openai_compatible", None, f"{base}/gateway/mlflow/v1")
+    return None
+
+
+def _host(config: Node | None) -> str | None:
+    host = config.raw("apiHost") if config else None
+    if host is None:
+        return None
+    text = str(environment_variables(str(host)))
+    return text.rstrip("/") if "://" in text or text.startswith("${{") else f"https://{text}"
+
+
+def _placeholder(identity: str) -> dict[str, Any]:
+    """Settings that show what is missing. The target cannot be used until its variable is set."""
+    name = re.sub(r"[^A-Z0-9]+", "_", slug(identity.removeprefix(FILE)).upper()).strip("_")[:40] or "TARGET"
+    if identity.partition(":")[0] in VENDORS or (identity.partition(":")[2] and not identity.startswith(FILE)):
+        return {"provider": "openai_compatible", "model": identity, "base_url": f"${{{{ FILL_IN_URL_OF_{name} }}}}"}
+    return {"provider": "cli", "command": [f"${{{{ FILL_IN_COMMAND_OF_{name} }}}}", "{PROMPT}"]}
+
+
+def _variable(settings: Mapping[str, Any]) -> str:
+    text = str(settings.get("base_url") or settings.get("command"))
+    match = re.search(r"FILL_IN_\w+", text)
+    return match[0] if match else text
 
 
 def _parts(node: Node) -> tuple[str | None, Node | None]:
@@ -190,14 +225,3 @@ def _parts(node: Node) -> tuple[str | None, Node | None]:
         ((name, inner),) = entries(node)
         return str(inner.raw("id") or name), inner if inner.is_mapping else None
     return None, node
-
-
-def _convert_variables(value: Any) -> Any:
-    if isinstance(value, str):
-        return environment_variables(value)
-    return {key: _convert_variables(item) for key, item in value.items()} if isinstance(value, Mapping) else value
-
-
-def slug(text: str) -> str:
-    """Convert text to a short name."""
-    return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-.")[:60].strip("-.")

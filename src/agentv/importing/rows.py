@@ -15,6 +15,7 @@ _TYPES = {
     *("starts-with", "is-json", "contains-json", "llm-rubric", "model-graded-closedqa", "factuality", "similar"),
     *("latency", "cost", "javascript", "python", "levenshtein", "rouge-n"),
 }
+_THRESHOLD = re.compile(r"__config:__expected\d*:threshold")
 _ALIASES = {"fn": "javascript", "eval": "javascript", "grade": "llm-rubric"}
 
 
@@ -23,18 +24,35 @@ def row_as_test(row: Node, notes: Notes) -> Node:
     test: dict[str, Any] = {"vars": {}, "assert": []}
     for name, cell in row.value.items():
         if re.fullmatch(r"__expected\d*", name):
-            test["assert"] += [short_assertion(cell)] if cell.strip() else []
+            test["assert"] += [_assertion(row, name, cell)] if cell.strip() else []
         elif not name.startswith("__"):
             test["vars"][name] = cell
         elif name == "__description" and cell:
             test["description"] = cell
         elif name == "__threshold" and cell:
             test["threshold"] = _number(cell)
-        elif name != "__metric" and cell:
+        elif name.startswith("__metadata:"):
+            _add_metadata(test, name.removeprefix("__metadata:"), cell)
+        elif cell and name != "__metric" and not _THRESHOLD.fullmatch(name):
             notes.left_out(row, f"the column `{name}` is not imported")
-    if metric := row.value.get("__metric"):
-        test["assert"] = [{**item, "metric": metric} for item in test["assert"]]
     return row.with_value(test)
+
+
+def _assertion(row: Node, name: str, cell: str) -> dict[str, Any]:
+    assertion = short_assertion(cell)
+    numbers = ("", "1") if name in ("__expected", "__expected1") else (name.removeprefix("__expected"),)
+    for number in numbers:
+        if threshold := row.value.get(f"__config:__expected{number}:threshold"):
+            assertion["threshold"] = _number(threshold)
+    return assertion | ({"metric": metric} if (metric := row.value.get("__metric")) else {})
+
+
+def _add_metadata(test: dict[str, Any], name: str, cell: str) -> None:
+    if name.endswith("[]"):
+        parts = re.split(r"(?<!\\),", cell)
+        test.setdefault("metadata", {})[name[:-2]] = [part.replace("\\,", ",").strip() for part in parts if part]
+    elif cell:
+        test.setdefault("metadata", {})[name] = cell
 
 
 def short_assertion(text: str) -> dict[str, Any]:

@@ -158,7 +158,7 @@ class CachedJudge(ProviderLayer):
             request.guidelines,
         ]
         if not self.answers_by_prompt:
-            parts += [request.eval_id, request.directory, request.files]
+            parts += [request.eval_id, request.directory, request.files, dict(request.vars)]
         return _digest(parts).digest()
 
 

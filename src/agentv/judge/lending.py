@@ -43,7 +43,7 @@ class Asker:
     attempt: int = 1
     suite: str = ""
     target: str = ""
-    """The target that answered the case."""
+    """The variant that answered the case: its target, with the prompt if there is one."""
     directory: Path | None = None
     script: bool = True
     """False for a built-in evaluator that calls the judge directly."""
@@ -68,9 +68,13 @@ class Lender:
     _unavailable_to_scripts: dict[str, str] = field(default_factory=dict)
     """The same reasons without paths and addresses, which scripts must not see."""
 
-    def lend(self, access: JudgeAccess, asker: Asker) -> JudgeSession:
-        """A session for one execution. Raises EvaluatorError, with the reason and what to set, if there is no judge."""
-        name, why = self.choice.resolve(access.target), self.refusal(access)
+    def lend(self, access: JudgeAccess, asker: Asker, *, named_only: bool = False) -> JudgeSession:
+        """A session for one execution. Raises EvaluatorError, with the reason and what to set, if there is no judge.
+
+        With `named_only`, the target is the one that the evaluator names, whatever judges the run.
+        """
+        name = access.target if named_only else self.choice.resolve(access.target)
+        why = self._refusal(name)
         if name is None or why is not None:
             needs, consequence, how = (
                 ("has judge access", "Its script was not started", HOW)
@@ -105,7 +109,9 @@ class Lender:
 
     def refusal(self, access: JudgeAccess) -> str | None:
         """Why no judge is available; None if one is."""
-        name = self.choice.resolve(access.target)
+        return self._refusal(self.choice.resolve(access.target))
+
+    def _refusal(self, name: str | None) -> str | None:
         if name == NO_JUDGE:
             return "the judge target is set to `none`"
         if name in self._targets():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ from agentv.targets.secrets import Secrets
 from agentv.text import all_of, did_you_mean, one_of
 
 DEFAULT_CONCURRENCY = 16
+_LIKE_A_VARIANT = re.compile(r" \[[^\[\]]*\]$")
 ANSWERS_TARGET = "outputs"
 
 
@@ -48,6 +50,8 @@ class Loaded:
     config_option: str | None = None
     added_evaluators: Sequence[Any] = ()
     home: Path | None = None
+    prompts: Sequence[Path] = ()
+    """The files of `--prompt`."""
     search: bool = True
     """Whether programs and scripts that evaluators need and that do not exist are errors."""
     collected: list[SuiteCases] = field(default_factory=list)
@@ -67,7 +71,9 @@ class Loaded:
             if collector is not None:
                 collector.next_suite()
             try:
-                suite = load_suite(path, reader, self.added_evaluators, home=self.home, observer=collector)
+                suite = load_suite(
+                    path, reader, self.added_evaluators, home=self.home, observer=collector, prompts=self.prompts
+                )
                 suites.append(suite)
                 if collector is not None:
                     self.collected.append(collector.of_suite)
@@ -107,7 +113,7 @@ def build_plan(
     options: RunOptions,
     cwd: Path,
     *,
-    function_target: str | None = None,
+    function_targets: Sequence[str] = (),
     added_evaluators: Sequence[Any] = (),
     home: Path | None = None,
     only_check: bool = False,
@@ -118,13 +124,20 @@ def build_plan(
 ) -> RunPlan:
     """The plan of a run.
 
-    `function_target` is the name of a target whose answers come from the caller. `home` replaces each suite's own
+    `function_targets` are names of targets whose answers come from the caller. `home` replaces each suite's own
     directory as the working directory of its scripts. With `only_check`, only the files are validated: a missing
     configuration or variable is not an error. Without `search`, missing programs and scripts are not errors.
     With `record_cases`, the plan has the lines of `cases.jsonl`. `chosen` restricts it to these cases.
     With `watched`, it also knows which cases a judge script affects.
     """
-    loaded = Loaded(cwd, options.config, added_evaluators, home, search)
+    prompts = [cwd / prompt for prompt in options.prompts]
+    for prompt in prompts:
+        if not prompt.is_file():
+            raise UsageError(
+                f"--prompt {prompt}: file not found.",
+                next_step="It takes a file. The prompts under `prompts` of a suite all run.",
+            )
+    loaded = Loaded(cwd, options.config, added_evaluators, home, prompts, search)
     selecting = _Selecting(options, CaseFilter.of(options), chosen)
     collector = None
     if record_cases or selecting.filter is not None:
@@ -145,7 +158,7 @@ def build_plan(
         for suite in suites
         if selected[suite.path]
     ]
-    by_name = options.outputs is None and function_target is None and not options.targets
+    by_name = options.outputs is None and not function_targets and not options.targets
     check_names(planned, options, targets_too=by_name)
     answers = load_answers(cwd / options.outputs, may_be_pipe=True) if options.outputs else None
     notes = list(dict.fromkeys(note for item in planned if item.config for note in item.config.notes()))
@@ -156,10 +169,14 @@ def build_plan(
             f"{options.outputs}: answers of suite '{recorded}' are used for suite '{name}'; paired by case id"
             for recorded, name in sorted(renamed.items())
         ]
+        if options.repeat is not None and answers.has_attempts:
+            notes.append(f"{options.outputs}: has several attempts per case, each graded once; --repeat is ignored")
+        elif options.repeat is not None:
+            answers = answers.for_any_attempt()
         refuse_without_a_judge(planned, options)
         lanes = _answer_lanes(planned, answers, options, notes, chosen)
-    elif function_target is not None:
-        lanes = [_function_lane(planned, function_target, options)]
+    elif function_targets:
+        lanes = [_function_lane(planned, name, options) for name in function_targets]
     else:
         lanes = _target_lanes([item for item in planned if item.config or not only_check], options, chosen)
         if not only_check and options.replay is None:
@@ -176,9 +193,35 @@ def build_plan(
         chosen=chosen,
         sample=selecting.sample,
     )
+    _check_wording(lanes)
     if search and options.replay is None:
         _search_for_targets(plan)
     return plan
+
+
+def _check_wording(lanes: Sequence[Lane]) -> None:
+    """ConfigError if a prompt of a target uses a variable that not all of its cases have, or its name is ambiguous."""
+    found = AllFindings()
+    for lane in lanes:
+        for planned, _ in lane.work:
+            if planned.suite.prompts and _LIKE_A_VARIANT.search(lane.target):
+                raise UsageError(
+                    f"The target '{lane.target}' cannot be used with prompts: its name looks like that of a variant.",
+                    next_step="Rename the target.",
+                )
+            settings = None if lane.spec is None else lane.spec.reading.settings
+            if lane.spec is None or not isinstance(settings, TargetSettings) or not settings.changes_prompts:
+                continue
+            from agentv.targets.wording import wording_of  # noqa: PLC0415 - most targets change nothing
+
+            wording = wording_of(lane.target, settings)
+            for option, name in wording.unknown(planned.suite.common_variables).items():
+                text = (
+                    f"`{option}` uses `{{{{ {name} }}}}`, which is not a variable of every case of {planned.suite.path}"
+                )
+                found.of(lane.spec.path).add((*lane.spec.node, option), f"target '{lane.target}': {text}")
+    if found:
+        raise ConfigError(found.problems())
 
 
 def _search_for_targets(plan: RunPlan) -> None:
@@ -281,7 +324,7 @@ def _target_lanes(
     for (path, files, name), suites in work.items():
         config = configs[path, files]
         spec = config.targets[name]
-        lanes.append(Lane(name, spec, config.environment, _workers(spec, options), tuple(suites)))
+        lanes.append(Lane(name, spec, config.environment, _workers(spec, options), tuple(suites), chosen=chosen))
     return lanes
 
 
@@ -383,10 +426,21 @@ def check_names(planned: Sequence[PlannedSuite], options: RunOptions, *, targets
                 raise no_config_error(f"--judge-target {options.judge_target} names a target", item.suite.directory)
             continue
         problems += _judge_name_problems(item, item.config, options)
+        problems += _user_name_problems(item, item.config)
         if targets_too:
             problems += _target_name_problems(item, item.config)
     if problems:
         raise SuiteError(list(dict.fromkeys(problems)))
+
+
+def _user_name_problems(item: PlannedSuite, config: TargetsConfig) -> list[Problem]:
+    suite = item.suite
+    found = AllFindings()
+    for case_id, named in suite.user_targets.items():
+        if case_id in item.selected and named.target not in config.targets:
+            message = f"`user` of case '{case_id}' names {_unknown(named.target, config)}"
+            found.of(named.path, named.form).add((*named.node, "target"), message)
+    return found.problems()
 
 
 def _target_name_problems(item: PlannedSuite, config: TargetsConfig) -> list[Problem]:
@@ -395,7 +449,7 @@ def _target_name_problems(item: PlannedSuite, config: TargetsConfig) -> list[Pro
     for case_id, named in suite.case_targets.items():
         if case_id in item.selected and named.target not in config.targets:
             message = f"case '{case_id}' names {_unknown(named.target, config)}"
-            found.of(named.path, json_lines=named.json_lines).add((*named.node, "execution", "target"), message)
+            found.of(named.path, named.form).add((*named.node, "execution", "target"), message)
     problems = found.problems()
     if suite.target is not None and suite.target not in config.targets and item.selected - suite.case_targets.keys():
         node: tuple[str, ...] = ("execution", "target")

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from agentv.errors import UsageError
+from agentv.suite.sniff import CASES, JSON_LINES, YAML, is_yaml_suite
 from agentv.targets.config import FILE_NAMES
 from agentv.text import all_of, did_you_mean, short_path
 
-SUFFIXES = (".yaml", ".yml")
 DEFAULT = "evals"
 """The directory that is run if no path is given."""
 NEXT_STEP = "Pass suite files, directories or globs; paths are relative to the working directory."
@@ -84,7 +84,7 @@ def _visible(directory: Path) -> list[Path]:
 
 
 def _may_be_suite(path: Path) -> bool:
-    return path.suffix in (*SUFFIXES, ".jsonl") and path.name not in _CONFIGS
+    return path.suffix in (*YAML, JSON_LINES) and path.name not in _CONFIGS
 
 
 def _expand(pattern: str, cwd: Path) -> Iterator[Path]:
@@ -106,12 +106,17 @@ def _shown(path: Path, cwd: Path) -> Path:
 
 def _is_suite(path: Path, top: Path) -> bool:
     inner = path.relative_to(top)
-    if path.suffix not in SUFFIXES or path.name in _CONFIGS or not path.is_file():
+    if path.suffix not in YAML or path.name in _CONFIGS or not path.is_file():
         return False
     if any(part.startswith(".") or part == "node_modules" for part in inner.parts):
         return False
+    return mentions_cases(path)
+
+
+def mentions_cases(path: Path) -> bool:
+    """Whether a file may be a suite. A file that cannot be read is reported where the suite is loaded."""
     try:
         with path.open("rb") as lines:
-            return any(b"evalcases" in line for line in lines)
+            return any(CASES.encode() in line for line in lines) or is_yaml_suite(path)
     except OSError:
         return True

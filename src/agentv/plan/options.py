@@ -117,6 +117,7 @@ class RunOptions:
 
     paths: tuple[str, ...] = _list("[PATHS]...", "", "Suite files, directories or globs.")
     targets: tuple[str, ...] = _list("NAME", "target", "Target to run; repeatable.")
+    prompts: tuple[str, ...] = _list("FILE", "prompt", "Prompt file to use instead of the suites' prompts; repeatable.")
     judge_target: str | None = _text(
         "NAME", "judge_target", "Judge target (overrides all other settings); `none` disables judging."
     )

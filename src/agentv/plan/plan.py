@@ -12,7 +12,7 @@ from agentv.judge.choice import JudgeChoice
 from agentv.plan.cases import CaseCollector, SuiteCases
 from agentv.plan.chosen import ChosenCases
 from agentv.plan.options import RunOptions
-from agentv.results import DEFAULT_THRESHOLD, RowKey, Trials
+from agentv.results import DEFAULT_THRESHOLD, RowKey, Trials, variant_of
 from agentv.suite.evaluator import Need
 from agentv.suite.files import digest
 from agentv.suite.suite import EvalCase, EvalSuite, TrialSettings
@@ -74,7 +74,7 @@ class WorkItem:
 
     @property
     def key(self) -> RowKey:
-        return RowKey(self.planned.suite.name, self.case.id, self.target, self.attempt)
+        return RowKey(self.planned.suite.name, self.case.id, variant_of(self.target, self.case.prompt), self.attempt)
 
     @property
     def threshold(self) -> float:
@@ -131,25 +131,33 @@ class Lane:
 
     def _items_of_case(self, case: EvalCase, planned: PlannedSuite, position: int) -> Iterator[WorkItem]:
         trials = planned.trials_of(case.id)
+        if not self._runs(case.id, planned.suite.name, case.prompt):
+            return
         if trials.count == 1 and self.answers is None:
             yield WorkItem(case, planned, self.target, 1, position=position)
             return
-        slots = self._slots(case.id, planned.suite.name, trials.count)
+        slots = self._slots(case.id, planned.suite.name, trials.count, case.prompt)
         counts = Counter(target for target, _ in slots)
         for target, attempt in slots:
             several = replace(trials, count=counts[target]) if counts[target] > 1 else None
             yield WorkItem(case, planned, target, attempt, several, position)
 
-    def _slots(self, eval_id: str, suite: str, count: int) -> list[tuple[str, int]]:
+    def _runs(self, eval_id: str, suite: str, prompt: str | None) -> bool:
+        """Whether a case runs with this prompt: cases may have been chosen one by one, each with its prompts."""
+        if prompt is None or self.chosen is None or self.answers is not None:
+            return True
+        return eval_id in self.chosen.of(suite, variant_of(self.target, prompt))
+
+    def _slots(self, eval_id: str, suite: str, count: int, prompt: str | None = None) -> list[tuple[str, int]]:
         """The targets and attempts of a case. A case without a recorded answer still gets one row: an error."""
         attempts = range(1, count + 1)
         if self.answers is None:
             return [(self.target, attempt) for attempt in attempts]
         slots = {
             (target or self.target, attempt)
-            for target, recorded in self.answers.slots(eval_id, suite)
+            for target, recorded in self.answers.slots(eval_id, suite, prompt)
             if not self.only or target is None or target in self.only
-            if self.chosen is None or eval_id in self.chosen.of(suite, target or self.target)
+            if self.chosen is None or eval_id in self.chosen.of(suite, variant_of(target or self.target, prompt))
             for attempt in ([recorded] if recorded else attempts)
         }
         return sorted(slots) or [(self.target, 1)]
@@ -157,19 +165,19 @@ class Lane:
     def row_keys(self) -> Iterator[RowKey]:
         """The keys of the rows that this lane produces, without reading its suites."""
         for planned, ids in self.work:
+            name = planned.suite.name
             for eval_id in ids:
-                for target, attempt in self._slots(eval_id, planned.suite.name, planned.trials_of(eval_id).count):
-                    yield RowKey(planned.suite.name, eval_id, target, attempt)
+                count = planned.trials_of(eval_id).count
+                for prompt in planned.suite.prompts or (None,):
+                    if self._runs(eval_id, name, prompt):
+                        for target, attempt in self._slots(eval_id, name, count, prompt):
+                            yield RowKey(name, eval_id, variant_of(target, prompt), attempt)
 
     @property
     def total(self) -> int:
-        if self.answers is None:
-            return sum(_attempts(planned, ids) for planned, ids in self.work)
-        return sum(
-            len(self._slots(i, planned.suite.name, planned.trials_of(i).count))
-            for planned, ids in self.work
-            for i in ids
-        )
+        if self.answers is None and (self.chosen is None or not any(item.suite.prompts for item, _ in self.work)):
+            return sum(_attempts(planned, ids) * len(planned.suite.prompts or (None,)) for planned, ids in self.work)
+        return sum(1 for _ in self.row_keys())
 
 
 def _attempts(planned: PlannedSuite, ids: frozenset[str]) -> int:
@@ -217,7 +225,7 @@ class RunPlan:
             if self.collected is None or planned.cases is None:
                 continue
             lines = self.collected.lines.starting(planned.cases.start)
-            for position, (case_id, line) in enumerate(zip(planned.suite.ids, lines, strict=False)):
+            for position, (case_id, line) in enumerate(zip(planned.suite.variant_ids(), lines, strict=False)):
                 if case_id in planned.selected:
                     yield planned.cases, position, line.decode("utf-8")
 

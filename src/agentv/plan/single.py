@@ -33,7 +33,7 @@ def single(options: RunOptions, cwd: Path, *, answer: str | None = None) -> RunP
     """
     plan = build_plan(options, cwd, only_check=answer is not None, search=False)
     if not plan.lanes:
-        plan = build_plan(options, cwd, function_target="answer", search=False)
+        plan = build_plan(options, cwd, function_targets=["answer"], search=False)
     ids = sorted(case_id for planned in plan.suites for case_id in planned.selected)
     if len(ids) > 1:
         listed = ", ".join(ids[:IDS_SHOWN]) + (", ..." if len(ids) > IDS_SHOWN else "")
@@ -113,8 +113,9 @@ def _narrowed(plan: RunPlan, lane: Lane, item: WorkItem) -> RunPlan:
     planned = replace(item.planned, suite=suite, selected=frozenset({case.id}))
     answers = plan.answers
     if answers is not None:
-        recorded = answers.find(case.id, item.target, item.attempt, suite=suite.name)
-        failure = answers.failure(case.id, item.target, item.attempt, suite=suite.name)
+        key = {"suite": suite.name, "prompt": case.prompt}
+        recorded = answers.find(case.id, item.target, item.attempt, **key)
+        failure = answers.failure(case.id, item.target, item.attempt, **key)
         answers = Answers(
             answers.path,
             {case.id: [recorded]} if recorded is not None else {},

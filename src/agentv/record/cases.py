@@ -90,14 +90,14 @@ def _masked(lines: Iterable[tuple[CaseHashes, int, str]], redactor: Redactor) ->
 
 def _recorded(directory: RunDirectory) -> set[tuple[Any, ...]]:
     """The newest recorded version of each case. Invalid lines are ignored: their cases are appended again."""
-    newest: dict[tuple[Any, Any], tuple[Any, ...]] = {}
+    newest: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     with open_recorded(directory.cases) as file:
         while line := file.readline(LONGEST_LINE):
             try:
                 identity = _identity(line)
             except (ValueError, TypeError):
                 continue
-            newest[identity[:2]] = identity
+            newest[identity[:3]] = identity
     return set(newest.values())
 
 
@@ -105,4 +105,4 @@ def _identity(line: str | bytes) -> tuple[Any, ...]:
     data = load(line if isinstance(line, bytes) else line.encode("utf-8"))
     if not isinstance(data, Mapping):
         raise TypeError("a case must be an object")
-    return data.get("suite"), data.get("eval_id"), data.get("sha256")
+    return data.get("suite"), data.get("eval_id"), data.get("prompt"), data.get("sha256")

@@ -17,13 +17,14 @@ from agentv.codec import decode
 from agentv.evidence import CaseRecord, JudgeCallRecord
 from agentv.record.files import LONGEST_LINE, failure, open_recorded
 from agentv.record.run_dir import RunDirectory
-from agentv.results import RowKey
+from agentv.results import RowKey, has_prompt
 
 T = TypeVar("T")
 
 _STRING = rb'"(?:[^"\\\x00-\x1f]++|\\[^\x00-\x1f])*+"'
 _CASE = re.compile(rb'\{"suite":' + _STRING + rb',"eval_id":' + _STRING + rb"(?=,)")
-_CALL = re.compile(_CASE.pattern + rb',"case_target":' + _STRING + rb',"case_attempt":[0-9]{1,19}+(?=,)')
+CALL_KEY = re.compile(_CASE.pattern + rb',"case_target":' + _STRING + rb',"case_attempt":[0-9]{1,19}+(?=,)')
+"""The beginning of a judge call: the key of its row."""
 
 
 class LineIndex(Generic[T]):
@@ -59,7 +60,11 @@ class LineIndex(Generic[T]):
 
     def find(self, *key: str | int) -> list[T]:
         """The records with this key, in the order of the file."""
-        return list(self._read(self._lines.get(self._encoded(key), [])))
+        return list(self._read(self.places(*key)))
+
+    def places(self, *key: str | int) -> list[tuple[int, int]]:
+        """Offset and length of the lines with this key, in the order of the file."""
+        return self._lines.get(self._encoded(key), [])
 
     def forget(self, *key: str | int) -> None:
         """Free the memory for a key that is not needed any more."""
@@ -103,9 +108,9 @@ class CaseIndex(LineIndex[CaseRecord]):
     def __init__(self, directory: RunDirectory) -> None:
         super().__init__(directory.cases, CaseRecord, ("suite", "eval_id"), _CASE)
 
-    def case(self, suite: str, eval_id: str) -> CaseRecord | None:
-        """The case as recorded last; None if the run was recorded without its cases."""
-        records = self.find(suite, eval_id)
+    def case(self, key: RowKey) -> CaseRecord | None:
+        """The case of a row as recorded last; None if the run was recorded without its cases."""
+        records = [each for each in self.find(key.suite, key.eval_id) if has_prompt(key.target, each.prompt)]
         return records[-1] if records else None
 
 
@@ -114,7 +119,7 @@ class JudgeCallIndex(LineIndex[JudgeCallRecord]):
 
     def __init__(self, directory: RunDirectory) -> None:
         keys = ("suite", "eval_id", "case_target", "case_attempt")
-        super().__init__(directory.judge_calls, JudgeCallRecord, keys, _CALL)
+        super().__init__(directory.judge_calls, JudgeCallRecord, keys, CALL_KEY)
 
     def calls(self, key: RowKey) -> list[JudgeCallRecord]:
         return self.find(*key)

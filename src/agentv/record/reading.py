@@ -7,6 +7,7 @@ that are damaged are skipped and counted.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -14,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar
 
 from agentv import jsonio
 from agentv.codec import decode
@@ -24,22 +25,26 @@ from agentv.record.files import LONGEST_LINE, failure, open_recorded
 from agentv.record.rows import decode_row
 from agentv.record.run_dir import RunDirectory
 from agentv.regular_files import open_descriptor
-from agentv.results import CaseResult, RowKey, Verdict
+from agentv.results import CaseKey, CaseResult, RowKey, Verdict, has_prompt, variant_of
 
 T = TypeVar("T")
 
 _STRING = rb'"([^"\\\x00-\x1f]*+(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*+)*+)"'
 _HEAD = re.compile(
     rb'\{"run_id":' + _STRING.replace(b"(", b"(?:", 1)
-    + rb',"eval_id":' + _STRING + rb',"suite":' + _STRING + rb',"target":' + _STRING
+    + rb',"eval_id":' + _STRING + rb',"suite":' + _STRING
+    + rb',"target":' + _STRING + rb'(?:,"prompt":' + _STRING + rb")?"
     # A number that does not look like this is left to the decoder, which knows what is allowed.
     + rb',"attempt":([1-9][0-9]{0,17}),"score":(0(?:\.[0-9]{1,20})?|1(?:\.0)?),"verdict":"(pass|borderline|fail)"'
     + rb',"error":(?:(null)|\{)'
 )  # fmt: skip
-_CASE = re.compile(rb'\{"suite":' + _STRING + rb',"eval_id":' + _STRING + rb",")
+_CASE = re.compile(rb'\{"suite":' + _STRING + rb',"eval_id":' + _STRING + rb'(?:,"prompt":' + _STRING + rb")?,")
+_CASE_END = re.compile(rb',"sha256":"([0-9a-f]{64})","file":' + _STRING + rb',"line":[0-9]{1,18}\}\n')
+"""The end of a line of `cases.jsonl`. An object within the line would end with two braces."""
 _VERDICTS = {verdict.value.encode("ascii"): verdict for verdict in Verdict}
 _BUFFER = 1 << 20
-_WINDOW = 32 << 20
+_WINDOWS = (1 << 20, 32 << 20)
+"""How far from the likely place of the judge calls of a row they are looked for, before the whole file is read."""
 
 
 class RowHead(NamedTuple):
@@ -62,7 +67,8 @@ class RunReader:
         """Lines that were read and skipped because they are not valid, by the name of their file."""
         self._heads: list[RowHead] | None = None
         self._by_key: dict[RowKey, RowHead] | None = None
-        self._cases: dict[tuple[str, str], tuple[int, int]] | None = None
+        self._cases: dict[tuple[str, str], dict[str | None, tuple[int, int]]] | None = None
+        """The places of cases by suite and id, then by prompt."""
 
     @classmethod
     def open(cls, path: Path) -> RunReader:
@@ -122,6 +128,17 @@ class RunReader:
                 seen.add(row.key)
                 yield row
 
+    def rows_of_case(self, case: CaseKey) -> Iterator[CaseResult]:
+        """The rows of a case with one target, in the order of the file. Faster than an index, for a single case."""
+        run_id = self.manifest.get("run_id")
+        start = _start(run_id=str(run_id), eval_id=case.eval_id, suite=case.suite)
+        seen: set[int] = set()
+        for line in () if start is None else _lines_starting(self.directory.results, start):
+            row = _decoded(line)
+            if row is not None and row.variant == case.target and row.attempt not in seen:
+                seen.add(row.attempt)
+                yield row
+
     def execution(self, key: RowKey) -> int:
         """How often the case of this row was judged: 1, plus the number of its rows that were superseded."""
         return 1 + sum(1 for head in self._read_heads(self.directory.superseded) if head.key == key)
@@ -134,8 +151,9 @@ class RunReader:
         for offset, line in _lines(path):
             found = match(line)
             if found is not None and line.endswith(b"}\n"):
-                eval_id, suite, target, attempt, score, verdict, no_error = found.groups()
-                if suite in names and target in names and eval_id.isascii() and b"\\" not in eval_id:
+                eval_id, suite, target, prompt, attempt, score, verdict, no_error = found.groups()
+                known = suite in names and target in names and prompt is None
+                if known and eval_id.isascii() and b"\\" not in eval_id:
                     key = new(RowKey, (names[suite], eval_id.decode("ascii"), names[target], int(attempt)))
                     add(new(RowHead, (key, float(score), _VERDICTS[verdict], no_error is None, offset, len(line))))
                     continue
@@ -148,35 +166,47 @@ class RunReader:
 
     # -- cases and judge calls
 
-    def case(self, suite: str, eval_id: str, sha256: str | None = None) -> CaseRecord | None:
+    def case(self, key: CaseKey | RowKey, sha256: str | None = None) -> CaseRecord | None:
         """What was asked and expected in this case; None if the run was recorded without its cases.
 
         `sha256` is the hash in the row, if it is known: a run that was resumed may have several versions of a case.
         """
         if self._cases is not None:
-            place = self._cases.get((suite, eval_id))
+            places = self._cases.get((key.suite, key.eval_id), {})
+            place = next((place for prompt, place in places.items() if has_prompt(key.target, prompt)), None)
             return None if place is None else self._case(_read(self.directory.cases, *place))
-        start = _start(suite=suite, eval_id=eval_id)
+        start = _start(suite=key.suite, eval_id=key.eval_id)
         latest = None
         for record in self._starting(self.directory.cases, start, CaseRecord):
-            latest = record
-            if record.sha256 == sha256:
-                break
+            if has_prompt(key.target, record.prompt):
+                latest = record
+                if record.sha256 == sha256:
+                    break
         return latest
 
     def case_hashes(self) -> dict[tuple[str, str], tuple[str, str]]:
         """The SHA-256 and the file of each case, by suite and id; empty if the run was recorded without its cases."""
-        hashes: dict[tuple[str, str], tuple[str, str]] = {}
+        hashes: dict[tuple[str, str], dict[str | None, tuple[str, str]]] = {}
+        texts: dict[bytes, str] = {}  # suites and files occur in every line
         for _, line in _lines(self.directory.cases):
             try:
+                start, end = _CASE.match(line), _CASE_END.fullmatch(line, line.rfind(b',"sha256":"'))
+                if start is not None and end is not None:
+                    for part in (start[1], end[2]):
+                        if part not in texts:
+                            texts[part] = _text(part)
+                    prompt = None if start[3] is None else _text(start[3])
+                    versions = hashes.setdefault((texts[start[1]], _text(start[2])), {})
+                    versions[prompt] = (end[1].decode("ascii"), texts[end[2]])
+                    continue
                 data = jsonio.load(line, unique=False)
                 values = [data[name] for name in ("suite", "eval_id", "sha256", "file")]
             except (ValueError, TypeError, KeyError):
                 self.damaged[self.directory.cases.name] += 1
                 continue
             if all(isinstance(value, str) for value in values):
-                hashes[values[0], values[1]] = (values[2], values[3])
-        return hashes
+                hashes.setdefault((values[0], values[1]), {})[data.get("prompt")] = (values[2], values[3])
+        return {key: _joined(versions) for key, versions in hashes.items()}
 
     def index_cases(self) -> None:
         """Find the lines of all cases once, so that a series of cases can be read one after the other."""
@@ -184,13 +214,15 @@ class RunReader:
         for offset, line in _lines(self.directory.cases):
             match = _CASE.match(line)
             try:
-                key = (_text(match[1]), _text(match[2])) if match else _key_of(self._case(line))
+                key = (_text(match[1]), _text(match[2]), match[3]) if match else _key_of(self._case(line))
             except ValueError:
                 key = None
             if key is None:
                 self.damaged[self.directory.cases.name] += 1
             else:
-                self._cases[key] = (offset, len(line))
+                suite, eval_id, prompt = key
+                places = self._cases.setdefault((suite, eval_id), {})
+                places[_text(prompt) if isinstance(prompt, bytes) else prompt] = (offset, len(line))
 
     def case_keys(self) -> list[tuple[str, str]]:
         """Suite and id of all cases of the run, including those that have no row yet."""
@@ -214,11 +246,12 @@ class RunReader:
         path = self.directory.judge_calls
         if near is not None and expected:
             place = self._likely_place(near, path)
-            window = _lines(path, place - _WINDOW, place + _WINDOW)
-            calls = list(self._starting(path, start, JudgeCallRecord, window))
-            if len(calls) >= expected:
-                return calls
-            self.damaged[path.name] = 0
+            for reach in _WINDOWS:
+                window = _lines(path, place - reach, place + reach)
+                calls = list(self._starting(path, start, JudgeCallRecord, window))
+                if len(calls) >= expected:
+                    return calls
+                self.damaged[path.name] = 0
         return list(self._starting(path, start, JudgeCallRecord))
 
     def _likely_place(self, head: RowHead, path: Path) -> int:
@@ -246,6 +279,11 @@ def heads_of(path: Path) -> Iterator[tuple[bytes, RowHead | None]]:
     names: dict[bytes, str] = {}  # suites and targets occur in every line
     for offset, line in _lines(path):
         yield line, _head(offset, line, names)
+
+
+def head_at(path: Path, offset: int, length: int) -> RowHead | None:
+    """The head of the line at this place of a file of rows; None if it is not a row."""
+    return _head(offset, _read(path, offset, length), {})
 
 
 def _lines_starting(path: Path, start: bytes) -> Iterator[bytes]:
@@ -282,17 +320,24 @@ def _lines(path: Path, start: int = 0, end: int | None = None) -> Iterator[tuple
                 offset = file.seek(start - 1)
                 while (rest := file.readline(_BUFFER)) and (offset := offset + len(rest)) and not rest.endswith(b"\n"):
                     pass
-            while (end is None or offset < end) and (line := file.readline(LONGEST_LINE)):
-                length, whole = len(line), line.endswith(b"\n")
-                while not whole and (rest := file.readline(_BUFFER)):
-                    length, whole = length + len(rest), rest.endswith(b"\n")
-                if whole:
-                    yield offset, line
-                offset += length
+            yield from lines_from(file, offset, end)
     except FileNotFoundError:
         return
     except OSError as error:
         raise failure("read", path, error) from error
+
+
+def lines_from(file: IO[bytes], offset: int, end: int | None = None) -> Iterator[tuple[int, bytes]]:
+    """The complete lines of an open file from here on, like `_lines`; `offset` is the current position of the file."""
+    while (end is None or offset < end) and (line := file.readline(LONGEST_LINE)):
+        length, whole = len(line), line.endswith(b"\n")
+        if not whole and length < LONGEST_LINE:
+            return  # the end of the file: the rest of this line may be written later
+        while not whole and (rest := file.readline(_BUFFER)):
+            length, whole = length + len(rest), rest.endswith(b"\n")
+        if whole:
+            yield offset, line
+        offset += length
 
 
 def _read(path: Path, offset: int, length: int) -> bytes:
@@ -303,18 +348,27 @@ def _read(path: Path, offset: int, length: int) -> bytes:
         raise failure("read", path, error) from error
 
 
-def _key_of(case: CaseRecord | None) -> tuple[str, str] | None:
-    return None if case is None else (case.suite, case.eval_id)
+def _key_of(case: CaseRecord | None) -> tuple[str, str, str | None] | None:
+    return None if case is None else (case.suite, case.eval_id, case.prompt)
+
+
+def _joined(versions: dict[str | None, tuple[str, str]]) -> tuple[str, str]:
+    """The hash and the file of a case. The hash of a case that is asked with several prompts is that of all of them."""
+    (sha256, file), *others = versions.values()
+    if others:
+        sha256 = hashlib.sha256("".join(sorted(each for each, _ in versions.values())).encode("ascii")).hexdigest()
+    return sha256, file
 
 
 def _head(offset: int, line: bytes, names: dict[bytes, str]) -> RowHead | None:
     """The head of a line, from its first bytes if they are as written by agentv; None if it is not a row."""
     match = _HEAD.match(line)
     if match is not None and line.endswith(b"}\n"):
-        eval_id, suite, target, attempt, score, verdict, no_error = match.groups()
+        eval_id, suite, target, prompt, attempt, score, verdict, no_error = match.groups()
         try:
             names |= {suite: _text(suite), target: _text(target)}
-            key = RowKey(names[suite], _text(eval_id), names[target], int(attempt))
+            variant = names[target] if prompt is None else variant_of(names[target], _text(prompt))
+            key = RowKey(names[suite], _text(eval_id), variant, int(attempt))
         except ValueError:
             return None
         return RowHead(key, float(score), _VERDICTS[verdict], no_error is None, offset, len(line))

@@ -42,8 +42,8 @@ class RunReplaySource:
     def keys_of(self, eval_id: str) -> list[RowKey]:
         return self._keys.get(eval_id, [])
 
-    def case(self, suite: str, eval_id: str) -> CaseRecord | None:
-        return self._cases.case(suite, eval_id)
+    def case(self, key: RowKey) -> CaseRecord | None:
+        return self._cases.case(key)
 
     def judge_calls(self, key: RowKey) -> list[JudgeCallRecord]:
         execution = 1 + self._executions[key]

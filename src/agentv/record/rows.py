@@ -59,6 +59,7 @@ def _too_long(row: CaseResult, size: int) -> CaseResult:
         evaluator_results=(),
         trace_summary=None,
         metadata={},
+        turns=(),
     )
 
 

@@ -37,10 +37,11 @@ SUPERSEDED = "superseded.jsonl"
 JUDGE_CALLS = "judge_calls.jsonl"
 CASES = "cases.jsonl"
 ANSWERS = "answers.jsonl"
+LABELS = "labels.jsonl"
 
 ANOTHER = "Choose another file for --out."
 
-_RECORD = {MANIFEST, RESULTS, CORRUPT, SUPERSEDED, JUDGE_CALLS, CASES, ANSWERS, LOCK}
+_RECORD = {MANIFEST, RESULTS, CORRUPT, SUPERSEDED, JUDGE_CALLS, CASES, ANSWERS, LABELS, LOCK}
 _LEFT_BY_A_KILLED_START = {LOCK, f".{MANIFEST}.tmp"}
 _SECONDS_FOR_THE_DEAD = 5.0
 _SECONDS_FOR_A_GLANCE = 0.2
@@ -66,6 +67,8 @@ class RunDirectory:
         """What was asked and expected, one line for each case."""
         self.answers = path / ANSWERS
         """Answers whose rows are not written yet. Removed when the run finishes."""
+        self.labels = path / LABELS
+        """What people say about the answers. Written by the viewer."""
         self._lock: int | None = None
         self._holders = 0
 

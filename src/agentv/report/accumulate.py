@@ -8,10 +8,11 @@ from __future__ import annotations
 import bisect
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from agentv.messages import TokenUsage
-from agentv.results import CaseError, CaseResult, EvaluatorResult, RowKey, Verdict, judge_ledgers
+from agentv.results import CaseError, CaseResult, RowKey, Verdict, judge_ledgers
 
 WORST_KEPT = 5
 MESSAGES_KEPT = 200
@@ -204,34 +205,69 @@ class ErrorMessages:
 
 def error_text(error: CaseError) -> str:
     """The message of an error without the output of the program that failed. Its cause is in the message."""
-    return _OUTPUT.sub("", error.message)
+    return without_output(error.message)
 
 
-def why(row: CaseResult) -> tuple[str, str]:
+def without_output(message: str) -> str:
+    return _OUTPUT.sub("", message)
+
+
+class Judged(Protocol):
+    """What a row and the result of an evaluator have in common: why points were lost."""
+
+    @property
+    def misses(self) -> Sequence[str]: ...
+    @property
+    def reasoning(self) -> str: ...
+    @property
+    def evaluator_results(self) -> Sequence[JudgedBy]: ...
+
+
+class JudgedBy(Judged, Protocol):
+    """The result of an evaluator, as far as `why` needs it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def score(self) -> float: ...
+    @property
+    def weight(self) -> float: ...
+    @property
+    def error(self) -> str | None: ...
+    @property
+    def failed_required(self) -> bool: ...
+
+
+def why(row: Judged) -> tuple[str, str]:
     """The evaluator that cost the case the most score, and its first misses or its reasoning.
 
     A required evaluator that failed comes first: it alone makes the score 0.
     """
     judged = [result for result in row.evaluator_results if result.error is None]
     if not judged:
-        return "", _reason(row)
+        return "", _own_reason(row, are_criteria=True)
     costliest = max(judged, key=_cost)
-    return costliest.name, _reason(costliest) or _reason(row)
+    return costliest.name, _reason(costliest) or _own_reason(row, are_criteria=True)
 
 
-def _cost(result: EvaluatorResult) -> tuple[bool, float, float]:
+def _cost(result: JudgedBy) -> tuple[bool, float, float]:
     lost = 1.0 - result.score
     return result.failed_required, lost * result.weight, lost
 
 
-def _reason(judged: CaseResult | EvaluatorResult) -> str:
-    members = [member for member in judged.evaluator_results if member.error is None]
-    if isinstance(judged, EvaluatorResult) and members and all(miss.startswith("[") for miss in judged.misses):
+def _reason(result: JudgedBy) -> str:
+    members = [member for member in result.evaluator_results if member.error is None]
+    if members and all(miss.startswith("[") for miss in result.misses):
         costliest = max(members, key=_cost)
         if reason := _reason(costliest):
             return f"[{costliest.name}] {reason}"
+    return _own_reason(result, are_criteria=result.type in MISSES_ARE_CRITERIA)
+
+
+def _own_reason(judged: Judged, *, are_criteria: bool) -> str:
     if judged.misses:
         misses = "; ".join(miss[:_REASON_KEPT] for miss in judged.misses[:3])
-        criteria = isinstance(judged, CaseResult) or judged.type in MISSES_ARE_CRITERIA
-        return (f"{MISSED}{misses}" if criteria else misses)[:_REASON_KEPT]
+        return (f"{MISSED}{misses}" if are_criteria else misses)[:_REASON_KEPT]
     return judged.reasoning[:_REASON_KEPT]

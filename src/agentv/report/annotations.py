@@ -166,7 +166,7 @@ def _closing(total: int, failed: _Lowest, borderline: _Lowest, errors: _Lowest) 
 
 def _annotation(row: CaseResult) -> _Annotation:
     name = clean(row.eval_id)
-    where = f"{name} ({clean(row.target)}{f', attempt {row.attempt}' if row.attempt > 1 else ''})"
+    where = f"{name} ({clean(row.variant)}{f', attempt {row.attempt}' if row.attempt > 1 else ''})"
     if row.error is not None:
         outcome, message = "errored", row.error.message
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,16 +31,29 @@ class CaseView:
         row = reader.row_of(head)
         assert row is not None  # noqa: S101 - the head was read from the same file
         execution = reader.execution(head.key)
-        made = sum(ledger.get("call_count") or 0 for ledger in judge_ledgers(row.evaluator_results))
-        calls = reader.judge_calls(head.key, near=head if execution == 1 else None, expected=made)
+        calls = reader.judge_calls(head.key, near=head if execution == 1 else None, expected=calls_made(row))
+        return cls.of(reader, row, reader.case(row.key, row.case_sha256), calls, execution)
+
+    @classmethod
+    def of(
+        cls,
+        reader: RunReader,
+        row: CaseResult,
+        case: CaseRecord | None,
+        calls: Iterable[JudgeCallRecord],
+        execution: int,
+    ) -> CaseView:
+        """A row that was judged `execution` times, with all its judge calls in any order."""
         order = {name: place for place, name in enumerate(_names(row.evaluator_results))}
-        calls.sort(key=lambda call: (call.execution or 1, order.get(call.evaluator, len(order)), call.index))
+        ordered = sorted(
+            calls, key=lambda call: (call.execution or 1, order.get(call.evaluator, len(order)), call.index)
+        )
         return cls(
             reader,
             row,
-            reader.case(row.suite, row.eval_id, row.case_sha256),
-            tuple(call for call in calls if (call.execution or 1) == execution),
-            tuple(call for call in calls if (call.execution or 1) != execution),
+            case,
+            tuple(call for call in ordered if (call.execution or 1) == execution),
+            tuple(call for call in ordered if (call.execution or 1) != execution),
         )
 
     @property
@@ -70,6 +83,11 @@ class CaseView:
             "case": None if self.case is None else encode(self.case),
             "judge_calls": [encode(call) for call in calls],
         }
+
+
+def calls_made(row: CaseResult) -> int:
+    """The number of judge calls that the evaluators of a row report."""
+    return sum(ledger.get("call_count") or 0 for ledger in judge_ledgers(row.evaluator_results))
 
 
 def _names(results: Sequence[EvaluatorResult]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from agentv.errors import UsageError
 from agentv.record.reading import RowHead
-from agentv.results import RowKey, Verdict
+from agentv.results import RowKey, Verdict, has_prompt, is_of
 from agentv.text import did_you_mean, plural, some_of
 
 _LISTED = 5
@@ -25,6 +25,7 @@ class Wanted(NamedTuple):
     case: str | None = None
     target: str | None = None
     attempt: int | None = None
+    prompt: str | None = None
 
     @property
     def is_glob(self) -> bool:
@@ -144,13 +145,21 @@ def _narrowed(heads: Sequence[RowHead], wanted: Wanted, run: str) -> list[RowHea
     if not heads:
         raise UsageError(f"run {run} has no rows yet.")
     target, attempt = wanted.target, wanted.attempt
-    rows = [head for head in heads if target is None or head.key.target == target]
+    rows = [head for head in heads if target is None or is_of(head.key.target, target)]
     if target is not None and not rows:
         targets = sorted({head.key.target for head in heads})
         raise UsageError(
             f"run {run} has no target '{target}'{did_you_mean(target, targets)}.",
             next_step=f"Its targets: {some_of(targets, near=target)}.",
         )
+    if wanted.prompt is not None:
+        rows = [head for head in rows if has_prompt(head.key.target, wanted.prompt)]
+        if not rows:
+            variants = sorted({head.key.target for head in heads})
+            raise UsageError(
+                f"run {run} has no prompt '{wanted.prompt}'.",
+                next_step=f"Its variants: {some_of(variants, near=wanted.prompt)}.",
+            )
     if attempt is None:
         return rows
     known = sorted({head.key.attempt for head in rows})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -263,7 +263,7 @@ def compare(
 
     Raises UsageError if the runs have no cases in common.
     """
-    cases1, cases2 = _keyed(baseline, candidate)
+    cases1, cases2 = keyed_cases(baseline, candidate)
     common = [key for key in cases1 if key in cases2]
     if not common:
         raise _nothing_in_common(baseline, candidate)
@@ -332,17 +332,24 @@ _FINE = {
 }
 
 
-def _keyed(one: ComparedRun, two: ComparedRun) -> tuple[Mapping[CaseKey, ComparedCase], Mapping[CaseKey, ComparedCase]]:
+def keyed_cases(
+    one: ComparedRun, two: ComparedRun
+) -> tuple[Mapping[CaseKey, ComparedCase], Mapping[CaseKey, ComparedCase]]:
     """The cases of both runs by their pairing key.
 
     If each run has one target, target names are ignored; if each run has one suite, suite names are.
     """
     cases1, cases2 = one.cases, two.cases
-    if len(one.targets) == len(two.targets) == 1:
+    if one.source is not two.source and len(_targets(one)) == len(_targets(two)) == 1:
         cases1, cases2 = _without_target(one), _without_target(two)
-    if len(one.suites) == len(two.suites) == 1:
-        cases2 = {key._replace(suite=one.suites[0]): attempts for key, attempts in cases2.items()}
+    suites1, suites2 = one.suites, two.suites
+    if len(suites1) == len(suites2) == 1 and suites1 != suites2:
+        cases2 = {key._replace(suite=suites1[0]): attempts for key, attempts in cases2.items()}
     return cases1, cases2
+
+
+def _targets(side: ComparedRun) -> set[str]:
+    return {key.target for key in side.cases}
 
 
 def _without_target(side: ComparedRun) -> dict[CaseKey, ComparedCase]:
@@ -360,12 +367,17 @@ def _pair(key: CaseKey, one: ComparedCase, two: ComparedCase, threshold: float) 
     return Pair(key, score1, score2, delta, outcome, one.passed, two.passed, reason, *passes)
 
 
-def conclude(deltas: Sequence[float], confidence: float) -> tuple[float | None, Interval | None, Conclusion]:
-    """The mean of paired differences, its interval, and what follows from it."""
+def conclude(
+    deltas: Sequence[float], confidence: float, interval_of: Callable[..., Interval] = paired_bootstrap
+) -> tuple[float | None, Interval | None, Conclusion]:
+    """The mean of paired differences, its interval, and what follows from it.
+
+    `interval_of` is called with the differences and `confidence`.
+    """
     mean_delta = mean(deltas) if deltas else None
     if mean_delta is None or len(deltas) < fewest_to_tell(confidence):
         return mean_delta, None, Conclusion.TOO_FEW
-    interval = paired_bootstrap(deltas, confidence=confidence)
+    interval = interval_of(deltas, confidence=confidence)
     if not any(deltas):
         return mean_delta, interval, Conclusion.SAME
     if not interval.excludes(0.0):

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from agentv.errors import UsageError
 from agentv.report.accumulate import why
 from agentv.report.row_source import RowSource
 from agentv.report.statistics import mean
 from agentv.report.trials import RepeatedCases
-from agentv.results import CaseKey, CaseResult
+from agentv.report.variant_table import variant_order
+from agentv.results import CaseKey, CaseResult, Trials
 from agentv.trials import Attempts
 
 _REASON_KEPT = 300
+By = Literal["prompt", "target"]
 
 
 @dataclass(slots=True)
@@ -24,6 +26,8 @@ class ComparedCase:
     error: str | None = None
     reason: str = ""
     lowest: float = 2.0
+    first_row: int = 0
+    """The position of the first row of the case among the rows of the run."""
 
     def add(self, row: CaseResult) -> None:
         """Note the reasons of a row that has been added to the attempts."""
@@ -65,6 +69,15 @@ class ComparedRun:
     rows: int = 0
     error_rows: int = 0
 
+    def add(self, row: CaseResult, key: CaseKey, trials: Trials) -> None:
+        """Add a row to the case with this key."""
+        self.rows += 1
+        self.error_rows += row.error is not None
+        if key not in self.cases:
+            self.cases[key] = ComparedCase(Attempts(row.trials or trials), first_row=self.rows - 1)
+        self.cases[key].attempts.add(row)
+        self.cases[key].add(row)
+
     @property
     def suites(self) -> list[str]:
         return list(dict.fromkeys(key.suite for key in self.cases))
@@ -99,21 +112,44 @@ class ComparedRun:
         }
 
 
+def read_variants(source: RowSource, by: By) -> dict[str, ComparedRun]:
+    """One side for each prompt or each target of a run. Cases of different targets, or prompts, are different cases."""
+    sides: dict[str, ComparedRun] = {}
+    repeated = RepeatedCases.of(source.manifest)
+    for row in source.rows():
+        name = row.prompt if by == "prompt" else row.target
+        if name is None:
+            continue
+        side = sides.setdefault(name, ComparedRun(source, targets=[name]))
+        other = row.target if by == "prompt" else row.prompt
+        side.add(row, CaseKey(row.suite, row.eval_id, other or ""), repeated.default)
+    if len(sides) < 2:
+        have = f"its only {by} is '{next(iter(sides))}'" if sides else f"it has no {by}s"
+        raise UsageError(
+            f"{source.name} cannot be compared by {by}: {have}.",
+            next_step="Run the suite with several prompts (`prompts:` or --prompt)." if by == "prompt"
+            else "Run the suite with several targets (--target A --target B).",
+        )  # fmt: skip
+    order = variant_order(source.manifest)[0 if by == "target" else 1]
+    sides = dict(sorted(sides.items(), key=lambda side: order.index(side[0]) if side[0] in order else len(order)))
+    others = {key.target for side in sides.values() for key in side.cases}
+    if len(others) == 1:
+        for side in sides.values():
+            side.cases = {key._replace(target=""): case for key, case in side.cases.items()}
+    return sides
+
+
 def read_compared_run(source: RowSource, target: str | None = None) -> ComparedRun:
-    """Read the cases of one run, or only those of `target`. Raises UsageError if there are none."""
+    """Read the cases of one run, or only those of `target`, which may be a variant. UsageError if there are none."""
     side, targets = ComparedRun(source), dict[str, None]()
     repeated = RepeatedCases.of(source.manifest)
     for row in source.rows():
-        targets[row.target] = None
-        if target is not None and row.target != target:
+        targets[row.variant] = None
+        if target is not None and target not in (row.target, row.variant):
             continue
-        side.rows += 1
-        side.error_rows += row.error is not None
-        key = row.key.case
-        if key not in side.cases:
-            side.cases[key] = ComparedCase(Attempts(row.trials or repeated.default))
-        side.cases[key].attempts.add(row)
-        side.cases[key].add(row)
+        # Of a chosen target, cases are paired by prompt: the other run may have another target.
+        key = CaseKey(row.suite, row.eval_id, row.prompt or "") if target == row.target else row.key.case
+        side.add(row, key, repeated.default)
     if not side.rows:
         hint = f"Available targets: {', '.join(targets)}." if targets else f"{source.path} contains no rows."
         what = f"rows for target '{target}'" if target is not None and targets else "rows"

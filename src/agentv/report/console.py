@@ -7,9 +7,10 @@ from typing import TypeVar
 
 from agentv.messages import TokenUsage
 from agentv.report.format import format_cost, format_duration, format_score, format_tokens
-from agentv.report.summary import Counts, ErrorGroup, EvaluatorCounts, Summary, WorstCase, headline
+from agentv.report.summary import Counts, ErrorGroup, EvaluatorCounts, Summary, WorstCase, headline, remarks
 from agentv.report.terminal import INDENT, Look, columns, render_table
 from agentv.report.trials import FlakyCase
+from agentv.report.variant_table import Variants, in_words
 from agentv.results import Verdict
 from agentv.text import plural
 
@@ -19,6 +20,7 @@ LEAST_WIDTH = 40
 VERDICT_STYLE = {Verdict.PASS: "green", Verdict.BORDERLINE: "yellow", Verdict.FAIL: "red"}
 ERROR_STYLE = "magenta"
 
+WIDEST_VARIANT = 20
 Group = TypeVar("Group", Counts, EvaluatorCounts)
 
 SCRIPTED = "scripted model: these results come from the mock provider, not from a real model"
@@ -50,7 +52,8 @@ def render_summary(
     sections = [
         _headline(summary, interrupted, look),
         _totals(summary, look),
-        _breakdown("Targets", summary.by_target, look),
+        _breakdown("Targets" if summary.by_variant is None else "Variants", summary.columns, look),
+        _variants(summary, look),
         _breakdown("Suites", summary.by_suite, look),
         _evaluators(summary.by_evaluator, look),
         _worst(summary, look),
@@ -108,17 +111,8 @@ def _totals(summary: Summary, look: Look) -> list[str]:
     lines = _side_by_side(shown, look)
     for parts in repeats_in_words(summary):
         lines += _side_by_side([("", text, "dim") for text in parts], look)
-    if summary.why_not_run:
-        lines += [
-            INDENT + line for line in look.wrap(f"budget: {summary.why_not_run}", look.width - len(INDENT), most=2)
-        ]
-    if summary.not_called:
-        lines.append(f"{INDENT}{plural(summary.not_called, summary.noun)} not called: target down")
-    if summary.cut_off:
-        answers = plural(summary.cut_off, "answer")
-        lines.append(f"{INDENT}{answers} cut off at the token limit: see `max_output_tokens` of the target")
-    if summary.not_computed:
-        lines.append(f"{INDENT}not computed, due to a bug in agentv: {', '.join(summary.not_computed)}")
+    for remark in remarks(summary):
+        lines += [INDENT + line for line in look.wrap(remark, look.width - len(INDENT), most=2)]
     if summary.scripted:
         room = look.width - len(INDENT)
         label = scripted_label(summary)
@@ -192,6 +186,27 @@ def _breakdown(title: str, groups: Mapping[str, Counts], look: Look) -> list[str
     header = (title, "passed", "borderline", "failed", "errors", "mean")
     styles = (None, "green", "yellow", "red", ERROR_STYLE, None)
     return [*render_table(header, rows, [styles] * len(rows), look), *_more(len(groups) - len(shown), look)]
+
+
+def _variants(summary: Summary, look: Look) -> list[str]:
+    return [] if summary.variants is None else variant_lines(summary.variants, look)
+
+
+def variant_lines(variants: Variants, look: Look) -> list[str]:
+    """The scores of the cases with each variant, and which variant is best."""
+    header = ("Case", *(look.cut(look.text(name), WIDEST_VARIANT) for name in variants.names))
+    rows = [("mean score", *map(format_score, variants.means))]
+    rows += [(look.text(case.eval_id), *map(format_score, case.scores)) for case in variants.cases]
+    bold = [tuple("bold" if score == max(known) else None for score in case.scores)
+            if (known := [score for score in case.scores if score is not None]) and case.spread
+            else (None,) * len(variants.names)
+            for case in variants.cases]  # fmt: skip
+    lines = render_table(header, rows, [("bold",) * len(header), *((None, *styles) for styles in bold)], look)
+    more = [INDENT + look.style(f"and {variants.more_cases:,} more cases in results.jsonl", "dim")]
+    more = more if variants.more_cases else []
+    style = "green" if variants.is_clear else "yellow"
+    sentence = look.wrap(look.text(in_words(variants)), look.width - len(INDENT), most=3)
+    return [*lines, *more, "", *(INDENT + look.style(line, style) for line in sentence)]
 
 
 def _evaluators(groups: Mapping[str, EvaluatorCounts], look: Look) -> list[str]:
@@ -269,7 +284,7 @@ def _where(case: WorstCase | FlakyCase, summary: Summary, look: Look) -> str:
     parts = []
     if isinstance(case, WorstCase) and case.attempts is not None:
         parts.append(f"{case.passes}/{case.attempts}{' flaky' if case.passes else ''}")
-    if len(summary.by_target) > 1:
+    if len(summary.columns) > 1:
         parts.append(look.text(case.target))
     if len(summary.by_suite) > 1:
         parts.append(look.text(case.suite))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -28,6 +28,7 @@ _COLUMNS = (
     *("hits", "misses", "reasoning", "candidate_answer"),
     *("question", "expected_outcome", "reference_answer", "tags"),
     *("threshold", "model", "finish_reason", "cached_tokens", "judge_calls", "judge_cost_usd"),
+    "prompt",
 )
 MOST_METADATA = 200
 """Metadata keys that get a column in a table. Files for spreadsheets do not allow many more."""
@@ -68,20 +69,31 @@ def _values(source: RowSource) -> Iterator[Any]:
 
 
 def csv_rows(run: JoinedRun) -> Iterator[str]:
-    """A header, then one line per row, with a column for each metadata key and for the score of each evaluator."""
+    """A header, then one line per row."""
+    columns, lines = table(run, run.source.rows)
+    yield _line(list(map(_cell, columns)))
+    for values in lines:
+        yield _line(list(map(_cell, values)))
+
+
+def table(run: JoinedRun, rows: Callable[[], Iterable[CaseResult]]) -> tuple[list[str], Iterator[list[Any]]]:
+    """The columns and the rows, with a column for each metadata key and for the score of each evaluator."""
     names: dict[str, None] = {}
     keys: dict[str, None] = {}
-    for row in run.source.rows():
+    for row in rows():
         names.update(dict.fromkeys(result.name for result in row.evaluator_results))
         if len(keys) < MOST_METADATA:
             keys.update(dict.fromkeys(row.metadata))
     keys = dict.fromkeys(islice(keys, MOST_METADATA))
-    columns = [*(f"metadata.{key}" for key in keys), *(f"score: {name}" for name in names)]
-    yield _line([*_COLUMNS, *map(_cell, columns)])
-    for row in run.source.rows():
-        scores = scores_of(row)
-        metadata = (_flat(row.metadata.get(key)) for key in keys)
-        yield _line([_cell(value) for value in (*_fields(row, run), *metadata, *(scores.get(name) for name in names))])
+    columns = [*_COLUMNS, *(f"metadata.{key}" for key in keys), *(f"score: {name}" for name in names)]
+
+    def lines() -> Iterator[list[Any]]:
+        for row in rows():
+            scores = scores_of(row)
+            metadata = (_flat(row.metadata.get(key)) for key in keys)
+            yield [*_fields(row, run), *metadata, *(scores.get(name) for name in names)]
+
+    return columns, lines()
 
 
 def _fields(row: CaseResult, run: JoinedRun) -> tuple[Any, ...]:
@@ -101,6 +113,7 @@ def _fields(row: CaseResult, run: JoinedRun) -> tuple[Any, ...]:
         *(row.threshold, row.model, row.finish_reason, usage.cached if usage else None),
         sum(ledger.get("call_count") or 0 for ledger in ledgers),
         judge_cost(row),
+        row.prompt,
     )
 
 

@@ -69,6 +69,7 @@ ROW = {
     "judge_calls": "int",
     "judge_cost_usd": "float",
     "case_sha256": "string",
+    "prompt": "string",
 }
 CALL = {
     **KEY,

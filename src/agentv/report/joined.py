@@ -45,7 +45,7 @@ class JoinedRun:
         return joined
 
     def case(self, row: CaseResult) -> CaseRecord | None:
-        return None if self._cases is None else self._cases.case(row.suite, row.eval_id)
+        return None if self._cases is None else self._cases.case(row.key)
 
     def calls(self, row: CaseResult) -> list[JudgeCallRecord]:
         """The judge calls of this row, without those of superseded rows."""

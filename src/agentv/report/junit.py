@@ -105,7 +105,7 @@ def render_junit(
     with tempfile.TemporaryFile() as spool:
         for row in rows:
             count += 1
-            group = groups.setdefault((row.suite, row.target), _Group(row.suite, row.target))
+            group = groups.setdefault((row.suite, row.variant), _Group(row.suite, row.variant))
             group.seconds.add((row.duration_ms or 0.0) / 1000)
             if _STARTED.match(row.started_at) and (not group.started or row.started_at < group.started):
                 group.started = row.started_at
@@ -284,7 +284,7 @@ def _explained(row: CaseResult, question: str | None) -> Iterator[str]:
     if row.error is not None:
         yield row.error.message
     for result in row.evaluator_results:
-        yield from _judgment(result)
+        yield from judgment(result)
     if not row.evaluator_results:
         yield from (f"missed: {miss}" for miss in row.misses)
         if row.reasoning:
@@ -296,7 +296,8 @@ def _explained(row: CaseResult, question: str | None) -> Iterator[str]:
         yield f"answer: {cut}{'...' if len(cut) < len(row.candidate_answer) else ''}"
 
 
-def _judgment(result: EvaluatorResult) -> Iterator[str]:
+def judgment(result: EvaluatorResult) -> Iterator[str]:
+    """The verdict of an evaluator, and its reasons."""
     yield f"{result.name} ({result.type}): {result.verdict.value}, score {format_score(result.score)}"
     yield from (f"  missed: {miss}" for miss in result.misses)
     if result.reasoning:

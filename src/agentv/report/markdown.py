@@ -12,6 +12,7 @@ from agentv.report.format import format_cost, format_duration, format_score
 from agentv.report.statistics import mcnemar_exact, sign_test
 from agentv.report.summary import Counts, Summary, WorstCase, headline
 from agentv.report.terminal import clean
+from agentv.report.variant_table import Variants, in_words
 from agentv.results import CaseKey
 
 _SPECIAL = re.compile(r"[&<>|\\`*_\[\]~@#:$]|(?<=www)\.", re.IGNORECASE)
@@ -48,7 +49,8 @@ def render_markdown(summary: Summary, *, name: str, notes: Sequence[str] = ()) -
         [f"> {note}" for note in notes],
         _totals(summary),
         ["; ".join(fact for facts in repeats_in_words(summary) for fact in facts) + "."] if summary.repeats else [],
-        _groups("target", summary.by_target),
+        _groups("target" if summary.by_variant is None else "variant", summary.columns),
+        _variants(summary),
         _groups("suite", summary.by_suite),
         _evaluators(summary),
         _worst(summary),
@@ -92,6 +94,19 @@ def _groups(word: str, groups: Mapping[str, Counts]) -> list[str]:
     return table((word, "results", *_COUNTS), rows)
 
 
+def _variants(summary: Summary) -> list[str]:
+    return [] if summary.variants is None else variants_markdown(summary.variants)
+
+
+def variants_markdown(variants: Variants) -> list[str]:
+    """The scores of the cases with each variant, and which variant is best."""
+    header = ("case", *(as_code(name) for name in variants.names))
+    rows = [("mean score", *map(format_score, variants.means))]
+    rows += [(as_code(case.eval_id), *map(format_score, case.scores)) for case in variants.cases]
+    more = [f"and {variants.more_cases:,} more cases in `results.jsonl`", ""] if variants.more_cases else []
+    return [*table(header, rows), "", *more, clean(in_words(variants))]
+
+
 def _evaluators(summary: Summary) -> list[str]:
     if len(summary.by_evaluator) < 2:
         return []
@@ -122,7 +137,7 @@ def _flaky(summary: Summary) -> list[str]:
     cases = summary.repeats.flaky if summary.repeats is not None else ()
     if not cases:
         return []
-    target = len(summary.by_target) > 1
+    target = len(summary.columns) > 1
     rows = [
         (
             as_code(case.eval_id) + (f" {as_code(case.target)}" if target else ""),
@@ -156,7 +171,7 @@ def _answers(summary: Summary) -> list[str]:
 def _named(case: WorstCase, summary: Summary) -> str:
     """The id of a case, with its target if the run has more than one, and how its attempts ended if it has several."""
     name = as_code(case.eval_id)
-    if len(summary.by_target) > 1:
+    if len(summary.columns) > 1:
         name += f" {as_code(case.target)}"
     if case.attempts is None:
         return name

@@ -131,7 +131,7 @@ class LiveSpans:
         latest = max((call.execution or 1 for call in calls), default=1)
         return self._spans.of_row(
             row,
-            self._cases.case(row.suite, row.eval_id),
+            self._cases.case(row.key),
             [call for call in calls if (call.execution or 1) == latest],
         )
 

@@ -128,7 +128,7 @@ def case_line(row: CaseResult, look: Look, *, room: int | None = None) -> str:
     """One line for a finished case: outcome, score, id, target, and the reason if it did not pass."""
     label = "error" if row.error is not None else _LABELS[row.verdict]
     score = "-   " if row.error is not None else format_score(row.score)
-    where = row.target if row.attempt == 1 else f"{row.target}, attempt {row.attempt}"
+    where = row.variant if row.attempt == 1 else f"{row.variant}, attempt {row.attempt}"
     text = f"{label:<6} {score}  {look.text(row.eval_id)}  ({look.text(where)})"
     reason = _why_not(row)
     if reason:

@@ -34,7 +34,7 @@ class Questions:
             if not self._is_indexed:
                 self._reader.index_cases()
                 self._is_indexed = True
-            case = self._reader.case(key.suite, key.eval_id)
+            case = self._reader.case(key)
         except RecordError:
             self._reader = None
             return None

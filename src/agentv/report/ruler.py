@@ -8,9 +8,35 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+from agentv import jsonio
 
 _SHOWN_CASES, _SHOWN_KEYS = 3, 4
+_SHOWN_DIGITS = 12
+_SHOWN_VALUE = 200
+
+
+class Change(NamedTuple):
+    """Something that differs between two runs."""
+
+    what: str
+    """`case`, `file`, `judge`, `configuration`, `target`, `version`, `git` or `options`."""
+    text: str
+    is_ruler: bool
+    """Whether it changes what scores mean. The configuration of a target, for example, changes the answers only."""
+    before: str | None = None
+    """For a file, the first digits of its SHA-256; else a value. None if there is no single value."""
+    after: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "what": self.what,
+            "ruler": self.is_ruler,
+            "text": self.text,
+            "before": self.before,
+            "after": self.after,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +69,8 @@ class Ruler:
             digests = {path: digests[path] for path in named if isinstance(path, str) and path in digests}
         short = {_relative(path, cwd): sha256 for path, sha256 in digests.items()}
         cases = {eval_id: sha256 for (name, eval_id), (sha256, _) in hashes.items() if name == suite}
-        homes = {_relative(file, cwd) for (name, _), (_, file) in hashes.items() if name == suite}
-        homes.update(_relative(path, cwd) for path in _paths(manifest))
+        files = {file for (name, _), (_, file) in hashes.items() if name == suite}
+        homes = {_relative(path, cwd) for path in (*files, *_paths(manifest))}
         judges = _mapping(recorded.get("targets")).get(target)
         names = tuple(name for name in judges if isinstance(name, str)) if isinstance(judges, list) else None
         if names is None and isinstance(option := _mapping(manifest.get("options")).get("judge_target"), str):
@@ -59,29 +85,62 @@ class Ruler:
 
     def changes(self, earlier: Ruler, shared: Iterable[str]) -> list[str]:
         """What changed since an earlier run, in words. Of the cases, only `shared` ones count."""
-        lines = []
+        return [change.text for change in self.differences(earlier, shared)]
+
+    def differences(self, earlier: Ruler, shared: Iterable[str]) -> list[Change]:
+        """What changed since an earlier run. Of the cases, only `shared` ones count."""
+        found = []
         if self.cases and earlier.cases:
             edited = [name for name in shared if self.cases.get(name) != earlier.cases.get(name)]
             if edited:
                 more = f" and {len(edited) - _SHOWN_CASES:,} more" if len(edited) > _SHOWN_CASES else ""
                 noun = "case" if len(edited) == 1 else "cases"
-                lines.append(f"{noun} changed: {', '.join(edited[:_SHOWN_CASES])}{more}")
+                digits = [
+                    _digits(side.get(edited[0])) if len(edited) == 1 else None for side in (earlier.cases, self.cases)
+                ]
+                found.append(Change("case", f"{noun} changed: {', '.join(edited[:_SHOWN_CASES])}{more}", True, *digits))
         else:
-            lines += _changed_files(self.suite_files, earlier.suite_files)
-        lines += _changed_files(self.files, earlier.files)
+            found += _changed_files(self.suite_files, earlier.suite_files)
+        found += _changed_files(self.files, earlier.files)
         if self.judges is not None and earlier.judges is not None and self.judges != earlier.judges:
-            lines.append(f"judge changed: {_names(earlier.judges)} -> {_names(self.judges)}")
+            before, after = _names(earlier.judges), _names(self.judges)
+            found.append(Change("judge", f"judge changed: {before} -> {after}", True, before, after))
         for name in sorted(self.settings.keys() & earlier.settings.keys()):
-            before, after = earlier.settings[name], self.settings[name]
-            keys = sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
-            if keys:
-                role = "judge" if name in (self.judges or ()) else "target"
-                lines.append(f"configuration of {role} '{name}' changed: {', '.join(keys[:_SHOWN_KEYS])}")
-        return lines
+            judges = name in (self.judges or ())
+            role = f"{'judge' if judges else 'target'} '{name}'"
+            change = changed_settings(role, earlier.settings[name], self.settings[name], is_ruler=judges)
+            found += [] if change is None else [change]
+        return found
 
 
-def _changed_files(now: Mapping[str, str], before: Mapping[str, str]) -> list[str]:
-    return [f"{path} changed" for path in sorted(now) if path in before and now[path] != before[path]]
+def changed_settings(
+    name: str, before: Mapping[str, Any], after: Mapping[str, Any], *, is_ruler: bool
+) -> Change | None:
+    """The settings that differ; None if they are the same."""
+    keys = sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
+    if not keys:
+        return None
+    values = [shown_value(side.get(keys[0])) if len(keys) == 1 else None for side in (before, after)]
+    text = f"configuration of {name} changed: {', '.join(keys[:_SHOWN_KEYS])}"
+    return Change("configuration", text, is_ruler, *values)
+
+
+def shown_value(value: Any) -> str | None:
+    """A value of a setting as short text; None if it is not set."""
+    text = value if value is None or isinstance(value, str) else jsonio.dump_line(value)
+    return text if text is None or len(text) <= _SHOWN_VALUE else f"{text[: _SHOWN_VALUE - 1]}…"
+
+
+def _changed_files(now: Mapping[str, str], before: Mapping[str, str]) -> list[Change]:
+    return [
+        Change("file", f"{path} changed", True, _digits(before[path]), _digits(now[path]))
+        for path in sorted(now)
+        if path in before and now[path] != before[path]
+    ]
+
+
+def _digits(sha256: str | None) -> str | None:
+    return None if sha256 is None else sha256[:_SHOWN_DIGITS]
 
 
 def _names(names: tuple[str, ...]) -> str:

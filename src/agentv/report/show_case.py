@@ -65,8 +65,9 @@ def render_case(view: CaseView, choice: Choice, commands: Sequence[tuple[str, st
         page.heading("Error", f"of the {view.row.error.stage}")
         page.text(view.row.error.message, 1, ERROR_STYLE)
     _asked(view, page)
-    page.heading("Answer")
-    page.text(view.row.candidate_answer or "(empty)")
+    if not view.row.turns:
+        page.heading("Answer")
+        page.text(view.row.candidate_answer or "(empty)")
     _trajectory(view.row, page)
     page.heading("Score")
     for sentence in score_sentences(view.row, view.threshold):
@@ -125,6 +126,7 @@ def _facts(view: CaseView, choice: Choice) -> list[tuple[str, str]]:
     return [
         ("suite", f"{row.suite}{place}"),
         ("target", f"{row.target}{model}{stopped}"),
+        ("prompt", row.prompt or ""),
         ("run", f"{view.run_id}{_when(row.started_at)}"),
         ("usage", spent(row.duration_ms, row.token_usage, row.cost_usd)),
         ("tags", ", ".join(tags)),
@@ -178,12 +180,18 @@ def _siblings(choice: Choice) -> str:
 
 def _asked(view: CaseView, page: Page) -> None:
     case = view.case
-    if case is None:
+    if view.row.turns:
+        turns = view.row.turns
+        page.heading("Conversation", plural(len(turns), "turn"))
+        messages([message for turn in turns for message in (*turn.input_messages, *turn.output_messages)], page)
+    elif case is None:
         page.heading("Question")
         page.text(WITHOUT_CASES, 1, "dim")
+    else:
+        page.heading("Question")
+        messages(case.input_messages, page)
+    if case is None:
         return
-    page.heading("Question")
-    messages(case.input_messages, page)
     if case.expected_outcome:
         page.heading("Expected")
         page.text(case.expected_outcome)
@@ -231,8 +239,8 @@ def _tool_call(call: ToolCall, page: Page, indent: int, first: str) -> None:
 def _trajectory(row: CaseResult, page: Page) -> None:
     """Tool calls, and messages before the answer, in the order in which they were made."""
     calls = sum(len(message.tool_calls) for message in row.output_messages)
-    if not calls and len(row.output_messages) < 2:
-        return
+    if row.turns or (not calls and len(row.output_messages) < 2):
+        return  # the conversation contains them
     page.heading("Tool calls", plural(calls, "call") if calls else "none, but several messages")
     number = 0
     for message in row.output_messages:

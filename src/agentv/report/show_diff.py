@@ -110,7 +110,7 @@ def _source(view: CaseView) -> str:
     model = f" ({row.model})" if row.model else ""
     attempt = f", attempt {row.attempt}" if row.attempt > 1 else ""
     cost = spent(row.duration_ms, row.token_usage, row.cost_usd)
-    return f"{view.run_id}, {row.target}{model}{attempt}{f', {cost}' if cost else ''}"
+    return f"{view.run_id}, {row.variant}{model}{attempt}{f', {cost}' if cost else ''}"
 
 
 # -- the case

@@ -90,7 +90,7 @@ class _Trace:
 
     def __init__(self, run: RunSpans, row: CaseResult, case: CaseRecord | None) -> None:
         self._run, self._row, self._case = run, row, case
-        key = [row.run_id or run.run_id, row.suite, row.eval_id, row.target, row.attempt]
+        key = [row.run_id or run.run_id, row.suite, row.eval_id, row.variant, row.attempt]
         self._key = hashlib.sha256(json.dumps(key).encode())
         self._trace = self._hash("trace")[:32]
         self._start = _nanoseconds(row.started_at) or _nanoseconds(run.started_at) or 0

@@ -20,8 +20,10 @@ SEED = 20_260_114
 DIGITS = 12
 """Digits to round to. Scores are sums of short decimals; further digits are floating-point noise."""
 
-_DIRECT = 250
+DIRECT = 250
+"""Differences up to which every value of every resample is drawn."""
 _GROUPS = 64
+_FEWEST_DIFFERENT = 50
 
 
 class Interval(NamedTuple):
@@ -67,7 +69,7 @@ def paired_bootstrap(
     # A fixed seed makes the result repeatable; the random numbers are not used for security.
     means = sorted(_resampled_means(sorted(deltas), resamples, Random(seed)))  # noqa: S311
     tail = bootstrap_tail(confidence, len(deltas))
-    return Interval(exact(_quantile(means, tail)), exact(_quantile(means, 1 - tail)))
+    return Interval(exact(quantile(means, tail)), exact(quantile(means, 1 - tail)))
 
 
 def bootstrap_tail(confidence: float, count: int) -> float:
@@ -76,9 +78,26 @@ def bootstrap_tail(confidence: float, count: int) -> float:
     return _normal().cdf(-reach)
 
 
+def bootstrap_limit(deltas: Sequence[float], *, confidence: float = 0.95) -> Interval | None:
+    """The interval that `paired_bootstrap` approaches with many resamples, without drawing any.
+
+    Means of large samples are nearly normal: their quantiles follow from variance and skewness (Cornish and Fisher,
+    1938), closer to the limit than with thousands of resamples. None if the sample is not large enough for that: a few
+    changes among thousands of ties are not.
+    """
+    if len(deltas) <= DIRECT or len(deltas) - max(Counter(deltas).values()) < _FEWEST_DIFFERENT:
+        return None
+    count, average = len(deltas), math.fsum(deltas) / len(deltas)
+    variance = math.fsum((delta - average) ** 2 for delta in deltas) / count
+    skewness = math.fsum((delta - average) ** 3 for delta in deltas) / count / variance**1.5
+    z, unit = _normal().inv_cdf(bootstrap_tail(confidence, count)), math.sqrt(variance / count)
+    shift = (z * z - 1) * skewness / (6 * math.sqrt(count))
+    return Interval(exact(average + (shift + z) * unit), exact(average + (shift - z) * unit))
+
+
 def _resampled_means(values: Sequence[float], resamples: int, random: Random) -> Iterator[float]:
     count = len(values)
-    if count <= _DIRECT:
+    if count <= DIRECT:
         for _ in range(resamples):
             yield sum(random.choices(values, k=count)) / count
         return
@@ -157,7 +176,8 @@ def _likely_binomial(trials: int, chance: float, random: Random) -> int:
             return k
 
 
-def _quantile(ordered: Sequence[float], share: float) -> float:
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """The value below which this share of the values is, interpolated. They must be in ascending order."""
     place = share * (len(ordered) - 1)
     below = int(place)
     above = min(below + 1, len(ordered) - 1)
@@ -199,6 +219,11 @@ def _student_t_within(angle: float, freedom: int) -> float:
     return sine * total
 
 
+def student_t_p(t: float, freedom: int) -> float:
+    """The two-sided p-value of Student's t: how often chance alone is at least this far from 0."""
+    return max(0.0, 1 - _student_t_within(math.atan(abs(t) / math.sqrt(freedom)), freedom))
+
+
 def interval_of_mean(average: float, mean_square: float, count: float, *, confidence: float = 0.95) -> Interval | None:
     """A confidence interval for the mean of scores from 0 to 1: Student's t. None for fewer than 2 scores.
 
@@ -238,6 +263,16 @@ def sign_test(wins: int, losses: int) -> float:
 def mcnemar_exact(newly_passed: int, newly_failed: int) -> float:
     """The p-value of the exact McNemar test: a sign test on the cases whose verdict changed."""
     return sign_test(newly_passed, newly_failed)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """The p-values corrected for their number (Holm): the chance of one or more false alarms stays below the level."""
+    adjusted, largest = [0.0] * len(p_values), 0.0
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    for rank, place in enumerate(order):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        adjusted[place] = largest
+    return adjusted
 
 
 def fewest_to_tell(confidence: float) -> int:

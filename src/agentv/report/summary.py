@@ -6,19 +6,23 @@ The attempts of a case with one target count once, with one verdict (`agentv.tri
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from agentv.codec import OMIT_DEFAULT, encode
 from agentv.messages import TokenUsage
 from agentv.report.accumulate import WORST_KEPT, ErrorMessages, ExactSum, RunSpend, Tally, Worst
 from agentv.report.labels import replayed_id
 from agentv.report.trials import RepeatedCases, Repeats
+from agentv.report.variant_table import Variants, variant_order
 from agentv.results import CUT_OFF, CaseKey, CaseResult, Verdict
 from agentv.text import plural
 from agentv.trials import Attempts
+
+if TYPE_CHECKING:
+    from agentv.report.variants import VariantScores
 
 ERROR_GROUPS = 5
 _ATTEMPTS_KEPT = 1000
@@ -118,6 +122,12 @@ class Summary:
     repeats: Annotated[Repeats | None, OMIT_DEFAULT] = None
     """Statistics over cases with several attempts."""
     by_target: Mapping[str, Counts] = field(default_factory=dict)
+    by_prompt: Annotated[Mapping[str, Counts] | None, OMIT_DEFAULT] = None
+    """If the run has prompts."""
+    by_variant: Annotated[Mapping[str, Counts] | None, OMIT_DEFAULT] = None
+    """If the run has prompts: by target and prompt."""
+    variants: Annotated[Variants | None, OMIT_DEFAULT] = None
+    """If the run has prompts: the cases with each variant, and which variant is best."""
     by_suite: Mapping[str, Counts] = field(default_factory=dict)
     by_evaluator: Mapping[str, EvaluatorCounts] = field(default_factory=dict)
     worst: tuple[WorstCase, ...] = ()
@@ -148,7 +158,12 @@ class Summary:
     @property
     def noun(self) -> str:
         """The word for what is counted: "case", or "result" if cases have several targets."""
-        return "case" if len(self.by_target) < 2 else "result"
+        return "case" if len(self.columns) < 2 else "result"
+
+    @property
+    def columns(self) -> Mapping[str, Counts]:
+        """The counts of each variant: by target or, with prompts, by target and prompt."""
+        return self.by_target if self.by_variant is None else self.by_variant
 
     def to_dict(self) -> dict[str, Any]:
         return encode(self)
@@ -174,6 +189,19 @@ def headline(summary: Summary) -> str:
     return f"{'' if summary.total == 1 else 'all '}{everything} passed"
 
 
+def remarks(summary: Summary) -> list[str]:
+    """What else to know about a run besides its counts, in sentences."""
+    lines = [f"budget: {summary.why_not_run}"] if summary.why_not_run else []
+    if summary.not_called:
+        lines.append(f"{plural(summary.not_called, summary.noun)} not called: target down")
+    if summary.cut_off:
+        answers = plural(summary.cut_off, "answer")
+        lines.append(f"{answers} cut off at the token limit: see `max_output_tokens` of the target")
+    if summary.not_computed:
+        lines.append(f"not computed, due to a bug in agentv: {', '.join(summary.not_computed)}")
+    return lines
+
+
 class SummaryBuilder:
     """Builds a `Summary` from rows in any order.
 
@@ -188,7 +216,9 @@ class SummaryBuilder:
         replayed: str | None = None,
         notes: tuple[str, ...] = (),
         repeated: RepeatedCases | None = None,
+        manifest: Mapping[str, Any] | None = None,
     ) -> None:
+        self.manifest = manifest or {}
         self.replayed = replayed
         self.scripted = scripted
         self.scripted_part = scripted_part
@@ -198,6 +228,11 @@ class SummaryBuilder:
         self._single = Tally(spread=True)
         self._targets: defaultdict[str, Tally] = defaultdict(Tally)
         self._suites: defaultdict[str, Tally] = defaultdict(Tally)
+        self._prompts: defaultdict[str, Tally] = defaultdict(Tally)
+        self._variants: defaultdict[str, Tally] = defaultdict(Tally)
+        self._parts: dict[str, tuple[str, str]] = {}
+        """The target and the prompt of each variant."""
+        self._variant_scores: VariantScores | None = None
         self._evaluators: defaultdict[str, ExactSum] = defaultdict(ExactSum)
         self._evaluator_errors: defaultdict[str, int] = defaultdict(int)
         self._worst = Worst()
@@ -220,6 +255,7 @@ class SummaryBuilder:
             replayed=replayed_id(manifest),
             notes=tuple(note for note in notes if isinstance(note, str)) if isinstance(notes, list) else (),
             repeated=RepeatedCases.of(manifest),
+            manifest=manifest,
         )
 
     def add(self, row: CaseResult) -> None:
@@ -251,12 +287,15 @@ class SummaryBuilder:
         self._not_computed.setdefault(what, type(error).__name__)
 
     def _add_details(self, row: CaseResult, several: bool) -> None:
-        targets, suites = self._targets[row.target], self._suites[row.suite]
+        tallies = [self._targets[row.target], self._suites[row.suite]]
+        if row.prompt is not None:
+            tallies += [self._prompts[row.prompt], self._variants[row.variant]]
+            self._add_variant(row, row.prompt)
         if several:
             self._worst_attempts.add(row)
         else:
-            targets.add(row)
-            suites.add(row)
+            for tally in tallies:
+                tally.add(row)
             self._worst.add(row)
         for result in row.evaluator_results:
             scores = self._evaluators[result.name]
@@ -269,6 +308,24 @@ class SummaryBuilder:
             self._not_called += row.error.not_called
         self._cut_off += row.finish_reason in CUT_OFF
         self._spend.add(row)
+
+    def _add_variant(self, row: CaseResult, prompt: str) -> None:
+        if self._variant_scores is None:
+            from agentv.report.variants import VariantScores  # noqa: PLC0415 - only runs with prompts need it
+
+            self._variant_scores = VariantScores(self.manifest)
+        self._parts[row.variant] = (row.target, prompt)
+        self._variant_scores.add(row)
+
+    def _compared_variants(self) -> Variants | None:
+        scores = self._variant_scores
+        return None if scores is None or len(scores) < 2 else scores.compared()
+
+    def _in_order(self, names: Iterable[str], part: int | None = None) -> list[str]:
+        """Prompts or variants in the order of the suite."""
+        targets, prompts = variant_order(self.manifest)
+        order = prompts if part else [f"{target} [{prompt}]" for target in targets for prompt in prompts]
+        return sorted(names, key=lambda name: (order.index(name) if name in order else len(order), name))
 
     def build(self, *, duration_seconds: float | None = None) -> Summary:
         """The summary; if it cannot be computed, the counts alone."""
@@ -330,11 +387,16 @@ class SummaryBuilder:
         spend = self._spend
         outcomes = self._outcomes()
         everything = _counts(outcomes)
-        targets, suites = deepcopy((self._targets, self._suites))
+        targets, suites, prompts, variants = deepcopy((self._targets, self._suites, self._prompts, self._variants))
         for key, case in self._repeated.cases.items():
             if not case.is_incomplete:
-                targets[key.target].count(case.verdict, case.score)
-                suites[key.suite].count(case.verdict, case.score)
+                target, prompt = self._parts.get(key.target, (key.target, None))
+                for tally in (
+                    targets[target],
+                    suites[key.suite],
+                    *((prompts[prompt], variants[key.target]) if prompt is not None else ()),
+                ):
+                    tally.count(case.verdict, case.score)
         return Summary(
             total=everything.total,
             passed=everything.passed,
@@ -342,7 +404,7 @@ class SummaryBuilder:
             failed=everything.failed,
             errors=everything.errors,
             mean_score=everything.mean_score,
-            mean_interval=_interval(outcomes),
+            mean_interval=interval_of(outcomes),
             scripted=self.scripted,
             scripted_part=self.scripted_part,
             replayed=self.replayed,
@@ -353,6 +415,9 @@ class SummaryBuilder:
             errored_attempts=self._errored_attempts,
             repeats=self._repeated.statistics(),
             by_target={name: _counts(tally) for name, tally in sorted(targets.items())},
+            by_prompt={name: _counts(prompts[name]) for name in self._in_order(prompts, 1)} or None,
+            by_variant={name: _counts(variants[name]) for name in self._in_order(variants)} or None,
+            variants=self._compared_variants(),
             by_suite={name: _counts(tally) for name, tally in sorted(suites.items())},
             by_evaluator={
                 name: EvaluatorCounts(scores.count, self._evaluator_errors.get(name, 0), scores.mean)
@@ -380,7 +445,8 @@ class SummaryBuilder:
         )
 
 
-def _interval(tally: Tally) -> tuple[float, float] | None:
+def interval_of(tally: Tally) -> tuple[float, float] | None:
+    """The 95% confidence interval of the mean score; None for fewer than two scores."""
     average, square = tally.scores.mean, tally.squares.mean if tally.squares is not None else None
     if average is None or square is None or tally.scores.count < 2:
         return None

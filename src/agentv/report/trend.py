@@ -270,7 +270,7 @@ def _lines_of(manifest: Mapping[str, Any]) -> list[LineKey]:
 def _targets(manifest: Mapping[str, Any], suite: Mapping[str, Any]) -> list[str]:
     """The targets of a suite. Rows of recorded answers have the names of the targets that gave them."""
     summary = manifest.get("summary")
-    counted = summary.get("by_target") if isinstance(summary, Mapping) else None
+    counted = summary.get("by_variant") or summary.get("by_target") if isinstance(summary, Mapping) else None
     answered = [name for name in counted if isinstance(name, str)] if isinstance(counted, Mapping) else []
     planned = suite.get("targets")
     names = [name for name in planned if isinstance(name, str)] if isinstance(planned, Mapping) else []

@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from agentv.errors import ProviderError
 from agentv.plan.plan import Lane, PlannedSuite, WorkItem
@@ -14,12 +15,27 @@ from agentv.run.case import Answered, Ask, build_request, candidate_of, millisec
 from agentv.targets.gate import TargetGate
 from agentv.targets.provider import Reply, Request
 
+if TYPE_CHECKING:
+    from agentv.targets.wording import Wording
+
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
     replies: Mapping[str, Reply]
     kept: asyncio.Future[list[object]]
     """Done when all answers are recorded."""
+
+
+class _BatchKey(NamedTuple):
+    """What is asked together: one attempt at the cases of a suite, with one prompt."""
+
+    suite: Path
+    attempt: int
+    prompt: str | None
+
+    @classmethod
+    def of(cls, item: WorkItem) -> _BatchKey:
+        return cls(item.planned.suite.path, item.attempt, item.case.prompt)
 
 
 @dataclass(slots=True)
@@ -32,16 +48,17 @@ class Batches:
     """Whether a case still needs an answer."""
     keep: Callable[[WorkItem, Answered], Awaitable[object]] | None = None
     """Records an answer."""
-    _batches: dict[tuple[Path, int], asyncio.Task[_Batch]] = field(default_factory=dict)
-    """By suite and attempt."""
+    wording: Wording | None = None
+    """What the target adds to its cases."""
+    _batches: dict[_BatchKey, asyncio.Task[_Batch]] = field(default_factory=dict)
 
     def asker(self, item: WorkItem) -> Ask:
         """A function that answers this case from its batch."""
 
         async def look_up(request: Request) -> Reply:
-            key = (item.planned.suite.path, item.attempt)
+            key = _BatchKey.of(item)
             if key not in self._batches:
-                self._batches[key] = asyncio.create_task(self._ask(item.planned, item.attempt))
+                self._batches[key] = asyncio.create_task(self._ask(item.planned, key))
             replies = (await asyncio.shield(self._batches[key])).replies
             if request.eval_id not in replies:
                 raise ProviderError(
@@ -54,15 +71,19 @@ class Batches:
 
     async def kept(self, item: WorkItem) -> None:
         """Wait until all answers of the batch of this case are recorded."""
-        batch = await asyncio.shield(self._batches[item.planned.suite.path, item.attempt])
+        batch = await asyncio.shield(self._batches[_BatchKey.of(item)])
         await asyncio.shield(batch.kept)
 
-    async def _ask(self, planned: PlannedSuite, attempt: int) -> _Batch:
+    async def _ask(self, planned: PlannedSuite, key: _BatchKey) -> _Batch:
         items = await asyncio.to_thread(lambda: list(self.lane.items_of(planned)))
-        due = [item for item in items if item.attempt == attempt and self.is_due(item)]
+        due = [
+            item for item in items if _BatchKey.of(item) == key and not item.case.is_conversation and self.is_due(item)
+        ]
         sent = [item for item in [await with_file_text(item) for item in due] if item.case.problem is None]
         started_at, started = now(), time.perf_counter()
-        requests = [build_request(item.case, attempt, planned.suite.files) for item in sent]
+        requests = [build_request(item.case, item.attempt, planned.suite.files) for item in sent]
+        if self.wording is not None:
+            requests = [self.wording(request) for request in requests]
         replies = await self.gate.invoke_batch(requests)
         elapsed = milliseconds_since(started)
         answers: list[Awaitable[object]] = []

@@ -66,13 +66,19 @@ async def with_file_text(item: WorkItem) -> WorkItem:
     return replace(item, case=replace(case, texts=texts))
 
 
-async def answer(item: WorkItem, ask: Ask) -> Answered:
-    """Send the case to its target. Exceptions of the call are returned as the error of the case."""
+async def answer(item: WorkItem, ask: Ask, ask_user: Ask | None = None) -> Answered:
+    """Send the case to its target. Exceptions of the call are returned as the error of the case.
+
+    `ask_user` asks the model that plays the user of a conversation.
+    """
     started_at, started = now(), time.perf_counter()
     if item.case.problem is not None:
         return Answered(started_at, None, CaseError("target", f"{item.case.problem}. {FILE_NEXT_STEP}"))
     try:
         request = build_request(item.case, item.attempt, item.planned.suite.files)
+        if item.case.is_conversation:
+            files = item.planned.suite.files
+            return Answered(started_at, await _conversation_of(item.case, files, request, ask, ask_user))
         reply = await ask(request)
     except BudgetExhaustedError:
         raise
@@ -87,6 +93,29 @@ async def answer(item: WorkItem, ask: Ask) -> Answered:
 
         return Answered(started_at, None, CaseError("target", raised(error)))
     return Answered(started_at, candidate_of(reply, milliseconds_since(started)), recorded=reply.recorded)
+
+
+async def _conversation_of(
+    case: EvalCase, files: SuiteFiles, request: Request, ask: Ask, ask_user: Ask | None
+) -> Candidate:
+    from agentv.run.conversation import converse  # noqa: PLC0415 - most cases have one turn
+
+    inputs = _inputs(case, files)
+    if not inputs and any(message.role != "system" for message in case.input_messages):
+        inputs = [tuple(message for message in request.messages if message.role != "system")]
+    conversation = await converse(request, inputs, case.user, ask, ask_user)
+    candidate = candidate_of(conversation.reply, 0.0)
+    return replace(candidate, answer=conversation.turns[-1].answer, turns=conversation.turns)
+
+
+def _inputs(case: EvalCase, files: SuiteFiles) -> list[tuple[Message, ...]]:
+    """The messages of each turn, with the content of their files."""
+    contents = [message.content for turn in case.turns for message in turn.messages]
+    parts = [part for content in contents if isinstance(content, list) for part in content]
+    count = sum(isinstance(part, dict) and part.get("type") == "file" for part in parts)
+    own = case.attachments[len(case.attachments) - count :]  # after those of the prompt
+    attached = _Attached(iter(own), case, files, named=False)
+    return [tuple(_with_files(message, attached) for message in turn.messages) for turn in case.turns]
 
 
 def now() -> str:
@@ -110,12 +139,15 @@ def answered_before(row: CaseResult) -> Answered:
         finish_reason=row.finish_reason,
         warnings=row.warnings,
         model=row.model,
+        turns=row.turns,
+        cache_hit=row.cache_hit,
     )
     return Answered(row.started_at, candidate, recorded=True)
 
 
 def candidate_of(reply: Reply, elapsed_ms: float) -> Candidate:
-    duration = elapsed_ms if reply.duration_ms is None and not reply.recorded else reply.duration_ms
+    is_measured = reply.duration_ms is None and not (reply.recorded or reply.cache_hit)
+    duration = elapsed_ms if is_measured else reply.duration_ms
     return Candidate(
         answer=reply.text,
         output_messages=reply.output_messages,
@@ -126,6 +158,7 @@ def candidate_of(reply: Reply, elapsed_ms: float) -> Candidate:
         finish_reason=reply.finish_reason,
         warnings=reply.warnings,
         model=reply.model,
+        cache_hit=reply.cache_hit,
     )
 
 
@@ -161,16 +194,23 @@ def row_of(item: WorkItem, answered: Answered, run_id: str, judged: Judged | Non
         warnings=candidate.warnings,
         threshold=item.threshold,
         model=candidate.model,
+        cache_hit=candidate.cache_hit,
         case_sha256=item.case_sha256,
+        prompt=item.case.prompt,
+        turns=candidate.turns,
         trials=item.trials,
     )
 
 
 async def grade(item: WorkItem, candidate: Candidate, runtime: Runtime | None = None) -> Judged:
     """Run the evaluators on the answer."""
-    suite = item.planned.suite
+    suite, case = item.planned.suite, item.case
+    if candidate.turns:
+        from agentv.evaluators.turns import asked_until_the_end  # noqa: PLC0415 - only conversations need it
+
+        case = asked_until_the_end(case, candidate.turns)
     context = EvaluationContext(
-        item.case, candidate, suite.name, item.target, item.attempt, directory=suite.directory, runtime=runtime
+        case, candidate, suite.name, item.target, item.attempt, directory=suite.directory, runtime=runtime
     )
     # Suites declare evaluators by protocol; the plan's reader created these.
     results = await judge_all(cast("tuple[Evaluator, ...]", item.case.evaluators), context)
@@ -213,6 +253,8 @@ def build_request(case: EvalCase, attempt: int, files: SuiteFiles) -> Request:
         directory=files.directory,
         guidelines="\n\n".join(_tagged(path, case, files) for path in case.guideline_files),
         naming_files=_conversation(case, files, named=True) if case.input_files else None,
+        vars=case.vars,
+        prompt=case.prompt,
     )
 
 

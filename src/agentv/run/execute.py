@@ -13,7 +13,7 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,16 +22,27 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from agentv.errors import BudgetExhaustedError, ProviderError, RecordError, TargetUnavailableError
 from agentv.plan.plan import Lane, RunPlan, WorkItem
-from agentv.results import CaseKey, CaseResult, RowKey, spend_of
+from agentv.results import CaseError, CaseKey, CaseResult, RowKey, spend_of
 from agentv.run.batch import Batches
-from agentv.run.case import Answered, Ask, Judged, answer, answered_before, grade, row_of, with_file_text
-from agentv.run.services import OnNote, Services, judge_cache, most_scripts, script_services
+from agentv.run.case import (
+    Answered,
+    Ask,
+    Judged,
+    answer,
+    answered_before,
+    candidate_of,
+    grade,
+    now,
+    row_of,
+    with_file_text,
+)
+from agentv.run.services import OnNote, Services, most_scripts, reply_cache, script_services
 from agentv.run.stop_early import NeededAttempts
 from agentv.targets.answers import Answers
 from agentv.targets.budget import Budget
 from agentv.targets.gate import TargetGate
 from agentv.targets.pool import TargetPool
-from agentv.targets.provider import OnRetry, Reply, Request
+from agentv.targets.provider import OnRetry, Reply, Request, TargetSettings
 from agentv.targets.waits import OnWaiting, reported_waits
 from agentv.trials import Attempts
 
@@ -40,9 +51,12 @@ if TYPE_CHECKING:
     from agentv.judge.recording import Recording
     from agentv.run.replay import Replay
     from agentv.scripts import Runtime
+    from agentv.targets.config import TargetSpec
+    from agentv.targets.wording import Wording
 
 BACKLOG = 1
 """Cases that may wait to be judged, or be answered meanwhile, as a multiple of the cases being judged."""
+NOT_IN_BATCHES = "conversations cannot be sent in batches. Remove `provider_batching` from the target."
 SOON = 0.01
 """Seconds in which most evaluators finish that neither start a script nor call a judge."""
 UNWRITTEN = 256
@@ -112,8 +126,8 @@ class Execution:
     on_retry: OnRetry | None = None
     recording: Recording | None = None
     """Receives the judge calls."""
-    function: Ask | None = None
-    """Answers the cases of lanes without a configured target."""
+    functions: Mapping[str, Ask] = field(default_factory=dict)
+    """Answer the cases of lanes without a configured target, by the name of the target."""
     own_process: bool = False
     """Whether agentv owns the whole process, as on the command line."""
     cwd: Path = field(default_factory=Path.cwd)
@@ -154,7 +168,7 @@ class Execution:
             async with (
                 pool,
                 script_services(self.plan.needs, own_process=self.own_process, on_note=self.on_note) as launcher,
-                judge_cache(self.plan, self.cwd, self.on_note) as cache,
+                reply_cache(self.plan, self.cwd, self.on_note) as cache,
                 reported_waits(pool.gates, self.on_waiting),
                 asyncio.TaskGroup() as lanes,
             ):
@@ -196,7 +210,7 @@ class Execution:
 
     async def _run_lane(self, lane: Lane, services: Services) -> None:
         needed = NeededAttempts(_items(lane), self.is_done, self.earlier, self.on_skipped)
-        ask, batches = self._asker(lane, services.pool, needed) if self.replay is None else (_no_target, None)
+        ask, batches = self._asker(lane, services, needed) if self.replay is None else (_no_target, None)
         needed.by_round = batches is not None
         slots = _Slots(lane)
         skipped = 0
@@ -222,6 +236,8 @@ class Execution:
                 else:
                     await slots.calls.acquire()
                     get_answer = partial(self._answer, item, ask, batches, slots.calls)
+                    if item.case.user is not None:
+                        get_answer = partial(get_answer, self._user_of(item, services.pool))
                 group.create_task(self._run_item(item, get_answer, runtime, slots, needed))
 
     def _note_not_run(self, item: WorkItem) -> None:
@@ -269,7 +285,24 @@ class Execution:
             if slot is not None:
                 slot.release()
 
-    async def _answer(self, item: WorkItem, ask: Ask, batches: Batches | None, calls: asyncio.Semaphore) -> _Asked:
+    def _user_of(self, item: WorkItem, pool: TargetPool) -> Ask | None:
+        """Asks the model that plays the user of a case."""
+        config = item.planned.config
+        if item.case.user is None or config is None:
+            return None
+        try:
+            return pool.gate(config.targets[item.case.user.target], config.environment).invoke
+        except TargetUnavailableError as error:
+            return _unavailable(error)
+
+    async def _answer(
+        self,
+        item: WorkItem,
+        ask: Ask,
+        batches: Batches | None,
+        calls: asyncio.Semaphore,
+        ask_user: Ask | None = None,
+    ) -> _Asked:
         """Call the target, and record the answer if a script or a judge will get it."""
         slot = _Slot(calls)
         try:
@@ -277,7 +310,12 @@ class Execution:
             if self.plan.answers is not None:
                 ask = self._recorded(item)
             started = time.monotonic()
-            answered = await answer(item, ask if batches is None else batches.asker(item))
+            if item.case.is_conversation and self.plan.answers is not None:
+                return _Asked(item, _recorded_conversation(self.plan.answers, item), slot)
+            if item.case.is_conversation and batches is not None:
+                error = CaseError("target", f"target '{item.target}': {NOT_IN_BATCHES}")
+                return _Asked(item, Answered(now(), None, error), slot)
+            answered = await answer(item, ask if batches is None else batches.asker(item), ask_user)
             is_quick = time.monotonic() - started < QUICK
             if self.journal is not None and answered.candidate is not None and not answered.recorded:
                 if batches is not None:
@@ -353,16 +391,23 @@ class Execution:
             lambda item, answered: journal.keep(row_of(item, answered, self.run_id)),
         )
 
-    def _asker(self, lane: Lane, pool: TargetPool, needed: NeededAttempts) -> tuple[Ask, Batches | None]:
+    def _asker(self, lane: Lane, services: Services, needed: NeededAttempts) -> tuple[Ask, Batches | None]:
         if lane.spec is None:
-            function = self.function or _no_target
+            function = self.functions.get(lane.target, _no_target)
             return partial(self.budget.pay, function) if self.budget.limited else function, None
         try:
-            gate = pool.gate(lane.spec, lane.environment)
+            gate = services.pool.gate(lane.spec, lane.environment)
         except TargetUnavailableError as error:
             return _unavailable(error), None
         in_batches = gate.batches and self.plan.answers is None
-        return gate.invoke, self._batches(lane, gate, needed) if in_batches else None
+        ask: Ask = gate.invoke
+        if services.cache is not None and lane.spec.cache:
+            from agentv.judge.cache import cached  # noqa: PLC0415 - only runs with a cache need SQLite
+
+            ask = cached(gate, lane.spec, lane.environment, services.cache, services.redactor).invoke
+        wording = _wording(lane.spec)
+        batches = replace(self._batches(lane, gate, needed), wording=wording) if in_batches else None
+        return ask if wording is None else _worded(wording, ask), batches
 
     def _recorded(self, item: WorkItem) -> Ask:
         answers = self.plan.answers
@@ -399,11 +444,24 @@ def _first(error: BaseException) -> BaseException:
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
+def _recorded_conversation(answers: Answers, item: WorkItem) -> Answered:
+    """The recorded turns of a case. No model plays the user."""
+    try:
+        reply = _recorded_reply(answers, item)
+    except ProviderError as error:
+        return Answered(now(), None, CaseError("target", str(error)), recorded=True)
+    suite, prompt = item.planned.suite.name, item.case.prompt
+    recorded = answers.find(item.case.id, item.target, item.attempt, suite=suite, prompt=prompt)
+    candidate = candidate_of(reply, 0.0)
+    turns = () if recorded is None else recorded.turns
+    return Answered(now(), replace(candidate, turns=turns), recorded=True)
+
+
 def _recorded_reply(answers: Answers, item: WorkItem) -> Reply:
-    suite, target = item.planned.suite.name, item.target
-    recorded = answers.find(item.case.id, target, item.attempt, suite=suite)
+    suite, target, prompt = item.planned.suite.name, item.target, item.case.prompt
+    recorded = answers.find(item.case.id, target, item.attempt, suite=suite, prompt=prompt)
     if recorded is None:
-        failed = answers.failure(item.case.id, target, item.attempt, suite=suite)
+        failed = answers.failure(item.case.id, target, item.attempt, suite=suite, prompt=prompt)
         why = f"the recorded call failed: {failed.failure}" if failed else answers.why_missing(item.case.id, suite)
         raise ProviderError(
             f"case '{item.case.id}' cannot be graded: {why}",
@@ -418,6 +476,23 @@ def _recorded_reply(answers: Answers, item: WorkItem) -> Reply:
         model=recorded.model,
         recorded=True,
     )
+
+
+def _wording(spec: TargetSpec) -> Wording | None:
+    """What a target adds to its cases; None if nothing."""
+    settings = spec.reading.settings
+    if not isinstance(settings, TargetSettings) or not settings.changes_prompts:
+        return None
+    from agentv.targets.wording import wording_of  # noqa: PLC0415 - most targets change nothing
+
+    return wording_of(spec.name, settings)
+
+
+def _worded(wording: Wording, ask: Ask) -> Ask:
+    async def invoke(request: Request) -> Reply:
+        return await ask(wording(request))
+
+    return invoke
 
 
 def _unavailable(error: TargetUnavailableError) -> Ask:

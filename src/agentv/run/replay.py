@@ -57,7 +57,7 @@ class Replay:
         row = self.source.row(key)
         if row is None:
             raise self._missing(key)
-        case = self.source.case(key.suite, key.eval_id)
+        case = self.source.case(key)
         change = None if case is None else self._change(item, case)
         if change is not None:
             raise NotRecordedError(

@@ -56,9 +56,11 @@ def most_scripts(slot_count: int) -> int:
 
 
 @asynccontextmanager
-async def judge_cache(plan: RunPlan, cwd: Path, on_note: OnNote | None) -> AsyncIterator[JudgeCache | None]:
-    """The judge cache if it is enabled and the evaluators of the run call judges, else None."""
-    if not plan.options.cache or plan.options.replay is not None or plan.needs.isdisjoint(JUDGED):
+async def reply_cache(plan: RunPlan, cwd: Path, on_note: OnNote | None) -> AsyncIterator[JudgeCache | None]:
+    """The cache if judge calls (`--cache`) or answers of targets (`cache: true`) are cached in this run, else None."""
+    caches_judges = plan.options.cache and not plan.needs.isdisjoint(JUDGED)
+    caches_answers = plan.answers is None and any(lane.spec is not None and lane.spec.cache for lane in plan.lanes)
+    if plan.options.replay is not None or not (caches_judges or caches_answers):
         yield None
         return
     from agentv.judge.cache import JudgeCache  # noqa: PLC0415 - only runs with a cache need SQLite
@@ -118,7 +120,7 @@ class Services:
             redactor=self.redactor,
             recording=self.recording or NOT_RECORDED,
             budget=self.pool.budget if self.replay is None else None,  # recorded replies cost nothing
-            cache=self.cache,
+            cache=self.cache if self.plan.options.cache else None,
             replay=self.replay,
         )
         return Runtime(

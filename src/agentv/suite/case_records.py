@@ -38,6 +38,7 @@ class CaseEncoder:
         content: dict[str, Any] = {
             "suite": self.suite,
             "eval_id": case.id,
+            **({} if case.prompt is None else {"prompt": case.prompt}),
             "input_messages": [message.to_dict() for message in case.input_messages],
         }
         if case.expected_outcome is not None:
@@ -51,6 +52,12 @@ class CaseEncoder:
             content["metadata"] = case.metadata
         if case.tags:
             content["tags"] = case.tags
+        if case.turns:
+            content["turns"] = [encode(turn) for turn in case.turns]
+        if case.user is not None:
+            content["user"] = encode(case.user)
+        if case.vars:
+            content["vars"] = case.vars
         if case.conversation_id is not None:
             content["conversation_id"] = case.conversation_id
         if case.attachments:

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentv.messages import Message
-from agentv.suite.evaluator import EvaluatorLike, ReadsEvaluators
+from agentv.suite.evaluator import EvaluatorLike, ReadsEvaluators, TurnChecks
 from agentv.suite.files import SuiteFiles
 from agentv.suite.findings import Findings
 from agentv.suite.messages import MessageReader, answer_of, question_of
-from agentv.suite.models import CaseExecutionModel, CaseModel, RubricModel, TrialsModel
-from agentv.suite.suite import EvalCase, Rubric, TrialSettings
+from agentv.suite.models import CaseExecutionModel, CaseModel, RubricModel, TrialsModel, UserModel
+from agentv.suite.suite import CaseTurn, EvalCase, Rubric, SimulatedUser, TrialSettings
 from agentv.suite.validation import show, validate_partly
+from agentv.suite.variables import CASE_TEMPLATES, CaseValues, merged
 from agentv.suite.yaml import NodePath
+from agentv.templates import TemplateError
 from agentv.text import did_you_mean
 
+if TYPE_CHECKING:
+    from agentv.suite.prompts import Prompt
+
+TURNS = "turns"
+"""The name of the evaluator that runs the evaluators of the turns of a case."""
+CRITERIA = "criteria"
+"""The name of the rubric made from strings in a list of evaluators."""
+MORE_CRITERIA = "more_criteria"
+"""The same for `evaluators+`, which are added to a list that may have its own."""
 RUBRICS = "rubric"
 """The name of the evaluator that grades an answer by the `rubrics` of its case."""
 _NO_EXECUTION = CaseExecutionModel.model_construct()  # does not build the validator, which most suites never need
 _INPUTS = ("input", "input_messages")
+_NO_VARIABLES: Mapping[str, Any] = {}
+_NO_VALUES = CaseValues()
+_SET_VALUE = "set `value` of the evaluator, or `reference_answer` of the case"
 
 
 @dataclass(slots=True)
@@ -37,6 +51,8 @@ class Defaults:
     """Evaluators of the caller, which apply to every case."""
     by_default: tuple[EvaluatorLike, ...] | None = None
     """`fallback`, if nothing in the suite names it."""
+    parts: tuple[ListedEvaluator, ...] = ()
+    """The list of the suite, if some of its entries must be read for each case because they have templates."""
 
     @property
     def of_suite(self) -> tuple[EvaluatorLike, ...]:
@@ -52,15 +68,94 @@ class CaseReader:
     defaults: Defaults
     tags: tuple[str, ...] = ()
     """The tags of the suite."""
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    """The variables of the suite."""
+    prompts: tuple[Prompt, ...] = ()
+    has_prompts: bool = False
+    """Whether the suite has prompts, even if all of them are invalid."""
+    reported: set[Any] = field(default_factory=set)
+    """Problems of the suite that cases have shown. Each is reported once, not for every case."""
+    of_suite: Findings | None = None
+    """The findings of the suite file."""
+    has_templates: bool = False
+    """Whether strings are templates even in cases without variables, because the suite has variables or prompts."""
 
-    def read(self, raw: Any, line: int, at: NodePath, findings: Findings) -> EvalCase | None:
-        """The case, or None if none of it can be used; problems go into `findings` either way.
+    def read(
+        self,
+        raw: Any,
+        line: int,
+        at: NodePath,
+        findings: Findings,
+        variables: Mapping[str, Any] | None = None,
+        *,
+        is_data: bool = False,
+    ) -> Iterator[EvalCase]:
+        """The case, once for each prompt; nothing if it cannot be used. Problems go into `findings` either way.
 
-        The id of the result is empty if the `id` in the file is invalid.
+        The id is empty if the `id` in the file is invalid. `variables` are those of the file that contains the case.
+        With `is_data`, the values of the case are not templates.
         """
         if not isinstance(raw, dict):
             findings.add(at, f"a case must be a mapping with `id` and `input`, got {show(raw)}")
-            return None
+            return
+        own = raw.get("vars")
+        known, values = _NO_VARIABLES, _NO_VALUES
+        if own or variables or self.has_templates:
+            known = merged(self.variables, variables, own if isinstance(own, dict) else None)
+            values = CaseValues({**known, "vars": known} if known else {}, strict=bool(known) or self.has_templates)
+        if values.strict and not is_data:
+            raw = {
+                key: _filled_turns(values, value, findings, (*at, key))
+                if key == "turns"
+                else values.filled(value, findings, (*at, key))
+                if key in CASE_TEMPLATES
+                else value
+                for key, value in raw.items()
+            }
+        case = self._case(raw, line, at, findings, known, strict=values.strict)
+        if case is None or not self.prompts:
+            if case is not None:
+                yield case
+            return
+        values = values.plus(**_fields(case))
+        # The input of a dataset is also a variable.
+        written = next((raw[key] for key in (*_INPUTS, "question") if raw.get(key)), None)
+        must_use = written is not None and written not in known.values()
+        for prompt in self.prompts:
+            if case.turns and prompt.has_user:
+                why = f"prompt '{prompt.id}' has a user message, but the turns of the case have their own"
+                findings.add((*at, "turns"), f"{why}: use `system_prompt`")
+                continue
+            reader = MessageReader(self.files, findings)
+            messages = prompt.asked(
+                values,
+                case.input_messages,
+                reader,
+                at,
+                must_use=must_use,
+                needs_input=case.user is None,
+                reported=self.reported,
+            )
+            attachments = (*reader.files, *(() if prompt.has_user else case.attachments))
+            yield replace(
+                case,
+                prompt=prompt.id,
+                question=question_of(messages),
+                input_messages=messages,
+                attachments=attachments,
+                guideline_files=self.files.guidelines_among(attachments),
+            )
+
+    def _case(
+        self,
+        raw: dict[str, Any],
+        line: int,
+        at: NodePath,
+        findings: Findings,
+        variables: Mapping[str, Any],
+        *,
+        strict: bool,
+    ) -> EvalCase | None:
         model, wrong = validate_partly(CaseModel, raw, findings, at, instead={"id": "?"})
         if model is None:
             return None
@@ -69,13 +164,19 @@ class CaseReader:
         _refuse_both(raw, ("outcome", "expected_outcome"), at, findings)
         _refuse_both(raw, _INPUTS, at, findings)
         reader = MessageReader(self.files, findings)
-        messages = _input(model, raw, wrong, at, reader)
+        turns = _turns(model, at, reader)
+        if turns or model.user is not None or model.aggregation is not None or "turns" in wrong:
+            _refuse_input(raw, model, at, findings)
+        is_optional = self.has_prompts or bool(turns) or model.user is not None or "turns" in wrong
+        messages = _input(model, raw, wrong, at, reader, is_optional=is_optional)
+        if turns:
+            messages = tuple(message for turn in turns for message in turn.messages)
         expected_reader = MessageReader(self.files, findings, include_text=True)
         expected = expected_reader.read(model.expected_messages or (), (*at, "expected_messages"))
         if "expected_messages" in wrong:
             expected_reader.check_parts(raw.get("expected_messages"), (*at, "expected_messages"))
         execution = model.execution or _NO_EXECUTION
-        return EvalCase(
+        case = EvalCase(
             id="" if "id" in wrong else model.id,
             question=question_of(messages),
             input_messages=messages,
@@ -83,7 +184,9 @@ class CaseReader:
             expected_messages=expected,
             reference_answer=model.reference_answer if model.reference_answer is not None else answer_of(expected),
             rubrics=_rubrics(model.rubrics or ()),
-            evaluators=self._evaluators(model, raw, at, findings),
+            turns=turns,
+            user=_user(model.user),
+            vars=variables,
             target=execution.target,
             threshold=model.threshold if model.threshold is not None else execution.threshold,
             trials=trial_settings(execution.trials),
@@ -94,25 +197,60 @@ class CaseReader:
             guideline_files=self.files.guidelines_among(reader.files),
             line=line,
         )
+        evaluators = self._evaluators(model, raw, at, findings, case, strict=strict)
+        for evaluator in evaluators:
+            if case.reference_answer is None and evaluator.needs_reference:
+                findings.add(at, f"{show(evaluator.name)} has nothing to compare the answer with: {_SET_VALUE}")
+            if strict and not (used := evaluator.variables_used()) <= variables.keys():
+                missing = TemplateError("not defined", name=min(used - variables.keys()))
+                explained = CaseValues(variables, strict).explained(missing)
+                findings.add(at, f"the prompt of {show(evaluator.name)}: {explained}")
+        object.__setattr__(case, "evaluators", evaluators)  # they needed the other fields; a copy takes much longer
+        return case
 
     # -- evaluators
 
     def _evaluators(
-        self, model: CaseModel, raw: dict[str, Any], at: NodePath, findings: Findings
+        self, model: CaseModel, raw: dict[str, Any], at: NodePath, findings: Findings, case: EvalCase, *, strict: bool
     ) -> tuple[EvaluatorLike, ...]:
         own, added, node = _lists(model, at, findings)
-        if own is None and added is None and not model.rubrics and self.defaults.are_listed:
-            return self.defaults.listed
+        defaults = self.defaults
+        plain = own is None and added is None and not model.rubrics and model.turns is None
+        if plain and defaults.are_listed and not defaults.parts:
+            return defaults.listed
+        values = CaseValues({**case.vars, "vars": case.vars} if case.vars else {}, strict).plus(**_fields(case))
         listed: list[ListedEvaluator] = []
         if model.rubrics:
             rubric = self.evaluators.read_rubrics(RUBRICS, raw["rubrics"], findings, at, self.files)
             listed.append(ListedEvaluator(rubric, (*at, "rubrics"), RUBRICS))
-        if own is None:
-            listed.extend(ListedEvaluator(evaluator, at, evaluator.name) for evaluator in self.defaults.of_suite)
+        if any(turn.evaluators for turn in model.turns or ()):
+            own_values = CaseValues({**case.vars, "vars": case.vars} if case.vars else {}, strict)
+            judging = [
+                TurnChecks(
+                    turn.evaluators or [],
+                    turn.reference_answer is not None,
+                    own_values.plus(
+                        **{
+                            **_fields(case),
+                            "input": question_of(case.turns[number].messages),
+                            "reference_answer": turn.reference_answer,
+                            "expected_outcome": turn.expected_outcome,
+                        }
+                    ),
+                )
+                for number, turn in enumerate(model.turns or ())
+            ]
+            aggregation = model.aggregation or "mean"
+            judged = self.evaluators.read_turns(judging, aggregation, findings, at, self.files)
+            listed.append(ListedEvaluator(judged, (*at, "turns"), TURNS))
+        if own is None and defaults.parts:
+            listed.extend(self._for_case(part, findings, values, case.id) for part in defaults.parts)
+        elif own is None:
+            listed.extend(ListedEvaluator(evaluator, at, evaluator.name) for evaluator in defaults.of_suite)
         for name, entries in (("evaluators", own), ("evaluators+", added)):
-            for index, entry in enumerate(entries or ()):
+            for index, entry in with_criteria(entries or (), CRITERIA if entries is own else MORE_CRITERIA):
                 place = (*node, name, index)
-                evaluator = self.evaluators.read(entry, findings, place, self.files)
+                evaluator = self.evaluators.read(entry, findings, place, self.files, values)
                 listed.append(ListedEvaluator(evaluator, place, name_of(evaluator, entry)))
         if not listed and not (own is None and self.defaults.are_listed):
             fallback = self._fallback(model, at, findings)
@@ -121,6 +259,19 @@ class CaseReader:
             listed.extend(ListedEvaluator(evaluator, at, evaluator.name) for evaluator in fallback)
         listed.extend(ListedEvaluator(each, at, each.name, of_caller=True) for each in self.defaults.added)
         return unique(listed, findings, "the case")
+
+    def _for_case(self, part: ListedEvaluator, findings: Findings, values: CaseValues, case_id: str) -> ListedEvaluator:
+        """An evaluator of the suite, with the values of a case if it has templates."""
+        if part.entry is None:
+            return part
+        own = Findings(findings.path)
+        evaluator = self.evaluators.read(part.entry, own, part.node, self.files, values)
+        of_suite = findings if self.of_suite is None else self.of_suite
+        for node, problem, at_key in own.by_node():
+            if (node, problem) not in self.reported:
+                self.reported.add((node, problem))
+                of_suite.add(node, f"for case {show(case_id)}: {problem}", at_key=at_key)
+        return part._replace(evaluator=evaluator)
 
     def _fallback(self, model: CaseModel, at: NodePath, findings: Findings) -> tuple[EvaluatorLike, ...]:
         if model.evaluator is not None:
@@ -145,6 +296,22 @@ class ListedEvaluator(NamedTuple):
     name: str
     of_caller: bool = False
     """Whether it was passed to `evaluate`, and is not in the file."""
+    entry: Any = None
+    """The entry, if it must be read for each case."""
+
+
+def with_criteria(entries: Sequence[Any], name: str = CRITERIA) -> list[tuple[int, Any]]:
+    """The entries of a list of evaluators with their positions. Strings are the criteria of one rubric, except for
+    single words, which are more likely types without `type:`."""
+    places = [index for index, entry in enumerate(entries) if isinstance(entry, str) and " " in entry.strip()]
+    if not places:
+        return list(enumerate(entries))
+    rubric = {"name": name, "type": RUBRICS, "rubrics": [entries[index] for index in places]}
+    return [
+        (index, rubric if index == places[0] else entry)
+        for index, entry in enumerate(entries)
+        if index not in places[1:]
+    ]
 
 
 def name_of(evaluator: EvaluatorLike | None, entry: Any) -> str:
@@ -158,7 +325,7 @@ def name_of(evaluator: EvaluatorLike | None, entry: Any) -> str:
 def unique(listed: Iterable[ListedEvaluator], findings: Findings, whose: str) -> tuple[EvaluatorLike, ...]:
     """The evaluators that could be read. Duplicate names are reported even for entries that could not be read."""
     evaluators: dict[str, EvaluatorLike | None] = {}
-    for evaluator, node, name, of_caller in listed:
+    for evaluator, node, name, of_caller, _ in listed:
         if name and name in evaluators:
             remedy = "rename this one, or the one passed to `evaluate`" if of_caller else "give each its own `name`"
             findings.add((*node, "name"), f"{whose} has two evaluators named {show(name)}: {remedy}")
@@ -189,8 +356,64 @@ def _lists(model: CaseModel, at: NodePath, findings: Findings) -> tuple[list[Any
     return inner.evaluators, inner.evaluators_add, (*at, "execution")
 
 
+def _filled_turns(values: CaseValues, turns: Any, findings: Findings, at: NodePath) -> Any:
+    """The turns with their templates rendered, except in evaluators, which are read with the values of their turn."""
+    if not isinstance(turns, list):
+        return turns
+    return [
+        {
+            key: item if key == "evaluators" else values.filled(item, findings, (*at, number, key))
+            for key, item in turn.items()
+        }
+        if isinstance(turn, dict)
+        else turn
+        for number, turn in enumerate(turns)
+    ]
+
+
+def _turns(model: CaseModel, at: NodePath, reader: MessageReader) -> tuple[CaseTurn, ...]:
+    turns: list[CaseTurn] = []
+    for number, turn in enumerate(model.turns or ()):
+        node: NodePath = (*at, "turns", number, "input")
+        if isinstance(turn.input, str):
+            if not turn.input.strip():
+                reader.findings.add(node, "`input` must not be empty")
+            messages: tuple[Message, ...] = (Message("user", turn.input),)
+        else:
+            messages = reader.read(turn.input, node)
+            if not messages or messages[-1].role != "user":
+                reader.findings.add(node, "the last message of a turn must be one of the user")
+        turns.append(CaseTurn(messages, turn.expected_outcome, turn.reference_answer))
+    return tuple(turns)
+
+
+def _user(model: UserModel | None) -> SimulatedUser | None:
+    return None if model is None else SimulatedUser(model.target, model.persona, model.max_turns, model.stop_when)
+
+
+def _refuse_input(raw: dict[str, Any], model: CaseModel, at: NodePath, findings: Findings) -> None:
+    if "turns" in raw and "user" in raw:
+        findings.add((*at, "user"), "`turns` and `user` exclude each other: keep one", at_key=True)
+    for key in _INPUTS:
+        if "turns" in raw and raw.get(key) is not None:
+            findings.add((*at, key), f"`{key}` and `turns` exclude each other: keep one", at_key=True)
+    if model.aggregation is not None and model.turns is None:
+        findings.add((*at, "aggregation"), "`aggregation` can only be used with `turns`", at_key=True)
+
+
+def _fields(case: EvalCase) -> dict[str, Any]:
+    """The fields of a case that templates can use (`variables.FIELDS`)."""
+    return {
+        "input": case.question or None,
+        "reference_answer": case.reference_answer,
+        "expected_outcome": case.expected_outcome,
+        "metadata": case.metadata or None,
+        "id": case.id,
+    }
+
+
 def _input(
-    model: CaseModel, raw: dict[str, Any], wrong: set[str], at: NodePath, reader: MessageReader
+    model: CaseModel, raw: dict[str, Any], wrong: set[str], at: NodePath, reader: MessageReader, *, is_optional: bool
 ) -> tuple[Message, ...]:
     for key in _INPUTS:
         if key in wrong:
@@ -205,6 +428,8 @@ def _input(
     if not any(key in _INPUTS or did_you_mean(key, _INPUTS) for key in wrong):
         if isinstance(model.question, str) and model.question.strip():
             return (Message("user", model.question),)
+        if is_optional and not any(key in raw for key in _INPUTS):
+            return ()
         name = "the case" if "id" in wrong else f"case {show(model.id)}"
         empty = next(((*at, key) for key in _INPUTS if key in raw), at)
         reader.findings.add(empty, f"{name} has no input: add `input: ...`")

@@ -18,7 +18,8 @@ from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, Ma
 from agentv import jsonio
 from agentv.errors import Problem, SuiteError, UsageError
 from agentv.suite.evaluator import ReadsEvaluators
-from agentv.suite.loader import CASES, JSON_LINES, load_suite
+from agentv.suite.loader import load_suite
+from agentv.suite.sniff import CASE_KEYS, JSON_LINES
 from agentv.suite.yaml import YamlProblem, YamlWalk
 from agentv.suite.yaml_scalars import as_written, resolve_plain
 
@@ -62,7 +63,8 @@ class SuiteFile:
                     file._note(jsonio.read(line.strip().lstrip("\ufeff")), number)
         else:
             file._yaml = SuiteText(file.text)
-            cases = YamlWalk(file.text).document()[CASES]
+            document = YamlWalk(file.text).document()
+            cases = next((document[key] for key in CASE_KEYS if key in document), None)
             for index, case in enumerate(cases if isinstance(cases, list) else ()):
                 file._note(case, index)
         return file
@@ -209,7 +211,8 @@ class SuiteText:
         except YamlProblem:
             raise NoPlaceError(BY_HAND) from None
         for index, rubrics in additions.items():
-            expected[CASES][index] = {**expected[CASES][index], "rubrics": [dict(item) for item in rubrics]}
+            cases = next(expected[key] for key in CASE_KEYS if key in expected)
+            cases[index] = {**cases[index], "rubrics": [dict(item) for item in rubrics]}
         if expected != actual:
             raise NoPlaceError(BY_HAND)
 
@@ -221,7 +224,7 @@ class SuiteText:
             event = next(self._events)
         while not isinstance(key := next(self._events), CollectionEndEvent):
             value = next(self._events)
-            if getattr(key, "value", None) == CASES and isinstance(value, SequenceStartEvent):
+            if getattr(key, "value", None) in CASE_KEYS and isinstance(value, SequenceStartEvent):
                 self._cases()
                 return
             self._skip(value)

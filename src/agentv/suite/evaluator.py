@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from agentv.evidence import EvaluatorRecord
 from agentv.suite.files import SuiteFiles
 from agentv.suite.findings import Findings
+from agentv.suite.variables import CaseValues
 from agentv.suite.yaml import NodePath
 
 
@@ -52,8 +53,23 @@ class EvaluatorLike(Protocol):
     def record(self) -> EvaluatorRecord:
         """The evaluator with all its options, for the record of the run."""
 
+    @property
+    def needs_reference(self) -> bool:
+        """Whether it compares the answer with the reference answer of the case, which must then exist."""
+
+    def variables_used(self) -> frozenset[str]:
+        """The variables of the case that it inserts into its own templates, such as the prompt of a judge."""
+
     def judge_targets(self) -> Sequence[str | None]:
         """The judge target of each evaluator (nested ones too) that needs a judge; None if its options name none."""
+
+
+class TurnChecks(NamedTuple):
+    """The evaluators of one turn of a conversation, as written, and what their templates can use."""
+
+    evaluators: Sequence[Any]
+    has_reference: bool
+    values: CaseValues
 
 
 class ReadsEvaluators(Protocol):
@@ -65,13 +81,23 @@ class ReadsEvaluators(Protocol):
     def without_search(self) -> ReadsEvaluators:
         """A reader for reading the suite again during a run, which does not search for programs again."""
 
-    def read(self, entry: Any, findings: Findings, at: NodePath, files: SuiteFiles) -> EvaluatorLike | None:
-        """One entry of a list of evaluators."""
+    def is_templated(self, entry: Any, /) -> bool:
+        """Whether an entry has templates in its options, so that it must be read for each case."""
+
+    def read(
+        self, entry: Any, findings: Findings, at: NodePath, files: SuiteFiles, values: CaseValues | None = None
+    ) -> EvaluatorLike | None:
+        """One entry of a list of evaluators. `values` are inserted into its templates."""
 
     def read_rubrics(
         self, name: str, rubrics: Any, findings: Findings, at: NodePath, files: SuiteFiles
     ) -> EvaluatorLike | None:
         """The evaluator that grades answers by the `rubrics` of the case at `at`."""
+
+    def read_turns(
+        self, turns: Sequence[TurnChecks], aggregation: str, findings: Findings, at: NodePath, files: SuiteFiles
+    ) -> EvaluatorLike | None:
+        """The evaluator of the turns of the case at `at`."""
 
     def read_default(self, findings: Findings, at: NodePath, files: SuiteFiles) -> EvaluatorLike | None:
         """The evaluator of cases that do not list any."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentv.errors import Problem
 from agentv.jsonio import find_problems
@@ -26,12 +26,23 @@ LONGEST_SOURCE = 20_000
 MAX_SHOWN = 200
 
 
+class Form(NamedTuple):
+    """The form of a file: how the positions of its nodes are found."""
+
+    places: Callable[[Path, Iterable[NodePath]], Place]
+    has_lines: bool = True
+    """Whether lines of the file can be shown."""
+    columns: Mapping[str, str] = {}
+    """For files with rows: the column of each field of a case, if it has another name."""
+
+
 @dataclass(slots=True)
 class Findings:
-    """The problems of one file. In JSON Lines, the first step of a node's path is its line number, from 1."""
+    """The problems of one file. In JSON Lines and CSV, the first step of a node's path is its line number, from 1."""
 
     path: Path
-    json_lines: bool = False
+    form: Form | None = None
+    """None for YAML."""
     written: Mapping[NodePath, str] = field(default_factory=dict)
     """The spelling of booleans in the part being checked that are not written `true` or `false`."""
     read_as_text: set[NodePath] = field(default_factory=set)
@@ -48,6 +59,8 @@ class Findings:
 
     def add(self, node: NodePath, message: str, *, at_key: bool = False) -> None:
         """Add a problem at a node; `at_key` points at the key instead of the value."""
+        if self.form is not None and self.form.columns and len(node) > 1:
+            node = _in_columns(node, self.form.columns)
         self._by_node.append((node, message, at_key))
 
     def add_at(self, line: int, column: int, message: str) -> None:
@@ -73,14 +86,15 @@ class Findings:
         """Every problem with its position and source line, in file order."""
         places: dict[tuple[int, int, str], NodePath] = dict.fromkeys(self._placed, ())
         if self._by_node:
-            find = json_line_places if self.json_lines else yaml_places
+            find = yaml_places if self.form is None else self.form.places
             place = find(self.path, [node for node, _, _ in self._by_node])
             for node, message, at_key in self._by_node:
                 mark, exact = place(node)
                 line, column = (mark.key_line, mark.key_column) if at_key and exact else (mark.line, mark.column)
                 places.setdefault((line, column, message), node)
         shown = sorted(places)
-        sources = source_lines(self.path, {line for line, _, _ in shown[:MAX_SHOWN]})
+        has_lines = self.form is None or self.form.has_lines
+        sources = source_lines(self.path, {line for line, _, _ in shown[:MAX_SHOWN]}) if has_lines else {}
         return [
             Problem(
                 self.path,
@@ -100,8 +114,8 @@ class AllFindings:
     def __init__(self) -> None:
         self._files: dict[Path, Findings] = {}
 
-    def of(self, path: Path, *, json_lines: bool = False) -> Findings:
-        return self._files.setdefault(path, Findings(path, json_lines))
+    def of(self, path: Path, form: Form | None = None) -> Findings:
+        return self._files.setdefault(path, Findings(path, form))
 
     def __len__(self) -> int:
         return sum(map(len, self._files.values()))
@@ -114,6 +128,14 @@ class AllFindings:
         return [problem for findings in self._files.values() if findings for problem in findings.problems()]
 
 
+def _in_columns(node: NodePath, columns: Mapping[str, str]) -> NodePath:
+    """The node of a cell, for a node of the case that the row became."""
+    line, name, *rest = node
+    if name == "vars" and rest:
+        return (line, *rest)
+    return (line, columns.get(str(name), name), *rest)
+
+
 # -- where nodes are
 
 
@@ -122,7 +144,7 @@ def yaml_places(path: Path, nodes: Iterable[NodePath]) -> Place:
     wanted = {node[:length] for node in nodes for length in range(len(node) + 1)}
     walk = YamlWalk(b"", record=True, wanted=wanted)
     listed = {node[0]: node[1] for node in sorted(_list_items(wanted))}
-    streamed, last = max(listed.items(), key=itemgetter(1), default=("", -1))
+    streamed, last = max(listed.items(), key=itemgetter(1), default=("-", -1))
     missing = {node[0] for node in wanted if node} - {streamed}
     try:
         with open_regular(path) as walk.stream:
@@ -164,6 +186,9 @@ def json_line_places(path: Path, nodes: Iterable[NodePath]) -> Place:
         return Mark(1, 1, 1, 1), False
 
     return place
+
+
+JSON_LINES = Form(json_line_places)
 
 
 def source_lines(path: Path, numbers: set[int]) -> dict[int, str]:

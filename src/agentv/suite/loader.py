@@ -8,25 +8,38 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from agentv.errors import Problem, SuiteError
 from agentv.regular_files import FileUnusableError, open_regular
-from agentv.suite.cases import CaseReader, Defaults, ListedEvaluator, joined_tags, name_of, trial_settings, unique
+from agentv.suite.cases import (
+    CaseReader,
+    Defaults,
+    ListedEvaluator,
+    joined_tags,
+    name_of,
+    trial_settings,
+    unique,
+    with_criteria,
+)
 from agentv.suite.evaluator import EvaluatorLike, Need, ReadsEvaluators
-from agentv.suite.files import FileReferenceError, SuiteFiles
+from agentv.suite.files import SuiteFiles
 from agentv.suite.findings import AllFindings, Findings
 from agentv.suite.guidelines import find_guidelines
-from agentv.suite.json_lines import message_of, read_lines
 from agentv.suite.models import SuiteExecutionModel, SuiteModel
+from agentv.suite.sniff import CASE_KEYS, CASES, JSON_LINES
 from agentv.suite.suite import CaseTarget, EvalCase, EvalSuite, NamedTarget, TrialSettings
 from agentv.suite.validation import show, subject, validate_partly
 from agentv.suite.yaml import STREAM_BEGINS, NodePath, StreamItem, YamlProblem, YamlWalk
 from agentv.text import did_you_mean
 
-CASES = "evalcases"
-JSON_LINES = ".jsonl"
+if TYPE_CHECKING:
+    from agentv.suite.case_files import CaseFiles, RawCase
+    from agentv.suite.prompts import Prompt
+
 TARGETS = "targets"
+DATASETS = (".csv", ".tsv", ".parquet")
+"""Files that a suite can read cases from, and that are not suites."""
 IS_CONFIGURATION = (
     f"this is a configuration file, not a suite (it has `{TARGETS}` and no `evalcases`); pass a suite: its "
     "configuration is found near it, or set with --config"
@@ -52,14 +65,21 @@ def load_suite(
     *,
     home: Path | None = None,
     observer: SeesCases | None = None,
+    prompts: Sequence[Path] = (),
 ) -> EvalSuite:
     """The suite, or SuiteError with every problem in it. Evaluators in `added` apply to every case.
 
     `home` replaces the suite's own directory as the working directory of scripts and the start of file references.
+    The files in `prompts` replace the prompts of the suite.
     """
+    if path.suffix.lower() in DATASETS:
+        advice = f"write a suite with `evalcases: {{file: {path.name}}}`, or run `agentv init --from csv {path.name}`"
+        raise SuiteError(
+            [Problem(path, 1, 1, f"a suite must be a YAML or JSON Lines file; to use this dataset, {advice}")]
+        )
     try:
         open_regular(path).close()
-        return _SuiteReader(path, evaluators, tuple(added), home, observer).load()
+        return _SuiteReader(path, evaluators, tuple(added), home=home, observer=observer, prompt_files=prompts).load()
     except OSError as error:
         raise SuiteError([Problem(path, 1, 1, f"the suite cannot be read: {error.strerror}")]) from None
     except FileUnusableError as error:
@@ -88,15 +108,23 @@ class _SuiteReader:
         path: Path,
         evaluators: ReadsEvaluators,
         added: tuple[EvaluatorLike, ...],
-        home: Path | None = None,
-        observer: SeesCases | None = None,
+        *,
+        home: Path | None,
+        observer: SeesCases | None,
+        prompt_files: Sequence[Path] = (),
     ) -> None:
         self.path = path
+        self.prompt_files = tuple(prompt_files)
+        self.prompts: tuple[Prompt, ...] = ()
+        self.variables: Mapping[str, Any] = {}
+        self.common_variables: set[str] | None = None
+        self.case_key = CASES
         self.observer = observer
         self.tags: tuple[str, ...] = ()
         self.evaluators = evaluators
         self.added = added
         self.files = SuiteFiles.of(path, home=home)
+        self._case_files: CaseFiles | None = None
         self.head = SuiteModel()
         self.execution = SuiteExecutionModel()
         self.head_keys: set[str] = set()
@@ -108,6 +136,7 @@ class _SuiteReader:
         self.judge_choices: set[str | None] = set()
         self.defaults_noted = False
         self.without_evaluators: list[str] = []
+        self.user_targets: dict[str, CaseTarget] = {}
 
     @property
     def name(self) -> str:
@@ -142,6 +171,9 @@ class _SuiteReader:
             judge_choices=frozenset(self.judge_choices),
             evaluator_needs=frozenset(self.needs),
             without_evaluators=frozenset(self.without_evaluators),
+            prompts=tuple(prompt.id for prompt in self.prompts),
+            user_targets=self.user_targets,
+            common_variables=frozenset(self.common_variables or ()),
         )
 
     def _check(self, *, whole_head: bool) -> tuple[str, ...]:
@@ -154,21 +186,23 @@ class _SuiteReader:
         self.needs.clear()
         self.judge_choices.clear()
         self.without_evaluators.clear()
+        self.user_targets.clear()
         self.defaults_noted = False
+        self.common_variables = None
+        self._case_files = None
         try:
             self._read_guidelines(found)
             if not self.is_json_lines:
                 self._read_head(found.of(self.path), whole=whole_head)
+            elif self.prompt_files:
+                self.prompts = self._read_prompts(found.of(self.path))
             if self.observer is not None:
                 self.observer.begin(self.name, self.execution.threshold, self.files)
             for case, node, findings in self._cases(found):
                 if not case.id:
                     continue
-                if case.id in seen:
-                    findings.add((*node, "id"), f"duplicate id {show(case.id)} (first at {seen[case.id]})")
-                seen.setdefault(case.id, f"{findings.path.name}:{case.line}")
-                self._note_targets(case, node, findings)
-                self._note_evaluators(case, findings.path)
+                if case.prompt is None or case.prompt == self.prompts[0].id:
+                    self._note_case(case, node, findings, seen)
                 if self.observer is not None and not found:  # with problems, the suite is not run
                     self.observer.add(case, findings.path)
         except YamlProblem as problem:
@@ -176,7 +210,7 @@ class _SuiteReader:
         except _TooManyProblemsError:
             found.of(self.path).add_at(1, 1, f"more than {MAX_PROBLEMS:,} problems; the rest of the suite was not read")
         if not seen and not found:
-            where = "write one JSON case per line" if self.is_json_lines else f"add them under `{CASES}:`"
+            where = "write one JSON case per line" if self.is_json_lines else f"add them under `{self.case_key}:`"
             found.of(self.path).add_at(1, 1, f"the suite has no cases; {where}")
         if found:
             raise SuiteError(found.problems())
@@ -192,9 +226,20 @@ class _SuiteReader:
             self.files.fingerprints.note(guidelines.path)
             self.files = replace(self.files, is_guideline=guidelines.cover)
 
-    def _note_targets(self, case: EvalCase, node: NodePath, findings: Findings) -> None:
+    def _note_case(self, case: EvalCase, node: NodePath, findings: Findings, seen: dict[str, str]) -> None:
+        """Collect what the plan must know about a case before any of them runs. `seen` has the ids before it."""
+        if case.id in seen:
+            findings.add((*node, "id"), f"duplicate id {show(case.id)} (first at {seen[case.id]})")
+        seen.setdefault(case.id, f"{findings.path.name}:{case.line}")
+        if self.common_variables is None:
+            self.common_variables = set(case.vars)
+        elif self.common_variables:
+            self.common_variables &= case.vars.keys()
+        self._note_evaluators(case, findings.path)
+        if case.user is not None:
+            self.user_targets[case.id] = CaseTarget(case.user.target, findings.path, findings.form, (*node, "user"))
         if case.target is not None:
-            self.case_targets[case.id] = CaseTarget(case.target, findings.path, findings.json_lines, node)
+            self.case_targets[case.id] = CaseTarget(case.target, findings.path, findings.form, node)
         if case.trials is not None:
             self.case_trials[case.id] = case.trials
 
@@ -246,8 +291,8 @@ class _SuiteReader:
         has_cases = False
         try:
             for entry in self._head_entries(whole=whole):
-                if entry.key == CASES:
-                    has_cases = True
+                if entry.key in CASE_KEYS:
+                    has_cases, self.case_key = True, self.case_key if has_cases else entry.key
                 else:
                     head[entry.key] = entry.value
                     if entry.written or entry.not_finite:
@@ -267,45 +312,83 @@ class _SuiteReader:
         self.evaluators = self.evaluators.with_defaults({"warm": True} if self.execution.warm else {})
         self.defaults = self._read_defaults(findings)
         self.tags = joined_tags((), self.head.tags or (), ("tags",), findings)
+        self.variables = self._read_variables(findings)
+        self.prompts = self._read_prompts(findings)
         for entry in odd:
             _refuse_not_finite(entry, (entry.key,), findings, findings.latest_nodes(()))
 
     def _head_entries(self, *, whole: bool) -> Iterator[StreamItem]:
         with open_regular(self.path) as stream:
-            for entry in YamlWalk(stream).entries(CASES):
-                if entry.key != CASES or entry.index is None:
+            for entry in YamlWalk(stream).entries(*CASE_KEYS):
+                if entry.key not in CASE_KEYS or entry.index is None:
                     yield entry
-                if not whole and entry.key == CASES:
+                if not whole and entry.key in CASE_KEYS:
                     return
+
+    def _read_variables(self, findings: Findings) -> Mapping[str, Any]:
+        named = self.head.vars
+        if not isinstance(named, str):
+            return named or {}
+        from agentv.suite.case_files import variables_of_file  # noqa: PLC0415 - as in `case_files`
+
+        try:
+            return variables_of_file(*self.files.attach(named))
+        except ValueError as error:
+            findings.add(("vars",), str(error))
+            return {}
+
+    def _read_prompts(self, findings: Findings) -> tuple[Prompt, ...]:
+        if not self.prompt_files and not self.head.prompts:
+            return ()
+        from agentv.suite.prompts import PromptReader  # noqa: PLC0415 - most suites have none
+
+        reader = PromptReader(self.files, findings, self.path.name)
+        if not self.prompt_files:
+            return reader.read(self.head.prompts or (), ("prompts",))
+        return reader.given(self.prompt_files)
 
     def _read_defaults(self, findings: Findings) -> Defaults:
         at: NodePath = ("execution", "evaluators")
         listed: list[ListedEvaluator] = []
-        for index, entry in enumerate(self.execution.evaluators or ()):
+        for index, entry in with_criteria(self.execution.evaluators or ()):
+            if self.evaluators.is_templated(entry):
+                listed.append(ListedEvaluator(None, (*at, index), name_of(None, entry), entry=entry))
+                continue
             evaluator = self.evaluators.read(entry, findings, (*at, index), self.files)
             listed.append(ListedEvaluator(evaluator, (*at, index), name_of(evaluator, entry)))
         are_listed = bool(listed)
+        parts = tuple(listed) if any(part.entry is not None for part in listed) else ()
         listed.extend(ListedEvaluator(evaluator, at, evaluator.name, of_caller=True) for evaluator in self.added)
         fallback = None
         if self.head.evaluator is not None:
             entry = {"type": self.head.evaluator}
             evaluator = self.evaluators.read(entry, findings, ("evaluator",), self.files)
             fallback = () if evaluator is None else (evaluator,)
-        return Defaults(unique(listed, findings, "the suite"), are_listed, fallback, self.added)
+        return Defaults(unique(listed, findings, "the suite"), are_listed, fallback, self.added, parts=parts)
 
     # -- the cases
 
     def _cases(self, found: AllFindings, files: SuiteFiles | None = None) -> Iterator[_Found]:
-        reader = CaseReader(files or self.files, self.evaluators, self.defaults, self.tags)
-        if self.is_json_lines:
-            yield from self._json_lines(self.path, reader, found)
-            return
+        reader = CaseReader(
+            files or self.files,
+            self.evaluators,
+            self.defaults,
+            self.tags,
+            self.variables,
+            self.prompts,
+            has_prompts=bool(self.prompt_files or self.head.prompts),
+            of_suite=found.of(self.path),
+            has_templates=bool(self.variables or self.prompts),
+        )
         findings = found.of(self.path)
+        if self.is_json_lines:
+            yield from self._found(self.case_files.cases_of(self.path, self.files, found), reader)
+            return
         self.files.fingerprints.verify(self.path)
         with open_regular(self.path) as stream:
             walk = YamlWalk(stream)
             try:
-                for entry in walk.entries(CASES):
+                for entry in walk.entries(*CASE_KEYS):
                     yield from self._entry(entry, reader, found)
                     _refuse_too_many(findings)
             finally:
@@ -314,50 +397,40 @@ class _SuiteReader:
         self.files.fingerprints.note(self.path)
 
     def _entry(self, entry: StreamItem, reader: CaseReader, found: AllFindings) -> Iterator[_Found]:
-        if entry.key != CASES:
+        findings = found.of(self.path)
+        if entry.key not in CASE_KEYS:
             if entry.key not in self.head_keys:
                 raise _LateHeadError
+        elif entry.key != self.case_key:
+            if entry.index is None:
+                message = f"`{entry.key}` is an alias of `{self.case_key}`: keep one of them"
+                findings.add((entry.key,), message, at_key=True)
+        elif entry.value is STREAM_BEGINS:
+            return
         elif entry.index is None or _is_reference(entry.value):
-            yield from self._referenced(entry, reader, found)
+            node: NodePath = (entry.key,) if entry.index is None else (entry.key, entry.index)
+            yield from self._found(self.case_files.referenced(entry.value, node, self.files, found, self.path), reader)
         else:
-            findings, node = found.of(self.path), (CASES, entry.index)
+            node = (entry.key, entry.index)
             findings.written, findings.read_as_text = _below(entry.written, node), set()
-            if case := reader.read(entry.value, entry.line, node, findings):
+            for case in reader.read(entry.value, entry.line, node, findings):
                 yield _Found(case, node, findings)
             if entry.not_finite:
                 _refuse_not_finite(entry, node, findings, findings.latest_nodes(node))
 
-    def _referenced(self, entry: StreamItem, reader: CaseReader, found: AllFindings) -> Iterator[_Found]:
-        if entry.value is STREAM_BEGINS:
-            return
-        findings = found.of(self.path)
-        node: NodePath
-        if entry.index is None:
-            reference, node, name = entry.value, (CASES,), f"`{CASES}` must be a list of cases or"
-        else:
-            reference, node, name = entry.value["file"], (CASES, entry.index, "file"), "`file` must be"
-        if not isinstance(reference, str) or not reference.endswith(JSON_LINES):
-            expected = f"the path of a {JSON_LINES} file with one JSON case per line"
-            findings.add(node, f"{name} {expected}, got {show(reference)}")
-            return
-        try:
-            yield from self._json_lines(self.files.resolve(reference, limit=None), reader, found)
-        except FileUnusableError as error:
-            findings.add(node, f"'{reference}' {error}")
-        except FileReferenceError as error:
-            findings.add(node, str(error))
+    @property
+    def case_files(self) -> CaseFiles:
+        if self._case_files is None:
+            from agentv.suite.case_files import CaseFiles  # noqa: PLC0415 - only suites that refer to files need it
 
-    def _json_lines(self, path: Path, reader: CaseReader, found: AllFindings) -> Iterator[_Found]:
-        findings = found.of(path, json_lines=True)
-        self.files.fingerprints.verify(path)
-        with open_regular(path) as stream:
-            for line in read_lines(stream):
-                for problem in line.problems:
-                    findings.add_at(line.number, problem.column, message_of(problem))
-                if line.readable and (case := reader.read(line.value, line.number, (line.number,), findings)):
-                    yield _Found(case, (line.number,), findings)
-                _refuse_too_many(findings)
-        self.files.fingerprints.note(path)
+            self._case_files = CaseFiles(bool(self.prompt_files or self.head.prompts))
+        return self._case_files
+
+    def _found(self, cases: Iterator[RawCase], reader: CaseReader) -> Iterator[_Found]:
+        for raw in cases:
+            for case in reader.read(raw.value, raw.line, raw.node, raw.findings, raw.variables, is_data=raw.is_data):
+                yield _Found(case, raw.node, raw.findings)
+            _refuse_too_many(raw.findings)
 
 
 def _refuse_too_many(findings: Findings) -> None:
@@ -372,7 +445,7 @@ def _no_cases(head: dict[str, Any], findings: Findings) -> None:
         head.clear()
         return
     for key in head:
-        if did_you_mean(key, [CASES]):
+        if did_you_mean(key, CASE_KEYS):
             findings.add((key,), f"unknown key `{key}` (did you mean `{CASES}`?)", at_key=True)
             del head[key]
             return
@@ -394,4 +467,5 @@ def _below(written: Mapping[NodePath, str], at: NodePath) -> dict[NodePath, str]
 
 
 def _is_reference(value: Any) -> bool:
-    return isinstance(value, Mapping) and set(value) == {"file"}
+    """Whether an item of a list of cases names a file or a dataset instead of being a case."""
+    return isinstance(value, Mapping) and ("file" in value or "hf" in value) and "id" not in value

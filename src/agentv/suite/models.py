@@ -95,6 +95,24 @@ class CaseExecutionModel(FileModel):
     trials: TrialsModel | None = Field(None, description="Overrides those keys of the suite's `trials` that it sets.")
 
 
+class TurnModel(FileModel):
+    """One turn of a conversation."""
+
+    input: str | list[MessageModel] = Field(description="What the user writes: a string, or a list of messages.")
+    expected_outcome: str | None = Field(None, description="What a good answer to this turn achieves.")
+    reference_answer: str | None = Field(None, description="Example of a good answer to this turn.")
+    evaluators: list[Any] | None = Field(None, description="Evaluators of the answer to this turn.")
+
+
+class UserModel(FileModel):
+    """A model that plays the user of a conversation."""
+
+    target: str = Field(min_length=1, description="Target that writes the user's messages.")
+    persona: str = Field(min_length=1, description="Who the user is, and what the user wants.")
+    max_turns: int = Field(5, ge=1, le=100, description="Turns after which the conversation ends.")
+    stop_when: str | None = Field(None, min_length=1, description="When the user ends the conversation.")
+
+
 class CaseModel(FileModel):
     """One eval case."""
 
@@ -103,6 +121,15 @@ class CaseModel(FileModel):
         None, description="One user message as a string, or a list of messages."
     )
     input_messages: list[MessageModel] | None = None
+    turns: list[TurnModel] | None = Field(
+        None, min_length=1, description="A conversation in place of `input`: the target answers each turn."
+    )
+    user: UserModel | None = Field(
+        None, description="A model that plays the user. `input`, if set, is the first message of the user."
+    )
+    aggregation: Literal["mean", "min", "last"] | None = Field(
+        None, description="How the scores of `turns` become one. Default: `mean`."
+    )
     expected_outcome: str | None = Field(None, description="Description of what a good answer achieves.")
     outcome: str | None = Field(None, description="Alias of `expected_outcome`.")
     expected_messages: list[MessageModel] | None = None
@@ -118,6 +145,9 @@ class CaseModel(FileModel):
     execution: CaseExecutionModel | None = None
     threshold: float | None = Field(None, ge=0, le=1, description="Minimum score for this case to pass.")
     metadata: dict[str, Any] | None = Field(None, description="Arbitrary data, copied to the row.")
+    vars: dict[str, Any] | None = Field(
+        None, description="Variables for `{{ name }}` in the case, its evaluators and the prompts of the suite."
+    )
     tags: Tags | None = Field(None, description="Names to select cases by (`--tag`): a string or a list of strings.")
     conversation_id: str | None = None
     question: Any = Field(
@@ -153,3 +183,11 @@ class SuiteModel(FileModel):
     execution: SuiteExecutionModel | None = None
     target: str | None = Field(None, min_length=1, description="Alias of `execution.target`.")
     evaluator: str | None = Field(None, description="Type of the evaluator for cases that have none.")
+    vars: dict[str, Any] | str | None = Field(
+        None, description="Variables of every case, which its own override: a mapping, or a YAML or JSON file."
+    )
+    prompts: list[Any] | None = Field(
+        None,
+        description="Prompts to compare, each sent for every case: strings, lists of messages, or mappings with `id` "
+        "and `template`, `messages` or `file`.",
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +18,10 @@ class ProgramSearch:
     def __init__(self, variables: Mapping[str, str]) -> None:
         self._variables = variables
         self._problems: dict[tuple[tuple[str, ...], Path, str | None], CommandProblem | None] = {}
+
+    def program(self, name: str) -> str:
+        """The path of a program on PATH; its name if it is not found."""
+        return shutil.which(name, path=self._variables.get("PATH", os.defpath)) or name
 
     def problem(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> CommandProblem | None:
         """Why the command certainly cannot run in this directory, with `env` added to the variables, or None."""

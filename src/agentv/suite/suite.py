@@ -12,6 +12,7 @@ from agentv.regular_files import as_text, read_regular
 from agentv.results import PassIf, Trials
 from agentv.suite.evaluator import EvaluatorLike, Need
 from agentv.suite.files import MAX_FILE_BYTES, SuiteFiles
+from agentv.suite.findings import Form
 from agentv.suite.yaml import NodePath
 
 
@@ -20,7 +21,7 @@ class CaseTarget(NamedTuple):
 
     target: str
     path: Path
-    json_lines: bool
+    form: Form | None
     node: NodePath
 
 
@@ -85,14 +86,24 @@ class EvalSuite:
     """What the run must provide for the suite's evaluators."""
     without_evaluators: frozenset[str] = frozenset()
     """The ids of cases for which nothing names an evaluator. A judge grades them by default."""
+    prompts: tuple[str, ...] = ()
+    """The ids of its prompts. `cases` has every case once per prompt."""
+    user_targets: Mapping[str, CaseTarget] = field(default_factory=dict)
+    """Targets that play the user of a case, by the id of the case."""
+    common_variables: frozenset[str] = frozenset()
+    """The variables that every case has."""
 
     @property
     def directory(self) -> Path:
         return self.files.directory
 
     def cases(self) -> Iterator[EvalCase]:
-        """Every case, in file order."""
+        """Every case, in file order; if there are prompts, once for each of them."""
         return self.read_cases()
+
+    def variant_ids(self) -> Iterator[str]:
+        """The id of each item of `cases`."""
+        return (case_id for case_id in self.ids for _ in self.prompts or (None,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +117,39 @@ class Rubric:
 
 
 @dataclass(frozen=True, slots=True)
+class CaseTurn:
+    """One turn of a conversation: what the user writes, and what is expected of the answer."""
+
+    messages: tuple[Message, ...]
+    expected_outcome: str | None = None
+    reference_answer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedUser:
+    """A model that plays the user of a conversation."""
+
+    target: str
+    persona: str
+    max_turns: int = 5
+    stop_when: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class EvalCase:
     """One input and what is expected of the answer, as written in the suite file."""
 
     id: str
     question: str
     input_messages: tuple[Message, ...]
+    prompt: str | None = None
+    """The id of the prompt that the messages are made from."""
+    vars: Mapping[str, Any] = field(default_factory=dict)
+    """The variables of the case."""
+    turns: tuple[CaseTurn, ...] = ()
+    """The turns of a conversation, if the case is one. `input_messages` has the messages of all of them."""
+    user: SimulatedUser | None = None
+    """The model that writes the user's messages after those of the case."""
     expected_outcome: str | None = None
     expected_messages: tuple[Message, ...] = ()
     reference_answer: str | None = None
@@ -135,6 +173,11 @@ class EvalCase:
     """The text of each attachment, once it has been read."""
     problem: str | None = None
     """Why the case cannot be run: one of its files changed after the suite was validated."""
+
+    @property
+    def is_conversation(self) -> bool:
+        """Whether the case has several turns."""
+        return bool(self.turns) or self.user is not None
 
     def text_of(self, path: Path) -> str:
         """The text of an attachment."""

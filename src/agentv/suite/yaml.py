@@ -83,6 +83,8 @@ class _Anchor(NamedTuple):
 
 
 STREAM_BEGINS: Any = object()
+ROOT = ""
+"""The key of the items of a root that is a list."""
 
 
 @dataclass(slots=True)
@@ -134,28 +136,36 @@ class YamlWalk:
             raise _as_problem(error, self.stream) from None
         return value
 
-    def entries(self, streamed: str) -> Iterator[StreamItem]:
-        """The entries of the root mapping in order, with the list under the key `streamed` item by item."""
+    def entries(self, *streamed: str) -> Iterator[StreamItem]:
+        """The entries of the root mapping in order, with the list under a key in `streamed` item by item.
+
+        With `ROOT` in `streamed`, the root may also be a list, whose items then have the key `ROOT`.
+        """
         try:
             yield from self._entries(streamed)
         except (yaml.YAMLError, UnicodeError) as error:
             raise _as_problem(error, self.stream) from None
 
-    def _entries(self, streamed: str) -> Iterator[StreamItem]:
+    def _entries(self, streamed: tuple[str, ...]) -> Iterator[StreamItem]:
         event = self._open()
         if event is None:
             return
         self._mark((), event, None)
+        if ROOT in streamed and type(event) is SequenceStartEvent and not event.anchor:
+            yield StreamItem(ROOT, STREAM_BEGINS)
+            yield from self._stream_items(ROOT)
+            self._close()
+            return
         if type(event) is not MappingStartEvent:
             what = "a list" if type(event) is SequenceStartEvent else "a single value"
-            raise _problem_at(event, f"the top level of the file must be a mapping with `{streamed}:`, got {what}")
+            raise _problem_at(event, f"the top level of the file must be a mapping with `{streamed[0]}:`, got {what}")
         _check_tag(event, "map")
         seen: dict[str, int] = {}
         merged: list[tuple[dict[str, Any], NodePath]] = []
         while type(key_event := self._next()) is not MappingEndEvent:
             key = self._key(key_event, seen)
             value_event = self._next()
-            if key == streamed and type(value_event) is SequenceStartEvent and not value_event.anchor:
+            if key in streamed and type(value_event) is SequenceStartEvent and not value_event.anchor:
                 _check_tag(value_event, "seq")
                 self._mark((key,), value_event, key_event)
                 yield StreamItem(key, STREAM_BEGINS, None, key_event.start_mark.line + 1)
@@ -356,9 +366,9 @@ def _too_deep(event: Any) -> YamlProblem:
 # -- nodes
 
 
-def _entry(item: StreamItem, streamed: str) -> Iterator[StreamItem]:
+def _entry(item: StreamItem, streamed: tuple[str, ...]) -> Iterator[StreamItem]:
     """The entry itself; but a streamed list that was read as a whole (an alias, or anchored) item by item."""
-    if item.key != streamed or not isinstance(item.value, list):
+    if item.key not in streamed or not isinstance(item.value, list):
         yield item
         return
     yield StreamItem(item.key, STREAM_BEGINS, None, item.line)

@@ -9,12 +9,15 @@ from __future__ import annotations
 import stat
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from agentv.codec import DecodeError, decode
 from agentv.errors import InvalidFilesError, Problem, ProviderError, UsageError
 from agentv.messages import Message, TokenUsage, final_text
 from agentv.regular_files import FileUnusableError, open_regular
+from agentv.results import TurnRecord
 from agentv.suite.json_lines import iterate_lines
 from agentv.targets.structured import ShapeError, named_model, parse_amount, parse_messages, parse_usage
 
@@ -22,12 +25,13 @@ LONGEST_LINE = 64 * 1024 * 1024
 
 
 class AnswerKey(NamedTuple):
-    """The case that a line answers. None matches every suite, target or attempt."""
+    """The case that a line answers. None matches every suite, target, attempt or prompt."""
 
     suite: str | None
     eval_id: str
     target: str | None
     attempt: int | None
+    prompt: str | None = None
 
     @classmethod
     def of_case(cls, eval_id: str) -> AnswerKey:
@@ -37,6 +41,7 @@ class AnswerKey(NamedTuple):
     def __str__(self) -> str:
         parts = [f"suite '{self.suite}'"] if self.suite is not None else []
         parts += [f"target '{self.target}'"] if self.target is not None else []
+        parts += [f"prompt '{self.prompt}'"] if self.prompt is not None else []
         parts += [f"attempt {self.attempt}"] if self.attempt is not None else []
         return f"'{self.eval_id}'" + (f" ({', '.join(parts)})" if parts else "")
 
@@ -56,9 +61,11 @@ class Answer:
     model: str | None = None
     """The model that answered, if the line names it."""
     failure: str | None = None
+    turns: tuple[TurnRecord, ...] = ()
+    """The turns of a conversation, if the line has them."""
 
-    def fits(self, eval_id: str, target: str | None, attempt: int | None, suite: str | None) -> bool:
-        pairs = zip(self.key, AnswerKey(suite, eval_id, target, attempt), strict=True)
+    def fits(self, wanted_key: AnswerKey) -> bool:
+        pairs = zip(self.key, wanted_key, strict=True)
         return all(mine is None or wanted is None or mine == wanted for mine, wanted in pairs)
 
 
@@ -107,6 +114,25 @@ class Answers:
 
         return Answers(self.path, paired(self._answers), paired(self._failures)), renamed
 
+    @property
+    def has_attempts(self) -> bool:
+        """Whether a case was attempted more than once."""
+        return any((answer.key.attempt or 1) > 1 for answer in self._all())
+
+    def for_any_attempt(self) -> Answers:
+        """The same answers, each for all attempts at its case."""
+
+        def unnumbered(lines: Mapping[str, list[Answer]]) -> dict[str, list[Answer]]:
+            return {
+                eval_id: [replace(answer, key=answer.key._replace(attempt=None)) for answer in found]
+                for eval_id, found in lines.items()
+            }
+
+        return Answers(self.path, unnumbered(self._answers), unnumbered(self._failures))
+
+    def _all(self) -> Iterator[Answer]:
+        return chain.from_iterable((*self._answers.values(), *self._failures.values()))
+
     def suites_of(self, eval_id: str) -> set[str | None]:
         """The suites that the lines about a case id name; None for a line that applies to every suite."""
         return {a.key.suite for a in (*self._answers.get(eval_id, ()), *self._failures.get(eval_id, ()))}
@@ -119,19 +145,28 @@ class Answers:
         names = ", ".join(f"'{name}'" for name in others)
         return f"the answers for this id in {self.path} are of suite {names}, not '{suite}'; pairing by id is ambiguous"
 
-    def slots(self, eval_id: str, suite: str) -> list[tuple[str | None, int | None]]:
+    def slots(self, eval_id: str, suite: str, prompt: str | None = None) -> list[tuple[str | None, int | None]]:
         """Target and attempt of every line about a case; None where a line does not set them."""
         lines = [*self._answers.get(eval_id, ()), *self._failures.get(eval_id, ())]
-        return [(a.key.target, a.key.attempt) for a in lines if a.key.suite in (None, suite)]
+        wanted = AnswerKey(suite, eval_id, None, None, prompt)
+        return [(a.key.target, a.key.attempt) for a in lines if a.fits(wanted)]
 
     def find(
-        self, eval_id: str, target: str | None = None, attempt: int | None = None, *, suite: str | None = None
+        self,
+        eval_id: str,
+        target: str | None = None,
+        attempt: int | None = None,
+        *,
+        suite: str | None = None,
+        prompt: str | None = None,
     ) -> Answer | None:
         """The most specific matching answer: a line that sets the target or the attempt wins over one that does not.
 
-        None for `target`, `attempt` or `suite` matches any. Raises `ProviderError` if several lines match equally well.
+        None for `target`, `attempt`, `suite` or `prompt` matches any. Raises `ProviderError` if several lines match
+        equally well.
         """
-        fitting = [a for a in self._answers.get(eval_id, ()) if a.fits(eval_id, target, attempt, suite)]
+        wanted = AnswerKey(suite, eval_id, target, attempt, prompt)
+        fitting = [a for a in self._answers.get(eval_id, ()) if a.fits(wanted)]
         if len(fitting) < 2:
             return fitting[0] if fitting else None
         ranked = sorted(fitting, key=_precision, reverse=True)
@@ -145,14 +180,22 @@ class Answers:
         return best[0]
 
     def failure(
-        self, eval_id: str, target: str | None = None, attempt: int | None = None, *, suite: str | None = None
+        self,
+        eval_id: str,
+        target: str | None = None,
+        attempt: int | None = None,
+        *,
+        suite: str | None = None,
+        prompt: str | None = None,
     ) -> Answer | None:
         """The recorded failure of this call, if there is one."""
-        return next((a for a in self._failures.get(eval_id, ()) if a.fits(eval_id, target, attempt, suite)), None)
+        wanted = AnswerKey(suite, eval_id, target, attempt, prompt)
+        return next((a for a in self._failures.get(eval_id, ()) if a.fits(wanted)), None)
 
 
-def _precision(answer: Answer) -> tuple[bool, bool, bool]:
-    return answer.key.target is not None, answer.key.attempt is not None, answer.key.suite is not None
+def _precision(answer: Answer) -> tuple[bool, ...]:
+    key = answer.key
+    return tuple(part is not None for part in (key.target, key.prompt, key.attempt, key.suite))
 
 
 def load_answers(path: Path, *, may_be_pipe: bool = False) -> Answers:
@@ -235,7 +278,19 @@ def _answer(value: Any, line: int, problem: str | None) -> Answer:
         duration_ms=parse_amount(value.get("duration_ms"), "duration_ms"),
         finish_reason=finish if isinstance(finish, str) else None,
         model=named_model(value.get("model")),
+        turns=_turns(value.get("turns")),
     )
+
+
+def _turns(value: Any) -> tuple[TurnRecord, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise ShapeError("`turns` must be a list, as in a row of a conversation")
+    try:
+        return tuple(decode(TurnRecord, turn) for turn in value)
+    except DecodeError as error:
+        raise ShapeError(f"`turns` must be as in a row of a conversation: {error}") from None
 
 
 def _key(value: dict[str, Any]) -> AnswerKey:
@@ -246,9 +301,12 @@ def _key(value: dict[str, Any]) -> AnswerKey:
         raise ShapeError("`target` must be the name of a target")
     if not isinstance(suite, str | None):
         raise ShapeError("`suite` must be the name of a suite")
+    prompt = value.get("prompt")
+    if not isinstance(prompt, str | None):
+        raise ShapeError("`prompt` must be the id of a prompt")
     if attempt is not None and (isinstance(attempt, bool) or not isinstance(attempt, int) or attempt < 1):
         raise ShapeError("`attempt` must be a whole number from 1")
-    return AnswerKey(suite, eval_id, target, attempt)
+    return AnswerKey(suite, eval_id, target, attempt, prompt)
 
 
 def _failure(error: Any) -> str | None:

@@ -26,6 +26,7 @@ from agentv.targets.environment import (
 )
 from agentv.targets.provider import TargetSettings
 from agentv.targets.registry import provider_class, provider_names
+from agentv.templates import literal
 from agentv.text import all_of, did_you_mean, one_of, some_of
 
 FILE_NAMES = (
@@ -85,6 +86,11 @@ class TargetSpec:
     def unavailable(self) -> str | None:
         """Why the target cannot be called, or None if it can."""
         return self.reading.unavailable
+
+    @property
+    def cache(self) -> bool:
+        """Whether answers of the target are cached."""
+        return isinstance(self.reading.settings, TargetSettings) and self.reading.settings.cache
 
     @property
     def model(self) -> str | None:
@@ -384,7 +390,11 @@ def read_settings(
         if name not in _SCRIPTED and has_unreadable(value):
             findings.add((*at, key), f"`{key}`: {UNREADABLE}")
     missing: list[str] = []
-    filled = {key: interpolate(value, environment, missing) for key, value in written.items()}
+    templates = getattr(model, "TEMPLATES", ())
+    filled = {
+        key: interpolate(value, environment, missing, literal if key in templates else None)
+        for key, value in written.items()
+    }
     own = tuple(getattr(model, "READS", ()))
     if "api_key" in model.model_fields and filled.get("api_key") is None:
         filled = {**filled, **_own_key(own, environment)}
@@ -506,11 +516,22 @@ def _secret_values(
         names |= {name for name in written["env"] if isinstance(name, str)}
     found = {environment.get(name) or "" for name in names if may_be_secret(name)}
     found.update(_strings(filled.get("api_key")))
+    found.update(_literal_secrets(written.get("headers")))
     for text in _strings(list(written.values())):
         if variables_in(text) and "://" in (url := interpolate(text, environment, [])):
             found.update(part for match in _URL_SECRET.finditer(url) for part in _url_parts(match))
             found.update(environment.get(name) or "" for name in _variables_of_url(text) if may_be_secret(name))
     return frozenset(value for value in found if len(value) >= SHORTEST_SECRET)
+
+
+def _literal_secrets(headers: Any) -> set[str]:
+    """Keys that are written in headers, with and without the scheme in front of them (`Bearer`)."""
+    if not isinstance(headers, Mapping):
+        return set()
+    texts = [
+        text for name, text in headers.items() if isinstance(text, str) and holds_secret(str(name)) and "{{" not in text
+    ]
+    return {part for text in texts for part in (text, text.split()[-1] if text.split() else text)}
 
 
 def _variables_of_url(text: str) -> set[str]:

@@ -6,7 +6,7 @@ import io
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -80,22 +80,31 @@ def _warn_skipped(path: Path, line: int) -> None:
     _log.warning("%s:%d: not a `NAME=value` line, skipped; remove it or comment it out with #", path, line)
 
 
-def interpolate(value: Any, environment: Environment, missing: list[str]) -> Any:
-    """The value with every `${{ NAME }}` and `${{ NAME:-fallback }}` filled in. Unset names are added to `missing`."""
+def interpolate(
+    value: Any, environment: Environment, missing: list[str], escape: Callable[[str], str] | None = None
+) -> Any:
+    """The value with every `${{ NAME }}` and `${{ NAME:-fallback }}` filled in. Unset names are added to `missing`.
+
+    `escape` is applied to the values of variables before they are inserted.
+    """
     if isinstance(value, str):
-        return _PLACEHOLDER.sub(lambda match: _fill(match, environment, missing), value) if "${{" in value else value
+        if "${{" not in value:
+            return value
+        return _PLACEHOLDER.sub(lambda match: _fill(match, environment, missing, escape), value)
     if isinstance(value, Mapping):
-        return {key: interpolate(item, environment, missing) for key, item in value.items()}
+        return {key: interpolate(item, environment, missing, escape) for key, item in value.items()}
     if isinstance(value, list):
-        return [interpolate(item, environment, missing) for item in value]
+        return [interpolate(item, environment, missing, escape) for item in value]
     return value
 
 
-def _fill(match: re.Match[str], environment: Environment, missing: list[str]) -> str:
+def _fill(
+    match: re.Match[str], environment: Environment, missing: list[str], escape: Callable[[str], str] | None
+) -> str:
     name, fallback = match.group(1), match.group(2)
     value = environment.get(name)
     if value is not None:
-        return value
+        return value if escape is None else escape(value)
     if fallback is None:
         missing.append(name)
         return ""

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -31,6 +32,7 @@ from agentv.messages import (
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.targets.commands import RunCommand
 from agentv.targets.outage import DEFAULT_LIMIT
+from agentv.templates import compile_template
 
 if TYPE_CHECKING:
     from agentv.suite.search import ProgramSearch
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 GUIDELINES = "[[ ## Guidelines ## ]]"
 """The heading above the guidelines of a case in the prompt."""
+NO_VARS: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -65,6 +68,12 @@ class Request(Conversation):
     naming_files: tuple[Message, ...] | None
     """The conversation with file names in place of file contents, for commands that read the files themselves. None if
     the case has no files."""
+    vars: Mapping[str, Any]
+    """The variables of the case."""
+    prompt: str | None
+    """The id of the suite's prompt that the messages are made from."""
+    turn: int
+    """The turn of a conversation, from 1; 0 for a case with one turn."""
 
     def __init__(
         self,
@@ -81,6 +90,9 @@ class Request(Conversation):
         directory: Path | None = None,
         guidelines: str = "",
         naming_files: tuple[Message, ...] | None = None,
+        vars: Mapping[str, Any] = NO_VARS,  # noqa: A002 - the key in suites
+        prompt: str | None = None,
+        turn: int = 0,
     ) -> None:
         fill = object.__setattr__
         fill(self, "messages", as_messages(question, system_prompt, messages))
@@ -93,6 +105,9 @@ class Request(Conversation):
         fill(self, "directory", directory)
         fill(self, "guidelines", guidelines)
         fill(self, "naming_files", naming_files)
+        fill(self, "vars", vars)
+        fill(self, "prompt", prompt)
+        fill(self, "turn", turn)
 
     @property
     def instructions(self) -> str | None:
@@ -168,8 +183,22 @@ class TargetSettings(BaseModel):
     IGNORED: ClassVar[frozenset[str]] = frozenset({"verbose", "keep_temp_files"})
     """Settings of `cli` targets that AgentV (npm) accepts on every target. Elsewhere they are ignored with a note."""
 
+    TEMPLATES: ClassVar[frozenset[str]] = frozenset({"system_prompt", "prompt"})
+    """Settings whose strings are templates. What `${{ NAME }}` inserts into them is not interpreted as a template."""
+
     provider: str = Field(description="Provider of the target: `mock`, `cli`, `replay`, `openai`, ...")
     judge_target: str | None = Field(None, description="Target that judges this target's answers; `none` disables it.")
+    system_prompt: str | None = Field(
+        None,
+        min_length=1,
+        description="System prompt of every case, before that of the case; may use `{{ variable }}`.",
+    )
+    prompt: str | None = Field(
+        None,
+        min_length=1,
+        description="Template for the last user message of every case: `{{ input }}` is its text, other names are "
+        "variables of the case.",
+    )
     timeout_seconds: float | None = Field(None, gt=0, description="Deadline of one attempt, in seconds.")
     total_timeout_seconds: float | None = Field(
         None, gt=0, description="Deadline of a call in seconds, including all retries and the pauses between them."
@@ -190,6 +219,11 @@ class TargetSettings(BaseModel):
         description="Equal errors in a row after which the target is declared down and its remaining cases are not "
         "called; 0 for never.",
     )
+    cache: bool = Field(
+        False,
+        description="Cache the answers of the target in .agentv/cache. Answers of `mock` and `replay` and in batches "
+        "are never cached. For judge calls, use `--cache`.",
+    )
     workers: int | None = Field(
         None, ge=1, description="Cases judged at a time, while as many are answered; `--workers` overrides. Default 16."
     )
@@ -202,6 +236,13 @@ class TargetSettings(BaseModel):
     retry_status_codes: list[int] | None = Field(
         None, description="HTTP statuses to retry, instead of 408, 429 and 5xx. 401 and 403 are never retried."
     )
+
+    @field_validator("system_prompt", "prompt")
+    @classmethod
+    def _is_a_template(cls, value: str | None) -> str | None:
+        if value is not None:
+            compile_template(value)
+        return value
 
     @field_validator("provider_batching", mode="before")
     @classmethod
@@ -222,6 +263,11 @@ class TargetSettings(BaseModel):
                 raise ValueError(f"`{name}` is set twice, under two spellings; keep one")
             spelled[name] = value
         return spelled
+
+    @property
+    def changes_prompts(self) -> bool:
+        """Whether it adds something to the prompts of its cases (`targets/wording.py`)."""
+        return self.system_prompt is not None or self.prompt is not None
 
     def not_found(self, directory: Path, search: ProgramSearch) -> Mapping[NodePath, str]:
         """What the target needs on this machine and does not find: messages by setting. Default: nothing.

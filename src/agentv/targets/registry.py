@@ -12,10 +12,13 @@ from agentv.targets.provider import Provider, TargetScope, TargetSettings
 BUILT_IN = {
     "mock": "agentv.targets.providers.mock:MockProvider",
     "cli": "agentv.targets.providers.cli:CliProvider",
+    "http": "agentv.targets.providers.http_endpoint:HttpProvider",
+    "python": "agentv.targets.providers.python_function:PythonProvider",
     "replay": "agentv.targets.providers.replay:ReplayProvider",
     "openai": "agentv.targets.providers.openai_compatible:OpenAIProvider",
     "openai_compatible": "agentv.targets.providers.openai_compatible:OpenAICompatibleProvider",
     "azure": "agentv.targets.providers.openai_compatible:AzureProvider",
+    "embeddings": "agentv.targets.providers.embeddings:EmbeddingsProvider",
     "anthropic": "agentv.targets.providers.anthropic:AnthropicProvider",
     "gemini": "agentv.targets.providers.gemini:GeminiProvider",
     "bedrock": "agentv.targets.providers.bedrock:BedrockProvider",

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from agentv.testing.judge_proxy import ScriptedJudge
     from agentv.testing.judge_script import JudgeRun
 
+pytest_plugins = ["agentv.pytest_suites.plugin"]
+"""Collects suites. A plugin of pytest, like this module, that `-p no:agentv` disables, too."""
+
 _LATEST: Any = object()
 
 

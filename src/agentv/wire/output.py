@@ -21,14 +21,16 @@ EXAMPLE = 'Print one JSON object like {"score": 0.8, "reasoning": "..."} to stdo
 class OutputError(ValueError):
     """The output is not a valid result. `kind` is a stable identifier, the others are sentences for the user.
 
-    `message` says what is wrong and can quote the output; `advice` says what to print instead.
+    `message` says what is wrong and can quote the output; `advice` says what to print instead. `reported` is the error
+    that the script itself reported, if any.
     """
 
-    def __init__(self, kind: str, message: str, *, advice: str = "") -> None:
+    def __init__(self, kind: str, message: str, *, advice: str = "", reported: str = "") -> None:
         super().__init__(f"{message}\n{advice}" if advice else message)
         self.kind = kind
         self.message = message
         self.advice = advice
+        self.reported = reported
 
 
 def parse_output(stdout: bytes) -> Score:
@@ -137,7 +139,8 @@ def _result(data: dict[str, Any]) -> Score:
 
 def _score(data: dict[str, Any]) -> float:
     if "score" not in data and isinstance(data.get("error"), str):
-        raise OutputError("invalid_score", f"the script reported an error: {data['error']}")
+        why = data["error"]
+        raise OutputError("invalid_score", f"the script reported an error: {why}", reported=why)
     if "score" not in data:
         raise OutputError("invalid_score", "the script's JSON object has no `score`.", advice=EXAMPLE)
     try:

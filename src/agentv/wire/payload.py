@@ -25,6 +25,7 @@ EMPTY: Mapping[str, Any] = MappingProxyType(
         "guideline_files": [],
         "trace_summary": None,
         "metadata": {},
+        "vars": None,
         "config": None,
     }
 )

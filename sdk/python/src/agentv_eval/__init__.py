@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         UnknownTargetError,
     )
     from .judge import code_judge, define_code_judge
+    from .targets import TargetRequest
     from .values import CodeJudgeInput, CodeJudgeResult, JudgeInfo, JudgeReply
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "JudgeProxyError",
     "JudgeReply",
     "JudgeVerdictError",
+    "TargetRequest",
     "UnknownTargetError",
     "__version__",
     "code_judge",
@@ -55,6 +57,7 @@ _HOME = {
     "JudgeProxyError": "errors",
     "JudgeReply": "values",
     "JudgeVerdictError": "errors",
+    "TargetRequest": "targets",
     "UnknownTargetError": "errors",
     "code_judge": "judge",
     "create_async_judge_proxy_client": "async_client",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 PROTOCOL = "AGENTV_JUDGE_PROTOCOL"
-_COROUTINE = 0x80  # inspect.CO_COROUTINE; importing inspect takes 13 ms
+COROUTINE = 0x80  # inspect.COCOROUTINE; importing inspect takes 13 ms
 
 
 def define_code_judge(handler: Callable[..., Any]) -> None:
@@ -30,7 +30,7 @@ def define_code_judge(handler: Callable[..., Any]) -> None:
     if os.environ.get(PROTOCOL) == "jsonl":
         from .serving import serve  # not loaded by a script that judges a single answer
 
-        serve(_keep_stdout(), lambda payload: _answer(handler, payload), _report)
+        serve(keep_stdout(), lambda payload: _answer(handler, payload), _report)
         return
     write = _claim_stdout()
     try:
@@ -85,7 +85,7 @@ class _PayloadError(ValueError):
 def _call(handler: Callable[..., Any], payload: CodeJudgeInput) -> Any:
     takes_judge, is_async = _shape(handler)
     if is_async:
-        return _run(_call_async(handler, payload, takes_judge=takes_judge))
+        return run_awaitable(_call_async(handler, payload, takes_judge=takes_judge))
     if not takes_judge:
         return _settled(handler(payload))
     from .client import create_judge_proxy_client  # not loaded by judges that take no client
@@ -113,10 +113,10 @@ async def _call_async(handler: Callable[..., Any], payload: CodeJudgeInput, *, t
 
 def _settled(result: Any) -> Any:
     """The result, awaited if a plain function returned a coroutine."""
-    return _run(result) if hasattr(result, "__await__") else result
+    return run_awaitable(result) if hasattr(result, "__await__") else result
 
 
-def _run(awaitable: Any) -> Any:
+def run_awaitable(awaitable: Any) -> Any:
     import asyncio  # takes 35 ms, so only asynchronous judges load it
 
     async def main() -> Any:
@@ -136,7 +136,7 @@ def _shape(handler: Callable[..., Any]) -> tuple[str, bool]:
     names = code.co_varnames[: code.co_argcount]
     required = code.co_argcount - len(handler.__defaults__ or ())
     keywords = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-    return _how(names, required, keywords), bool(code.co_flags & _COROUTINE)
+    return _how(names, required, keywords), bool(code.co_flags & COROUTINE)
 
 
 def _inspected_shape(handler: Callable[..., Any]) -> tuple[str, bool]:
@@ -175,7 +175,7 @@ def _claim_stdout() -> Callable[[bytes | None], None]:
     return lambda result: _write_all(kept, result or b"")
 
 
-def _keep_stdout() -> int:
+def keep_stdout() -> int:
     """The descriptor to write results to. Everything else that is printed goes to stderr."""
     _stdout()
     sys.stdout = sys.stderr

@@ -7,23 +7,26 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
 VARIABLES = ("AGENTV_JUDGE_PROXY_URL", "AGENTV_JUDGE_PROXY_TOKEN")
 
 
 def serve(
-    descriptor: int, judge: Callable[[dict[str, Any]], bytes], report: Callable[[Exception | SystemExit], str]
+    descriptor: int,
+    judge: Callable[[dict[str, Any]], bytes],
+    report: Callable[[Exception | SystemExit], str],
+    lines: Iterable[bytes] | None = None,
 ) -> None:
-    """Judge each line of stdin and write its result to `descriptor`, until stdin ends.
+    """Judge each line, by default of stdin, and write its result to `descriptor`, until there are no more.
 
     `judge` converts a payload into a result as JSON. If it raises, that result is an error with the message from
     `report`, and the next line is judged.
     """
     import json  # as in judge.py
 
-    for line in sys.stdin.buffer:
+    for line in sys.stdin.buffer if lines is None else lines:
         if line.strip():
             name: dict[str, Any] = {}
             result = _result(line, json.loads, name, judge, report)

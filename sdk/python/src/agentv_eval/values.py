@@ -126,6 +126,7 @@ _KEYS = (
     "guideline_files",
     "trace_summary",
     "metadata",
+    "vars",
     "config",
 )
 _LISTS = frozenset({"input_messages", "input_files", "expected_messages", "output_messages", "guideline_files"})
@@ -151,6 +152,7 @@ class CodeJudgeInput(Value):
     guideline_files: list[Any]
     trace_summary: dict[str, Any] | None
     metadata: dict[str, Any] | None
+    vars: dict[str, Any] | None
     config: dict[str, Any] | None
     raw: Mapping[str, Any]
 

@@ -11,6 +11,7 @@ from agentv.cli.lazy_group import LazyGroup
 COMMANDS = {
     "run": ("agentv.cli.judge.run:command", "Run a judge script on one case and show what it does."),
     "serve": ("agentv.cli.judge.serve:command", "Start a judge proxy for interactive use."),
+    "agreement": ("agentv.cli.judge.agreement:command", "Compare the verdicts of a run with labels of people."),
     "new": ("agentv.cli.judge.new:command", "Create a judge script and its test."),
 }
 """name -> (`module:attribute`, one line of help)."""

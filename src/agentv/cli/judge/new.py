@@ -11,9 +11,11 @@ from pathlib import Path
 
 import click
 
-from agentv.cli.init import template, write_files
+from agentv.cli.init import template
+from agentv.cli.new_files import write_files
 from agentv.cli.programs import NODE, is_old_node, version_of
 from agentv.errors import UsageError
+from agentv.metrics import METRICS, SHARED, SHARED_FILE, script_of
 
 FILES = {
     "python": {"NAME.py": "judge.py.txt", "test_NAME.py": "judge_test.py.txt"},
@@ -27,22 +29,31 @@ NEEDS = {
     "typescript": "@agentv/eval and Node 22.18 or newer",
     "bash": "jq, and curl to call the judge",
 }
+SUPPORT = "metric_support"
+"""The module that a copied metric shares with others in its directory."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @click.command()
 @click.argument("name")
 @click.option("--lang", type=click.Choice(list(FILES)), default="python", help="Language of the script.  [python]")
+@click.option(
+    "--metric", type=click.Choice(list(METRICS)), metavar="NAME", help="Copy the script of this ready metric."
+)
 @click.option("--path", "folder", default=".", metavar="DIR", help="Directory to write to.  [.]")
 @click.option("--force", is_flag=True, help="Overwrite existing files without asking.")
-def command(name: str, lang: str, folder: str, force: bool) -> int:
-    """Create a working judge script and a test for it."""
+def command(name: str, lang: str, metric: str | None, folder: str, force: bool) -> int:
+    """Create a working judge script and a test for it, or a copy of a ready metric to change."""
     name = name.replace("-", "_")
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise UsageError(
             f"NAME must be an identifier, got '{name}'.", next_step="Use letters, digits and `_`: cites_sources."
         )
     root = Path(folder)
+    if metric is not None:
+        if lang != "python":
+            raise UsageError(f"--metric copies a script in Python, got --lang {lang}.", next_step="Omit --lang.")
+        return _copy_metric(name, metric, root, force=force)
     contents = {
         file.replace("NAME", name): template(source).replace("NAME", name) for file, source in FILES[lang].items()
     }
@@ -54,6 +65,22 @@ def command(name: str, lang: str, folder: str, force: bool) -> int:
     click.echo(f"Test it:  {TESTS[lang]} {test}")
     case = '{"question": "What is the capital of France?", "candidate_answer": "Paris."}'
     click.echo(f"Run it:   echo '{case}' |\n            agentv judge run {script} --payload -")
+    return 0
+
+
+def _copy_metric(name: str, metric: str, root: Path, *, force: bool) -> int:
+    """Copy the script of a metric and the module it imports, which then no longer depend on agentv's own."""
+    if name == SUPPORT:
+        raise UsageError(f"NAME must not be {SUPPORT}, which is the module that metrics share.")
+    source = script_of(metric).read_text("utf-8").replace(f"from {SHARED} import", f"from {SUPPORT} import")
+    copies = {f"{name}.py": source.replace(f"def {metric}(", f"def {name}(")}
+    copies[f"{SUPPORT}.py"] = SHARED_FILE.read_text("utf-8")
+    write_files(root, copies, force=force)
+    script = root / f"{name}.py"
+    access = ", judge: {}" if METRICS[metric].calls_judge else ""
+    click.echo(f"\nUse it:   {{name: {name}, type: code_judge, script: [python, {script}]{access}, warm: true}}")
+    click.echo("          The path is relative to the suite. Options of the metric go under `config`.")
+    click.echo(f"Run it:   agentv judge run {shlex.quote(str(script))} --suite SUITE --case ID")
     return 0
 
 

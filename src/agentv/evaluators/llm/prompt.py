@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from agentv.errors import EvaluatorError
@@ -16,6 +17,7 @@ from agentv.evaluators.base import Candidate, EvaluationContext
 from agentv.evaluators.llm.fence import fence
 from agentv.messages import Message, part_text
 from agentv.suite.suite import EvalCase, Rubric
+from agentv.templates import as_text
 from agentv.text import did_you_mean, is_typo, one_of
 
 VARIABLES = (
@@ -215,6 +217,12 @@ def check_prompt(prompt: str, variables: Sequence[str] = VARIABLES) -> None:
             raise ValueError(f"unknown variable `{expression[:60]}`{near}; a prompt can use {one_of(variables)}")
 
 
+@lru_cache(maxsize=64)
+def own_variables(prompt: str) -> frozenset[str]:
+    """The names in a prompt that are not in `VARIABLES`: variables of the case, if it has any."""
+    return frozenset(_VARIABLE.findall(prompt)) - {*VARIABLES, RESULTS}
+
+
 def doubts(prompt: str | None, variables: Sequence[str] = VARIABLES) -> tuple[str, ...]:
     """Warnings about text in a prompt that looks like a variable but is not known."""
     unknown = dict.fromkeys(_unknown(prompt or "", variables))
@@ -254,7 +262,9 @@ def values_of(prompt: str, context: EvaluationContext, rubrics: Sequence[Rubric]
         "metadata": lambda: _json(dict(case.metadata)),
         "rubrics": lambda: _listed(rubrics),
     }
-    return {name: values[name]() for name in set(_VARIABLE.findall(prompt)) & values.keys()}
+    names = set(_VARIABLE.findall(prompt))
+    own = {name: str(as_text(case.vars[name])) for name in names & case.vars.keys() - values.keys()}
+    return {**own, **{name: values[name]() for name in names & values.keys()}}
 
 
 # -- formatting messages

@@ -10,6 +10,7 @@ from pydantic import Field
 from agentv.messages import GenerationOptions
 from agentv.targets.provider import TargetSettings
 from agentv.targets.providers.library import LibraryProvider, LibrarySettings
+from agentv.targets.providers.model_settings import ExtraBodySettings
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 ROOM_TO_ANSWER = 4096
 
 
-class AnthropicSettings(LibrarySettings):
+class AnthropicSettings(LibrarySettings, ExtraBodySettings):
     """Settings of an `anthropic` target."""
 
     READS: ClassVar[tuple[str, ...]] = (
@@ -70,6 +71,9 @@ class AnthropicProvider(LibraryProvider):
         budget = self._settings.thinking_budget
         configured = self._settings.max_output_tokens or options.max_output_tokens
         limit = configured or ROOM_TO_ANSWER + (budget or 0)
-        if budget is None:
-            return {"max_tokens": limit}
-        return {"max_tokens": limit, "anthropic_thinking": {"type": "enabled", "budget_tokens": budget}}
+        settings: dict[str, Any] = {"max_tokens": limit}
+        if self._settings.extra_body:
+            settings["extra_body"] = self._settings.extra_body
+        if budget is not None:
+            settings["anthropic_thinking"] = {"type": "enabled", "budget_tokens": budget}
+        return settings

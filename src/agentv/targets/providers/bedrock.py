@@ -15,6 +15,7 @@ from agentv.messages import GenerationOptions
 from agentv.targets.provider import Reply, Request, TargetSettings
 from agentv.targets.providers.exchange import Exchange
 from agentv.targets.providers.library import MOST_CONNECTIONS, LibraryProvider, LibrarySettings
+from agentv.targets.providers.model_settings import ExtraBodySettings
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -25,7 +26,7 @@ LONGEST_ANSWER = 4096
 _NOT_SENT = frozenset({"host", "content-length", "accept-encoding"})
 
 
-class BedrockSettings(LibrarySettings):
+class BedrockSettings(LibrarySettings, ExtraBodySettings):
     """Settings of a `bedrock` target."""
 
     READS: ClassVar[tuple[str, ...]] = (
@@ -96,7 +97,11 @@ class BedrockProvider(LibraryProvider):
 
     def _vendor_settings(self, options: GenerationOptions) -> dict[str, Any]:
         # Without an explicit limit the library requests the longest answer that the model supports, as a stream.
-        return {"max_tokens": self._settings.max_output_tokens or options.max_output_tokens or LONGEST_ANSWER}
+        limit = self._settings.max_output_tokens or options.max_output_tokens or LONGEST_ANSWER
+        settings: dict[str, Any] = {"max_tokens": limit}
+        if self._settings.extra_body:
+            settings["bedrock_additional_model_requests_fields"] = self._settings.extra_body
+        return settings
 
     def _address(self) -> str:
         return self._base_url or f"https://bedrock-runtime.{self._region() or 'any'}.amazonaws.com"

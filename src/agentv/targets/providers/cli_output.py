@@ -24,6 +24,14 @@ async def parse_output(data: bytes) -> Reply:
     return Reply.of_text(text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text)
 
 
+async def parse_object(data: bytes) -> Reply:
+    """The reply in a JSON object with `text` or `output_messages`. Raises `ShapeError` if it is something else."""
+    value = await _read(read_strict, _decoded(data))
+    if not isinstance(value, dict):
+        raise ShapeError("it must be a JSON object")
+    return parse_reply(value)
+
+
 async def parse_batch(data: bytes) -> dict[str, Reply]:
     """Replies by `id`, from JSON Lines. Raises `ShapeError` with the number of the invalid line."""
     replies: dict[str, Reply] = {}

@@ -60,7 +60,8 @@ class Exchange:
         *,
         secrets: Iterable[str],
         key_from: str,
-        model: str,
+        model: str | None,
+        url_from: str = "`base_url`",
         limit: int = 0,
         headers: Mapping[str, str] | None = None,
         assumed: Mapping[str, Any] | None = None,
@@ -70,18 +71,20 @@ class Exchange:
         """Headers of the target. They override those of a library."""
         self._assumed = assumed or {}
         """Fields that a library requires in every reply and that servers imitating its vendor may leave out."""
-        self._key_from, self._model = key_from, model
+        self._key_from, self._model, self._url_from = key_from, model, url_from
         self._redactor = scope.redactor.adding(secrets)
         self._client: Client | None = None
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes, *, encoded: bool = False) -> HttpReply:
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: bytes, *, encoded: bool = False, method: str = "POST"
+    ) -> HttpReply:
         """Status, headers and body of the reply. Redirects are not followed.
 
         An `encoded` URL is sent unchanged, because the signature of a signed URL covers its spelling.
         """
         client = self._client or self._open()
         try:
-            return await client.post(url, headers, body, encoded=encoded)
+            return await client.post(url, headers, body, encoded=encoded, method=method)
         except (HttpError, ValueError) as error:
             raise self._without_reply(without_secrets(url), error) from error
 
@@ -123,7 +126,7 @@ class Exchange:
         except WorkerError as error:
             raise self.error(f"the reply of {len(body):,} bytes could not be parsed: {error.message}") from None
         except ValueError:
-            raise self._unreadable(url, headers, _beginning(body)) from None
+            raise self._unreadable(url, headers, beginning(body)) from None
 
     # -- errors
 
@@ -143,7 +146,7 @@ class Exchange:
 
     def refused(self, url: str, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """The error for an HTTP status other than success."""
-        text = _beginning(body)
+        text = beginning(body)
         shown = without_secrets(url)
         if 300 <= status < 400:
             location = self.clean(headers.get("Location", ""), SHOWN)
@@ -151,7 +154,7 @@ class Exchange:
             return self.error(
                 f"{shown} returned HTTP {status}, a redirect to {where}, which is not followed",
                 status=status,
-                next_step="Set `base_url` to the final address.",
+                next_step=f"Set {self._url_from} to the final address.",
             )
         message, text = _server_message(text), text[:DIAGNOSED]
         return self.error(
@@ -166,36 +169,40 @@ class Exchange:
         message = message[:DIAGNOSED]
         if status in (401, 403) or (status == 400 and _BAD_KEY.search(message)):
             return f"Check {self._key_from} of the target."
-        if status in (400, 404) and (_UNKNOWN_MODEL.search(message) or "model_not_found" in text):
+        if self._model and status in (400, 404) and (_UNKNOWN_MODEL.search(message) or "model_not_found" in text):
             return f"Check `model` of the target: the server does not know '{self._model}'."
         if status == 429 and _OUT_OF_CREDIT.search(text):
             return "The account has no credit left. Check its billing; retrying does not help."
         if status == 404:
-            return "Check `base_url` and `model` of the target: nothing was found at this URL."
+            settings = self._url_from + (" and `model`" if self._model else "")
+            return f"Check {settings} of the target: nothing was found at this URL."
         return None
 
     def _without_reply(self, shown: str, error: HttpError | ValueError) -> ProviderError:
         if isinstance(error, ConnectError):
-            hint = "Check that the server is running and that `base_url` is correct."
+            hint = f"Check that the server is running and that {self._url_from} is correct."
             return self.error(f"could not connect to {shown}: {error}", retryable=True, next_step=hint)
         if isinstance(error, ProxyError):
             return self._no_proxy(
                 shown, self.clean(str(error), SHOWN), error.status is None or retryable_status(error.status)
             )
         if isinstance(error, TlsError):
-            return self.error(f"the TLS connection to {shown} failed: {error}", next_step=_tls_hint(str(error)))
+            return self.error(
+                f"the TLS connection to {shown} failed: {error}", next_step=_tls_hint(str(error), self._url_from)
+            )
         if isinstance(error, BrokenOffError):
             return self.error(f"{shown} closed the connection before the reply was complete", retryable=True)
         if isinstance(error, ReplyTooLargeError):
             return self.error(
                 f"the reply of {shown} is larger than {REPLY_CAP // 2**20} MiB and was not read",
-                next_step="Set `max_output_tokens` of the target, or request less.",
+                next_step=("Set `max_output_tokens` of the target, or request" if self._model else "Request")
+                + " less.",
             )
         if isinstance(error, HttpError):
             return self.error(f"{shown} sent an invalid HTTP reply: {self.clean(str(error), SHOWN)}")
         return self.error(
             f"cannot send the request to {shown}: {self.clean(str(error), SHOWN)}",
-            next_step="Check `base_url` and `headers`.",
+            next_step=f"Check {self._url_from} and `headers`.",
         )
 
     def _no_proxy(self, shown: str, why: str, retryable: bool) -> ProviderError:
@@ -209,7 +216,7 @@ class Exchange:
 
     def _unreadable(self, url: str, headers: Mapping[str, str], text: str) -> ProviderError:
         kind = self.clean(headers.get("Content-Type", "no content type"), SHOWN)
-        hint = "Check that `base_url` is the URL of an API, not of a web page."
+        hint = f"Check that {self._url_from} is the URL of an API, not of a web page."
         if "event-stream" in kind:
             hint = (
                 "The server streams its replies although agentv did not request that. Disable streaming on the server."
@@ -220,10 +227,10 @@ class Exchange:
         )
 
 
-def _tls_hint(error: str) -> str:
+def _tls_hint(error: str, url_from: str) -> str:
     if "CERTIFICATE_VERIFY_FAILED" in error:
-        return "Set SSL_CERT_FILE to the certificates to trust, or check the host in `base_url`."
-    return "If the server does not use TLS, `base_url` must start with http://."
+        return f"Set SSL_CERT_FILE to the certificates to trust, or check the host in {url_from}."
+    return f"If the server does not use TLS, {url_from} must start with http://."
 
 
 def _retry_after(status: int, headers: Mapping[str, str], text: str) -> float | None:
@@ -251,7 +258,7 @@ def error_code(error: Any) -> int:
     return _CODES.get(code) or _CODES.get(str(error.get("type")), 200)
 
 
-def _beginning(body: bytes) -> str:
+def beginning(body: bytes) -> str:
     """The beginning of a body, for messages: everything that a message can show, and more to mask it correctly."""
     return body[:IN_LINE_BYTES].decode("utf-8", "replace")
 

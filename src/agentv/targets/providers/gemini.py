@@ -10,12 +10,13 @@ from pydantic import Field
 from agentv.messages import GenerationOptions
 from agentv.targets.provider import TargetSettings
 from agentv.targets.providers.library import LibraryProvider, LibrarySettings
+from agentv.targets.providers.model_settings import ExtraBodySettings
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
 
-class GeminiSettings(LibrarySettings):
+class GeminiSettings(LibrarySettings, ExtraBodySettings):
     """Settings of a `gemini` target."""
 
     READS: ClassVar[tuple[str, ...]] = ("GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL")
@@ -45,6 +46,7 @@ class GeminiProvider(LibraryProvider):
         logging.getLogger("google_genai").addHandler(logging.NullHandler())
         options = HttpOptions(
             base_url=self._base_url,
+            extra_body=self._settings.extra_body or None,
             httpx_async_client=client(self._exchange),
             # Never used, but without it the library creates a client.
             httpx_client=httpx2.Client(transport=httpx2.MockTransport(lambda _: httpx2.Response(500))),

@@ -199,7 +199,7 @@ class LibraryProvider(Provider):
         own, choice = self._settings, options.tool_choice
         settings = {
             "temperature": options.temperature if own.temperature is None else own.temperature,
-            "top_p": options.top_p,
+            "top_p": options.top_p if own.top_p is None else own.top_p,
             "max_tokens": own.max_output_tokens or options.max_output_tokens,
             "seed": options.seed,
             "stop_sequences": list(options.stop) or None,

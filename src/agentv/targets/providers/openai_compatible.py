@@ -24,14 +24,14 @@ from agentv.targets.providers.chat import (
     wire_options,
 )
 from agentv.targets.providers.exchange import GOOD, Exchange, error_code, merged_headers
-from agentv.targets.providers.model_settings import ModelSettings
+from agentv.targets.providers.model_settings import ExtraBodySettings
 
 _REFUSED_FORMAT = re.compile(r"response[_ ]format|json_schema|structured[_ ]output", re.IGNORECASE)
 _BROKEN_FORMAT = "json_validate_failed"
 """Groq's error code for output that does not match the schema. The next attempt may succeed."""
 
 
-class ChatSettings(ModelSettings):
+class ChatSettings(ExtraBodySettings):
     """Settings of a target with a chat completions API."""
 
     base_url: str | None = Field(None, description="URL of the API, without `/chat/completions`.")
@@ -147,9 +147,11 @@ class OpenAICompatibleProvider(Provider):
     def _fixed_body(self) -> dict[str, Any]:
         optional = {
             "temperature": self._settings.temperature,
+            "top_p": self._settings.top_p,
             self.PRESET.limit_name: self._settings.max_output_tokens,
         }
-        return {"model": self._settings.model, **{k: v for k, v in optional.items() if v is not None}}
+        known = {k: v for k, v in optional.items() if v is not None}
+        return {"model": self._settings.model, **self._settings.extra_body, **known}
 
     def _read(self, *endings: str) -> str | None:
         values = (self._scope.environment.get(name) for name in self._settings.READS if name.endswith(endings))
@@ -178,6 +180,8 @@ class OpenAICompatibleProvider(Provider):
 
     async def _ask(self, body: dict[str, Any], response_format: str | None = None) -> Reply:
         """Send one request. `response_format` is JSON text."""
+        if response_format is not None:
+            body.pop("response_format", None)  # a judge needs its own
         sent = json.dumps(body)
         if response_format is not None:
             sent = f'{sent[:-1]}, "response_format": {response_format}}}'

@@ -24,9 +24,10 @@ class ResponsesProvider(LibraryProvider):
         return self._base_url == self.BASE_URL
 
     def _vendor_settings(self, options: GenerationOptions) -> dict[str, Any]:
+        settings: dict[str, Any] = {"extra_body": self._settings.extra_body} if self._settings.extra_body else {}
         if options.logprobs is None:
-            return {}
-        return {"openai_logprobs": True, "openai_top_logprobs": options.logprobs}
+            return settings
+        return {**settings, "openai_logprobs": True, "openai_top_logprobs": options.logprobs}
 
     def _build(self) -> Model[Any]:
         from openai import AsyncOpenAI  # noqa: PLC0415 - see library.py

@@ -11,8 +11,9 @@ from pydantic import Field
 from agentv.errors import ProviderError, TargetUnavailableError, UsageError
 from agentv.suite.search import ProgramSearch
 from agentv.suite.yaml import NodePath
-from agentv.targets.answers import load_answers
+from agentv.targets.answers import Answer, load_answers
 from agentv.targets.provider import Provider, Reply, Request, TargetScope, TargetSettings
+from agentv.text import plural
 
 
 class ReplaySettings(TargetSettings):
@@ -55,9 +56,11 @@ class ReplayProvider(Provider):
             )
 
     async def invoke(self, request: Request) -> Reply:
-        answer = self._answers.find(request.eval_id, self._from, request.attempt)
+        answer = self._answers.find(request.eval_id, self._from, request.attempt, prompt=request.prompt)
         if answer is None:
             raise self._miss(request)
+        if request.turn:
+            return self._turn(answer, request.turn)
         return Reply(
             answer.output_messages,
             token_usage=answer.token_usage,
@@ -68,13 +71,32 @@ class ReplayProvider(Provider):
             recorded=True,
         )
 
+    def _turn(self, answer: Answer, number: int) -> Reply:
+        """The recorded answer to one turn of a conversation."""
+        if number > len(answer.turns):
+            raise ProviderError(
+                f"target '{self._target}': the answer in line {answer.line} of {self._answers.path} has "
+                f"{plural(len(answer.turns), 'turn')}, not {number}",
+                next_step="Record the conversation again with the real target.",
+            )
+        turn = answer.turns[number - 1]
+        return Reply(
+            turn.output_messages,
+            token_usage=turn.token_usage,
+            cost_usd=turn.cost_usd,
+            duration_ms=turn.duration_ms,
+            finish_reason=turn.finish_reason,
+            model=turn.model,
+            recorded=True,
+        )
+
     def _miss(self, request: Request) -> ProviderError:
         source = f" from target '{self._from}'" if self._from else ""
         missing = (
             f"target '{self._target}': {self._answers.path} contains no answer{source} "
             f"to '{request.eval_id}', attempt {request.attempt}"
         )
-        failed = self._answers.failure(request.eval_id, self._from, request.attempt)
+        failed = self._answers.failure(request.eval_id, self._from, request.attempt, prompt=request.prompt)
         if failed is not None:
             return ProviderError(
                 f"{missing}: the recorded call had failed (line {failed.line}: {failed.failure})",

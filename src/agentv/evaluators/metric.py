@@ -1,0 +1,195 @@
+"""`metric`: runs one of the ready metrics, which are judge scripts that are part of agentv (`agentv.metrics`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import ConfigDict, Field, field_validator
+
+from agentv.errors import EvaluatorError
+from agentv.evaluators.base import Complain, EvaluationContext
+from agentv.evaluators.code_judge import CodeJudge, as_written
+from agentv.evaluators.tool_trajectory import ExpectedCall
+from agentv.judge.access import read_access
+from agentv.metrics import ALIASES, METRICS, SHARED_FILE, script_of
+from agentv.metrics.support import CONTEXT_PLACES, MAX_CLAIMS, MAX_QUESTIONS
+from agentv.results import Score
+from agentv.scripts import ScriptError, ScriptObserver
+from agentv.suite.validation import show
+from agentv.text import all_of, did_you_mean
+
+FIXED = ("script", "cwd", "env", "protocol", "config")
+"""Options of scripts that a ready metric sets itself."""
+_JUDGE_KEYS = ("judge", "target", "use_judge_provider", "judge_provider")
+_OPTIONS = frozenset(option for metric in METRICS.values() for option in metric.options)
+
+
+def _as_written(schema: dict[str, Any]) -> None:
+    """Extend the JSON Schema for editors: a suite names the metric with `name` or `metric`."""
+    as_written(schema)
+    options = schema["properties"]
+    for option in FIXED:
+        del options[option]
+    options["config"] = {"type": "object", "description": "The options of the metric, if not written directly."}
+    options["metric"]["enum"] = [*METRICS, *ALIASES]
+    schema["required"] = [option for option in schema["required"] if option not in ("metric", *FIXED)]
+    schema["additionalProperties"] = False
+
+
+class ReadyMetric(CodeJudge):
+    """Measures a ready metric: faithfulness, answer relevancy, contextual precision and others."""
+
+    model_config = ConfigDict(json_schema_extra=_as_written, serialize_by_alias=True)
+    FILES: ClassVar[tuple[str, ...]] = ("schema",)
+
+    type: Literal["metric"] = "metric"
+    metric: str = Field(description="The metric. Default: the `name` of the evaluator.")
+    warm: bool = Field(
+        default=True, description="Fork each execution from a process that has already imported the modules."
+    )
+    context: str | None = Field(
+        None,
+        min_length=1,
+        description="Where the retrieved passages are: a path such as `metadata.documents`, or `tools.search` for the "
+        f"outputs of a tool. Default: the first of {', '.join(f'`{place}`' for place in CONTEXT_PLACES)} that has any.",
+    )
+    max_claims: int | None = Field(
+        None,
+        ge=1,
+        description=f"Most claims, statements, opinions or goals that are judged. Default: {MAX_CLAIMS}.",
+    )
+    allow_unmentioned: bool | None = Field(
+        None, description="Count claims that the passages do not mention like supported ones. Default: `false`."
+    )
+    source: str | None = Field(
+        None, min_length=1, description="Path of the text that was summarized. Default: `question`."
+    )
+    questions: list[str] | None = Field(
+        None, min_length=1, description="Questions that the summary must answer with yes. Default: the judge's."
+    )
+    max_questions: int | None = Field(
+        None, ge=1, description=f"Most questions that the judge asks. Default: {MAX_QUESTIONS}."
+    )
+    goals: list[str] | None = Field(
+        None, min_length=1, description="What must be achieved. Default: what the judge finds in the question."
+    )
+    expected: list[ExpectedCall] | None = Field(
+        None, min_length=1, description="Expected tool calls: `tool` and optional `args`. Default: `expected_messages`."
+    )
+    mode: Literal["any_order", "in_order", "exact"] | None = Field(
+        None, description="How tool calls are compared, as for `tool_trajectory`. Default: `any_order`."
+    )
+    arguments: bool | None = Field(
+        None, description="Compare the arguments of the tool calls in `expected_messages`. Default: `false`."
+    )
+    schema_: dict[str, Any] | str | None = Field(
+        None, alias="schema", description="JSON Schema of the answer, or the path of a schema file."
+    )
+    language: str | None = Field(
+        None, min_length=1, description="Language of the judge's reasons. Default: the judge's choice."
+    )
+
+    @field_validator("schema_")
+    @classmethod
+    def _is_a_schema(cls, schema: dict[str, Any] | str | None) -> dict[str, Any] | str | None:
+        from agentv.evaluators.json_schema import JsonSchema  # noqa: PLC0415 - only this option needs jsonschema
+
+        return None if schema is None else JsonSchema(name="schema", schema=schema).schema_
+
+    @classmethod
+    def normalize(cls, raw: Mapping[str, Any], complain: Complain) -> dict[str, Any]:
+        """Return the options with the metric and its script, and with judge access if the metric calls a judge."""
+        options = _without_config(raw, complain)
+        for option in FIXED[:-1]:
+            if option in options:
+                complain(option, f"`{option}` cannot be set: {_COPY}")
+                del options[option]
+        key = "metric" if "metric" in options else "name"
+        written = options.get(key, "")
+        name = ALIASES.get(written, written) if isinstance(written, str) else ""
+        metric = METRICS.get(name)
+        if metric is None:
+            complain(key, _unknown(key, written))
+            return {**options, "metric": "", "script": ["-"]}
+        for option in _OPTIONS.intersection(options).difference(metric.options):
+            takes = all_of(metric.options)
+            complain(option, f"`{option}` is not an option of the metric `{name}`, which has {takes}")
+        judge = next((option for option in _JUDGE_KEYS if option in options), "judge")
+        disabled = options.get(judge) is False
+        access = read_access(options, complain)
+        if not metric.calls_judge and access is not None:
+            complain(judge, f"the metric `{name}` calls no judge; remove `{judge}`")
+        elif metric.calls_judge and disabled:
+            complain(judge, f"the metric `{name}` calls a judge; remove `{judge}: false`")
+        if metric.calls_judge:
+            options["judge"] = dict(access or {})
+        return {**options, "metric": name, "script": ["python", str(script_of(name))]}
+
+    def load_files(self, find_file: Callable[[str], Path]) -> ReadyMetric:
+        """Return this evaluator with the path of a schema file replaced by the schema."""
+        if not isinstance(self.schema_, str):
+            return self
+        from agentv.evaluators.json_schema import JsonSchema  # noqa: PLC0415 - only this option needs jsonschema
+
+        loaded = JsonSchema(name="schema", schema=self.schema_).load_files(find_file)
+        return self.model_copy(update={"schema_": loaded.schema_})
+
+    def depends_on(self, directory: Path) -> list[Path]:
+        return [*super().depends_on(directory), SHARED_FILE]
+
+    def recorded_options(self) -> dict[str, Any]:
+        """The options without the script: its place depends on the installation."""
+        return {option: value for option, value in super().recorded_options().items() if option not in FIXED}
+
+    async def run(
+        self, payload: Mapping[str, Any], context: EvaluationContext, observer: ScriptObserver | None = None
+    ) -> Score:
+        """Run the script. Of an error that it raised on purpose, only the message is reported, without a traceback."""
+        try:
+            return await super().run(payload, context, observer)
+        except ScriptError as error:
+            reported = _REPORTED.findall(error.stderr)
+            if not reported:
+                raise
+            raise EvaluatorError(reported[-1], judge_proxy=error.judge_proxy) from error
+
+    def payload(self, context: EvaluationContext) -> dict[str, Any]:
+        """The payload with the options of the metric as `config`."""
+        options = self.model_dump(mode="json", include=_FIELDS, exclude_none=True)
+        return {**super().payload(context), "config": options}
+
+
+_FIELDS = {"schema_" if option == "schema" else option for option in _OPTIONS}
+_REPORTED = re.compile(r"^agentv_eval: the judge failed: (?:MetricError|Judge\w+Error): (.+)$", re.MULTILINE)
+"""What the SDK prints when a metric cannot be computed, or when the judge fails."""
+_COPY = "to change the script of a metric, copy it with `agentv judge new NAME --metric METRIC`"
+
+
+def _without_config(raw: Mapping[str, Any], complain: Complain) -> dict[str, Any]:
+    """The options, with those in `config` moved to the others."""
+    options = dict(raw)
+    config = options.pop("config", None)
+    if config is not None and not isinstance(config, Mapping):
+        complain("config", "`config` must be a mapping")
+        return options
+    for key, value in (config or {}).items():
+        if key in options:
+            complain("config", f"`{key}` is set in `config` and next to it; keep only one of them")
+        elif key not in _OPTIONS:
+            near = did_you_mean(str(key), _OPTIONS)
+            complain("config", f"unknown option `{key}`{near} in `config`; options: {all_of(sorted(_OPTIONS))}")
+        else:
+            options[key] = value
+    return options
+
+
+def _unknown(key: str, name: Any) -> str:
+    near = did_you_mean(name, [*METRICS, *ALIASES]) if isinstance(name, str) else ""
+    if key == "name" and not near:
+        problem = f"`name` must be a metric unless `metric` is set, got {show(name)}"
+    else:
+        problem = f"unknown metric {show(name)}{near}"
+    return f"{problem}; available: {all_of(list(METRICS))}"

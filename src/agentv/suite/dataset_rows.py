@@ -1,0 +1,246 @@
+"""Rows of a dataset file, one at a time: CSV, TSV, JSON Lines, JSON, Parquet, and datasets of Hugging Face.
+
+A row is a mapping from column to value, with the line where it begins (for Parquet and Hugging Face, its number). Rows
+that cannot be read are reported with their position, and the others are still read.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date, datetime, time
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from agentv.jsonio import JsonError
+from agentv.jsonio import read as read_json
+from agentv.regular_files import open_regular, read_regular
+from agentv.suite.json_lines import message_of, read_lines
+
+LONGEST_CELL = 16 * 2**20
+LARGEST_JSON = 64 * 2**20
+"""Bytes of a JSON file, which is read as a whole. Larger ones should be JSON Lines."""
+BATCH = 500
+TABULAR = {".csv": ",", ".tsv": "\t"}
+"""Files whose cells are text, and what separates them."""
+TEXT_SUFFIXES = (*TABULAR, ".jsonl", ".json")
+SUFFIXES = (*TEXT_SUFFIXES, ".parquet")
+
+
+class Row(NamedTuple):
+    """One row, and the line where it begins."""
+
+    line: int
+    values: dict[str, Any]
+
+
+class BadRow(NamedTuple):
+    """A row that cannot be read, or a problem of the whole file."""
+
+    line: int
+    column: int
+    message: str
+
+
+Rows = Iterator[Row | BadRow]
+
+
+def rows_of(path: Path, delimiter: str | None = None) -> Rows:
+    """The rows of a file. FileUnusableError or OSError if it cannot be read at all."""
+    suffix = path.suffix.lower()
+    if suffix in TABULAR:
+        with io.TextIOWrapper(open_regular(path), "utf-8-sig", newline="") as stream:
+            yield from _csv_rows(stream, delimiter or TABULAR[suffix])
+    elif suffix == ".jsonl":
+        with open_regular(path) as stream:
+            for line in read_lines(stream):
+                yield from (BadRow(line.number, problem.column, message_of(problem)) for problem in line.problems)
+                if not line.problems:
+                    yield _row(line.number, line.value)
+    elif suffix == ".json":
+        yield from _json_rows(path)
+    else:
+        yield from _parquet_rows(path)
+
+
+# -- CSV
+
+
+def _csv_rows(stream: IO[str], delimiter: str) -> Rows:
+    import csv  # noqa: PLC0415 - most datasets are not tables
+
+    csv.field_size_limit(LONGEST_CELL)
+    reader = csv.reader(stream, delimiter=delimiter, strict=True)
+    names: list[str] | None = None
+    start = 1
+    try:
+        for cells in reader:
+            line, start = start, reader.line_num + 1
+            if not cells or cells == [""]:
+                continue
+            if names is None:
+                names = [name.strip() for name in cells]
+                problem = _header_problem(names, delimiter)
+                if problem is not None:
+                    yield BadRow(line, 1, problem)
+                    return
+            elif len(cells) != len(names):
+                yield BadRow(line, 1, f"the row must have {len(names)} cells like the header, got {len(cells)}")
+            else:
+                yield Row(line, dict(zip(names, cells, strict=True)))
+    except csv.Error as error:
+        yield BadRow(start, 1, f"not valid CSV: {_explained(error)}")
+    except UnicodeDecodeError:
+        yield BadRow(start, 1, "not UTF-8; save the file as UTF-8")
+
+
+def _explained(error: Exception) -> str:
+    text = str(error)
+    if "expected after" in text:
+        return "a quote inside a quoted cell must be doubled, or a delimiter is missing after it"
+    if "unexpected end of data" in text:
+        return "a quoted cell that begins here is never closed"
+    if "field larger" in text:
+        return f"a cell is longer than {LONGEST_CELL // 2**20} MiB; is a quote never closed?"
+    return text
+
+
+def _header_problem(names: list[str], delimiter: str) -> str | None:
+    if "" in names:
+        return f"column {names.index('') + 1} of the header has no name"
+    twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
+    if twice is not None:
+        return f"the header has two columns named {twice!r}"
+    other = next((char for char in ";\t|," if char != delimiter and char in names[0]), None)
+    if len(names) == 1 and other is not None:
+        return f"the header has only one column; if cells are separated by {other!r}, set `delimiter: {other!r}`"
+    return None
+
+
+def cell_offset(record: str, index: int, delimiter: str) -> tuple[int, int]:
+    """Line (from 0) and column (from 1) of a cell in the text of a record."""
+    cell, start, in_quotes = 0, 0, False
+    for place, char in enumerate(record):
+        if cell == index:
+            break
+        if char == '"':
+            in_quotes = not in_quotes
+        elif char == delimiter and not in_quotes:
+            cell, start = cell + 1, place + 1
+    before = record[:start]
+    return before.count("\n"), start - (before.rfind("\n") + 1) + 1
+
+
+# -- JSON
+
+
+def _row(line: int, value: Any) -> Row | BadRow:
+    if isinstance(value, dict):
+        return Row(line, value)
+    return BadRow(line, 1, "a row must be an object with a value for each column")
+
+
+def _json_rows(path: Path) -> Rows:
+    data = read_regular(path, LARGEST_JSON)
+    text = data.decode("utf-8-sig", "replace")
+    try:
+        value = read_json(data.removeprefix(b"\xef\xbb\xbf"))
+    except JsonError as error:
+        located = error.located(text)
+        yield BadRow(located.line, located.column, f"not valid JSON: {error.problem}")
+        return
+    if isinstance(value, dict) and "id" in value:
+        value = [value]
+    if isinstance(value, dict):
+        lists = [item for item in value.values() if isinstance(item, list)]
+        value = lists[0] if len(lists) == 1 else value
+    if not isinstance(value, list):
+        yield BadRow(1, 1, "the file must contain a list of objects, or an object with one list")
+        return
+    for number, row in enumerate(value, 1):
+        yield _row(number, row)
+
+
+# -- Parquet and Hugging Face
+
+
+def _parquet_rows(path: Path) -> Rows:
+    try:
+        from pyarrow import ArrowException, parquet  # noqa: PLC0415 - an extra
+    except ImportError:
+        yield BadRow(1, 1, "Parquet needs another package: run `pip install 'agentv[parquet]'`")
+        return
+    number = 0
+    try:
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=BATCH):
+                for values in batch.to_pylist():
+                    number += 1
+                    yield Row(number, _plain(values))
+    except (ArrowException, OSError) as error:
+        yield BadRow(number + 1, 1, f"not a valid Parquet file: {error}")
+
+
+class HuggingFace(NamedTuple):
+    """A dataset of the `datasets` library: a name of the hub, or a directory."""
+
+    name: str
+    split: str | None = None
+    config: str | None = None
+    revision: str | None = None
+
+    def open(self, directory: Path, problem: Callable[[str], None]) -> Any:
+        """The dataset; None after `problem` was called with the reason."""
+        try:
+            import datasets  # noqa: PLC0415 - an extra
+        except ImportError:
+            problem("`hf` needs another package: run `pip install 'agentv[hf]'`")
+            return None
+        local = directory / self.name
+        name = str(local) if local.is_dir() else self.name
+        try:
+            if (local / "dataset_info.json").exists() or (local / "dataset_dict.json").exists():
+                loaded = datasets.load_from_disk(name)
+            else:
+                loaded = datasets.load_dataset(name, self.config, revision=self.revision)
+        except Exception as error:
+            problem(f"the dataset {self.name!r} cannot be loaded: {error}")
+            return None
+        return self._one_split(loaded, problem)
+
+    def _one_split(self, loaded: Any, problem: Callable[[str], None]) -> Any:
+        if not hasattr(loaded, "keys"):
+            return loaded
+        splits = list(loaded.keys())
+        if self.split is None and len(splits) == 1:
+            return loaded[splits[0]]
+        if self.split not in splits:
+            problem(f"`split` must be one of {', '.join(splits)}, got {self.split or 'nothing'}")
+            return None
+        return loaded[self.split]
+
+
+def dataset_rows(dataset: Iterable[Mapping[str, Any]]) -> Rows:
+    """The rows of a dataset of the `datasets` library."""
+    for number, values in enumerate(dataset, 1):
+        yield Row(number, _plain(dict(values)))
+
+
+def _plain(value: Any) -> Any:
+    """A value of another library as JSON."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if hasattr(value, "as_tuple"):  # a decimal number
+        return float(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return str(value)

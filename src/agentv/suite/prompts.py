@@ -1,0 +1,227 @@
+"""Prompts of a suite: each is a variant, sent with the variables of every case.
+
+A prompt is a string (one user message), a list of messages, or a mapping with `id` and one of `template`, `messages`,
+`file`; `system_prompt` can be added. Prompts without a user message are followed by the input of the case.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentv.jsonio import JsonError
+from agentv.jsonio import read as read_json
+from agentv.messages import Message
+from agentv.regular_files import FileUnusableError, as_text, read_regular
+from agentv.suite.files import MAX_FILE_BYTES, FileReferenceError, SuiteFiles
+from agentv.suite.findings import Findings
+from agentv.suite.messages import MessageReader
+from agentv.suite.models import MessageModel
+from agentv.suite.validation import show, validate
+from agentv.suite.variables import CaseValues
+from agentv.suite.yaml import NodePath, YamlProblem, YamlWalk
+from agentv.templates import TemplateError, compile_template, has_template
+
+TEXT_KEYS = ("template", "messages", "file")
+KEYS = ("id", *TEXT_KEYS, "system_prompt")
+STRUCTURED = (".json", ".yaml", ".yml")
+"""Prompt files that contain messages; others contain the text of one user message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One prompt: messages whose strings are templates."""
+
+    id: str
+    messages: tuple[MessageModel, ...]
+    where: str
+    """Where it is written, for messages about it."""
+    names: frozenset[str] = frozenset()
+    """The variables it uses."""
+
+    @property
+    def has_user(self) -> bool:
+        return any(message.role == "user" for message in self.messages)
+
+    def asked(
+        self,
+        values: CaseValues,
+        own: tuple[Message, ...],
+        reader: MessageReader,
+        at: NodePath,
+        *,
+        must_use: bool,
+        needs_input: bool,
+        reported: set[Any],
+    ) -> tuple[Message, ...]:
+        """The messages of a case with this prompt. `own` is the input of the case, if it has one.
+
+        With `must_use`, it is a problem if the prompt does not use the input, which would be lost. Problems in
+        `reported` are not reported again.
+        """
+        findings = Findings(reader.findings.path)
+        filled = [
+            message.model_copy(update={"content": values.filled(message.content, findings, ())})
+            for message in self.messages
+        ]
+        for _, problem, _ in findings.by_node():
+            if (self.id, problem) not in reported:
+                reported.add((self.id, problem))
+                reader.findings.add(at, f"prompt '{self.id}' ({self.where}): {problem}")
+        asked = reader.read(filled, at)
+        if not self.has_user:
+            if not own and needs_input:
+                reader.findings.add(
+                    at, f"the case has no input: add `input: ...`, or a user message to prompt '{self.id}'"
+                )
+            return (*asked, *own)
+        if must_use and "input" not in self.names:
+            reader.findings.add(
+                (*at, "input"),
+                f"prompt '{self.id}' ({self.where}) does not use the input of the case: write `{{{{ input }}}}` in it, "
+                "or remove `input`",
+            )
+        return asked
+
+
+class PromptReader:
+    """Reads the prompts of one suite, and reports every problem in them."""
+
+    def __init__(self, files: SuiteFiles, findings: Findings, name: str) -> None:
+        self._files, self._findings, self._name = files, findings, name
+
+    def read(self, entries: Sequence[Any], at: NodePath) -> tuple[Prompt, ...]:
+        prompts: dict[str, Prompt] = {}
+        for index, entry in enumerate(entries):
+            prompt = self._prompt(entry, index, (*at, index))
+            if prompt is None:
+                continue
+            if prompt.id in prompts:
+                self._findings.add((*at, index), f"duplicate id {show(prompt.id)}: give each prompt its own `id`")
+            prompts[prompt.id] = prompt
+        return tuple(prompts.values())
+
+    def _prompt(self, entry: Any, index: int, at: NodePath) -> Prompt | None:
+        name, where = f"prompt-{index + 1}", f"{self._name}, prompt {index + 1}"
+        if isinstance(entry, str | list):
+            if isinstance(entry, str) and entry.startswith("file://"):
+                self._findings.add(at, f"a prompt in a file is written `{{file: {entry.removeprefix('file://')}}}`")
+                return None
+            return self._built(name, where, _messages(entry), at)
+        if not isinstance(entry, dict):
+            self._findings.add(at, f"a prompt must be a string, a list of messages or a mapping, got {show(entry)}")
+            return None
+        if not self._keys_are_valid(entry, at):
+            return None
+        system = entry.get("system_prompt")
+        texts = [key for key in TEXT_KEYS if entry.get(key) is not None]
+        identity = entry.get("id")
+        if not texts:
+            return self._built(identity or name, where, [], at, system)
+        value, node = entry[texts[0]], (*at, texts[0])
+        if texts[0] != "file":
+            return self._built(identity or name, where, _messages(value), node, system)
+        read = self._file(value, node)
+        if read is None:
+            return None
+        path, messages = read
+        return self._built(identity or path.stem, path.name, messages, node, system)
+
+    def _keys_are_valid(self, entry: Mapping[str, Any], at: NodePath) -> bool:
+        problems = len(self._findings)
+        for key in entry:
+            if key not in KEYS:
+                self._findings.add((*at, key), f"unknown key `{key}`; a prompt has {', '.join(KEYS)}", at_key=True)
+        texts = [key for key in TEXT_KEYS if entry.get(key) is not None]
+        if len(texts) > 1:
+            self._findings.add((*at, texts[1]), f"`{texts[0]}` and `{texts[1]}` exclude each other: keep one")
+        if not texts and entry.get("system_prompt") is None and len(self._findings) == problems:
+            self._findings.add(at, "a prompt needs `template`, `messages`, `file` or `system_prompt`")
+        for key in ("id", "file", "system_prompt"):
+            value = entry.get(key)
+            if value is not None and (not isinstance(value, str) or not value.strip()):
+                self._findings.add((*at, key), f"`{key}` must be a non-empty string, got {show(value)}")
+        return len(self._findings) == problems
+
+    def _file(self, reference: str, at: NodePath) -> tuple[Path, list[Any]] | None:
+        try:
+            path, text = self._files.attach(reference)
+            return path, _messages_of_file(path, text)
+        except (FileReferenceError, ValueError) as error:
+            self._findings.add(at, str(error))
+            return None
+
+    def given(self, paths: Sequence[Path]) -> tuple[Prompt, ...]:
+        """The prompts in files of the command line."""
+        prompts: dict[str, Prompt] = {}
+        for path in paths:
+            try:
+                real = path.resolve()
+                messages = _messages_of_file(path, as_text(read_regular(real, MAX_FILE_BYTES)))
+                self._files.fingerprints.note(real)
+            except (FileUnusableError, ValueError) as error:
+                self._findings.add_at(1, 1, f"--prompt {path}: {error}")
+                continue
+            prompt = self._built(path.stem, path.name, messages, ())
+            if prompt is not None and prompt.id in prompts:
+                self._findings.add_at(1, 1, f"--prompt {path}: another file is also named {prompt.id!r}: rename one")
+            elif prompt is not None:
+                prompts[prompt.id] = prompt
+        return tuple(prompts.values())
+
+    def _built(
+        self, identity: str, where: str, messages: list[Any], at: NodePath, system: str | None = None
+    ) -> Prompt | None:
+        if "[" in identity or "]" in identity:
+            node = (*at[:-1], "id") if at and at[-1] in TEXT_KEYS else at
+            self._findings.add(node, f"the id of a prompt must not contain brackets, got {show(identity)}")
+            return None
+        problems = len(self._findings)
+        if system is not None:
+            messages = [{"role": "system", "content": system}, *messages]
+        models = [validate(MessageModel, message, self._findings, at) for message in messages]
+        names: set[str] = set()
+        for text in strings([message.get("content") for message in messages if isinstance(message, dict)]):
+            try:
+                names |= compile_template(text).names
+            except TemplateError as error:
+                self._findings.add(at, f"prompt '{identity}' ({where}): not a valid template: {error}")
+        if len(self._findings) > problems:
+            return None
+        return Prompt(identity, tuple(model for model in models if model is not None), where, frozenset(names))
+
+
+def strings(value: Any) -> Iterator[str]:
+    """All strings in a value that are templates."""
+    if isinstance(value, str):
+        if has_template(value):
+            yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from strings(item)
+
+
+def _messages(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [{"role": "user", "content": value}]
+
+
+def _messages_of_file(path: Path, text: str) -> list[Any]:
+    """The messages in a prompt file. ValueError if it is empty or has another form."""
+    if not text.strip():
+        raise ValueError(f"{path.name} is empty; write the prompt in it")
+    if path.suffix not in STRUCTURED:
+        return [{"role": "user", "content": text}]
+    try:
+        data = read_json(text) if path.suffix == ".json" else YamlWalk(text).document()
+    except (JsonError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path.name} is not valid JSON: {error}") from None
+    except YamlProblem as problem:
+        raise ValueError(f"{path.name}:{problem.line}:{problem.column}: {problem.message}") from None
+    if isinstance(data, dict):
+        data = data.get("messages")
+    if not isinstance(data, list) or not data:
+        raise ValueError(f"{path.name} must contain a list of messages like {{role: user, content: ...}}")
+    return data

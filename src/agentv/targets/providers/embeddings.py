@@ -1,0 +1,93 @@
+"""`embeddings`: compares two strings with an OpenAI-compatible embeddings API, for `similarity` evaluators."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar, Self
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import Field, model_validator
+
+from agentv.messages import TokenUsage
+from agentv.targets.provider import CallHooks, Reply, Request, TargetSettings
+from agentv.targets.providers.exchange import GOOD, error_code
+from agentv.targets.providers.openai_compatible import ChatSettings, OpenAICompatibleProvider, OpenAISettings, Preset
+from agentv.targets.vectors import cosine
+
+NOT_A_CHAT = "An embeddings target cannot answer or judge; name it in `target` of a `similarity` evaluator."
+
+
+class EmbeddingsSettings(ChatSettings):
+    """Settings of a target with an embeddings API."""
+
+    READS: ClassVar[tuple[str, ...]] = OpenAISettings.READS
+
+    base_url: str | None = Field(None, description="URL of the API, without `/embeddings`. Default: that of OpenAI.")
+
+    @model_validator(mode="after")
+    def _generates_nothing(self) -> Self:
+        for name in ("temperature", "max_output_tokens", "structured_output"):
+            if name in self.model_fields_set:
+                raise ValueError(f"`{name}` has no effect on embeddings; remove it")
+        return self
+
+
+class EmbeddingsProvider(OpenAICompatibleProvider):
+    """Replies to two user messages with the cosine of their embeddings, as text."""
+
+    Settings: ClassVar[type[TargetSettings]] = EmbeddingsSettings
+    PRESET: ClassVar[Preset] = Preset("https://api.openai.com/v1")
+    honours: frozenset[str] = frozenset()
+
+    def _endpoint(self, base: str) -> str:
+        parts = urlsplit(base)
+        return urlunsplit(parts._replace(path=parts.path.rstrip("/") + "/embeddings", fragment=""))
+
+    async def call(self, request: Request, hooks: CallHooks) -> Reply:
+        strings = [message.content for message in request.messages if message.role == "user"]
+        if len(strings) != 2 or len(request.messages) != 2 or not all(isinstance(text, str) for text in strings):
+            raise self._exchange.error("it compares two strings and got a conversation", next_step=NOT_A_CHAT)
+        hooks.on_start()
+        self._pricer.start()
+        body = json.dumps({"model": self._settings.model, "input": strings, "encoding_format": "float"})
+        status, headers, data = await self._exchange.post(self._url, self._headers, body.encode())
+        if status not in GOOD:
+            raise self._exchange.refused(self._url, status, headers, data)
+        parsed = await self._exchange.read_json(self._url, headers, data)
+        if isinstance(parsed, dict) and parsed.get("error") and not parsed.get("data"):
+            raise self._exchange.refused(self._url, error_code(parsed["error"]), headers, data)
+        usage = _usage(parsed)
+        if not self._pricer.ready:
+            await self._pricer.loaded()
+        cost = None if usage is None else self._pricer.cost(usage, (parsed.get("model"), self._settings.model))
+        try:
+            vectors = _vectors(parsed)
+            likeness = None if vectors is None else cosine(*vectors)
+        except OverflowError:
+            vectors = likeness = None
+        if likeness is None:
+            raise self._exchange.error(
+                "the reply does not contain two embeddings of the same length",
+                token_usage=usage,
+                cost_usd=cost,
+                next_step="Is this an embeddings endpoint?",
+            )
+        return Reply.of_text(f"{likeness:.6f}", token_usage=usage, cost_usd=cost)
+
+
+def _usage(parsed: Any) -> TokenUsage | None:
+    usage = parsed.get("usage") if isinstance(parsed, dict) else None
+    count = usage.get("prompt_tokens") if isinstance(usage, dict) else None
+    return TokenUsage(count, 0) if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
+
+
+def _vectors(parsed: Any) -> tuple[list[float], list[float]] | None:
+    """The two embeddings in the order of the strings; None if the reply is anything else."""
+    items = parsed.get("data") if isinstance(parsed, dict) else None
+    if not isinstance(items, list) or len(items) != 2 or not all(isinstance(item, dict) for item in items):
+        return None
+    one, other = (item.get("embedding") for item in items)
+    for vector in (one, other):
+        if not isinstance(vector, list) or not vector or not all(type(value) in (int, float) for value in vector):
+            return None
+    return (one, other) if len(one) == len(other) else None

@@ -1,0 +1,110 @@
+"""Prompts: each case is asked once with every prompt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentv.evaluators.reader import EvaluatorReader
+from agentv.suite.loader import load_suite
+from tests.suite.support import cases, load, only_problem, problems, write
+
+HEAD = "execution: {evaluators: [{type: is_json}]}\n"
+
+
+def asked(folder: Path, text: str) -> list[tuple[str, str | None, list[tuple[str, object]]]]:
+    return [
+        (case.id, case.prompt, [(message.role, message.content) for message in case.input_messages])
+        for case in cases(folder, HEAD + text)
+    ]
+
+
+def test_every_form_of_prompt_is_a_variant(tmp_path):
+    write(tmp_path, "From a file: {{ q }}\n", "prompts/long.txt")
+    write(
+        tmp_path,
+        '[{"role": "system", "content": "Be {{ tone }}."}, {"role": "user", "content": "{{ q }}"}]',
+        "chat.json",
+    )
+    text = """\
+vars: {tone: kind}
+prompts:
+  - "Plain: {{ q }}"
+  - {id: terse, template: "Briefly: {{ q }}"}
+  - [{role: user, content: "Listed: {{ q }}"}]
+  - {id: own, messages: [{role: user, content: [{type: text, value: "Part: {{ q }}"}]}]}
+  - {file: prompts/long.txt}
+  - {id: chat, file: chat.json}
+evalcases:
+  - {id: a, vars: {q: Why?}}
+"""
+    assert asked(tmp_path, text) == [
+        ("a", "prompt-1", [("user", "Plain: Why?")]),
+        ("a", "terse", [("user", "Briefly: Why?")]),
+        ("a", "prompt-3", [("user", "Listed: Why?")]),
+        ("a", "own", [("user", [{"type": "text", "value": "Part: Why?"}])]),
+        ("a", "long", [("user", "From a file: Why?\n")]),
+        ("a", "chat", [("system", "Be kind."), ("user", "Why?")]),
+    ]
+    suite = load(tmp_path, HEAD + text)
+    assert suite.ids == ("a",)
+    assert suite.prompts == ("prompt-1", "terse", "prompt-3", "own", "long", "chat")
+
+
+def test_input_of_a_case_follows_a_prompt_without_a_user_message_or_is_used_by_name(tmp_path):
+    text = """\
+prompts:
+  - {id: kind, system_prompt: Be kind.}
+  - {id: twice, template: "{{ input }} {{ input }}"}
+evalcases:
+  - {id: a, input: Why?}
+"""
+    assert asked(tmp_path, text) == [
+        ("a", "kind", [("system", "Be kind."), ("user", "Why?")]),
+        ("a", "twice", [("user", "Why? Why?")]),
+    ]
+
+
+def test_input_that_a_prompt_would_drop_is_an_error(tmp_path):
+    text = f"{HEAD}prompts: [Hello]\nevalcases: [{{id: a, input: Why?}}]\n"
+    assert only_problem(tmp_path, text) == (
+        "3:28: prompt 'prompt-1' (suite.yaml, prompt 1) does not use the input of the case: write `{{ input }}` in it, "
+        "or remove `input`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("prompts", "expected"),
+    [
+        ("[5]", "2:11: a prompt must be a string, a list of messages or a mapping, got 5"),
+        ("[{id: a}]", "2:11: a prompt needs `template`, `messages`, `file` or `system_prompt`"),
+        ("[{id: 'a[b]', template: x}]", "2:16: the id of a prompt must not contain brackets, got 'a[b]'"),
+        ("[{template: x, file: y}]", "2:31: `template` and `file` exclude each other: keep one"),
+        ("[{template: x, temlate: y}]", "2:25: unknown key `temlate`; a prompt has id, template, messages, file, "),
+        ("[{id: a, template: x}, {id: a, template: y}]", "2:33: duplicate id 'a': give each prompt its own `id`"),
+        ("['{{ a']", "2:11: prompt 'prompt-1' (suite.yaml, prompt 1): not a valid template: "),
+        ("['file://x.txt']", "2:11: a prompt in a file is written `{file: x.txt}`"),
+        ("[{file: x.txt}]", "2:18: there is no file 'x.txt' in "),
+        ("[[{role: boss, content: x}]]", "2:11: `role` must be `system`, "),
+    ],
+)
+def test_invalid_prompts_are_reported(tmp_path, prompts, expected):
+    assert only_problem(tmp_path, f"{HEAD}prompts: {prompts}\nevalcases: [{{id: a}}]\n").startswith(expected)
+
+
+def test_variable_that_a_case_lacks_is_reported_for_each_prompt(tmp_path):
+    text = f"{HEAD}prompts: ['{{{{ q }}}}', '{{{{ q }}}}!']\nevalcases:\n  - {{id: a, vars: {{q: x}}}}\n  - {{id: b}}\n"
+    messages = problems(tmp_path, f"{text}  - {{id: c}}\n")
+    assert len(messages) == 2  # once for each prompt, not for each case
+    assert all(message.startswith("5:5: prompt 'prompt-") for message in messages)
+    assert "`{{ q }}` is not defined; add it to `vars`" in messages[0]
+
+
+def test_files_of_the_command_line_replace_the_prompts_of_a_suite(tmp_path):
+    path = write(tmp_path, f"{HEAD}prompts: [x]\nevalcases: [{{id: a, input: Why?}}]\n")
+    file = write(tmp_path, "Please: {{ input }}", "polite.md")
+    suite = load_suite(path, EvaluatorReader(), prompts=[file])
+    assert [case.question for case in suite.cases()] == ["Please: Why?"]
+    assert suite.prompts == ("polite",)
+    assert str(file) in suite.digests
