@@ -9,7 +9,8 @@ Python imports when it starts; it removes its traces from the environment, so th
 inherit it. In the process under test, a callback of the event loop runs every 5 ms. A gap between two of them is the
 wall time minus these 5 ms, minus the time for which the loop's thread was ready to run but had no CPU, which Linux
 reports in `/proc/thread-self/schedstat`, and minus the time that a hypervisor took from this machine (`steal` in
-`/proc/stat`). What remains is work in the loop, a blocking system call, or waiting for the interpreter lock. Three more
+`/proc/stat`, which counts all CPUs, so on a machine that shares its CPUs it can hide a gap; `Heartbeat(..., steal=False)`
+does not subtract it). What remains is work in the loop, a blocking system call, or waiting for the interpreter lock. Three more
 things are subtracted, because no answer causes them repeatedly and they take long on a busy machine: imports; the start
 of a worker, for which the kernel suspends this process until the new program runs; and the syncs of `run.json` and its
 like before and after the cases. A test that fails because of a gap is repeated up to twice (`conftest.py`): what an
@@ -36,6 +37,7 @@ _SITECUSTOMIZE = r"""import asyncio, builtins, faulthandler, json, os, subproces
 FILE = os.environ.pop("AGENTV_TEST_HEARTBEAT", None)
 INTERVAL, SUSPICIOUS = 0.005, 0.03
 TRACES = False
+STEAL = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 PATHS = [path for path in os.environ.pop("PYTHONPATH", "").split(os.pathsep) if path and path != HERE]
 if PATHS:
@@ -53,7 +55,8 @@ class Beat:
         except OSError:
             self.schedstat = None
         try:
-            self.stat, self.tick = os.open("/proc/stat", os.O_RDONLY | os.O_CLOEXEC), os.sysconf("SC_CLK_TCK")
+            self.stat = os.open("/proc/stat", os.O_RDONLY | os.O_CLOEXEC) if STEAL else None
+            self.tick = os.sysconf("SC_CLK_TCK")
         except (OSError, ValueError):
             self.stat = None
         builtins.__import__ = self.left_out(builtins.__import__, always=False)
@@ -146,11 +149,11 @@ class LoopBlockedError(AssertionError):
 class Heartbeat:
     """Measures the event loop of one process. Start the process with `env` added to its environment."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, steal: bool = True) -> None:
         self._folder = directory / "heartbeat"
         self._folder.mkdir()
         traces = bool(os.environ.get("AGENTV_TEST_HEARTBEAT_TRACES"))
-        program = _SITECUSTOMIZE.replace("TRACES = False", f"TRACES = {traces}")
+        program = _SITECUSTOMIZE.replace("TRACES = False", f"TRACES = {traces}").replace("STEAL = True", f"STEAL = {steal}")
         (self._folder / "sitecustomize.py").write_text(program, encoding="utf-8")
         self._file = self._folder / "measured.json"
 

@@ -26,7 +26,8 @@ def test_waiting_in_the_loop_is_not_blocking(heartbeat: Heartbeat) -> None:
 
 
 @pytest.mark.parametrize("blocking", ["time.sleep(0.2)", "sum(range(20_000_000))", "subprocess.run(['sleep', '0.2'])"])
-def test_work_and_system_calls_in_the_loop_are_measured(heartbeat: Heartbeat, blocking: str) -> None:
+def test_work_and_system_calls_in_the_loop_are_measured(tmp_path: Path, blocking: str) -> None:
+    heartbeat = Heartbeat(tmp_path, steal=False)
     run(heartbeat, f"await asyncio.sleep(0.02); {blocking}; await asyncio.sleep(0.02)")
     assert heartbeat.measured["longest_ms"] > 100
     with pytest.raises(AssertionError, match="the event loop was blocked for"):
