@@ -19,8 +19,8 @@ LIVE_READY := $(if $(NPM),$(LIVE)/node_modules/.ready)
 demo: $(RUNTIME_READY)  ## catch a regression between two versions of a retriever; offline, no API key
 	@$(BIN)/python examples/retriever-regression/demo.py
 
-test: $(READY) $(TYPESCRIPT_READY) $(LIVE_READY)  ## run the tests
-	$(BIN)/pytest -n 2 -q
+test: $(READY) $(TYPESCRIPT_READY) $(LIVE_READY)  ## run the tests; those that fail once more, alone
+	$(BIN)/python -m tests.twice
 
 typescript: $(TYPESCRIPT_READY)  ## build the TypeScript SDK
 

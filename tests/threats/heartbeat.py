@@ -5,16 +5,16 @@
     heartbeat.assert_steady()
 
 The product has no switch for this. `env` puts a directory with a `sitecustomize.py` in front of `PYTHONPATH`, which
-Python imports when it starts; it removes its traces from the environment, so that scripts and helpers of the run do not
-inherit it. In the process under test, a callback of the event loop runs every 5 ms. A gap between two of them is the
-wall time minus these 5 ms, minus the time for which the loop's thread was ready to run but had no CPU, which Linux
-reports in `/proc/thread-self/schedstat`, and minus the time that a hypervisor took from this machine (`steal` in
-`/proc/stat`, which counts all CPUs, so on a machine that shares its CPUs it can hide a gap; `Heartbeat(..., steal=False)`
-does not subtract it). What remains is work in the loop, a blocking system call, or waiting for the interpreter lock. Three more
-things are subtracted, because no answer causes them repeatedly and they take long on a busy machine: imports; the start
-of a worker, for which the kernel suspends this process until the new program runs; and the syncs of `run.json` and its
-like before and after the cases. A test that fails because of a gap is repeated up to twice (`conftest.py`): what an
-input causes happens every time.
+Python imports when it starts; it removes its traces from the environment, so that scripts and helpers of the run do
+not inherit it. In the process under test, a callback of the event loop runs every 5 ms. A gap between two of them is
+the wall time minus these 5 ms, minus the time for which the loop's thread was ready to run but had no CPU, which
+Linux reports in `/proc/thread-self/schedstat`, and minus the time that a hypervisor took from this machine (`steal`
+in `/proc/stat`, which counts all CPUs, so on a machine that shares its CPUs it can hide a gap; `Heartbeat(...,
+steal=False)` does not subtract it). What remains is work in the loop, a blocking system call, or waiting for the
+interpreter lock. Three more things are subtracted, because no answer causes them repeatedly and they take long on a
+busy machine: imports; the start of a worker, for which the kernel suspends this process until the new program runs;
+and the syncs of `run.json` and its like before and after the cases. A test that fails because of a gap is repeated up
+to twice (`conftest.py`): what an input causes happens every time.
 
 With AGENTV_TEST_HEARTBEAT_TRACES=1 in the environment of the tests, `faulthandler` notes what the process does when a
 gap gets long, and a failed assertion says where it was. This is off by default: `faulthandler` reads the stacks of
@@ -153,7 +153,9 @@ class Heartbeat:
         self._folder = directory / "heartbeat"
         self._folder.mkdir()
         traces = bool(os.environ.get("AGENTV_TEST_HEARTBEAT_TRACES"))
-        program = _SITECUSTOMIZE.replace("TRACES = False", f"TRACES = {traces}").replace("STEAL = True", f"STEAL = {steal}")
+        program = _SITECUSTOMIZE.replace("TRACES = False", f"TRACES = {traces}").replace(
+            "STEAL = True", f"STEAL = {steal}"
+        )
         (self._folder / "sitecustomize.py").write_text(program, encoding="utf-8")
         self._file = self._folder / "measured.json"
 

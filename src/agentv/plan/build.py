@@ -11,21 +11,20 @@ from typing import Any
 
 from agentv.errors import ConfigError, Problem, SuiteError, UsageError
 from agentv.evaluators.reader import EvaluatorReader
-from agentv.judge.choice import JudgeChoice
 from agentv.plan.cases import CaseCollector, SuiteCases
 from agentv.plan.chosen import ChosenCases
 from agentv.plan.discovery import find_suites
+from agentv.plan.names import check_names, refuse_without_a_judge
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import Lane, PlannedSuite, RunPlan
 from agentv.plan.selection import DEFAULT_SEED, CaseFilter, sampled, select_ids
 from agentv.results import DEFAULT_THRESHOLD
-from agentv.suite.findings import AllFindings, Findings, yaml_places
+from agentv.suite.findings import AllFindings
 from agentv.suite.loader import load_suite
 from agentv.suite.search import ProgramSearch
 from agentv.suite.suite import EvalSuite
 from agentv.targets.answers import Answers, load_answers
 from agentv.targets.config import (
-    NO_JUDGE,
     TargetsConfig,
     TargetSpec,
     find_config,
@@ -35,7 +34,7 @@ from agentv.targets.config import (
 from agentv.targets.environment import Environment, dotenv_files
 from agentv.targets.provider import TargetSettings
 from agentv.targets.secrets import Secrets
-from agentv.text import all_of, did_you_mean, one_of
+from agentv.text import one_of
 
 DEFAULT_CONCURRENCY = 16
 _LIKE_A_VARIANT = re.compile(r" \[[^\[\]]*\]$")
@@ -130,14 +129,7 @@ def build_plan(
     With `record_cases`, the plan has the lines of `cases.jsonl`. `chosen` restricts it to these cases.
     With `watched`, it also knows which cases a judge script affects.
     """
-    prompts = [cwd / prompt for prompt in options.prompts]
-    for prompt in prompts:
-        if not prompt.is_file():
-            raise UsageError(
-                f"--prompt {prompt}: file not found.",
-                next_step="It takes a file. The prompts under `prompts` of a suite all run.",
-            )
-    loaded = Loaded(cwd, options.config, added_evaluators, home, prompts, search)
+    loaded = Loaded(cwd, options.config, added_evaluators, home, _prompt_files(options, cwd), search)
     selecting = _Selecting(options, CaseFilter.of(options), chosen)
     collector = None
     if record_cases or selecting.filter is not None:
@@ -160,19 +152,11 @@ def build_plan(
     ]
     by_name = options.outputs is None and not function_targets and not options.targets
     check_names(planned, options, targets_too=by_name)
-    answers = load_answers(cwd / options.outputs, may_be_pipe=True) if options.outputs else None
+    answers = None
     notes = list(dict.fromkeys(note for item in planned if item.config for note in item.config.notes()))
     notes += [*selecting.notes, *([selecting.sample] if selecting.sample else [])]
-    if answers is not None:
-        answers, renamed = answers.paired_with({suite.name: suite.ids for suite in suites})
-        notes += [
-            f"{options.outputs}: answers of suite '{recorded}' are used for suite '{name}'; paired by case id"
-            for recorded, name in sorted(renamed.items())
-        ]
-        if options.repeat is not None and answers.has_attempts:
-            notes.append(f"{options.outputs}: has several attempts per case, each graded once; --repeat is ignored")
-        elif options.repeat is not None:
-            answers = answers.for_any_attempt()
+    if options.outputs is not None:
+        answers = _answers_to_grade(suites, options, cwd / options.outputs, notes)
         refuse_without_a_judge(planned, options)
         lanes = _answer_lanes(planned, answers, options, notes, chosen)
     elif function_targets:
@@ -197,6 +181,32 @@ def build_plan(
     if search and options.replay is None:
         _search_for_targets(plan)
     return plan
+
+
+def _prompt_files(options: RunOptions, cwd: Path) -> list[Path]:
+    """The files named by `--prompt`."""
+    files = [cwd / prompt for prompt in options.prompts]
+    for file in files:
+        if not file.is_file():
+            raise UsageError(
+                f"--prompt {file}: file not found.",
+                next_step="It takes a file. The prompts under `prompts` of a suite all run.",
+            )
+    return files
+
+
+def _answers_to_grade(suites: Sequence[EvalSuite], options: RunOptions, file: Path, notes: list[str]) -> Answers:
+    """The answers named by `--outputs`, paired with the suites. What a user should know goes into `notes`."""
+    answers, renamed = load_answers(file, may_be_pipe=True).paired_with({suite.name: suite.ids for suite in suites})
+    notes += [
+        f"{options.outputs}: answers of suite '{recorded}' are used for suite '{name}'; paired by case id"
+        for recorded, name in sorted(renamed.items())
+    ]
+    if options.repeat is not None and answers.has_attempts:
+        notes.append(f"{options.outputs}: has several attempts per case, each graded once; --repeat is ignored")
+    elif options.repeat is not None:
+        answers = answers.for_any_attempt()
+    return answers
 
 
 def _check_wording(lanes: Sequence[Lane]) -> None:
@@ -415,85 +425,3 @@ def _answer_lanes(
             chosen=chosen,
         )
     ]
-
-
-def check_names(planned: Sequence[PlannedSuite], options: RunOptions, *, targets_too: bool) -> None:
-    """SuiteError with every unknown target that a suite names."""
-    problems: list[Problem] = []
-    for item in planned:
-        if item.config is None:
-            if options.judge_target not in (None, NO_JUDGE):
-                raise no_config_error(f"--judge-target {options.judge_target} names a target", item.suite.directory)
-            continue
-        problems += _judge_name_problems(item, item.config, options)
-        problems += _user_name_problems(item, item.config)
-        if targets_too:
-            problems += _target_name_problems(item, item.config)
-    if problems:
-        raise SuiteError(list(dict.fromkeys(problems)))
-
-
-def _user_name_problems(item: PlannedSuite, config: TargetsConfig) -> list[Problem]:
-    suite = item.suite
-    found = AllFindings()
-    for case_id, named in suite.user_targets.items():
-        if case_id in item.selected and named.target not in config.targets:
-            message = f"`user` of case '{case_id}' names {_unknown(named.target, config)}"
-            found.of(named.path, named.form).add((*named.node, "target"), message)
-    return found.problems()
-
-
-def _target_name_problems(item: PlannedSuite, config: TargetsConfig) -> list[Problem]:
-    suite = item.suite
-    found = AllFindings()
-    for case_id, named in suite.case_targets.items():
-        if case_id in item.selected and named.target not in config.targets:
-            message = f"case '{case_id}' names {_unknown(named.target, config)}"
-            found.of(named.path, named.form).add((*named.node, "execution", "target"), message)
-    problems = found.problems()
-    if suite.target is not None and suite.target not in config.targets and item.selected - suite.case_targets.keys():
-        node: tuple[str, ...] = ("execution", "target")
-        node = node if yaml_places(suite.path, [node])(node)[1] else ("target",)
-        problems += _at(suite, node, f"`{'.'.join(node)}` names {_unknown(suite.target, config)}")
-    return problems
-
-
-def _judge_name_problems(item: PlannedSuite, config: TargetsConfig, options: RunOptions) -> list[Problem]:
-    named = item.suite.judge_target
-    if options.judge_target not in (None, NO_JUDGE):
-        config.find(str(options.judge_target), asked_by="--judge-target")
-    problems: list[Problem] = []
-    for target, path, line, evaluator, index in item.suite.judge_names:
-        if target != NO_JUDGE and target not in config.targets:
-            message = f"evaluator '{evaluator}' names {_unknown(target, config)}"
-            if index is None:
-                problems.append(Problem(path, line, 1, message))
-            else:
-                problems += _at(item.suite, ("execution", "evaluators", index), message)
-    if named is not None and named != NO_JUDGE and named not in config.targets:
-        node = ("execution", "judge_target")
-        problems += _at(item.suite, node, f"`{'.'.join(node)}` names {_unknown(named, config)}")
-    return problems
-
-
-def refuse_without_a_judge(planned: Sequence[PlannedSuite], options: RunOptions) -> None:
-    """An error if recorded answers, which need no target, need a judge and there is no configuration."""
-    for item in planned:
-        suite = item.suite
-        if item.config is not None or options.judge_target == NO_JUDGE or not suite.judge_choices:
-            continue
-        choice = JudgeChoice.of(None, suite=suite, option=options.judge_target)
-        evaluators = (each for case in suite.cases() if case.id in item.selected for each in case.evaluators)
-        if any(choice.resolve(own) != NO_JUDGE for evaluator in evaluators for own in evaluator.judge_targets()):
-            raise no_config_error(f"The evaluators of {suite.path} need a judge", suite.directory)
-
-
-def _unknown(name: str, config: TargetsConfig) -> str:
-    known = sorted(config.targets)
-    return f"the unknown target '{name}'{did_you_mean(name, known)}; available in {config.path}: {all_of(known)}"
-
-
-def _at(suite: EvalSuite, node: tuple[str | int, ...], message: str) -> list[Problem]:
-    findings = Findings(suite.path)
-    findings.add(node, message)
-    return findings.problems()
