@@ -115,7 +115,7 @@ values = st.recursive(
 
 
 @given(value=st.dictionaries(texts, values, max_size=4))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_yaml_output_round_trips(value: object, tmp_path_factory: pytest.TempPathFactory):
     path = tmp_path_factory.mktemp("rows") / "a.jsonl"
     path.write_text(json.dumps(value) + "\n", encoding="utf-8")

@@ -128,7 +128,7 @@ CALLS = st.dictionaries(KEYS, VALUES, max_size=4) | st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(CALLS, st.lists(CALLS, max_size=3) | VALUES)
 def test_schemas_accept_exactly_the_requests_that_the_proxy_accepts(call: Any, requests: Any) -> None:
     cases: list[tuple[str, Any, Any]] = [("Call", parse_invoke, call), ("Batch", parse_batch, {"requests": requests})]

@@ -40,7 +40,7 @@ def test_sign_test_matches_the_exact_binomial_test():
 
 
 @given(st.integers(0, 3000), st.integers(0, 3000))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_sign_test_works_for_large_counts_and_is_symmetric(wins: int, losses: int):
     p = stats.binomtest(wins, wins + losses, 0.5).pvalue if wins + losses else 1.0
     assert sign_test(wins, losses) == pytest.approx(p, rel=1e-7, abs=1e-300)
@@ -48,7 +48,7 @@ def test_sign_test_works_for_large_counts_and_is_symmetric(wins: int, losses: in
 
 
 @given(st.integers(1, 20_000), st.floats(0, 1), st.sampled_from([0.8, 0.9, 0.95, 0.99]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_wilson_interval_matches_scipy(total: int, share: float, confidence: float):
     successes = round(share * total)
     low, high = wilson(successes, total, confidence=confidence)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from agentv.evaluators.reader import DEFAULT_TYPE
 from agentv.suite.models import CaseModel, MessageModel, SuiteExecutionModel, SuiteModel, ToolCallModel
 
-quick = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+quick = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 scalars = st.one_of(
     st.none(),

@@ -106,7 +106,7 @@ async def play(script: list[Call], limit: int, per_minute: float | None) -> Watc
     return server
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(calls, min_size=1, max_size=12), st.integers(1, 4), st.none() | st.sampled_from([30.0, 120.0, 600.0]))
 @example(
     [Call(0.0, ((1.0, 200, None),), None), Call(0.0, ((1.0, 429, 3.0),), None), Call(0.0, ((0.0, 200, None),), None)],

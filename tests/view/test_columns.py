@@ -80,7 +80,7 @@ rows = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(given_rows=st.lists(rows, max_size=8, unique_by=lambda one: one.key))
 def test_columns_agree_with_the_strict_decoder(
     given_rows: list[CaseResult], tmp_path_factory: pytest.TempPathFactory

@@ -69,7 +69,7 @@ def test_packed_namesare_the_same_when_they_are_unpacked() -> None:
     assert plain(unpack(pack(columns(0)))) == plain(columns(0))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=12), unique=True, max_size=12),
     st.sampled_from(["i", "q", "h"]),
