@@ -21,11 +21,11 @@ async def test_broken_requests_neither_crash_nor_bypass_the_token_nor_cost_extra
 ) -> None:
     for name in ("HEAD_SECONDS", "BODY_SECONDS", "IDLE_SECONDS", "LINGER_SECONDS"):
         monkeypatch.setattr(server_module, name, 0.03)
-    outcome = await fuzz(3000, seed=7)
+    outcome = await fuzz(1500, seed=7)
     assert (outcome.crashes, outcome.let_in, outcome.extra_calls) == ([], [], 0)
-    assert outcome.answered["200"] > 300
-    assert outcome.answered["401"] > 300
-    assert outcome.answered["400"] > 100
+    assert outcome.answered["200"] > 100
+    assert outcome.answered["401"] > 100
+    assert outcome.answered["400"] > 40
 
 
 def as_we_read(app: JudgeApp, data: bytes) -> Parsed:
@@ -85,7 +85,7 @@ async def test_served_requests_are_parsed_the_same_way_by_h11() -> None:
     app = JudgeApp(session)
     app.hosts = frozenset({b"127.0.0.1:5"})
     served = 0
-    for _ in range(6000):
+    for _ in range(3000):
         data = broken(chance, lambda: valid(chance, 5, session.token))
         ours = as_we_read(app, data)
         assert ours == as_h11_reads(data)[: len(ours)], data

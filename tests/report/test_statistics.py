@@ -127,7 +127,7 @@ def test_grouping_a_large_sample_does_not_change_the_interval(kind: str):
         statistic=lambda sample, axis: sample.mean(axis=axis),
         method="percentile",
         confidence_level=0.95,
-        n_resamples=10_000,
+        n_resamples=4_000,
         batch=100,
         rng=5,
     ).confidence_interval
@@ -183,7 +183,7 @@ def test_quantile_is_interpolated_between_two_values():
 def test_false_alarm_rate_of_small_samples_is_close_to_nominal():
     """Without any difference, about one run in forty may look like a regression; with plain percentiles, twice as
     many."""
-    random, alarms, rounds = Random(11), 0, 400
+    random, alarms, rounds = Random(11), 0, 200
     for _ in range(rounds):
         interval = paired_bootstrap([random.gauss(0, 0.3) for _ in range(8)], resamples=1_000)
         alarms += interval.high < 0
