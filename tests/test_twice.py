@@ -28,8 +28,8 @@ MANY = (
 @pytest.mark.parametrize(
     ("tests", "code", "closing"),
     [
-        (PASSES + FLAKY, 0, ["1 failed, 1 passed", "Running again", "1 passed", "Flaky,", "test_fails_once"]),
         (FLAKY + FAILS, 1, ["2 failed", "Running again", "1 failed, 1 passed", "Flaky,", "test_fails_once"]),
+        (FLAKY + PASSES, 0, ["1 failed, 1 passed", "Running again", "1 passed", "Flaky,", "test_fails_once"]),
         (MANY, 1, [f"{MOST + 1} failed"]),
     ],
     ids=["flaky", "fails twice", "many fail"],

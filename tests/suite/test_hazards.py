@@ -308,4 +308,4 @@ def test_memory_use_grows_with_ids_and_not_with_cases(tmp_path, name):
             text = EVALUATORS + "evalcases:\n" + "".join(case % number for number in range(count))
         return measured(write(tmp_path, text, name))[2]
 
-    assert peak(10_000) - peak(100) < 8
+    assert peak(5_000) - peak(100) < 4
