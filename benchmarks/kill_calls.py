@@ -1,6 +1,6 @@
 """Kill `agentv eval` with SIGKILL while targets and judges are called, resume it, and count calls that were repeated.
 
-    python -m benchmarks.kill_calls --kills 200 --cases 12 --workers 3 [--kinds llm,script,warm,lines,check] [--seed S]
+    python -m benchmarks.kill_calls --kills 200 --cases 12 --workers 3 [--kinds llm,script,talk,...] [--seed S]
 
 The target and the judge are servers on loopback that count the calls for each case. A call may be repeated only if its
 reply was not on disk at a kill, and a kill may cost at most as many target calls as there are workers. Exits with code
@@ -27,14 +27,16 @@ from typing import Any
 
 from agentv.testing.model_server import FakeModelServer
 
-KINDS = ("llm", "script", "warm", "lines", "check")
+KINDS = ("llm", "script", "warm", "lines", "check", "talk")
 SPEEDS = {"fast": 0.002, "slow": 0.12}
 """Seconds of a judge call."""
 TARGET_SECONDS = {"check": 0.15}
 """Seconds of a target call by kind; 0.03 by default. An answer that is checked immediately is recorded with its row."""
 CALLS = 3
 """Judge calls of a script."""
-JUDGE_CALLS = {"llm": 1, "check": None}
+TURNS = 3
+"""Turns of a conversation."""
+JUDGE_CALLS = {"llm": 1, "check": None, "talk": 1}
 """Judge calls of a row by kind, if not those of a script."""
 FINISH_SECONDS = 120
 VERDICT = json.dumps({"score": 1, "hits": [], "misses": [], "reasoning": "fine"})
@@ -56,6 +58,7 @@ EVALUATORS = {
     "warm": "{name: judge, type: code_judge, script: [python, judge.py], judge: true, warm: true}",
     "lines": "{name: judge, type: code_judge, script: [python, judge.py], judge: true, protocol: jsonl}",
     "check": "{name: check, type: contains, value: Paris}",
+    "talk": "{name: judge, type: llm_judge}",
 }
 
 
@@ -70,7 +73,7 @@ class Calls:
 
     def answer(self, body: Any, reply: str) -> str:
         text = json.dumps(body["messages"])
-        call = max(ID.findall(text), key=len)  # the id of a call contains that of its case
+        call = last_of(ID.findall(text))
         self.seen[call] += 1
         self.since_kill.add(call)
         return reply
@@ -112,6 +115,10 @@ class Bench:
     rng: random.Random
     tally: Tally = field(default_factory=Tally)
 
+    @property
+    def ids(self) -> list[str]:
+        return [f"case-{n:04}" for n in range(self.cases)]
+
     async def finish_one_run(self, kind: str, speed: str, most_kills: int) -> None:
         """Kill and resume a run until it has finished; after `most_kills` kills, let it finish."""
         self.tally.runs += 1
@@ -131,12 +138,13 @@ class Bench:
                     break
                 kills += 1
                 await until(lambda: not target.in_flight and not judge.in_flight)
-                rows, answers = ids_in(project / "run" / "results.jsonl"), ids_in(project / "run" / "answers.jsonl")
-                lost = asked.note_kill(rows | answers)
+                rows = ids_in(project / "run" / "results.jsonl", kind)
+                lost = asked.note_kill(rows | ids_in(project / "run" / "answers.jsonl", kind))
                 self.tally.harm(lost > self.workers, f"{name}: a kill cost {lost} target calls")
                 self.tally.lost_target_calls += lost
                 replies = set(replies_in(project / "run" / "judge_calls.jsonl"))
-                in_rows = {call for call in judged.seen if call[:9] in rows}
+                cases = {call[:9] for call in rows}
+                in_rows = {call for call in judged.seen if call[:9] in cases}
                 self.tally.lost_judge_calls += judged.note_kill(replies | in_rows)
             self.tally.kills += kills
             self.tally.harm(code, f"{name}: exit code {code}: {errors.strip()[-500:]}")
@@ -151,10 +159,7 @@ class Bench:
             f"  judge: {{{server}, base_url: '{judge}'}}\ndefaults: {{target: asked}}\n"
         )
         (project / "judge.py").write_text(SCRIPT)
-        listed = "".join(
-            f"  - {{id: case-{n:04}, input: The capital of France? (case-{n:04}), expected_outcome: Paris}}\n"
-            for n in range(self.cases)
-        )
+        listed = "".join(f"  - {{id: {case}, {asked_in(case, kind)}, expected_outcome: Paris}}\n" for case in self.ids)
         (project / "suite.yaml").write_text(f"execution:\n  evaluators: [{EVALUATORS[kind]}]\nevalcases:\n{listed}")
 
     async def _attempt(self, project: Path, servers: list[FakeModelServer], *, may_kill: bool) -> tuple[int, str]:
@@ -193,7 +198,7 @@ class Bench:
 
     def _check(self, project: Path, asked: Calls, judged: Calls, calls: int | None) -> None:
         name, run = project.name, project / "run"
-        wanted = [f"case-{n:04}" for n in range(self.cases)]
+        wanted = self.ids
         rows = [json.loads(line) for line in (run / "results.jsonl").read_bytes().splitlines()]
         found = sorted(row["eval_id"] for row in rows)
         self.tally.harm(found != wanted, f"{name}: the rows must be {wanted}, got {found}")
@@ -222,14 +227,30 @@ def whole_lines(path: Path) -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
-def ids_in(path: Path) -> set[str]:
-    return {line["eval_id"] for line in whole_lines(path)}
+def asked_in(case: str, kind: str) -> str:
+    """The input of a case. Each turn of a conversation has the id of its call."""
+    if kind != "talk":
+        return f"input: The capital of France? ({case})"
+    return f"turns: [{', '.join(f'{{input: Again? {case}-call-{turn}}}' for turn in range(TURNS))}]"
+
+
+def last_of(calls: list[str]) -> str:
+    """The id of the last call: that of its case is shorter, and a conversation contains those of earlier turns."""
+    return max(reversed(calls), key=len)
+
+
+def ids_in(path: Path, kind: str) -> set[str]:
+    """The target calls whose answers are in the file."""
+    if kind != "talk":
+        return {line["eval_id"] for line in whole_lines(path)}
+    turns = ((line, line.get("turn", 1) - 1 + n) for line in whole_lines(path) for n in range(len(line["turns"])))
+    return {f"{line['eval_id']}-call-{number}" for line, number in turns}
 
 
 def replies_in(path: Path) -> Iterator[str]:
     for line in whole_lines(path):
         if line["status"] == "ok" and (calls := ID.findall(json.dumps([line.get("question"), line.get("messages")]))):
-            yield max(calls, key=len)
+            yield last_of(calls)
 
 
 async def soak(options: argparse.Namespace, root: Path) -> Tally:

@@ -34,7 +34,17 @@ VALUES = {
     "http",
 }
 """What both arms are built on."""
-BASE = VALUES | {"command", "git_state", "metrics", "processes", "templates", "workers", "patterns", "wire"}
+BASE = VALUES | {
+    "command",
+    "git_state",
+    "metrics",
+    "processes",
+    "template_limits",
+    "templates",
+    "workers",
+    "patterns",
+    "wire",
+}
 RUN_ARM = ["suite", "targets", "judge", "scripts", "evaluators", "plan", "run"]
 READ_ARM = ["record", "report", "view"]
 ARMS = BASE | set(RUN_ARM) | set(READ_ARM)
@@ -250,7 +260,7 @@ def test_commands_without_suites_import_neither_pydantic_nor_asyncio(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("arguments", "most_modules"), [(["validate", "suite.yaml"], 338), (["eval", "suite.yaml", "--quiet"], 385)]
+    ("arguments", "most_modules"), [(["validate", "suite.yaml"], 339), (["eval", "suite.yaml", "--quiet"], 386)]
 )
 def test_validate_and_mock_run_import_only_what_the_suite_uses(
     tmp_path: Path, arguments: list[str], most_modules: int

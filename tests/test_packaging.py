@@ -55,6 +55,8 @@ def test_wheel_contains_command_templates_and_python_sdk(wheel: Path) -> None:
         "agentv_eval/inline.py",
         "agentv_eval/py.typed",
     } <= names
+    licenses = {name.rpartition("/")[2] for name in names if ".dist-info/licenses/" in name}
+    assert licenses == {"LICENSE", "LICENSE-APACHE", "NOTICE"}
     assert not any(name.startswith(("tests/", "benchmarks/", "docs/")) for name in names)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import Any
 from urllib.parse import quote
 
@@ -116,14 +118,62 @@ def test_syntax_error_has_its_line(text: str, message: str, line: int) -> None:
         "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(40) }}",
         "{{ 'x' * 100000000 }}",
         "{{ 10 ** 100000000 }}",
+        "{% set n = namespace(x=3) %}{% for i in range(99) %}{% set n.x = n.x * n.x %}{% endfor %}{{ n.x }}",
+        "{% set n = namespace(x='x') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}{{ n.x }}",
+        "{% set n = namespace(x='x') %}{% for i in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}{{ n.x }}",
+        "{% set n = namespace(x=[1]) %}{% for i in range(99) %}{% set n.x = [n.x, n.x] %}{% endfor %}{{ n.x }}",
+        "{% set n = namespace(x='x') %}{% for i in range(99) %}{% set n.x %}{{ n.x }}{{ n.x }}{% endset %}{% endfor %}",
+        "{{ 'x' | center(1000000000) }}",
+        "{{ 'x'.center(1000000000) }}",
+        "{{ letters | replace('x', '\\n.') | indent(1000000) }}",
+        "{{ letters | wordwrap(1, wrapstring=letters) }}",
+        "{{ '%999999999d' | format(1) }}",
+        "{{ '%*d' % (999999999, 1) }}",
+        "{{ '{:999999999}'.format(1) }}",
+        "{{ letters | replace('x', letters) }}",
+        "{{ letters | list | join(letters) }}",
+        "{{ letters | batch(1000000000, 'x') | list | length }}",
+        "{{ [1] | slice(1000000000) | list | length }}",
+        "{{ [[1]] | map('join', 'x') | map('center', 1000000000) | list | length }}",
+        "{{ {'a': [1]} | tojson(indent=1000000000) }}",
     ],
 )
-def test_endless_work_is_refused(text: str) -> None:
-    assert error_of(text, letters="x" * 5_000).message
+def test_endless_work_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(templates, "WORKER_SECONDS", 1.0)
+    error = error_of(f"a\n{text}", letters="x" * 5_000)
+    assert error.message
+    assert error.line == 2 or "to render" in error.message
+
+
+async def test_long_rendering_does_not_block_the_event_loop() -> None:
+    slow = "{% for i in range(100) %}{% set x = text | replace('a', 'b') | wordcount %}{% endfor %}{{ text | length }}"
+    pauses: list[float] = []
+
+    async def measure() -> None:
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(0)
+            pauses.append(time.perf_counter() - before)
+
+    measuring = asyncio.create_task(measure())
+    assert await compile_template(slow).rendered({"text": "a " * 30_000}) == "60000"
+    measuring.cancel()
+    assert max(pauses) < 0.25
+    with pytest.raises(TemplateError, match=r"takes longer than 5 s|has more than"):
+        await compile_template("{{ text | replace('a', text) | replace('a', text) }}").rendered({"text": "a" * 20_000})
+
+
+def test_large_values_can_be_processed() -> None:
+    words = "word " * 100_000
+    assert render("{{ x | replace('word', 'w') | length }} {{ x | truncate(9) }}", x=words) == "200000 word..."
+    assert (
+        compile_template("{{ words_list | map('trim') }}").value({"words_list": (words, words)}) == [words.strip()] * 2
+    )
+    assert render("{{ words_list | map('upper') }}", words_list=["a"]) == '["A"]'
 
 
 def test_output_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(templates, "LONGEST_OUTPUT", 1_000)
+    monkeypatch.setattr(templates, "LONGEST_VALUE", 1_000)
     assert render("{{ x }}", x="a" * 1_000) == "a" * 1_000
     assert error_of("{{ x }}{{ x }}", x="a" * 600).message == "the output is longer than 1,000 characters"
 

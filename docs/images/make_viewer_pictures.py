@@ -1,6 +1,6 @@
 """Take the pictures of the viewer (`make pictures`): every page in light, dark and on a narrow screen.
 
-The pages are those of the bookshop that the tests use, whose runs have fixed times. The clock of the browser is fixed,
+The pages are those of the projects that the tests use, whose runs have fixed times. The clock of the browser is fixed,
 too, so that pictures change only if pages do; the page of a running evaluation shows measured times.
 """
 
@@ -29,6 +29,7 @@ from tests.view.bookshop import RUNS  # noqa: E402 - the repository is not insta
 from tests.view.browsers import chromium  # noqa: E402
 from tests.view.opening import Server  # noqa: E402
 from tests.view.places import PLACES, SUMMARIES  # noqa: E402
+from tests.view.restaurant import BOOKING, make_restaurant  # noqa: E402
 
 FOLDER = ROOT / "docs" / "images" / "viewer"
 NOW = datetime(2026, 11, 15, 17, 0, tzinfo=UTC)
@@ -47,7 +48,7 @@ KINDS: dict[str, dict[str, Any]] = {
 def pages() -> dict[str, str]:
     """Name of each picture -> address."""
     shown = {name: address for name, (address, _) in PLACES.items() if name != "run-filtered"}
-    return {**shown, "noise": SUMMARIES["judges"], "live": f"#/run/{LIVE}"}
+    return {**shown, "noise": SUMMARIES["judges"], "live": f"#/run/{LIVE}", "conversation": BOOKING}
 
 
 @contextlib.contextmanager
@@ -104,13 +105,15 @@ def take(page: Page, path: Path, *, whole: bool) -> None:
     path.write_bytes(base64.b64decode(taken["data"]))
 
 
-def take_all(launched: Browser, server: Server, live: Path) -> None:
+def take_all(launched: Browser, servers: tuple[Server, Server], live: Path) -> None:
     for kind, options in KINDS.items():
         context = launched.new_context(**options, reduced_motion="reduce", locale="en-US", timezone_id="UTC")
         context.set_default_timeout(30_000)
         context.clock.set_fixed_time(NOW)
-        server.log_in(context)
+        for server in servers:
+            server.log_in(context)
         for name, address in pages().items():
+            server = servers[name == "conversation"]
             page = context.new_page()
             page.goto(f"{server.origin}/{address}")
             page.wait_for_function(
@@ -142,11 +145,17 @@ def main() -> int:
         subprocess.run(
             [sys.executable, "-m", "tests.view.bookshop", str(project)], cwd=ROOT, check=True, stdout=subprocess.DEVNULL
         )
-        with running(project) as live, Server(project) as server, sync_playwright() as playwright:
+        other = make_restaurant(Path(temporary) / "restaurant").root
+        with (
+            running(project) as live,
+            Server(project) as server,
+            Server(other) as second,
+            sync_playwright() as playwright,
+        ):
             launched = playwright.chromium.launch(
                 executable_path=program, args=["--no-sandbox", "--force-color-profile=srgb", "--hide-scrollbars"]
             )
-            take_all(launched, server, live)
+            take_all(launched, (server, second), live)
             launched.close()
     total = sum(path.stat().st_size for path in FOLDER.glob("*.webp"))
     print(f"wrote {len(pages()) * len(KINDS)} pictures to {FOLDER.relative_to(ROOT)}, {total / 1e6:.1f} MB")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from agentv.record.writer import RowWriter
 from agentv.redact import Redactor
 from agentv.report.progress import EQUAL_SHOWN, Progress, QuietProgress, Repeats
 from agentv.report.summary import Summary, SummaryBuilder
-from agentv.results import CaseResult, RowKey, spend_of
+from agentv.results import CaseResult, RowKey, resumable_usd, spend_of
 from agentv.run.case import Ask
 from agentv.run.execute import Execution
 from agentv.run_manifest import changes, config_changes, manifest_of, now
@@ -117,15 +117,18 @@ class _SpentBefore:
 
     plan: RunPlan
     budget: Budget
-    _superseded: set[tuple[RowKey, str]] = field(default_factory=set)
+    _superseded: dict[tuple[RowKey, str], float] = field(default_factory=dict)
+    """What was paid for the answer, or for the first turns, of a superseded row. The call that failed is paid again."""
 
     def superseded(self, row: CaseResult) -> None:
         self.row(row)
-        self._superseded.add((row.key, row.started_at))
+        self._superseded[row.key, row.started_at] = resumable_usd(row)
 
     def row(self, row: CaseResult) -> None:
-        paid = self.plan.pays_for(row.target) and (row.key, row.started_at) not in self._superseded
-        self.budget.spent_before(*spend_of(row, answer_paid=paid))
+        usd, calls = spend_of(row, answer_paid=self.plan.pays_for(row.target))
+        if self.plan.pays_for(row.target):
+            usd -= self._superseded.get((row.key, row.started_at), 0.0)
+        self.budget.spent_before(max(0.0, usd), calls)
 
 
 @dataclass(slots=True)
@@ -141,6 +144,8 @@ class RecordedRun:
     """Whether errored rows are superseded and their cases run again."""
     inputs_changed: bool = False
     """Whether a file that the run depends on has changed since the run started."""
+    targets_changed: bool = False
+    """Whether the configuration of a target has changed since the run started."""
     out_is_ours: bool = False
     """Whether the file of `--out` must not contain anything but rows of this run: its name comes from run.json."""
     git: GitState | None = None
@@ -168,7 +173,12 @@ class RecordedRun:
             recovery = recover(
                 self.directory, on_row=count_earlier, supersede=self._is_superseded(), on_superseded=spent.superseded
             )
-            journal = AnswerJournal(self.directory, self.redactor, same_cases=not self.inputs_changed)
+            journal = AnswerJournal(
+                self.directory,
+                self.redactor,
+                same_cases=not self.inputs_changed,
+                same_targets=not self.targets_changed,
+            )
             journal.read(recovery.done, spent.row)
             await asyncio.to_thread(self._record_cases)
             self.manifest["total"] = self._total(recovery.done)
@@ -328,13 +338,23 @@ class RecordedRun:
 
     def _reuse_notes(self, journal: AnswerJournal) -> list[str]:
         notes = list(journal.notes)
-        keys = (key for lane in self.plan.lanes for key in lane.row_keys())
-        first, again = journal.reused(keys, self.plan.case_hashes)
+
+        def keys() -> Iterator[RowKey]:
+            return (key for lane in self.plan.lanes for key in lane.row_keys())
+
+        first, again = journal.reused(keys(), self.plan.case_hashes)
         if first:
             cases = "1 case was" if first == 1 else f"{first:,} cases were"
             notes.append(
                 f"{cases} answered before the interruption; {'it is' if first == 1 else 'they are'} only judged"
             )
+        if continued := journal.continued(keys(), self.plan.case_hashes):
+            conversations = (
+                "1 conversation continues after its"
+                if continued == 1
+                else f"{continued:,} conversations continue after their"
+            )
+            notes.append(f"{conversations} last recorded turn")
         if again:
             answers = "1 answer of an errored row is" if again == 1 else f"{again:,} answers of errored rows are"
             notes.append(f"{answers} judged again, without calling the target")
@@ -447,9 +467,8 @@ def resume_run(
     if (out := _out_file(plan, Path(manifest["cwd"]))) is not None:
         check_out(out, None if new_out else directory)
     notes = [f"resuming despite a change: {line}" for line in changed]
-    notes += [
-        f"{line}; existing rows were made with the old version" for line in config_changes(plan, manifest, redactor)
-    ]
+    reconfigured = config_changes(plan, manifest, redactor)
+    notes += [f"{line}; existing rows were made with the old version" for line in reconfigured]
     manifest["status"] = "running"
     manifest["options"] = plan.options.to_dict()
     manifest["digests"] = digests
@@ -462,6 +481,7 @@ def resume_run(
         notes,
         retry_errors,
         inputs_changed=bool(changed),
+        targets_changed=bool(reconfigured),
         out_is_ours=not new_out,
         replay=replay,
     )

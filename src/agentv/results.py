@@ -226,8 +226,12 @@ class TurnRecord:
     finish_reason: Annotated[str | None, OMIT_DEFAULT] = None
     model: Annotated[str | None, OMIT_DEFAULT] = None
     user_token_usage: Annotated[TokenUsage | None, OMIT_DEFAULT] = None
-    """Usage of the model that played the user."""
+    """Usage of the model that played the user. The last turn includes the reply that ended the conversation."""
     user_cost_usd: Annotated[float | None, OMIT_DEFAULT] = None
+    warnings: Annotated[tuple[str, ...], OMIT_DEFAULT] = ()
+    cache_hit: Annotated[bool, OMIT_DEFAULT] = False
+    unanswered: Annotated[bool, OMIT_DEFAULT] = False
+    """True for the last turn of an errored row, if its target did not answer it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +277,8 @@ class CaseResult:
     """The id of the prompt, if the suite has prompts."""
     turns: Annotated[tuple[TurnRecord, ...], OMIT_DEFAULT] = ()
     """The turns of a conversation. `candidate_answer` is the answer of the last one."""
+    turn: Annotated[Counted | None, OMIT_DEFAULT] = None
+    """Only in `answers.jsonl`: the number of the turn in this line, whose conversation was not finished."""
     replayed: Annotated[str | None, OMIT_DEFAULT] = None
     """The id of the run whose answer and judge replies were used again (`--replay`). Nothing was called or paid."""
 
@@ -319,12 +325,19 @@ def spend_of(row: CaseResult, *, answer_paid: bool = True) -> tuple[float, int]:
     `answer_paid` is False for a recorded answer, whose cost belongs to an earlier run.
     """
     usd, calls = (row.cost_usd or 0.0) if answer_paid else 0.0, 0
-    if answer_paid and row.turns:
+    if answer_paid:
         usd += sum(turn.user_cost_usd or 0.0 for turn in row.turns)
     for ledger in judge_ledgers(row.evaluator_results):
         usd += ledger.get("cost_usd") or 0.0
         calls += ledger.get("call_count") or 0
     return usd, calls
+
+
+def resumable_usd(row: CaseResult) -> float:
+    """The known cost of what need not be called again for a row: its answer, or the turns of its conversation."""
+    if not row.turns:
+        return row.cost_usd or 0.0
+    return sum((turn.cost_usd or 0.0) + (turn.user_cost_usd or 0.0) for turn in row.turns)
 
 
 def weighted_mean(results: Iterable[EvaluatorResult]) -> float:

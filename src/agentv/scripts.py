@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -150,9 +150,7 @@ async def run_script(
         raise EvaluatorError("a judge script can be started only during a run")
     not_warm: list[str] = []
     async with runtime.script_slot(), _proxy(session) as proxy:
-        script = _script(spec, payload, runtime, proxy, observer)
-        if session is not None:
-            script = replace(script, waiting=session.waiting)
+        script = _script(spec, payload, runtime, proxy, session=session, observer=observer)
         if observer is not None:
             observer.started(without_absent_values(payload))
             if session is not None:
@@ -194,6 +192,8 @@ def _script(
     payload: Mapping[str, Any],
     runtime: Runtime,
     proxy: JudgeProxy | None,
+    *,
+    session: JudgeSession | None,
     observer: ScriptObserver | None,
 ) -> Script:
     """The script as the launcher starts it: the spec with its environment and its stdin."""
@@ -215,13 +215,20 @@ def _script(
         env=environment,
         stdin=stdin,
         timeout=spec.timeout,
+        waiting=None if session is None else session.waiting,
         isolate=proxy is not None,
         on_stderr=None if observer is None else observer.stderr,
         warm=spec.warm,
         lines=lines,
         execution_id=execution_id,
+        repeatable=_repeatable(spec, session),
         own_variables=frozenset(name for name in PROXY_VARIABLES if name in environment),
     )
+
+
+def _repeatable(spec: ScriptSpec, session: JudgeSession | None) -> Callable[[], bool]:
+    """Whether an execution can be repeated in a new process: a check that has made no judge calls, which count."""
+    return lambda: spec.inline and (session is None or session.ledger.call_count == 0)
 
 
 def _environment(spec: ScriptSpec, runtime: Runtime, proxy: JudgeProxy | None) -> dict[str, str]:
@@ -291,7 +298,7 @@ def _score(
         stderr = ""  # the script's own complaint about the call
     if message is None:
         if isinstance(parsed, Score):
-            return replace(parsed, judge_proxy=ledger)
+            return replace(parsed, judge_proxy=ledger, warnings=parsed.warnings if spec.inline else ())
         said = (parsed.reported if spec.inline else "") or parsed.message
         message = redactor.head(said, OUTPUT_SHOWN) + (f"\n{parsed.advice}" if parsed.advice else "")
     raise ScriptError(message, stderr=stderr, judge_proxy=ledger)

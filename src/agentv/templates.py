@@ -10,9 +10,17 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, lru_cache, partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from agentv.text import did_you_mean, plural
+from agentv.template_limits import (
+    LONGEST_VALUE,
+    MOST_STEPS,
+    Budget,
+    LimitError,
+    NeedsWorkerError,
+    refuse_large_power,
+)
+from agentv.text import did_you_mean
 
 if TYPE_CHECKING:
     import jinja2
@@ -20,12 +28,10 @@ if TYPE_CHECKING:
     from jinja2.runtime import Context
     from jinja2.sandbox import SandboxedEnvironment
 
-LONGEST_OUTPUT = 16 * 2**20
-"""Maximum characters of a rendered template, and of a string multiplied in it."""
-MOST_STEPS = 100_000
-"""Maximum passes of loops, calls and items of `range`, together, in one rendering."""
-_BUDGET = " steps"
-"""The variable with the steps that are left. No template can name it."""
+WORKER_SECONDS = 5.0
+"""How long a template may take to render."""
+_BUDGET = " budget"
+"""The variable with what is left of the limits. No template can name it."""
 _NO_RANDOM = "random"
 _ELSEWHERE = {
     "Include": "{% include %}",
@@ -60,16 +66,30 @@ class Template(Protocol):
         """Whether no variable can change the output."""
 
     def render(self, values: Mapping[str, Any], /) -> str:
-        """The template with these values. Raises `TemplateError`, also for a variable without a value."""
+        """The template with these values. Raises `TemplateError`, also for a variable without a value.
+
+        A rendering that takes long waits for a worker: in an event loop, use `rendered`.
+        """
 
     def value(self, values: Mapping[str, Any], /) -> Any:
         """Like `render`, but a template that is exactly one `{{ expression }}` keeps the type of its value."""
+
+    async def rendered(self, values: Mapping[str, Any], /, *, typed: bool = False) -> Any:
+        """Like `render`, or with `typed` like `value`, without blocking the event loop."""
 
 
 class _JinjaTemplate:
     """A template that Jinja2 renders."""
 
-    def __init__(self, source: jinja2.Template, names: frozenset[str], expression: jinja2.Template | None) -> None:
+    def __init__(
+        self,
+        text: str,
+        escape: Callable[[str], str] | None,
+        source: jinja2.Template,
+        names: frozenset[str],
+        expression: jinja2.Template | None,
+    ) -> None:
+        self._text, self._escape = text, escape
         self._source, self._expression = source, expression
         self.names = names
 
@@ -82,29 +102,72 @@ class _JinjaTemplate:
         return not self.names
 
     def render(self, values: Mapping[str, Any]) -> str:
-        pieces: list[str] = []
-        length = 0
-        with _Reporting(values):
-            for piece in self._source.generate(_with_budget(values)):
-                length += len(piece)
-                if length > LONGEST_OUTPUT:
-                    raise TemplateError(f"the output is longer than {LONGEST_OUTPUT:,} characters")
-                pieces.append(piece)
-        return "".join(pieces)
+        text: str = self._in_place_or_blocking(values, typed=False)
+        return text
 
     def value(self, values: Mapping[str, Any]) -> Any:
-        if self._expression is None:
-            return self.render(values)
+        return self._in_place_or_blocking(values, typed=True)
+
+    def _in_place_or_blocking(self, values: Mapping[str, Any], *, typed: bool) -> Any:
+        try:
+            return self.evaluate(values, typed=typed, in_place=True)
+        except NeedsWorkerError:
+            from agentv import workers  # noqa: PLC0415 - hardly any template needs one
+
+            with _ReportingWorker():
+                return workers.call_blocking(_in_worker, *self._job(values, typed), seconds=WORKER_SECONDS)
+
+    async def rendered(self, values: Mapping[str, Any], *, typed: bool = False) -> Any:
+        try:
+            return self.evaluate(values, typed=typed, in_place=True)
+        except NeedsWorkerError:
+            from agentv import workers  # noqa: PLC0415 - as above
+
+            with _ReportingWorker():
+                return await workers.call(_in_worker, *self._job(values, typed), seconds=WORKER_SECONDS)
+
+    def _job(self, values: Mapping[str, Any], typed: bool) -> tuple[Any, ...]:
+        used = {name: _movable(values[name]) for name in self.names if name in values}
+        return self._text, self._escape, used, typed
+
+    def evaluate(self, values: Mapping[str, Any], *, typed: bool, in_place: bool) -> Any:
+        """Render here. With `in_place`, raises `NeedsWorkerError` if that may take long."""
+        with _Reporting(values):
+            context = {**values, _BUDGET: Budget(self._text, in_place=in_place)}
+            return self._typed(context) if typed and self._expression is not None else self._pieces(context)
+
+    def _pieces(self, context: dict[str, Any]) -> str:
+        pieces: list[str] = []
+        length = 0
+        for piece in self._source.generate(context):
+            length += len(piece)
+            if length > LONGEST_VALUE:
+                raise LimitError(f"the output is longer than {LONGEST_VALUE:,} characters")
+            pieces.append(piece)
+        return "".join(pieces)
+
+    def _typed(self, values: dict[str, Any]) -> Any:
         from jinja2 import Undefined  # noqa: PLC0415 - as in `_environment`
 
-        with _Reporting(values):
-            context = self._expression.new_context(_with_budget(values))
-            for _ in self._expression.root_render_func(context):
-                pass
-            result = context.vars["result"]
-            if isinstance(result, Undefined):
-                str(result)  # raises
-        return result
+        assert self._expression is not None  # noqa: S101 - checked by the caller
+        context = self._expression.new_context(values)
+        for _ in self._expression.root_render_func(context):
+            pass
+        result = context.vars["result"]
+        if isinstance(result, Undefined):
+            str(result)  # raises
+        return list(result) if isinstance(result, Iterator) else result
+
+
+def _in_worker(text: str, escape: Callable[[str], str] | None, values: dict[str, Any], typed: bool) -> Any:
+    return _compiled(text, escape).evaluate(values, typed=typed, in_place=False)
+
+
+def _movable(value: Any) -> Any:
+    """A value that can be sent to a worker."""
+    if isinstance(value, Mapping):
+        return {key: _movable(item) for key, item in value.items()}
+    return [_movable(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 class _PlainTemplate:
@@ -128,12 +191,15 @@ class _PlainTemplate:
         for index in range(1, len(pieces), 2):
             pieces[index] = str(as_text(self._look_up(index, values)))
             length += len(pieces[index])
-            if length > LONGEST_OUTPUT:
-                raise TemplateError(f"the output is longer than {LONGEST_OUTPUT:,} characters", self._line(index))
+            if length > LONGEST_VALUE:
+                raise TemplateError(f"the output is longer than {LONGEST_VALUE:,} characters", self._line(index))
         return "".join(pieces)
 
     def value(self, values: Mapping[str, Any]) -> Any:
         return self._look_up(1, values) if self.is_expression else self.render(values)
+
+    async def rendered(self, values: Mapping[str, Any], *, typed: bool = False) -> Any:
+        return self.value(values) if typed else self.render(values)
 
     def _look_up(self, index: int, values: Mapping[str, Any]) -> Any:
         name = self._pieces[index]
@@ -170,7 +236,7 @@ def compile_template(text: str, *, escape: Callable[[str], str] | None = None) -
 
 
 @lru_cache(maxsize=256)
-def _compiled(text: str, escape: Callable[[str], str] | None) -> Template:
+def _compiled(text: str, escape: Callable[[str], str] | None) -> _JinjaTemplate:
     from jinja2 import TemplateSyntaxError, meta, nodes  # noqa: PLC0415 - as in `_environment`
 
     environment = _environment(escape)
@@ -180,9 +246,8 @@ def _compiled(text: str, escape: Callable[[str], str] | None) -> Template:
             tag = _ELSEWHERE[type(node).__name__]
             raise TemplateError(f"`{tag}` is not supported: a template cannot use other files", node.lineno)
         names = frozenset(meta.find_undeclared_variables(tree))
+        _count_work(tree)
         only = _only_expression(tree)
-        for loop in list(tree.find_all(nodes.For)):
-            loop.iter = nodes.Filter(loop.iter, "agentv_steps", [], [], None, None, lineno=loop.lineno)
         source = environment.from_string(tree)
         expression = None
         if only is not None:
@@ -192,7 +257,27 @@ def _compiled(text: str, escape: Callable[[str], str] | None) -> Template:
         raise TemplateError(_first_lower(error.message or "invalid syntax"), error.lineno) from None
     except RecursionError:
         raise TemplateError("nested too deeply") from None
-    return _JinjaTemplate(source, names, expression)
+    return _JinjaTemplate(text, escape, source, names, expression)
+
+
+def _count_work(tree: nodes.Template) -> None:
+    """Let loops and `~` go through filters, which check them."""
+    from jinja2 import nodes  # noqa: PLC0415 - as in `_environment`
+    from jinja2.visitor import NodeTransformer  # noqa: PLC0415 - as above
+
+    def filtered(node: Any, name: str, line: int) -> nodes.Filter:
+        return nodes.Filter(node, name, [], [], None, None, lineno=line)
+
+    class Counting(NodeTransformer):
+        def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802 - called by Jinja2
+            node.iter = filtered(node.iter, "agentv_steps", node.lineno)
+            return self.generic_visit(node)
+
+        def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
+            self.generic_visit(node)
+            return filtered(nodes.List(node.nodes, lineno=node.lineno), "agentv_joined", node.lineno)
+
+    Counting().visit(tree)
 
 
 def literal(text: str) -> str:
@@ -251,42 +336,45 @@ def _plain(value: Any) -> Any:
 # -- limits
 
 
-class _Budget:
-    def __init__(self) -> None:
-        self._left = MOST_STEPS
-
-    def spend(self, steps: int) -> None:
-        self._left -= steps
-        if self._left < 0:
-            raise TemplateError(f"the template needs more than {plural(MOST_STEPS, 'step')}; loop over fewer items")
-
-
-def _with_budget(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {**values, _BUDGET: _Budget()}
-
-
 def _steps(context: Context, items: Any) -> Iterator[Any]:
     """The items of a loop, counted."""
-    budget: Any = context.resolve(_BUDGET)
+    budget = _budget_of(context)
     for item in items:
-        budget.spend(1)
+        budget.step()
         yield item
 
 
 def _range(context: Context, *bounds: int) -> range:
     numbers = range(*bounds)
-    context.resolve(_BUDGET).spend(min(len(numbers), MOST_STEPS + 1))
+    _budget_of(context).step(min(len(numbers), MOST_STEPS + 1))
     return numbers
 
 
-def _refuse_growth(operator: str, left: Any, right: Any) -> None:
-    """Refuse products and powers that would fill the memory."""
-    for one, other in ((left, right), (right, left)):
-        repeats = operator == "*" and isinstance(one, str | list | tuple) and isinstance(other, int)
-        if repeats and len(one) * other > LONGEST_OUTPUT:
-            raise TemplateError(f"`*` gives more than {LONGEST_OUTPUT:,} items")
-    if operator == "**" and isinstance(left, int) and isinstance(right, int) and left.bit_length() * right > 4096:
-        raise TemplateError("`**` gives a number with more than 4,096 bits")
+def _budget_of(context: Context) -> Budget:
+    budget: Any = context.resolve(_BUDGET)
+    return cast("Budget", budget)
+
+
+def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A filter whose arguments and result are checked. Jinja2 does not call it while a template is compiled."""
+    from jinja2 import pass_context  # noqa: PLC0415 - as in `_environment`
+    from jinja2.utils import _PassArg  # noqa: PLC0415 - as above
+
+    wanted = _PassArg.from_obj(function)
+
+    def call(context: Context, *args: Any, **options: Any) -> Any:
+        budget = _budget_of(context)
+        budget.before(args[0] if args else None, (*args[1:], *options.values()))
+        given = {_PassArg.context: context, _PassArg.eval_context: context.eval_ctx}
+        first = () if wanted is None else (given.get(wanted, context.environment),)
+        return budget.after(function(*first, *args, **options))
+
+    return pass_context(call)
+
+
+def _joined(items: list[Any]) -> str:
+    """What `~` means."""
+    return "".join(str(item) for item in items)
 
 
 # -- errors
@@ -305,6 +393,10 @@ class _Reporting:
         if error is None or not isinstance(error, Exception):
             return
         line = _line_of(error)
+        if isinstance(error, NeedsWorkerError):
+            return
+        if isinstance(error, MemoryError):
+            raise TemplateError("a value needs too much memory", line) from None
         if isinstance(error, TemplateError):
             raise TemplateError(error.message, line, name=error.name) from None
         if isinstance(error, _undefined_error()):
@@ -319,6 +411,25 @@ class _Reporting:
         keys = [key for key in error.owner if isinstance(key, str)] if isinstance(error.owner, Mapping) else []
         shown = error.name if isinstance(error.name, str) else json.dumps(error.name, default=str)
         return f"there is no `{shown}` in the value{did_you_mean(shown, keys)}", line
+
+
+class _ReportingWorker:
+    """Turns the exceptions of a worker that rendered a template into `TemplateError`."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        from pickle import PicklingError  # noqa: PLC0415 - as above
+
+        from agentv import workers  # noqa: PLC0415 - as above
+
+        if isinstance(error, workers.TookTooLongError):
+            raise TemplateError(f"the template takes longer than {WORKER_SECONDS:g} s to render") from None
+        if isinstance(error, workers.WorkerDiedError):
+            raise TemplateError("the template needs too much memory") from None
+        if isinstance(error, PicklingError | TypeError | AttributeError):
+            raise TemplateError(f"a value of the template is neither text nor JSON: {error}") from None
 
 
 def _line_of(error: BaseException) -> int:
@@ -363,22 +474,36 @@ def _environment(escape: Callable[[str], str] | None) -> SandboxedEnvironment:
             super().__init__(hint, obj, name, raising)
 
     class Environment(ImmutableSandboxedEnvironment):
-        intercepted_binops = frozenset({"*", "**"})
+        intercepted_binops = frozenset({"*", "**", "+", "%"})
 
         def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-            _refuse_growth(operator, left, right)
-            return super().call_binop(context, operator, left, right)
+            budget = _budget_of(context)
+            if operator == "**":
+                refuse_large_power(left, right)
+            elif isinstance(right, str | list | tuple):  # `3 * "x"`
+                budget.before(right, (left,))
+            elif not isinstance(left, int | float):
+                budget.before(left, (right,))
+            return budget.after(super().call_binop(context, operator, left, right))
 
         def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
-            __context.resolve(_BUDGET).spend(1)
-            return super().call(__context, __obj, *args, **kwargs)
+            budget = _budget_of(__context)
+            budget.step()
+            budget.before(getattr(__obj, "__self__", None), (*args, *kwargs.values()))
+            return budget.after(super().call(__context, __obj, *args, **kwargs))
 
-    def finalize(value: Any) -> Any:
+    @pass_context
+    def finalize(context: Context, value: Any) -> Any:
+        if isinstance(value, Iterator):  # the result of a filter such as `map`
+            value = list(value)
+        _budget_of(context).insert(value)
         text = as_text(value)
         return text if escape is None else escape(str(text))
 
     environment = Environment(undefined=Undefined, keep_trailing_newline=True, finalize=finalize, autoescape=False)
-    environment.filters |= {"tojson": as_json, "agentv_steps": pass_context(_steps)}
+    environment.filters |= {"tojson": as_json, "agentv_joined": _joined}
+    environment.filters = {name: _checked(function) for name, function in environment.filters.items()}
+    environment.filters["agentv_steps"] = pass_context(_steps)
     environment.globals["range"] = pass_context(_range)
     del environment.filters[_NO_RANDOM], environment.globals["lipsum"]  # the same case must give the same prompt
     return environment

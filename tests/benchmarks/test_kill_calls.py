@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def test_killed_runs_repeat_only_calls_in_flight() -> None:
-    options = ["--kills", "3", "--kills-per-run", "1", "--cases", "5", "--workers", "2", "--kinds", "llm,script,check"]
+    options = ["--kills", "3", "--kills-per-run", "1", "--cases", "5", "--workers", "2", "--kinds", "talk,script,check"]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.kill_calls", *options, "--seed", "2026"],
         cwd=ROOT,

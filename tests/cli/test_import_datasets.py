@@ -101,6 +101,33 @@ def test_conversations_of_ragas_become_messages(project: Project) -> None:
     assert case["input"][1]["tool_calls"] == [{"tool": "hours", "input": {"day": "Monday"}}]
 
 
+ODD = [
+    "Explain {{ user }} and {% if x %}, {# note #}",
+    "{% raw %}{{ a }}",
+    "{# only a comment #}",
+    " {{{{%\r\n\ttab\u2028 }} %}\n\n",
+    "100% {plain} ${{ HOME }}",
+]
+
+
+@pytest.mark.parametrize("prompt", [False, True])
+@pytest.mark.parametrize("extra", [{}, {"team": "search {{ y }}", "input_2": "x"}])
+def test_text_of_datasets_is_never_a_template(project: Project, extra: dict[str, str], prompt: bool) -> None:
+    rows: list[dict[str, Any]] = [{"user_input": text, "reference": text, "response": "R", **extra} for text in ODD]
+    rows += [{"user_input": [{"type": "human", "content": text}], "reference": text, **extra} for text in ODD]
+    project.write("dataset.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    done = project.run("import", "ragas", "dataset.jsonl")
+    assert (done.returncode, done.stderr) == (0, "")
+    project.write("suite.yaml", (project.root / "suite.yaml").read_text().replace("llm_judge", "equals"))
+    project.write("agentv.config.yaml", "targets: {app: {provider: cli, command: [python, echo.py]}}\n")
+    project.write("echo.py", "import json, sys\nprint(json.dumps({'text': sys.stdin.buffer.read().decode()}))\n")
+    project.write("prompt.txt", "{{ input }}")
+    options = ("--prompt", "prompt.txt") if prompt else ()
+    assert project.run("eval", "suite.yaml", *options).returncode == 0
+    answers = {row["eval_id"]: row["candidate_answer"] for row in project.rows()}
+    assert [answers[f"row-{number}"] for number in range(1, 11)] == ODD * 2
+
+
 @pytest.mark.parametrize(
     ("name", "text", "problem"),
     [

@@ -131,3 +131,139 @@ async def test_answer_of_a_changed_case_is_not_used(judged: Judged) -> None:
     assert "1 case was answered before the interruption; it is only judged" in output
     questions = [request.body["messages"][-1]["content"] for request in judged.target.requests]
     assert sorted(questions) == sorted(["changed", *(f"question {n}" for n in range(6))])
+
+
+WRITTEN = """\
+evalcases:
+  - id: talk
+    turns:
+      - {input: message 1, evaluators: [{type: contains, value: answer 1}]}
+      - input: message 2
+      - input: message 3
+      - {input: message 4, evaluators: [{type: llm_judge}]}
+"""
+PLAYED = """\
+evalcases:
+  - id: talk
+    user: {target: judge, persona: a customer, max_turns: 4}
+    evaluators: [{type: contains, value: answer 4}]
+"""
+
+
+def numbered(word: str, *, hangs: int | None = None) -> Callable[[Any], str | Failure]:
+    """Replies `word N` to the N-th message of the conversation; never to the one numbered `hangs`."""
+
+    def reply(body: Any) -> str | Failure:
+        if "Grade the answer" in str(body):
+            return FINE
+        number = sum(message["role"] == "user" for message in body["messages"])
+        return Failure(hang=True) if number == hangs else f"{word} {number}"
+
+    return reply
+
+
+def comparable(row: dict[str, Any]) -> dict[str, Any]:
+    """The row without what differs between any two runs."""
+    for part in (row, *row["turns"], *row["evaluator_results"], row["trace_summary"] or {}):
+        for name in ("run_id", "started_at", "duration_ms"):
+            part.pop(name, None)
+    for turn in row["evaluator_results"][0].get("evaluator_results", []):
+        for result in turn["evaluator_results"]:
+            result.pop("duration_ms")
+            result.get("judge", {}).pop("duration_ms", None)
+    return row
+
+
+@pytest.mark.parametrize(
+    ("suite", "at", "repeated"),
+    [(WRITTEN, "target", {"target": 1}), (PLAYED, "target", {"target": 1}), (PLAYED, "judge", {"judge": 1})],
+    ids=["written", "target-of-played", "user"],
+)
+async def test_conversation_continues_after_its_last_recorded_turn(
+    judged: Judged, suite: str, at: str, repeated: dict[str, int]
+) -> None:
+    judged.project.write("suite.yaml", suite)
+    servers = {"target": judged.target, "judge": judged.judge}
+    judged.target.reply, judged.judge.reply = numbered("answer"), numbered("message")
+    start = ("eval", "suite.yaml", "--target", "asked", "--max-cost", "5", "--run-dir")
+    assert (await judged.run(*start, "undisturbed")).startswith("0\n")
+    (expected,) = judged.project.rows(judged.project.root / "undisturbed")
+    spent = judged.project.manifest(judged.project.root / "undisturbed")["budget"]["spent_usd"]
+    calls = {name: server.calls for name, server in servers.items()}
+
+    servers[at].reply = numbered("answer" if at == "target" else "message", hangs=3)
+    await judged.kill_when(lambda: servers[at].calls == calls[at] + 3, *start, "run")
+    turns = [json.loads(line) for line in judged.lines("answers.jsonl")]
+    assert all(len(line["turns"]) == 1 for line in turns)
+    assert [line["turn"] for line in turns if "unanswered" not in line["turns"][0]] == [1, 2]
+    assert (judged.project.root / "run" / "answers.jsonl").stat().st_mode & 0o777 == 0o600
+
+    servers[at].reply = numbered("answer" if at == "target" else "message")
+    output = await judged.run("eval", "--resume", "run")
+    assert output.startswith("0\n"), output
+    assert "1 conversation continues after its last recorded turn" in output
+    for name, server in servers.items():
+        assert server.calls == 2 * calls[name] + repeated.get(name, 0), name
+    (row,) = judged.rows()
+    assert comparable(row) == comparable(expected)
+    assert judged.spent() == pytest.approx(spent)  # the call that was killed is not known to have cost anything
+    assert not judged.lines("answers.jsonl")
+
+
+async def test_turns_of_a_changed_case_or_target_are_not_used(judged: Judged) -> None:
+    suite, config = judged.project.write("suite.yaml", WRITTEN), judged.project.root / "agentv.config.yaml"
+    start = ("eval", "suite.yaml", "--target", "asked", "--max-cost", "5", "--run-dir", "run")
+    judged.target.reply, judged.judge.reply = numbered("answer", hangs=3), numbered("message")
+    await judged.kill_when(lambda: judged.target.calls == 3, *start)
+    suite.write_text(WRITTEN.replace("input: message 2", "input: a changed message"))
+    assert "has changed" in await judged.run("eval", "--resume", "run")
+    await judged.kill_when(lambda: judged.target.calls == 6, "eval", "--resume", "run", "--allow-changed")
+    config.write_text(config.read_text().replace("model: m", "model: other"))
+    judged.target.reply = numbered("answer")
+    output = await judged.run("eval", "--resume", "run", "--allow-changed")
+    assert output.startswith("0\n"), output
+    assert "continues after" not in output
+    assert judged.target.calls == 10
+    (row,) = judged.rows()
+    assert [turn["input_messages"][0]["content"] for turn in row["turns"]][1] == "a changed message"
+    assert judged.spent() == pytest.approx((2 + 2 + 4 + 1) * 0.01)
+
+
+async def test_conversation_that_broke_off_is_retried_from_the_failed_turn(judged: Judged) -> None:
+    judged.project.write("suite.yaml", PLAYED)
+    judged.judge.reply = numbered("message")
+    judged.target.reply = lambda body: Failure(400) if "message 3" in str(body) else numbered("answer")(body)
+    output = await judged.run("eval", "suite.yaml", "--target", "asked", "--max-cost", "5", "--run-dir", "run")
+    assert output.startswith("3\n"), output
+    (row,) = judged.rows()
+    assert row["error"]["message"].startswith("turn 3: ")
+    assert [turn["answer"] for turn in row["turns"]] == ["answer 1", "answer 2", ""]
+    assert row["turns"][2]["unanswered"] is True
+    shown = (await asyncio.to_thread(judged.project.run, "show", "run", "talk")).stdout
+    assert "answer 2" in shown
+    assert "message 3" in shown
+    judged.target.reply = numbered("answer")
+    output = await judged.run("eval", "--retry-errors", "run")
+    assert output.startswith("0\n"), output
+    assert (judged.target.calls, judged.judge.calls) == (5, 4)
+    (row,) = judged.rows()
+    assert [turn["answer"] for turn in row["turns"]] == [f"answer {n}" for n in range(1, 5)]
+    assert judged.spent() == pytest.approx(8 * 0.01)
+    manifest = judged.project.root / "run" / "run.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"budget": None}))
+    assert (await judged.run("eval", "--resume", "run")).startswith("0\n")
+    assert judged.spent() == pytest.approx(8 * 0.01)
+
+
+async def test_replies_of_judges_of_turns_are_not_repeated(judged: Judged) -> None:
+    checked = WRITTEN.replace("input: message 2", "input: message 2\n        evaluators: [{type: llm_judge}]")
+    judged.project.write("suite.yaml", checked)
+    judged.target.reply = numbered("answer")
+    judged.judge.failures.extend([None, Failure(hang=True)])
+    judged.judge.reply = FINE
+    start = ("eval", "suite.yaml", "--target", "asked", "--max-cost", "5", "--run-dir", "run")
+    await judged.kill_when(lambda: judged.judge.calls == 2, *start)
+    output = await judged.run("eval", "--resume", "run")
+    assert output.startswith("0\n"), output
+    assert "1 case was answered before the interruption; it is only judged" in output
+    assert (judged.target.calls, judged.judge.calls) == (4, 3)

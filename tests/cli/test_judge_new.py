@@ -34,7 +34,8 @@ def new(project: Project, lang: str) -> tuple[Path, Path]:
 
 
 def run_test(project: Project, test: Path) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"] if test.suffix == ".py" else ["bash"]
+    python = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:langsmith_plugin"]
+    argv = python if test.suffix == ".py" else ["bash"]
     return subprocess.run(
         [*argv, str(test)], cwd=project.root, env=project.environment(), capture_output=True, text=True, check=False
     )

@@ -87,6 +87,32 @@ def test_evaluator_option_uses_the_settings_of_the_evaluator(judges: Project) ->
     assert [call["question"] for call in shown["calls"]] == ["Is this right?\nThe capital of France is Paris."]
 
 
+def test_inline_checks_and_metrics_are_run(judges: Project) -> None:
+    judges.write(
+        "evals/inline.yaml",
+        """\
+        evalcases:
+          - id: one
+            input: x
+            evaluators:
+              - {name: short, type: python, value: "print('looked') or len(answer) < 9"}
+              - {name: json_correctness, type: metric, schema: {type: object}}
+        """,
+    )
+    arguments = ("judge", "run", "--suite", "evals/inline.yaml", "--answer", "Paris")
+    short = judges.run(*arguments, "--evaluator", "short")
+    assert short.returncode == 0, short.stderr
+    assert "python: print('looked') or len(answer) < 9" in short.stdout
+    assert "stderr   looked" in short.stdout
+    assert "judged: 1.00 pass" in short.stdout
+    metric = judges.run(*arguments, "--evaluator", "json_correctness")
+    assert "judged: 0.00 fail" in metric.stdout
+    both = judges.run(*arguments)
+    assert "Choose one with --evaluator: `json_correctness` or `short`." in both.stderr
+    replaced = judges.run("judge", "run", "evals/judges/plain.py", *arguments[2:], "--evaluator", "short")
+    assert "SCRIPT cannot replace the code of 'short', which is a `python` evaluator" in replaced.stderr
+
+
 def test_script_replaces_the_command_of_the_evaluator(judges: Project) -> None:
     judges.write(
         "elsewhere/other.py", "import os, sys\nprint(os.environ['COLOUR'], file=sys.stderr)\nprint('{\"score\": 1}')\n"
@@ -291,10 +317,10 @@ USAGE_ERRORS = {
     "several cases": (("--suite", "evals/suite.yaml"), "select one with --case"),
     "no such case": (("--suite", "evals/suite.yaml", "--case", "frence"), "did you mean `france`"),
     "no such script": (("gone.py", *CASE), "There is no file or directory 'gone.py'"),
-    "several scripts": (CASE, "case 'france' has 2 code_judge evaluators"),
-    "no script": (("--suite", "evals/suite.yaml", "--case", "italy"), "has no code_judge evaluators"),
+    "several scripts": (CASE, "case 'france' has 2 evaluators that run a script"),
+    "no script": (("--suite", "evals/suite.yaml", "--case", "italy"), "has no evaluators that run a script"),
     "no such evaluator": ((*CASE, "--evaluator", "ask"), "no evaluator with this name (did you mean `asks`?)"),
-    "no code_judge": ((*CASE, "--evaluator", "contains"), "is a `contains`, not a code_judge"),
+    "no code_judge": ((*CASE, "--evaluator", "contains"), "is a `contains`, which runs no script"),
     "no access": ((*CASE, "--evaluator", "plain", "--max-calls", "2"), "has no judge access"),
     "conflicting options": (
         (*CASE, "--evaluator", "asks", "--no-judge", "--max-calls", "2"),

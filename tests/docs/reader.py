@@ -190,6 +190,7 @@ class Reader:
             "PYTHONUTF8": "1",
             "COLUMNS": "100",
             "NO_COLOR": "1",
+            "PYTEST_ADDOPTS": "-p no:langsmith_plugin",  # slow to import
         }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from typing import Any
@@ -69,7 +70,7 @@ def test_values_become_scores_that_name_the_expression(project: Project) -> None
         "value: \"({score: 0.5, hits: ['h'], misses: ['m'], reasoning: 'r', details: {k: 1}})\"",
         "value: \"({pass: false, reason: 'too long'})\"",
         'value: "const most = 400;\\nreturn answer.length < most;"',
-        'value: "await new Promise((done) => setTimeout(done, 1, true))"',
+        'value: "await new Promise((done) => setTimeout(done, 1, true));"',
         code=1,
     )
     assert (is_true["score"], is_true["hits"]) == (1.0, ["`answer.length < 400` is true"])
@@ -114,6 +115,8 @@ FAILURES = [
     ("({score: 1, details: {n: 1n}})", "TypeError: Do not know how to serialize a BigInt"),
     ("Promise.reject('text')", 'the check threw the string "text"; throw an Error'),
     ("process.exit(0)", "the check ended its process (it exited with code 0)"),
+    ("await new Promise(() => {})", "the check awaits a promise that never settles"),
+    ("new Promise(() => setTimeout(() => { throw new Error('x'); }))", "Error: x at value, line 1"),
     ("checks.mjs:lost", "TypeError: Cannot read properties of undefined (reading 'length') at checks.mjs:4"),
     ("checks.mjs:nope", "checks.mjs exports no function 'nope'; it exports lost, noisy, waits"),
 ]
@@ -135,6 +138,40 @@ def test_one_process_serves_many_cases_and_its_output_is_not_taken_for_results(p
     rows = [row["evaluator_results"][0] for row in project.rows()]
     assert [row["score"] for row in rows] == [1.0] * count
     assert len({row["details"]["pid"] for row in rows}) < count
+
+
+LATE = """\
+const late = {
+  throws: () => setTimeout(() => { throw new Error(`late ${process.env.SHOP_TOKEN}`); }, 5),
+  rejects: () => setTimeout(async () => { throw new Error("not awaited"); }, 5),
+  exits: () => setTimeout(() => process.exit(3), 5),
+  dies: () => setTimeout(() => process.kill(process.pid, "SIGKILL"), 5),
+  forgets: () => Promise.reject(new Error("forgotten")),
+}[input.evalId];
+if (late === undefined) return await new Promise((done) => setTimeout(done, 50, true));
+late();
+return true;
+"""
+
+
+def test_late_errors_of_a_check_never_fail_the_next_check_of_its_process(project: Project) -> None:
+    ids = ["throws", "a", "rejects", "b", "exits", "c", "dies", "d", "forgets", "e"]
+    cases = "".join(f"  - {{id: {each}, input: x}}\n" for each in ids)
+    write(project, f"value: {json.dumps(LATE)}", cases=cases)
+    project.write(".env", "SHOP_TOKEN=hunter2-hunter2\n")
+    done = project.run("eval", "suite.yaml", "--workers", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {row["eval_id"]: row["score"] for row in project.rows()} == dict.fromkeys(ids, 1.0)
+    for expected in (
+        "of case 'throws' failed after its result: Error: late [redacted] at value, line 2; the recorded results",
+        "of case 'rejects' failed after its result: Error: not awaited at value, line 3",
+        "of case 'exits' failed after its result: Error: process.exit(3) was called at value, line 4",
+    ):
+        assert expected in done.stderr
+    warnings = {row["eval_id"]: row["evaluator_results"][0]["warnings"] for row in project.rows()}
+    (forgotten,) = warnings.pop("forgets")
+    assert forgotten.startswith("a promise that the check did not await was rejected: Error: forgotten at value")
+    assert not any(warnings.values())
 
 
 def test_judge_access_is_that_of_a_code_judge(project: Project) -> None:

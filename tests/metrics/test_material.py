@@ -45,7 +45,7 @@ def measure_with_outcome(metric: str) -> float:
 @pytest.mark.parametrize("metric", ["faithfulness", "hallucination", "toxicity", "bias"])
 def test_an_empty_answer_that_cannot_be_wrong_is_an_error(metric: str) -> None:
     with pytest.raises(MetricError, match="the answer is empty"):
-        measure(metric, [], candidate_answer="")
+        measure(metric, [], candidate_answer=" \n")
 
 
 @pytest.mark.parametrize(
@@ -166,6 +166,12 @@ def test_prompts_have_the_language_and_the_limit() -> None:
     assert "at most 7 strings" in measured.prompts[0]
     with pytest.raises(JudgeVerdictError, match="at most 1"):
         measure("toxicity", lambda _: '{"opinions": ["a", "b"]}', {"max_claims": 1})
+    statements = {
+        "contextual_recall": '{"statements": [{"statement": "s", "reason": "r", "passage": 1}]}',
+        "contextual_relevancy": '{"statements": [{"statement": "s", "reason": "r", "verdict": "relevant"}]}',
+    }
+    for metric, reply in statements.items():
+        assert "at most 7 statements" in measure(metric, [reply] * 9, {"max_claims": 7}).prompts[0]
 
 
 # -- as scripts

@@ -201,6 +201,24 @@ def test_workers_of_xdist_share_one_run(evals: Project) -> None:
     assert plain.returncode == 5, "without paths, suites are not collected by the workers, either"
 
 
+def test_workers_of_xdist_do_not_wait_for_a_run_that_failed(evals: Project) -> None:
+    evals.write(
+        "conftest.py",
+        """\
+        from agentv.recorded import RecordedRun
+
+        async def run(self, hooks):
+            raise OSError("disk full")
+
+        RecordedRun.run = run
+        """,
+    )
+    done = run_pytest(evals, "evals", "-n", "2", "--dist", "each")
+    assert "OSError: disk full" in done.stdout, done.stdout
+    assert "france was not run" in done.stdout, done.stdout
+    assert "4 errors" in done.stdout, done.stdout
+
+
 def test_same_case_in_two_suites_of_a_name_is_an_error_of_all_cases(evals: Project) -> None:
     evals.write("evals/more/capitals.yaml", CAPITALS)
     done = run_pytest(evals, "evals")
@@ -249,8 +267,9 @@ def test_interrupt_stops_the_run_and_keeps_its_rows(evals: Project) -> None:
 def test_suite_with_prompts_is_collected_once_per_variant_and_files_of_other_tools_are_not(project: Project) -> None:
     project.write("agentv.config.yaml", "targets: {a: {provider: mock, response: x}}\n")
     check = "[{type: contains, value: x}]"
+    project.write("plain.yaml", f"evalcases: [{{id: c, input: y, evaluators: {check}}}]\n")
     project.write("suite.yaml", f"prompts: [Good, Bad]\nevalcases: [{{id: c, evaluators: {check}}}]\n")
     project.write("tests/other_tool.yaml", "suite: x\ntests: [{it: works}]\n")
     project.write("tests/test_own.py", "def test_own(): pass\n")
-    done = run_pytest(project, "suite.yaml", "tests")
-    assert "3 passed" in done.stdout, done.stdout
+    done = run_pytest(project, "plain.yaml", "suite.yaml", "tests")
+    assert "4 passed" in done.stdout, done.stdout

@@ -103,6 +103,9 @@ class NoJournal:
     async def find(self, _: object) -> CaseResult:
         raise NotImplementedError
 
+    async def unfinished(self, *_: object) -> CaseResult | None:
+        return None
+
     async def keep(self, _: CaseResult) -> None:
         raise NotImplementedError
 

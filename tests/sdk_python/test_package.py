@@ -148,6 +148,8 @@ def test_the_test_of_the_readme_passes(readme_files, tmp_path):
         "no:asyncio",
         "-p",
         "no:cacheprovider",
+        "-p",
+        "no:langsmith_plugin",
         "test_keywords.py",
     ]
     done = run(*argv, cwd=tmp_path, env=clean_environment(PYTHONPATH=str(tmp_path)))

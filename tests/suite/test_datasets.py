@@ -74,7 +74,15 @@ def test_ids_depend_on_the_content_of_rows_alone(tmp_path):
         ("input;answer\nx;1\n", "qa.csv:1:1: the header has only one column; if cells are separated by ';', set "),
         ('input\nx\n"never closed\n', "qa.csv:3:1: not valid CSV: a quoted cell that begins here is never closed"),
         ('input\n"a" b\n', "qa.csv:2:1: not valid CSV: a quote inside a quoted cell must be doubled"),
-        ("input\ngr\xfc\xdf\n".encode("latin-1"), "qa.csv:"),
+        (
+            "input\na\ngr\xfc\xdf\n\xdf".encode("latin-1"),
+            "qa.csv:3:3: not UTF-8: the byte 0xFC ('ü' in Windows-1252); ",
+        ),
+        ("input\nx\n".encode("utf-16"), "qa.csv:1:1: the file is UTF-16 and must be UTF-8; convert it with `iconv"),
+        ("input\nx\n".encode("utf-16-be"), "qa.csv:1:1: the file is UTF-16"),
+        ("id,input\na,x\0y\n", "qa.csv:2:1: `input` contains a NUL character"),
+        ("", "2:12: 'qa.csv' contains no cases; the first line must name the columns"),
+        ("input\n", "2:12: 'qa.csv' contains no cases"),
         ("input,threshold\nx,high\n", "qa.csv:2:3: `threshold` must be a number from 0 to 1, got 'high'"),
         ("a,threshold,input\n1,2,x\n", "qa.csv:2:3: `threshold` must be a number <= 1, got 2"),
         ("other\nx\n", "2:12: no column of qa.csv is the input: set `columns: {input: COLUMN}`, or add `prompts`; "),
@@ -95,6 +103,25 @@ def test_unknown_columns_and_fields_are_reported_at_the_suite(tmp_path):
     )
     text = f"{HEAD}evalcases: {{file: qa.csv, columns: {{referense: answer}}}}\n"
     assert only_problem(tmp_path, text).startswith("2:37: unknown field `referense`")
+    write(tmp_path, b'id,question\nfr,"x" y\nes,z,z\n\nde,ok\n', "bad.csv")
+    text = f"{HEAD}evalcases: {{file: bad.csv, columns: {{referense: q, expected_outcome: qestion}}}}\n"
+    found = [problem.partition(";")[0] for problem in problems(tmp_path, text)]
+    assert sorted(found) == [
+        "2:38: unknown field `referense` (did you mean `reference_answer`?)",
+        "2:49: bad.csv has no column 'q'",
+        "2:70: bad.csv has no column 'qestion' (did you mean `question`?)",
+        "bad.csv:2:1: not valid CSV: a quote inside a quoted cell must be doubled, or a delimiter is missing after it",
+        "bad.csv:3:1: the row must have 2 cells like the header, got 3",
+    ]
+
+
+def test_rows_of_json_lines_can_lack_columns(tmp_path):
+    write(tmp_path, '{"q": "One?"}\n{"q": "Two?", "a": "2"}\n', "rows.jsonl")
+    entry = "{file: rows.jsonl, columns: {input: q, reference_answer: COLUMN}}"
+    text = f"execution: {{evaluators: [{{type: is_json}}]}}\nevalcases: {entry}\n"
+    first, second = cases(tmp_path, text.replace("COLUMN", "a"))
+    assert (first.reference_answer, second.reference_answer) == (None, "2")
+    assert "rows.jsonl has no column 'b'" in only_problem(tmp_path, text.replace("COLUMN", "b"))
 
 
 def test_directories_and_globs_are_read_in_order(tmp_path):

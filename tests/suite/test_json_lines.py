@@ -63,7 +63,7 @@ def test_blank_lines_byte_order_mark_and_crlf_are_accepted(tmp_path):
         (b'{"id": "a", "\\udfff": 1}', "13: a lone surrogate (\\ud800 to \\udfff) is not text"),
         (b'{"id": "a", "input": "x", "id": "b"}', "27: the key `id` occurs twice in one object"),
         (b'{"id": "a", "input": "x", "metadata": {"k": [{"k": 1, "k": 2}]}}', "55: the key `k` occurs twice"),
-        (b'{"id": "\xc3\xa9", "input": "\xff"}', "23: not UTF-8; save the file as UTF-8"),
+        (b'{"id": "\xc3\xa9", "input": "\xff"}', "23: not UTF-8: the byte 0xFF"),
         (b'{"id": "a", "metadata": ' + b"[" * 101 + b"]" * 101 + b"}", "nested more than 100 levels deep"),
         (b'{"id": "a", "metadata": ' + b"[" * 100_000, "124: nested more than 100 levels deep"),
         (b"[1]", "1: a case must be a mapping with `id` and `input`, got a list"),

@@ -344,8 +344,8 @@ async def test_environment_variable_is_not_interpreted_as_a_template(tmp_path: P
     assert spec.reading.settings is not None
     provider = make(Path(), "http", **spec.reading.settings.model_dump(exclude={"provider"}))
     filled = provider._values(ask("Q"))
-    assert provider._rendered_headers(filled) == {"Authorization": "Bearer {{ 1 }}secret{% x %}"}
-    assert json.loads(provider._rendered_body(filled)) == {"a": "{{ prompt }}", "q": "Q"}
+    assert await provider._rendered_headers(filled) == {"Authorization": "Bearer {{ 1 }}secret{% x %}"}
+    assert json.loads(await provider._rendered_body(filled)) == {"a": "{{ prompt }}", "q": "Q"}
 
 
 async def test_run_with_an_http_target(project: Project) -> None:
@@ -389,7 +389,7 @@ async def test_error_in_a_successful_reply_is_not_an_answer(reply: Response) -> 
 
 
 async def test_body_that_is_not_json_is_an_error_with_advice() -> None:
-    error = await failed(text("ok"), body={"q": "{{ messages | map(attribute='content') }}"})
+    error = await failed(text("ok"), body={"q": "{{ messages and range }}"})
     assert "`body` is not a JSON value" in str(error)
     assert "| list" in str(error)
 

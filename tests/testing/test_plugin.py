@@ -90,6 +90,8 @@ def pytest_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
         "-q",
         "-p",
         "no:cacheprovider",
+        "-p",
+        "no:langsmith_plugin",
         "-W",
         "error",
         "-c",

@@ -64,7 +64,8 @@ def test_other_failure(heartbeat):
 def test_blocked_loop_is_measured_again_before_the_test_fails(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text("from tests.threats.conftest import heartbeat, pytest_runtest_protocol\n")
     (tmp_path / "test_repeated.py").write_text(REPEATED)
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)]
+    options = ["-p", "no:cacheprovider", "-p", "no:langsmith_plugin", "--rootdir", str(tmp_path)]
+    command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert "2 failed, 1 passed" in done.stdout, done.stdout
     assert "LoopBlockedError: turn 3" in done.stdout

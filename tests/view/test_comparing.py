@@ -80,6 +80,7 @@ def test_errors_are_unjudged_and_missing_cases_listed(two_runs: tuple[Library, W
             "error1": "down",
             "error2": None,
             "compared": False,
+            "target1": "assistant",
             "row1": 13,
             "row2": 13,
         }

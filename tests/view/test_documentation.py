@@ -10,7 +10,7 @@ from agentv.view import assets
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "viewer.md").read_text(encoding="utf-8")
-LARGEST_PICTURES = 1_600_000
+LARGEST_PICTURES = 1_700_000
 
 
 def source(name: str) -> str:

@@ -80,11 +80,11 @@ def test_file_contains_both_runs_and_their_comparison(whole: Decoded, rich_proje
     run, baseline = rich_project.runs["new-prompt"], rich_project.runs["baseline"]
     assert whole.contents["version"] == __version__
     assert whole.contents["first"] == f"#/run/{run}"
-    assert whole.contents["compared"] == [baseline, run]
+    assert whole.contents["compared"] == [[baseline, run]]
     assert [(one["address"], one["complete"]) for one in whole.contents["runs"]] == [(run, True), (baseline, True)]
     assert [head["address"] for head in whole["runs"]["runs"]] == [run, baseline]
-    assert whole["compare"]["a"]["address"] == baseline
-    assert whole["compare"]["groups"]
+    assert whole["compare-0"]["a"]["address"] == baseline
+    assert whole["compare-0"]["groups"]
     assert whole.notes == []
 
 
@@ -298,8 +298,8 @@ def test_comparison_of_a_run_that_grows_has_the_rows_of_the_file(own_project: Bo
     _append_row(baseline, before[0])
     file = Decoded("".join(pieces))
     assert file["columns-0"]["count"] == len(rows)
-    assert max(file["compare"]["pairs"]["row2"]) < len(rows)
-    assert "new" not in file["compare"]["pairs"]["eval_id"]
+    assert max(file["compare-0"]["pairs"]["row2"]) < len(rows)
+    assert "new" not in file["compare-0"]["pairs"]["eval_id"]
 
 
 def test_run_that_grows_before_its_rows_are_opened_has_no_hashes(own_project: Bookshop) -> None:
@@ -428,7 +428,7 @@ def test_compare_writes_a_file_that_opens_at_the_comparison(own_project: Booksho
     contents = Decoded.read(own_project.root / "x.html").contents
     baseline, run = own_project.runs["baseline"], own_project.runs["new-prompt"]
     assert contents["first"] == f"#/compare/{baseline}/{run}"
-    assert contents["compared"] == [baseline, run]
+    assert contents["compared"] == [[baseline, run]]
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def test_cases_with_several_attempts_count_once(module_page: Page, rich_project:
 
 
 ERRORS = {
-    "scor<0.6": "unknown name `scor`; names are id, suite, tag, metadata., target, verdict, score",
+    "scor<0.6": "unknown name `scor`; names are id, suite, tag, metadata., target, prompt, verdict, score",
     "score<0.6 nd id=a": "expected `and` or `or`, got `nd id=a`",
     "score<": "expected a value after score<, got the end",
     "score<high": "expected a number or `unknown` after score<, got `high`",

@@ -30,6 +30,7 @@ READ = """async ({packed, size}) => {
   const outcome = await data.complete().then(() => "complete", (error) => error.message);
   const numbers = (column) => [...column].map((one) => Number.isNaN(one) ? null : one);
   return {before, outcome, score: numbers(data.score), attempt: numbers(data.attempt),
+    threshold: numbers(data.threshold),
     scores: data.evaluator_scores.map(numbers),
     metadata: Object.entries(data.metadata_index).map(([key, values]) => [key, [...values]]),
     question: strings(data.question), reason: strings(data.reason), found: data.eval_id.find("Ω😀") ?? null,
@@ -89,6 +90,25 @@ def test_integers_take_as_few_bytes_as_they_need() -> None:
     assert plain(unpack(pack(columns(1, attempt=array("q", [2**53 - 1])))))["attempt"] == [2**53 - 1]
 
 
+def test_floats_that_repeat_are_written_once() -> None:
+    values = array("d", [0.1, math.nan, 1 / 3, -0.0] * 50)
+    packed = pack(columns(200, score=values))
+    assert unpack(packed)["score"].tobytes() == values.tobytes()
+    assert len(packed) < len(pack(columns(200))) - 1_000
+    body, (kind, (_, start, length), table) = _head(packed)
+    assert (kind, table[2]) == ("t", 4)
+    damaged = bytearray(packed)
+    damaged[body + start : body + start + length] = b"\x7f" * length
+    with pytest.raises(ValueError, match="not packed columns"):
+        unpack(bytes(damaged))
+
+
+def _head(packed: bytes) -> tuple[int, Any]:
+    """Where the columns begin, and the place of the scores."""
+    start = 4 + int.from_bytes(packed[:4], "little")
+    return start, json.loads(packed[4:start])["score"]
+
+
 def test_rows_that_continue_others_have_only_new_strings() -> None:
     data = columns(5, reason=TextColumn(array("i", [0, 1, 0, 2, 1]), ["a", "b", "c"]))
     later = unpack(pack(after(data, 3)))
@@ -133,11 +153,12 @@ def read(page: Page, packed: bytes, size: int) -> Any:
 @pytest.mark.parametrize("size", [1, 1_000, 1 << 20])
 def test_browser_reads_the_same_namesin_pieces_of_any_size(module_page: Page, size: int) -> None:
     ids = TextColumn(array("i", [0, 1, 0, 2]), ["Ω😀", "\ufeffplain", ""])
-    data = columns(4, eval_id=ids, reason=TextColumn(array("i", [1, 1, 0, 0]), ["日本 😀 text", "x"]))
+    lines = array("d", [0.8] * 3 + [math.nan] * 5)  # in a table
+    data = columns(4, eval_id=ids, threshold=lines, reason=TextColumn(array("i", [1, 1, 0, 0]), ["日本 😀 text", "x"]))
     found, expected = read(module_page, pack(data), size), plain(data)
     assert found["outcome"] == "complete"
     assert found["before"] == {"eval_id": expected["eval_id"], "reason": [""] * 4}
-    for name in ("score", "attempt", "question", "reason"):
+    for name in ("score", "threshold", "attempt", "question", "reason"):
         assert found[name] == expected[name], name
     assert found["scores"] == expected["evaluator_scores"]
     assert found["metadata"] == [[key, value] for key, value in expected["metadata_index"].items()]

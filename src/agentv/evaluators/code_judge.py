@@ -13,10 +13,9 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from agentv.command import split_command
-from agentv.evaluators.base import Complain, EvaluationContext
+from agentv.evaluators.base import Complain
 from agentv.evaluators.scripted import Scripted, judge_as_written
 from agentv.judge.access import read_access
-from agentv.results import Score
 from agentv.scripts import ScriptSpec, working_directory
 from agentv.suite.search import ProgramSearch
 from agentv.suite.yaml import NodePath
@@ -131,9 +130,6 @@ class CodeJudge(ScriptEvaluator):
     """Judges the answer with a script."""
 
     model_config = ConfigDict(json_schema_extra=as_written)
-
-    async def evaluate(self, context: EvaluationContext) -> Score:
-        return await self.run(self.payload(context), context)
 
 
 def _is_file(path: Path) -> bool:

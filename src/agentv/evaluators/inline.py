@@ -17,7 +17,6 @@ from agentv.errors import EvaluatorError
 from agentv.evaluators.base import Complain, EvaluationContext
 from agentv.evaluators.scripted import Scripted, judge_as_written
 from agentv.judge.access import read_access
-from agentv.results import Score
 from agentv.scripts import ScriptSpec
 from agentv.text import quoted
 
@@ -129,5 +128,14 @@ class InlineCheck(Scripted):
             )
         return {**check, "file": str(self._file), "function": reference.function}
 
-    async def evaluate(self, context: EvaluationContext) -> Score:
-        return await self.run({**self.payload(context), "check": self._check()}, context)
+    @property
+    def shown(self) -> str:
+        return f"{self.type}: {' '.join(self.value.split())}"
+
+    def depends_on(self, directory: Path) -> list[Path]:
+        """The file with the function."""
+        del directory
+        return [] if self._file is None else [self._file]
+
+    def payload(self, context: EvaluationContext) -> dict[str, Any]:
+        return {**super().payload(context), "check": self._check()}

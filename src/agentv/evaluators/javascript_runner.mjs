@@ -12,6 +12,8 @@ import { basename } from "node:path";
 import { pathToFileURL } from "node:url";
 import * as vm from "node:vm";
 
+import { NeverSettledError, attributeErrors, watched } from "./javascript_leftovers.mjs";
+
 // `import()` in a check works with Node 20.12 or newer.
 const COMPILED = { filename: "value", importModuleDynamically: vm.constants?.USE_MAIN_CONTEXT_DEFAULT_LOADER };
 const NAMES = [
@@ -20,17 +22,23 @@ const NAMES = [
 ];
 const EXPECTED = "return true or false (for example with `Boolean(...)`), a number from 0 to 1, or an object with 'score' or 'pass'";
 const ROUNDING_NOISE = 1e-6;
+const NOT_OF_THE_CHECK = /node:internal|javascript_(?:runner|leftovers)\.mjs|\/node_modules\//;
 const PROXY = { AGENTV_JUDGE_PROXY_URL: "url", AGENTV_JUDGE_PROXY_TOKEN: "token" };
 
 /** Why a check has no result. The message is complete: no place is added. */
 class CheckError extends Error {}
+
+/** `require` as in a file of the suite's directory. */
+function requireHere() {
+  return createRequire(pathToFileURL(`${process.cwd()}/`).href);
+}
 
 // -- the code
 
 /** The check as an async function with NAMES as parameters. Throws SyntaxError. */
 function compiled(source) {
   try {
-    return vm.compileFunction(`return (async () => (${source}\n))()`, NAMES, COMPILED);
+    return vm.compileFunction(`return (async () => (${source.replace(/;\s*$/, "")}\n))()`, NAMES, COMPILED);
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
     const returns = /\breturn\b/.test(source);
@@ -79,7 +87,7 @@ async function called(check, payload, judge) {
   const context = { prompt: input.question, vars, config, metadata, input, judge, test: { vars, metadata } };
   if (check.file !== undefined) return await (await exported(check))(answer, context);
   const { question, referenceAnswer, expectedOutcome } = input;
-  const require = createRequire(pathToFileURL(`${process.cwd()}/`).href);
+  const require = requireHere();
   const values = { answer, output: answer, input, question, referenceAnswer, expectedOutcome, vars, metadata, config, context, judge, require };
   return await compiled(check.source)(...NAMES.map((name) => values[name]));
 }
@@ -105,7 +113,7 @@ function inputOf(payload) {
 async function judgeClient(access) {
   if (!access) return null;
   try {
-    const path = createRequire(pathToFileURL(`${process.cwd()}/`).href).resolve("@agentv/eval");
+    const path = requireHere().resolve("@agentv/eval");
     return (await import(pathToFileURL(path).href)).createJudgeProxyClient();
   } catch (error) {
     if (error.code !== "MODULE_NOT_FOUND" && error.code !== "ERR_PACKAGE_PATH_NOT_EXPORTED") throw error;
@@ -224,11 +232,22 @@ function oneLine(text) {
 
 /** Why a check failed, in one line, with the last place in its own code. */
 function reasonOf(error, check) {
-  if (error instanceof CheckError) return error.message;
+  try {
+    return describe(error, check);
+  } catch {
+    return "the check threw a value that cannot be shown; throw an Error"; // such as an error whose `message` throws
+  }
+}
+
+function describe(error, check) {
+  if (error instanceof CheckError || error instanceof NeverSettledError) return error.message;
+  if (error?.code === "ERR_VM_DYNAMIC_IMPORT_CALLBACK_MISSING") {
+    return `\`import()\` in \`value\` needs Node 20.12 or newer, this is ${process.version}; use \`require\`, or move the code to a file`;
+  }
   if (!(error instanceof Error) && typeof error?.stack !== "string") return `the check threw ${shown(error)}; throw an Error`;
   const named = `${error.name ?? "Error"}: ${oneLine(error.message)}`;
-  for (const line of error.stack.split("\n")) {
-    if (line.includes("node:internal") || line.includes("javascript_runner.mjs") || line.includes("/node_modules/")) continue;
+  for (const line of String(error.stack).split("\n")) {
+    if (NOT_OF_THE_CHECK.test(line)) continue;
     const inValue = /(?:\(|at )value:(\d+):\d+\)?$/.exec(line) ?? /^value:(\d+)$/.exec(line);
     if (inValue) return `${named} at value, line ${inValue[1]}`;
     const inFile = /(?:\(|at |^)(?:async )?(?:file:\/\/)?(\/[^():]+):(\d+)(?::\d+)?\)?$/.exec(line);
@@ -281,14 +300,25 @@ function write(descriptor, value) {
   while (data.length > 0) data = data.subarray(writeSync(descriptor, data));
 }
 
-async function served(line) {
+async function served(line, send) {
   const { execution_id, judge_proxy, check, ...payload } = JSON.parse(line);
   const name = execution_id === undefined ? {} : { execution_id };
+  const watching = {
+    reason: (error) => reasonOf(error, check),
+    late: (text, isKnown) => {
+      const culprit = isKnown ? `the check ${check.label} of case '${payload.eval_id}'` : "an earlier check";
+      send({ late_error: `${culprit} failed after its result: ${text}`, execution_id: `late ${execution_id}` });
+    },
+    ended: (code) => {
+      send({ error: `the check ended its process (it exited with code ${code}) instead of returning a result.`, ...name });
+    },
+  };
   let judge = null;
   try {
     for (const [variable, key] of Object.entries(PROXY)) if (judge_proxy) process.env[variable] = judge_proxy[key];
     judge = await judgeClient(judge_proxy);
-    const result = { ...resultOf(await called(check, payload, judge), check), ...name };
+    const { value, warnings } = await watched(() => called(check, payload, judge), watching);
+    const result = { ...resultOf(value, check), ...(warnings.length > 0 && { warnings }), ...name };
     JSON.stringify(result); // a value that JSON does not allow fails here, as an error of the check
     return result;
   } catch (error) {
@@ -305,7 +335,9 @@ async function main() {
     return;
   }
   const { from, to } = claimStreams();
-  for (const line of linesOf(from)) if (line.trim() !== "") write(to, await served(line));
+  const send = (value) => write(to, value);
+  attributeErrors();
+  for (const line of linesOf(from)) if (line.trim() !== "") send(await served(line, send));
   process.exit(0); // do not wait for handles that a check left open
 }
 

@@ -67,10 +67,10 @@ class PythonCheck(InlineCheck):
         return {}
 
     def depends_on(self, directory: Path) -> list[Path]:
-        """The file of a module."""
+        """The file with the function, or that of its module."""
         reference = self.reference_in(self.value)
         if reference is None or reference.module is None:
-            return []
+            return super().depends_on(directory)
         from agentv.evaluators.python_source import module_file  # noqa: PLC0415 - as above
 
         try:

@@ -93,6 +93,14 @@ class Scripted(Evaluator):
             "config": None if self.config is None else dict(self.config),
         }
 
+    @property
+    def shown(self) -> str | None:
+        """What the user wrote, if that says more than the command."""
+        return None
+
+    async def evaluate(self, context: EvaluationContext) -> Score:
+        return await self.run(self.payload(context), context)
+
     async def run(
         self, payload: Mapping[str, Any], context: EvaluationContext, observer: ScriptObserver | None = None
     ) -> Score:

@@ -83,6 +83,7 @@ class Turns(Evaluator):
             tuple(f"{each.name}: {hit}" for each in results for hit in each.hits),
             tuple(f"{each.name}: {miss}" for each in results for miss in each.misses),
             reasoning,
+            {"aggregation": self.aggregation},
             evaluator_results=tuple(results),
         )
 
@@ -137,7 +138,8 @@ def asked_until_the_end(case: EvalCase, turns: Sequence[TurnRecord]) -> EvalCase
 
 
 def _asked(case: EvalCase, turns: Sequence[TurnRecord], number: int) -> tuple[Message, ...]:
-    messages = [message for message in case.input_messages if message.role == "system"]
+    said = [*case.before_turns, *(message for turn in turns[: number + 1] for message in turn.input_messages)]
+    messages = [message for message in said if message.role == "system"]
     for turn in turns[:number]:
         messages += [*(each for each in turn.input_messages if each.role != "system"), *turn.output_messages]
     return (*messages, *(each for each in turns[number].input_messages if each.role != "system"))

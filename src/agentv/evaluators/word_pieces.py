@@ -1,6 +1,6 @@
 """The tokenizer of BERT (uncased): splits text into the word pieces that MiniLM was trained with.
 
-The vocabulary, `minilm_vocab.txt`, is that of all-MiniLM-L6-v2 (Apache License 2.0).
+The vocabulary, `minilm_vocab.txt`, is that of all-MiniLM-L6-v2 (Apache License 2.0, see NOTICE).
 """
 
 from __future__ import annotations

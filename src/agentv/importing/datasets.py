@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from agentv.importing.source import Node, Note, Notes, read_text, unreadable
 from agentv.importing.source import UnreadableError as Unreadable
 from agentv.suite.dataset_cases import AUTOMATIC
 from agentv.suite.dataset_rows import SUFFIXES, BadRow, rows_of
+from agentv.suite.variables import CASE_TEMPLATES
+from agentv.templates import has_template
 from agentv.text import one_of
 
 ANSWERED = ("actual_output", "response")
@@ -211,7 +214,7 @@ class _Dataset:
         for key in ("additional_metadata", "additionalMetadata"):
             if isinstance(rest.get(key), dict):
                 case["metadata"] = {**rest.pop(key), **case.get("metadata", {})}
-        return case | ({"vars": rest} if rest else {})
+        return _with_literals(case, rest)
 
     def _passages(self, value: Any) -> Any:
         """Passages as a list. In CSV files, they are one cell: JSON, a list of Python, or separated text."""
@@ -228,6 +231,24 @@ class _Dataset:
                 return [str(item) for item in parsed]
         separator = next((char for char in self.kind.separators if char in text), None)
         return [part.strip() for part in text.split(separator) if part.strip()] if separator else [text]
+
+
+def _with_literals(case: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+    """The case with these variables. Text that looks like a template becomes a variable, which is not rendered."""
+    known = dict(variables)
+
+    def literal(value: Any, name: str) -> Any:
+        if isinstance(value, str) and has_template(value):
+            numbered = (name if number == 1 else f"{name}_{number}" for number in count(1))
+            variable = next(each for each in numbered if each not in known)
+            known[variable] = value
+            return f"{{{{ {variable} }}}}"
+        if isinstance(value, list):
+            return [literal(item, name) for item in value]
+        return {key: literal(item, name) for key, item in value.items()} if isinstance(value, dict) else value
+
+    fields = {key: literal(value, key) if key in CASE_TEMPLATES else value for key, value in case.items()}
+    return fields | ({"vars": known} if known else {})
 
 
 _ROLES = {"human": "user", "user": "user", "ai": "assistant", "assistant": "assistant", "tool": "tool"}

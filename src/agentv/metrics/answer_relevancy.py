@@ -1,7 +1,7 @@
-"""Answer relevancy: does the answer stay with the question?
+"""Answer relevancy: does the answer stick to the question?
 
 Needs: the question, the answer
-Judge calls: 2: the statements of the answer, then a verdict for all of them
+Judge calls: 2: the statements of the answer, then a verdict for all of them; none if the answer is empty
 Formula: statements that are not irrelevant / statements; 0 if there are none, as in an empty answer
 
 It does not measure whether the answer is correct.
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 STATEMENTS = """\
 Split the answer into statements: one short sentence each, understandable on its own. Include everything that the answer
-says, also advice, refusals, remarks and advertising.\
+says, including advice, refusals, remarks and advertising.\
 """
 
 VERDICTS = """\
 Say for each of the numbered statements, which are from the answer, whether it is relevant to the question:
 - relevant: it answers the question or a part of it, or says that this is not possible
-- supporting: it does not answer the question, but is background, a condition or a source that helps to use the answer
+- supporting: it does not answer the question, but gives background, a condition or a source for the answer
 - irrelevant: it has nothing to do with what was asked
 A wrong statement can be relevant: judge the topic, not the truth.\
 """

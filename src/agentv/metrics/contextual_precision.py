@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agentv_eval import CodeJudgeInput, JudgeProxyClient
 
 VERDICTS = """\
-Say for each of the numbered passages whether it is useful to answer the question as in the expected answer:
+Say for each of the numbered passages whether it is useful for giving the expected answer to the question:
 - useful: it contains something that the expected answer states or needs
 - not_useful: it does not, even if it is about the same topic
 Judge each passage independently of the others.\

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agentv.metrics.support import MAX_CLAIMS, ask, context_of, object_of, option, passages, reference_of, share
+from agentv.metrics.support import ask, at_most, context_of, max_claims, object_of, passages, reference_of, share
 from agentv_eval import code_judge
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ def contextual_recall(case: CodeJudgeInput, judge: JudgeProxyClient | None) -> d
     context = context_of(case)
     text, number = {"type": "string"}, {"type": "integer", "minimum": 0, "maximum": len(context)}
     statement = object_of({"statement": text, "reason": text, "passage": number})
-    most = option(case, "max_claims", MAX_CLAIMS)
+    most = max_claims(case)
     schema = object_of({"statements": {"type": "array", "items": statement, "minItems": 1, "maxItems": most}})
     material = {"expected answer": reference_of(case), **passages(context)}
-    reply = ask(judge, case, STATEMENTS, material, schema)
+    reply = ask(judge, case, f"{STATEMENTS}\nList {at_most(most, 'statements')}.", material, schema)
     judgments = [
         {
             "text": entry["statement"],

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from agentv.metrics.support import (
     ATTEMPTS,
-    MAX_CLAIMS,
+    at_most,
     context_of,
     judge_of,
+    max_claims,
     object_of,
-    option,
     question_of,
     question_to_judge,
     share,
@@ -41,9 +41,10 @@ def contextual_relevancy(case: CodeJudgeInput, judge: JudgeProxyClient | None) -
     question, context = question_of(case), context_of(case)
     text = {"type": "string"}
     statement = object_of({"statement": text, "reason": text, "verdict": {"enum": ["relevant", "irrelevant"]}})
-    most = option(case, "max_claims", MAX_CLAIMS)
+    most = max_claims(case)
     schema = object_of({"statements": {"type": "array", "items": statement, "maxItems": most}})
-    questions = [question_to_judge(case, STATEMENTS, {"question": question, "passage": text}) for text in context]
+    prompt = f"{STATEMENTS}\nList {at_most(most, 'statements')}."
+    questions = [question_to_judge(case, prompt, {"question": question, "passage": text}) for text in context]
     replies = judge_of(judge).verdicts(questions, schema=schema, attempts=ATTEMPTS)
     judgments = [
         {"text": entry["statement"], "verdict": entry["verdict"], "reason": entry["reason"], "passage": number}

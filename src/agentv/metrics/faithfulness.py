@@ -1,7 +1,7 @@
 """Faithfulness: is what the answer claims supported by the retrieved passages?
 
 Needs: the answer, retrieved passages
-Judge calls: 2: the claims of the answer, then a verdict for all of them
+Judge calls: 2: the claims of the answer, then a verdict for all of them; 1 if there are none
 Formula: supported claims / claims; 1 if the answer makes no claims
 
 With `allow_unmentioned: true`, claims that the passages do not mention count like supported ones, so that only
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CLAIMS = """\
 List the factual claims that the answer makes. Each claim is one short sentence that is understandable on its own:
-replace pronouns by what they refer to. Take the claims from the answer as it is, whether they are true or not. Leave
+replace pronouns with what they refer to. Take the claims from the answer as it is, whether they are true or not. Leave
 out greetings, questions, and statements like "I do not know".\
 """
 
@@ -29,7 +29,7 @@ Compare each of the numbered claims with the passages, and choose one verdict:
 - supported: the passages state it, or it follows from them
 - contradicted: the passages state something else
 - not_mentioned: the passages neither support nor contradict it
-Use only the passages, not what you know. A claim that other claims repeat is not supported by that.\
+Use only the passages, not what you know. Other claims do not support a claim.\
 """
 
 

@@ -22,7 +22,7 @@ VERDICTS = """\
 Compare the answer with each of the numbered passages, and choose one verdict:
 - agrees: nothing in the answer contradicts the passage; the answer may leave out what it says
 - contradicts: the answer states something that cannot be true if the passage is true
-Take the passages as true, also where you know better.\
+Assume that the passages are true, even if you know otherwise.\
 """
 
 

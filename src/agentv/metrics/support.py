@@ -51,8 +51,9 @@ def option(case: CodeJudgeInput, name: str, default: Any = None) -> Any:
 
 
 def answer_of(case: CodeJudgeInput) -> str:
-    """The answer. Raises MetricError if it is empty: whatever is absent from it, no score would be right."""
-    return case.candidate_answer or fail("the answer is empty, so that there is nothing to measure; check the target")
+    """The answer. Raises MetricError if it is empty: an empty answer contains nothing wrong, and would score 1."""
+    answer = case.candidate_answer or ""
+    return answer if answer.strip() else fail("the answer is empty, so there is nothing to measure; check the target")
 
 
 def question_of(case: CodeJudgeInput) -> str:
@@ -174,10 +175,19 @@ def listed(
     judge: JudgeProxyClient | None, case: CodeJudgeInput, prompt: str, material: Mapping[str, str], key: str
 ) -> list[str]:
     """The strings that the judge lists under `key`: at most `max_claims`."""
-    most = option(case, "max_claims", MAX_CLAIMS)
-    prompt += f'\nReply with {{"{key}": [...]}}: at most {most} strings, the most important ones if there are more.'
+    most = max_claims(case)
+    prompt += f'\nReply with {{"{key}": [...]}}: {at_most(most, "strings")}.'
     reply = ask(judge, case, prompt, material, list_of(key, most))
     return [text.strip() for text in reply[key] if text.strip()]
+
+
+def max_claims(case: CodeJudgeInput) -> int:
+    return int(option(case, "max_claims", MAX_CLAIMS))
+
+
+def at_most(count: int, things: str) -> str:
+    """The limit of a list, for the end of a prompt."""
+    return f"at most {count} {things}, the most important ones if there are more"
 
 
 def judgments_schema(count: int, verdicts: Collection[str]) -> dict[str, Any]:
@@ -243,7 +253,7 @@ def result(
         "score": score,
         "hits": [short(entry["text"]) for entry in judgments if entry["verdict"] in good],
         "misses": [
-            f"{short(entry['text'])} ({entry['verdict'].replace('_', ' ')}: {entry['reason']})"
+            f"{short(entry['text'])} ({': '.join(filter(None, (entry['verdict'].replace('_', ' '), entry['reason'])))})"
             for entry in judgments
             if entry["verdict"] not in good
         ],

@@ -327,7 +327,7 @@ def _target_lanes(
             raise no_config_error(f"The suite {item.suite.path} needs a target", item.suite.directory)
         configs[config.path, config.environment.dotenv_files] = config
         for name, ids in _targets_of(item, options).items():
-            own = ids if chosen is None else ids & chosen.of(item.suite.name, name)
+            own = ids if chosen is None else ids & chosen.of_target(item.suite.name, name)
             if own:
                 work.setdefault((config.path, config.environment.dotenv_files, name), []).append((item, own))
     lanes = []

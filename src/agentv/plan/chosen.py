@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agentv.results import CaseKey
+from agentv.results import CaseKey, is_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,15 @@ class ChosenCases:
         return cls(why, {place: frozenset(own) for place, own in ids.items()}, frozenset(targets))
 
     def of(self, suite: str, target: str | None = None) -> frozenset[str]:
-        """The cases of a suite that run with this target, or with any target."""
-        known = target is not None and target in self.targets
+        """The cases of a suite that run with this target (or variant), or with any target."""
+        known = target in self.targets
         parts = [ids for (name, own), ids in self.ids.items() if name == suite and (not known or own in (None, target))]
         return frozenset().union(*parts)
+
+    def of_target(self, suite: str, target: str) -> frozenset[str]:
+        """The cases of a suite that run with this target and any of its prompts."""
+        variants = {variant for variant in self.targets if is_of(variant, target)}
+        return frozenset().union(*(self.of(suite, variant) for variant in variants or {target}))
 
     def only(self, why: str, cases: Mapping[str, frozenset[str]]) -> ChosenCases:
         """Those of the chosen cases that are also in `cases`, which has ids by suite."""

@@ -148,6 +148,10 @@ class Lane:
             return True
         return eval_id in self.chosen.of(suite, variant_of(self.target, prompt))
 
+    def chosen_of(self, suite: str, chosen: ChosenCases) -> frozenset[str]:
+        """Those of the chosen cases that this lane can run."""
+        return chosen.of(suite) if self.answers is not None else chosen.of_target(suite, self.target)
+
     def _slots(self, eval_id: str, suite: str, count: int, prompt: str | None = None) -> list[tuple[str, int]]:
         """The targets and attempts of a case. A case without a recorded answer still gets one row: an error."""
         attempts = range(1, count + 1)
@@ -212,8 +216,7 @@ class RunPlan:
         }
         lanes: list[Lane] = []
         for lane in self.lanes:
-            target = lane.target if lane.answers is None else None
-            ids = [(planned[item.suite.path], own & chosen.of(item.suite.name, target)) for item, own in lane.work]
+            ids = [(planned[item.suite.path], own & lane.chosen_of(item.suite.name, chosen)) for item, own in lane.work]
             if work := tuple((item, own) for item, own in ids if own):
                 lanes.append(replace(lane, work=work, chosen=chosen))
         suites = tuple(item for item in planned.values() if item.selected)

@@ -60,6 +60,9 @@ class Script:
     """The process stays alive between executions: it reads one payload per line and writes one result per line."""
     execution_id: str = ""
     """With `lines`: results with a different id are late output of an earlier execution and are ignored."""
+    repeatable: Callable[[], bool] = lambda: False
+    """With `lines`: whether the execution can be repeated in a new process, if a reused process ended without a result.
+    Something that an earlier execution started may have ended it."""
     own_variables: frozenset[str] = frozenset()
     """Names in `env` whose values differ for every execution, such as a token."""
 

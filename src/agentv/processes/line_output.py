@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 
-from agentv.wire.output import LineKind, line_kind
+from agentv.wire.output import LineKind, late_error, line_kind
 
 PAUSE_SECONDS = 0.005
 """How long lines are parsed before other tasks of the event loop run."""
@@ -31,6 +31,8 @@ class LineOutput:
         """Number of results of this execution. Invalid output, which is an error in any case, counts as two."""
         self.late = False
         """Whether a result of another execution was printed; it is not part of `text`."""
+        self.late_error: str | None = None
+        """Its `late_error`: agentv's own runner of checks reports an error of an earlier check this way."""
 
     @property
     def text(self) -> bytes:
@@ -83,7 +85,8 @@ class LineOutput:
         if self._misleading > MOST_MISLEADING:
             kind = "invalid"
         self.results += 2 if kind == "invalid" else kind == "own"
-        self.late = self.late or kind == "other"
+        if kind == "other" and not self.late:
+            self.late, self.late_error = True, late_error(line)
         return kind != "other"
 
     async def _kind(self, line: bytes) -> LineKind:

@@ -45,8 +45,8 @@ SURPLUS = (
 Stamp = tuple[int, int, int] | None
 
 
-class NotReadError(Exception):
-    """A reused process ended before it read any of the payload, so another process can take it."""
+class AskAnotherError(Exception):
+    """A reused process ended, and another one can serve the execution: nothing of it was read, or it is repeatable."""
 
 
 class LineExecution(Execution):
@@ -77,6 +77,7 @@ class LineServer:
         self._loop = asyncio.get_running_loop()
         self._execution = LineExecution(replace(script, stdin=b"", timeout=None, waiting=None), number)
         self._output = LineOutput("", cap=0)
+        self._script = script
         self.command = " ".join((Path(script.argv[0]).name, *script.argv[1:]))
         self._changed: asyncio.Future[None] = self._loop.create_future()
         self._files = [path for path in (Path(script.cwd, word) for word in script.argv) if _stamp(path) is not None]
@@ -86,6 +87,8 @@ class LineServer:
         self.usable = True
         self.surplus = False
         """Whether it printed a result after the execution that the result belongs to had ended."""
+        self.late_error: str | None = None
+        """The `late_error` of that result, if it has one: a sentence for the user."""
         self._asked = False
         self._served = 0
         self._sent = self._unread = 0
@@ -124,12 +127,12 @@ class LineServer:
     async def ask(self, script: Script) -> ProcessOutcome:
         """Serve one execution; the outcome is as if the process had been started for it.
 
-        Raises what starting the process raised, and `NotReadError` when another process can serve it instead.
+        Raises what starting the process raised, and `AskAnotherError` when another process can serve it instead.
         """
         started = time.monotonic()
         self._execution.last_words()
         self._output = output = LineOutput(script.execution_id, cap=script.stdout_cap)
-        self._asked, self._sent = True, 0
+        self._script, self._asked, self._sent = script, True, 0
         try:
             async with asyncio.timeout(None) as limit:
                 with self._time(script, limit) as script_time:
@@ -147,6 +150,7 @@ class LineServer:
         finally:
             self._asked = False
             self.surplus = self.surplus or output.late
+            self.late_error = output.late_error or self.late_error
         self._execution.set_deadline(0.0)
         self._served += 1
         if output.late or output.results > 1 or output.incomplete or not self.usable:
@@ -169,8 +173,8 @@ class LineServer:
         assert outcome is not None  # noqa: S101 - it ended without a problem
         timed_out = timed_out or outcome.timed_out
         answered = self._output.results or timed_out or overflow
-        if self._served and not answered and self._unread >= self._sent:
-            raise NotReadError
+        if self._served and not answered and (self._unread >= self._sent or self._script.repeatable()):
+            raise AskAnotherError
         if not overflow:
             # Without a result, what the script wrote instead is reported where results are parsed.
             await self._output.scan()
@@ -314,7 +318,7 @@ class LineServers:
             server = self._take(key) or self._new(script)
             try:
                 return await server.ask(left)
-            except NotReadError:
+            except AskAnotherError:
                 if script.timeout is not None:
                     left = replace(script, timeout=max(0.0, started + script.timeout - time.monotonic()))
             finally:
@@ -356,7 +360,7 @@ class LineServers:
     def _note_surplus(self, server: LineServer) -> None:
         if server.surplus:
             server.surplus = False
-            self._on_note(f"`{server.command}` {SURPLUS}")
+            self._on_note(server.late_error or f"`{server.command}` {SURPLUS}")
 
     async def close(self) -> None:
         """Kill all processes."""

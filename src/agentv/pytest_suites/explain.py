@@ -51,7 +51,7 @@ def _explained(rows: Sequence[CaseResult], unmet: Sequence[CaseResult], director
     if len(rows) > 1:
         page.lines.append(f"{len(unmet)} of {len(rows)} attempts did not pass")
     page.lines.append("")
-    asked = [] if case is None else _asked(case)
+    asked = [] if case is None else _asked(case, first)
     if len(rows) == 1:
         page.fields([*asked, *_facts(first)])
     else:
@@ -76,9 +76,9 @@ def _recorded(row: CaseResult, directory: RunDirectory | None) -> tuple[CaseReco
         return None, None
 
 
-def _asked(case: CaseRecord) -> list[tuple[str, str]]:
+def _asked(case: CaseRecord, row: CaseResult) -> list[tuple[str, str]]:
     return [
-        ("question", _cut(question_of(case))),
+        ("question", _cut(question_of(case, row))),
         ("expected", _cut(case.expected_outcome or case.reference_answer or "")),
     ]
 

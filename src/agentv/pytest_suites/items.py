@@ -37,7 +37,8 @@ class SuiteFile(pytest.File):
 
     def collect(self) -> Iterator[CaseItem]:
         try:
-            plan = self.config.stash[SESSION_RUN].plan([self.path])
+            run = self.config.stash[SESSION_RUN]
+            plan = run.plan([self.path])
         except InvalidFilesError as error:
             step = f"\n{error.next_step}" if error.next_step else ""
             raise self.CollectError(render_problems(error.problems, color=False) + step) from None
@@ -51,6 +52,7 @@ class SuiteFile(pytest.File):
             prompt = case.get("prompt")
             for target in targets[case_id]:
                 variant = variant_of(target, prompt)
+                run.variants.add(variant)
                 label = variant if several else prompt or ""
                 name = clean(case_id) + (f"[{clean(label)}]" if label else "")
                 item: CaseItem = CaseItem.from_parent(self, name=name, key=CaseKey(suite.name, case_id, variant))

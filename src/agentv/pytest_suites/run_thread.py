@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 
 from agentv.pytest_suites.rows_of_cases import RowsOfCases
@@ -16,8 +17,10 @@ from agentv.results import CaseKey, CaseResult, RowKey
 class RunThread:
     """Executes a run. Ctrl-C is raised in the main thread, which then calls `stop` and `wait`."""
 
-    def __init__(self, run: RecordedRun) -> None:
+    def __init__(self, run: RecordedRun, when_over: Callable[[], None]) -> None:
         self.run = run
+        self._when_over = when_over
+        """Called in the thread when the last row has been recorded, or the run has failed."""
         self.outcome: RunOutcome | None = None
         self.error: BaseException | None = None
         self._rows = RowsOfCases()
@@ -42,6 +45,7 @@ class RunThread:
             with self._changed:
                 self._is_over = True
                 self._changed.notify_all()
+            self._when_over()
 
     async def _run(self) -> RunOutcome:
         self._task = asyncio.current_task()

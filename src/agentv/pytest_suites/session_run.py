@@ -26,7 +26,7 @@ from agentv.recorded import replayed_run, start_run
 from agentv.results import CaseKey, CaseResult
 from agentv.text import short_path
 
-_RUN, _ERROR, _LOCK = "run", "error", "lock"
+_RUN, _OVER, _ERROR, _LOCK = "run", "over", "error", "lock"
 _POLL_SECONDS = 0.05
 _WHY = "were selected by pytest"
 
@@ -47,6 +47,8 @@ class SessionRun:
         self._lead: RunThread | None = None
         self._other: _RunOfAnotherWorker | None = None
         self._error: AgentVError | None = None
+        self.variants: set[str] = set()
+        """The targets and prompts of all collected cases, selected or not."""
         self._left: set[CaseKey] = set()
         """Cases that no test has waited for."""
 
@@ -103,9 +105,14 @@ class SessionRun:
 
     def _started(self, selected: Sequence[SelectedCase]) -> RunThread:
         paths = list(dict.fromkeys(case.path for case in selected))
-        chosen = ChosenCases.of_rows(_WHY, self._left, {key.target for key in self._left})
+        chosen = ChosenCases.of_rows(_WHY, self._left, self.variants)
         plan, run_id = self.plan(paths, chosen), new_run_id()
-        return RunThread(start_run(plan, run_id, self.cwd / RUNS / run_id, self.cwd))
+        return RunThread(start_run(plan, run_id, self.cwd / RUNS / run_id, self.cwd), self._announce_end)
+
+    def _announce_end(self) -> None:
+        """Let other workers know that no further row will be recorded, although this process has not exited."""
+        if self._shared is not None:
+            _announce(self._shared / _OVER, "")
 
     def wait(self) -> None:
         """Wait until the run has ended."""
@@ -178,7 +185,7 @@ class _RunOfAnotherWorker:
 
     def rows_of(self, key: CaseKey) -> list[CaseResult]:
         while not self._rows.are_complete(key):
-            is_over = self._has_ended()
+            is_over = (self._shared / _OVER).exists() or self._has_ended()
             self._read()
             if is_over:
                 break

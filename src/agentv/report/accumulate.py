@@ -133,6 +133,9 @@ class RunSpend:
     def add(self, row: CaseResult) -> None:
         if row.error is None or row.token_usage is not None or row.cost_usd is not None:
             self.target.add(row.token_usage, row.cost_usd)
+        for turn in row.turns:  # a model that plays the user is a target, too
+            if turn.user_token_usage is not None or turn.user_cost_usd is not None:
+                self.target.add(turn.user_token_usage, turn.user_cost_usd if row.replayed is None else 0.0)
         for ledger in judge_ledgers(row.evaluator_results):
             calls = ledger.get("call_count") or 0
             if calls:

@@ -11,6 +11,9 @@ from agentv.evidence import CaseRecord, EvaluatorRecord, JudgeCallRecord
 from agentv.record.reading import RowHead, RunReader
 from agentv.report.format import format_score
 from agentv.results import CaseResult, EvaluatorResult, judge_ledgers, weighted_mean
+from agentv.text import plural
+
+_SHOWN_TURNS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +128,26 @@ def score_sentences(row: CaseResult, threshold: float | None) -> list[str]:
         sentences.append(f"{', '.join(errored)} errored: the case is counted as an error, not as a failure")
     elif row.error is not None:
         sentences.append(f"{row.error.stage} error: the case is counted as an error, not as a failure")
+    sentences += filter(None, map(_turns_sentence, row.evaluator_results))
     unweighed = [result.name for result in row.evaluator_results if result.weight <= 0]
     if unweighed and weighed:
         sentences.append(f"{', '.join(unweighed)}: weight 0, not part of the score")
     return sentences
+
+
+def _turns_sentence(result: EvaluatorResult) -> str | None:
+    """How the scores of the turns of a conversation became one, such as `turns: (1.00 + 0.50) / 2 = 0.75, ...`."""
+    turns, how = result.evaluator_results, (result.details or {}).get("aggregation")
+    if result.type != "turns" or result.error is not None or not turns:
+        return None
+    scores, score = [format_score(turn.score) for turn in turns], format_score(result.score)
+    if how == "mean":
+        total = f"({' + '.join(scores)}) / {len(turns)} = " if 1 < len(turns) <= _SHOWN_TURNS else ""
+        return f"{result.name}: {total}{score}, the mean of {plural(len(turns), 'turn')}"
+    if how == "min":
+        lowest = min(turns, key=lambda turn: turn.score)
+        return f"{result.name}: {score}, the lowest score of {plural(len(turns), 'turn')} ({lowest.name})"
+    return f"{result.name}: {score}, the score of the last turn with evaluators ({turns[-1].name})"
 
 
 def format_threshold(threshold: float) -> str:

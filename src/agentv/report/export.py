@@ -108,7 +108,7 @@ def _fields(row: CaseResult, run: JoinedRun) -> tuple[Any, ...]:
         row.started_at,
         *("\n".join(map(str, row.hits)), "\n".join(map(str, row.misses))),
         *(row.reasoning, row.candidate_answer),
-        question_of(case),
+        question_of(case, row),
         *((case.expected_outcome, case.reference_answer, ", ".join(case.tags)) if case else (None, None, None)),
         *(row.threshold, row.model, row.finish_reason, usage.cached if usage else None),
         sum(ledger.get("call_count") or 0 for ledger in ledgers),
@@ -144,7 +144,7 @@ def joined_rows(run: JoinedRun, *, with_calls: bool = False) -> Iterator[str]:
         case = run.case(row)
         data = {
             **row.to_dict(),
-            "question": question_of(case),
+            "question": question_of(case, row),
             "input_messages": [message.to_dict() for message in case.input_messages] if case else [],
             "expected_outcome": case.expected_outcome if case else None,
             "reference_answer": case.reference_answer if case else None,

@@ -130,7 +130,7 @@ def _row(row: CaseResult, run: JoinedRun) -> dict[str, Any]:
         "verdict": None if error else row.verdict.value,
         "error_stage": error.stage if error else None,
         "error": error.message if error else None,
-        "question": question_of(case),
+        "question": question_of(case, row),
         "expected_outcome": case.expected_outcome if case else None,
         "reference_answer": case.reference_answer if case else None,
         "tags": case.tags if case else (),

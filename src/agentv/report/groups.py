@@ -22,7 +22,7 @@ class GroupName(NamedTuple):
     """A value of what the cases are grouped by."""
 
     by: str
-    """`suite`, `target`, `tag` or `metadata.KEY`."""
+    """`suite`, `target`, `prompt`, `tag` or `metadata.KEY`."""
     name: str
 
 
@@ -93,9 +93,9 @@ def chosen_groups(
 ) -> tuple[dict[GroupName, Sequence[int]], list[str]]:
     """The groups to compare, and the keys that were left out because there would be too many groups.
 
-    `keys` are the positions of the pairs for each value of `suite`, `target`, `tag` and `metadata.KEY`; `count` is the
-    number of pairs. A key groups the cases if it has 2 to `MOST_VALUES` values. A tag needs no other tag beside it,
-    but it must not be on all cases.
+    `keys` are the positions of the pairs for each value of `suite`, `target`, `prompt`, `tag` and `metadata.KEY`;
+    `count` is the number of pairs. A key groups the cases if it has 2 to `MOST_VALUES` values. A tag needs no other tag
+    beside it, but it must not be on all cases.
     """
     chosen: dict[GroupName, Sequence[int]] = {}
     left_out = []

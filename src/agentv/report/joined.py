@@ -55,11 +55,14 @@ class JoinedRun:
         return [call for call in self._calls.calls(row.key) if (call.execution or 1) == execution]
 
 
-def question_of(case: CaseRecord | None) -> str | None:
-    """The question of a case as text, including its system prompt."""
+def question_of(case: CaseRecord | None, row: CaseResult) -> str | None:
+    """The question of a case as text, including its system prompt. If a model played the user, the row has it."""
     if case is None:
         return None
-    asked = Asked(case.input_messages)
+    is_played = case.user is not None and row.turns
+    asked = Asked(
+        tuple(said for turn in row.turns for said in turn.input_messages) if is_played else case.input_messages
+    )
     system = asked.system_prompt
     return asked.question if system is None else f"{system}\n\n{asked.question}"
 

@@ -13,7 +13,7 @@ from agentv.evidence import CaseRecord
 from agentv.messages import part_text, whole_text
 from agentv.record.run_dir import RESULTS, RUNS, RunDirectory
 from agentv.report.summary import Summary
-from agentv.results import RowKey
+from agentv.results import CaseResult, RowKey
 
 _KEPT = 2_000
 
@@ -35,15 +35,17 @@ class Questions:
                 self._reader.index_cases()
                 self._is_indexed = True
             case = self._reader.case(key)
+            row = None if case is None or case.user is None else self._reader.row(key)
         except RecordError:
             self._reader = None
             return None
-        return None if case is None else question_of(case)[:_KEPT]
+        return None if case is None else question_of(case, row)[:_KEPT]
 
 
-def question_of(case: CaseRecord) -> str:
-    """The last message of the user or, if there is none, the last message."""
-    asked = [message for message in case.input_messages if message.role == "user"] or case.input_messages
+def question_of(case: CaseRecord, row: CaseResult | None = None) -> str:
+    """The last message of the user or, if there is none, the last message. `row` has those that a model wrote."""
+    messages = row.turns[-1].input_messages if row is not None and row.turns else case.input_messages
+    asked = [message for message in messages if message.role == "user"] or messages
     if not asked:
         return ""
     content = asked[-1].content

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from agentv import jsonio
+from agentv.results import is_of
 
 _SHOWN_CASES, _SHOWN_KEYS = 3, 4
 _SHOWN_DIGITS = 12
@@ -71,7 +72,10 @@ class Ruler:
         cases = {eval_id: sha256 for (name, eval_id), (sha256, _) in hashes.items() if name == suite}
         files = {file for (name, _), (_, file) in hashes.items() if name == suite}
         homes = {_relative(path, cwd) for path in (*files, *_paths(manifest))}
-        judges = _mapping(recorded.get("targets")).get(target)
+        judged = _mapping(recorded.get("targets"))
+        if target not in judged:  # it may be a variant
+            target = next((name for name in judged if is_of(target, name)), target)
+        judges = judged.get(target)
         names = tuple(name for name in judges if isinstance(name, str)) if isinstance(judges, list) else None
         if names is None and isinstance(option := _mapping(manifest.get("options")).get("judge_target"), str):
             names = (option,)

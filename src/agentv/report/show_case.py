@@ -16,7 +16,7 @@ from agentv.report.console import ERROR_STYLE, VERDICT_STYLE
 from agentv.report.format import format_cost, format_duration, format_score
 from agentv.report.questions import part_shown
 from agentv.report.terminal import INDENT, Look, columns
-from agentv.results import CUT_OFF, CaseResult, EvaluatorResult, Verdict, judge_ledgers
+from agentv.results import CUT_OFF, CaseResult, EvaluatorResult, TurnRecord, Verdict, judge_ledgers
 from agentv.text import plural, short_path
 
 LEAST_WIDTH = 40
@@ -129,6 +129,7 @@ def _facts(view: CaseView, choice: Choice) -> list[tuple[str, str]]:
         ("prompt", row.prompt or ""),
         ("run", f"{view.run_id}{_when(row.started_at)}"),
         ("usage", spent(row.duration_ms, row.token_usage, row.cost_usd)),
+        ("user", _played(view)),
         ("tags", ", ".join(tags)),
         ("metadata", compact(metadata) if metadata else ""),
         ("conversation", row.conversation_id or ""),
@@ -150,6 +151,15 @@ def spent(duration_ms: float | None, usage: TokenUsage | None, cost_usd: float |
     if cost_usd is not None:
         parts.append(format_cost(cost_usd))
     return ", ".join(parts)
+
+
+def _played(view: CaseView) -> str:
+    """The target that played the user of a conversation, and what its messages cost."""
+    user = view.case.user if view.case is not None else None
+    usages = [turn.user_token_usage for turn in view.row.turns if turn.user_token_usage is not None]
+    costs = [turn.user_cost_usd for turn in view.row.turns if turn.user_cost_usd is not None]
+    cost = spent(None, sum(usages, TokenUsage()) if usages else None, sum(costs) if costs else None)
+    return ", ".join(filter(None, (str(user.get("target", "")) if user else "", cost)))
 
 
 def _time(milliseconds: float) -> str:
@@ -183,7 +193,8 @@ def _asked(view: CaseView, page: Page) -> None:
     if view.row.turns:
         turns = view.row.turns
         page.heading("Conversation", plural(len(turns), "turn"))
-        messages([message for turn in turns for message in (*turn.input_messages, *turn.output_messages)], page)
+        for number, turn in enumerate(turns, 1):
+            _turn(number, turn, page)
     elif case is None:
         page.heading("Question")
         page.text(WITHOUT_CASES, 1, "dim")
@@ -202,6 +213,23 @@ def _asked(view: CaseView, page: Page) -> None:
     if expected and not (len(expected) == 1 and not expected[0].tool_calls and case.reference_answer):
         page.heading("Expected messages")
         messages(expected, page)
+
+
+def _turn(number: int, turn: TurnRecord, page: Page) -> None:
+    """The messages of a turn. Its number is in the first line, and what the answer took in the last label."""
+    if number > 1:
+        page.lines.append("")
+    said = [*turn.input_messages, *turn.output_messages]
+    stopped = f", stopped at the token limit ({turn.finish_reason})" if turn.finish_reason in CUT_OFF else ""
+    cost = spent(turn.duration_ms, turn.token_usage, turn.cost_usd) + stopped
+    for place, message in enumerate(said):
+        if place:
+            page.lines.append("")
+        first = f"turn {number}: " if not place else ""
+        page.label(f"{first}{message.role}{f'  {cost}' if cost and place and message is said[-1] else ''}")
+        _content(message, page, 2)
+    if turn.unanswered:
+        page.label("(no answer)")
 
 
 def messages(asked: Sequence[Message], page: Page) -> None:

@@ -306,7 +306,8 @@ class SummaryBuilder:
         if row.error is not None:
             self._errors.add(row.error, row.key)
             self._not_called += row.error.not_called
-        self._cut_off += row.finish_reason in CUT_OFF
+        reasons = [turn.finish_reason for turn in row.turns] or [row.finish_reason]
+        self._cut_off += sum(reason in CUT_OFF for reason in reasons)
         self._spend.add(row)
 
     def _add_variant(self, row: CaseResult, prompt: str) -> None:

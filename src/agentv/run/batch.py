@@ -83,7 +83,7 @@ class Batches:
         started_at, started = now(), time.perf_counter()
         requests = [build_request(item.case, item.attempt, planned.suite.files) for item in sent]
         if self.wording is not None:
-            requests = [self.wording(request) for request in requests]
+            requests = [await self.wording(request) for request in requests]
         replies = await self.gate.invoke_batch(requests)
         elapsed = milliseconds_since(started)
         answers: list[Awaitable[object]] = []

@@ -11,18 +11,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from agentv.errors import AgentVError, BudgetExhaustedError, ProviderError, TargetDownError
+from agentv.errors import AgentVError, BudgetExhaustedError, ProviderError, RecordError, TargetDownError
 from agentv.evaluators.base import Candidate, EvaluationContext, Evaluator
 from agentv.evaluators.scoring import CaseScore, combine, judge_all
 from agentv.messages import Message, TokenUsage, ToolCall, part_text, whole_text
 from agentv.plan.plan import WorkItem
-from agentv.results import CaseError, CaseResult, EvaluatorResult, Verdict
+from agentv.results import CaseError, CaseResult, EvaluatorResult, TurnRecord, Verdict
 from agentv.suite.files import FileReferenceError, SuiteFiles
 from agentv.suite.suite import EvalCase
 from agentv.targets.provider import Reply, Request
 from agentv.text import short_path
 
 if TYPE_CHECKING:
+    from agentv.run.conversation import Talk
     from agentv.scripts import Runtime
 
 
@@ -40,6 +41,8 @@ class Answered:
     token_usage: TokenUsage | None = None
     """Usage of a failed call that still has to be paid for."""
     cost_usd: float | None = None
+    turns: tuple[TurnRecord, ...] = ()
+    """What was said before the call failed, in a conversation."""
     recorded: bool = False
     """Whether the answer is on disk, so that another process does not have to call the target again."""
 
@@ -66,46 +69,69 @@ async def with_file_text(item: WorkItem) -> WorkItem:
     return replace(item, case=replace(case, texts=texts))
 
 
-async def answer(item: WorkItem, ask: Ask, ask_user: Ask | None = None) -> Answered:
+async def answer(item: WorkItem, ask: Ask, talk: Talk | None = None) -> Answered:
     """Send the case to its target. Exceptions of the call are returned as the error of the case.
 
-    `ask_user` asks the model that plays the user of a conversation.
+    `talk` is the conversation of a case with several turns.
     """
-    started_at, started = now(), time.perf_counter()
+    started_at, started = now() if talk is None else talk.started_at, time.perf_counter()
     if item.case.problem is not None:
         return Answered(started_at, None, CaseError("target", f"{item.case.problem}. {FILE_NEXT_STEP}"))
     try:
-        request = build_request(item.case, item.attempt, item.planned.suite.files)
-        if item.case.is_conversation:
-            files = item.planned.suite.files
-            return Answered(started_at, await _conversation_of(item.case, files, request, ask, ask_user))
-        reply = await ask(request)
-    except BudgetExhaustedError:
+        if talk is not None:
+            return Answered(started_at, await _conversation_of(item, ask, talk))
+        reply = await ask(build_request(item.case, item.attempt, item.planned.suite.files))
+    except (BudgetExhaustedError, RecordError):
         raise
     except TargetDownError as error:
-        return Answered(started_at, None, CaseError("target", str(error), not_called=True))
+        return _failure(started_at, str(error), talk, not_called=talk is None or not talk.answered)
     except ProviderError as error:
-        return Answered(started_at, None, CaseError("target", str(error)), error.token_usage, error.cost_usd)
+        return _failure(started_at, str(error), talk, error.token_usage, error.cost_usd)
     except AgentVError as error:
-        return Answered(started_at, None, CaseError("target", str(error)))
+        return _failure(started_at, str(error), talk)
     except Exception as error:
         from agentv.processes.causes import raised  # noqa: PLC0415 - compiles patterns that most runs never need
 
-        return Answered(started_at, None, CaseError("target", raised(error)))
+        return _failure(started_at, raised(error), talk)
     return Answered(started_at, candidate_of(reply, milliseconds_since(started)), recorded=reply.recorded)
 
 
-async def _conversation_of(
-    case: EvalCase, files: SuiteFiles, request: Request, ask: Ask, ask_user: Ask | None
-) -> Candidate:
-    from agentv.run.conversation import converse  # noqa: PLC0415 - most cases have one turn
+def _failure(
+    started_at: str,
+    message: str,
+    talk: Talk | None,
+    usage: TokenUsage | None = None,
+    cost_usd: float | None = None,
+    *,
+    not_called: bool = False,
+) -> Answered:
+    """The outcome of a failed call. In a conversation, it has the turns before it and what they cost."""
+    if talk is None:
+        return Answered(started_at, None, CaseError("target", message, not_called=not_called), usage, cost_usd)
+    before = talk.answered
+    usages = [each for each in (*(turn.token_usage for turn in before), usage) if each is not None]
+    costs = [each for each in (*(turn.cost_usd for turn in before), cost_usd) if each is not None]
+    return Answered(
+        started_at,
+        None,
+        CaseError("target", f"{talk.where}: {message}" if talk.where else message, not_called=not_called),
+        sum(usages, TokenUsage()) if usages else None,
+        sum(costs) if costs else None,
+        tuple(talk.turns),
+    )
 
+
+async def _conversation_of(item: WorkItem, ask: Ask, talk: Talk) -> Candidate:
+    from agentv.run.conversation import total  # noqa: PLC0415 - most cases have one turn
+
+    case, files = item.case, item.planned.suite.files
+    request = build_request(replace(case, input_messages=case.before_turns), item.attempt, files)
     inputs = _inputs(case, files)
     if not inputs and any(message.role != "system" for message in case.input_messages):
         inputs = [tuple(message for message in request.messages if message.role != "system")]
-    conversation = await converse(request, inputs, case.user, ask, ask_user)
-    candidate = candidate_of(conversation.reply, 0.0)
-    return replace(candidate, answer=conversation.turns[-1].answer, turns=conversation.turns)
+    await talk.hold(request, inputs, ask)
+    candidate = candidate_of(total(talk.turns), 0.0)
+    return replace(candidate, answer=talk.turns[-1].answer, turns=tuple(talk.turns))
 
 
 def _inputs(case: EvalCase, files: SuiteFiles) -> list[tuple[Message, ...]]:
@@ -166,7 +192,7 @@ def row_of(item: WorkItem, answered: Answered, run_id: str, judged: Judged | Non
     """The row of an answer, with its results or, if it is not judged yet, without; or the row of a failed call."""
     candidate = answered.candidate
     if candidate is None:
-        candidate = Candidate("", token_usage=answered.token_usage, cost_usd=answered.cost_usd)
+        candidate = Candidate("", token_usage=answered.token_usage, cost_usd=answered.cost_usd, turns=answered.turns)
     outcome, results = (_UNJUDGED, ()) if judged is None else judged
     return CaseResult(
         run_id=run_id,

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from agentv.errors import BudgetExhaustedError, ProviderError, RecordError, TargetUnavailableError
 from agentv.plan.plan import Lane, RunPlan, WorkItem
-from agentv.results import CaseError, CaseKey, CaseResult, RowKey, spend_of
+from agentv.results import CaseError, CaseKey, CaseResult, RowKey, TurnRecord, spend_of
 from agentv.run.batch import Batches
 from agentv.run.case import (
     Answered,
@@ -49,6 +49,7 @@ from agentv.trials import Attempts
 if TYPE_CHECKING:
     from agentv.evaluators.base import Evaluator
     from agentv.judge.recording import Recording
+    from agentv.run.conversation import Talk
     from agentv.run.replay import Replay
     from agentv.scripts import Runtime
     from agentv.targets.config import TargetSpec
@@ -82,8 +83,11 @@ class Journal(Protocol):
     async def find(self, key: RowKey) -> CaseResult:
         """The row with this answer, for which `has` is true. Its score and evaluator results are not used."""
 
+    def unfinished(self, key: RowKey, case_sha256: str | None) -> Awaitable[CaseResult | None]:
+        """The row with the recorded turns of a conversation that an earlier part of the run did not finish."""
+
     def keep(self, row: CaseResult) -> Awaitable[object]:
-        """Record a row that has not been judged. Done when it is on disk."""
+        """Record a row that has not been judged, or one turn of a conversation. Done when it is on disk."""
 
 
 class _Slots:
@@ -167,7 +171,7 @@ class Execution:
         try:
             async with (
                 pool,
-                script_services(self.plan.needs, own_process=self.own_process, on_note=self.on_note) as launcher,
+                script_services(self.plan, own_process=self.own_process, on_note=self.on_note) as launcher,
                 reply_cache(self.plan, self.cwd, self.on_note) as cache,
                 reported_waits(pool.gates, self.on_waiting),
                 asyncio.TaskGroup() as lanes,
@@ -315,7 +319,8 @@ class Execution:
             if item.case.is_conversation and batches is not None:
                 error = CaseError("target", f"target '{item.target}': {NOT_IN_BATCHES}")
                 return _Asked(item, Answered(now(), None, error), slot)
-            answered = await answer(item, ask if batches is None else batches.asker(item), ask_user)
+            talk = await self._talk(item, ask_user) if item.case.is_conversation else None
+            answered = await answer(item, ask if batches is None else batches.asker(item), talk)
             is_quick = time.monotonic() - started < QUICK
             if self.journal is not None and answered.candidate is not None and not answered.recorded:
                 if batches is not None:
@@ -330,6 +335,23 @@ class Execution:
         if self.journal is None or answered.recorded or is_quick:
             slot.release()
         return _Asked(item, answered, slot)
+
+    async def _talk(self, item: WorkItem, ask_user: Ask | None) -> Talk:
+        """The conversation of a case: a new one, or one that an earlier part of the run did not finish."""
+        from agentv.run.conversation import Talk  # noqa: PLC0415 - most cases have one turn
+
+        talk, journal = Talk(now(), item.case.user, ask_user), self.journal
+        if journal is None:
+            return talk
+        if (row := await journal.unfinished(item.key, item.case_sha256)) is not None:
+            talk.started_at, talk.turns = row.started_at, list(row.turns)
+
+        async def keep(number: int, turn: TurnRecord) -> None:
+            row = row_of(item, Answered(talk.started_at, None, turns=(turn,)), self.run_id)
+            await journal.keep(replace(row, turn=number))
+
+        talk.keep = keep
+        return talk
 
     def _row(self, item: WorkItem, answered: Answered, judged: Judged | None = None) -> CaseResult:
         """The row of an answer. The row of a replayed answer says that nothing was paid for it."""
@@ -490,7 +512,7 @@ def _wording(spec: TargetSpec) -> Wording | None:
 
 def _worded(wording: Wording, ask: Ask) -> Ask:
     async def invoke(request: Request) -> Reply:
-        return await ask(wording(request))
+        return await ask(await wording(request))
 
     return invoke
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from agentv.codec import decode, encode
 from agentv.errors import NotRecordedError
 from agentv.evidence import CaseRecord, ReplaySource
 from agentv.jsonio import dump_line
@@ -71,6 +72,17 @@ class Replay:
         if asked != _as_data(recorded.input_messages):
             now_asked = self.redactor.text(_as_text(item.case.input_messages))
             return f"its input {first_difference(_as_text(recorded.input_messages), now_asked)}"
+        user = item.case.user
+        for part, recorded_text, text in (
+            (
+                "its list of turns",
+                _turns_as_text(recorded.turns),
+                _turns_as_text([encode(turn) for turn in item.case.turns]),
+            ),
+            ("its `user`", _user_as_text(recorded.user), _user_as_text(None if user is None else encode(user))),
+        ):
+            if recorded_text != (masked := self.redactor.text(text)):
+                return f"{part} {first_difference(recorded_text, masked)}"
         now_files, then_files = file_digests(item.case, item.planned.suite.files), recorded.files or {}
         changed = sorted(path for path in {*now_files, *then_files} if now_files.get(path) != then_files.get(path))
         return f"the file {changed[0]} is not the same" if changed else None
@@ -100,6 +112,20 @@ class Replay:
 
 def _as_data(messages: Iterable[Message]) -> list[dict[str, Any]]:
     return [message.to_dict() for message in messages]
+
+
+def _turns_as_text(turns: Iterable[Mapping[str, Any]]) -> str:
+    """What the user writes in each turn, with a line between turns: moving a message to another turn is a change."""
+    said = [[decode(Message, message) for message in turn["messages"]] for turn in turns]
+    return "\n".join(
+        "\n".join([f"turn {number}:", *(_as_text([message]) for message in messages)])
+        for number, messages in enumerate(said, 1)
+    )
+
+
+def _user_as_text(user: Mapping[str, Any] | None) -> str:
+    """The settings of the model that plays the user, one per line."""
+    return "\n".join(f"{name}: {value}" for name, value in (user or {}).items() if value is not None)
 
 
 def _as_text(messages: Iterable[Message]) -> str:

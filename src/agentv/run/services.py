@@ -27,12 +27,16 @@ DESCRIPTORS_OF_RUN, DESCRIPTORS_OF_SCRIPT = 40, 12
 """File descriptors that a run needs besides scripts, and that a script needs with its pipes and its judge calls."""
 
 
+NOTE_SHOWN = 1000
+"""Maximum length of a note about a script."""
+
+
 @asynccontextmanager
 async def script_services(
-    needs: frozenset[Need], *, own_process: bool, on_note: OnNote | None = None
+    plan: RunPlan, *, own_process: bool, on_note: OnNote | None = None
 ) -> AsyncIterator[Launcher | None]:
     """A launcher if the run has scripts, else None. With judge access, agentv is protected from other processes."""
-    if Need.SCRIPTS not in needs:
+    if Need.SCRIPTS not in plan.needs:
         yield None
         return
     from agentv.processes.descriptors import raised_limit  # noqa: PLC0415 - only runs with scripts need it
@@ -42,10 +46,16 @@ async def script_services(
     async with AsyncExitStack() as stack:
         if own_process:
             stack.enter_context(raised_limit())
-        isolate = Need.JUDGE_ACCESS in needs
+        isolate = Need.JUDGE_ACCESS in plan.needs
         if isolate:
             stack.enter_context(protect_runtime())
-        yield await stack.enter_async_context(Launcher(adopt_orphans=own_process, isolate=isolate, on_note=on_note))
+        redactor = Redactor(plan.secrets.values)  # a note can quote the error of a check
+
+        def masked_note(text: str) -> None:
+            if on_note is not None:
+                on_note(redactor.head(text, NOTE_SHOWN))
+
+        yield await stack.enter_async_context(Launcher(adopt_orphans=own_process, isolate=isolate, on_note=masked_note))
 
 
 def most_scripts(slot_count: int) -> int:

@@ -8,7 +8,7 @@ evalcases: [{id: a, input: ...}, {file: "more/*.yaml"}]
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,6 +66,8 @@ class CaseFiles:
 
     has_prompts: bool = False
     """Whether the prompts of the suite ask the questions, so that cases need no input."""
+    without_cases: dict[NodePath, str] = field(default_factory=dict)
+    """The entries whose files contain no cases, with a message."""
     _matches: dict[str, list[Path]] = field(default_factory=dict)
     _datasets: dict[str, Any] = field(default_factory=dict)
 
@@ -74,16 +76,24 @@ class CaseFiles:
     ) -> Iterator[RawCase]:
         """The cases of an entry of a suite that refers to a file or a dataset."""
         findings = found.of(suite)
-        model, node = self._model(entry, node, findings)
+        problems = len(findings)
+        model = self._model(entry, node, findings)
         if model is None:
             return
+        has_problems = len(findings) > problems
         if model.hf is not None:
-            yield from self._dataset(model, node, files, found, suite)
+            yield from self._dataset(model, node, files, found, suite, has_problems=has_problems)
             return
         at = (*node, "file") if isinstance(entry, Mapping) else node
+        named, is_empty = _Entry(findings, node, not self.has_prompts, has_problems), True
         try:
             for path in self._paths(model.file or "", files):
-                yield from self._cases(path, model, files, found, _Entry(findings, node, not self.has_prompts))
+                for case in self._cases(path, model, files, found, named):
+                    is_empty = False
+                    yield case
+            if is_empty:
+                header = "; the first line must name the columns" if Path(model.file or "").suffix in TABULAR else ""
+                self.without_cases[at] = f"'{model.file}' contains no cases{header}"
         except FileUnusableError as error:
             findings.add(at, f"'{model.file}' {error}")
         except FileReferenceError as error:
@@ -93,19 +103,25 @@ class CaseFiles:
         """The cases of a suite that is a JSON Lines file."""
         yield from self._json_lines(path, {}, files, found)
 
-    def _model(self, entry: Any, node: NodePath, findings: Findings) -> tuple[DatasetModel | None, NodePath]:
+    def _model(self, entry: Any, node: NodePath, findings: Findings) -> DatasetModel | None:
+        """The entry. None if it cannot be used; with other problems, its file is read to find more of them."""
         if isinstance(entry, str) and entry.strip():
-            return DatasetModel(file=entry), node
+            return DatasetModel(file=entry)
         if not isinstance(entry, dict) or not (entry.keys() & {"file", "hf"}):
             expected = "a list of cases, the path of a file with cases, or a mapping with `file` or `hf`"
             findings.add(node, f"`{node[0]}` must be {expected}, got {show(entry)}")
-            return None, node
+            return None
         model = validate(DatasetModel, entry, findings, node)
         if model is None:
-            return None, node
-        problems = len(findings)
+            return None
         if (model.file is None) == (model.hf is None):
             findings.add(node, "the cases need one of `file` and `hf`")
+            return None
+        if model.delimiter is not None and model.delimiter in '"\r\n\0':
+            findings.add(
+                (*node, "delimiter"), f"`delimiter` must be a character between cells, got {model.delimiter!r}"
+            )
+            return None
         for name in ("split", "config", "revision") if model.hf is None else ("delimiter",):
             if getattr(model, name) is not None:
                 other = "hf" if model.hf is None else "file"
@@ -113,7 +129,7 @@ class CaseFiles:
         for name in model.columns or ():
             if (problem := field_problem(name)) is not None:
                 findings.add((*node, "columns", name), problem, at_key=True)
-        return (model if len(findings) == problems else None), node
+        return model
 
     def _paths(self, reference: str, files: SuiteFiles) -> Sequence[Path]:
         if reference in self._matches:
@@ -154,7 +170,7 @@ class CaseFiles:
             mapping = RowMapping(model.columns or {}, texts=suffix in TABULAR)
             own = found.of(path, form_of(path, mapping.columns, model.delimiter))
             files.fingerprints.verify(path)
-            yield from _mapped(rows_of(path, model.delimiter), mapping, own, model, entry)
+            yield from _mapped(lambda: rows_of(path, model.delimiter), mapping, own, model, entry)
             files.fingerprints.note(path)
         elif suffix == ".jsonl":
             yield from self._json_lines(path, model.vars or {}, files, found)
@@ -226,7 +242,14 @@ class CaseFiles:
         files.fingerprints.note(path)
 
     def _dataset(
-        self, model: DatasetModel, node: NodePath, files: SuiteFiles, found: AllFindings, suite: Path
+        self,
+        model: DatasetModel,
+        node: NodePath,
+        files: SuiteFiles,
+        found: AllFindings,
+        suite: Path,
+        *,
+        has_problems: bool,
     ) -> Iterator[RawCase]:
         findings = found.of(suite)
         source = HuggingFace(model.hf or "", model.split, model.config, model.revision)
@@ -242,7 +265,8 @@ class CaseFiles:
         path = suite.with_name(source.name.rstrip("/").rpartition("/")[2])
         mapping = RowMapping(model.columns or {}, texts=False)
         own = found.of(path, form_of(Path("rows.parquet"), mapping.columns, None))
-        yield from _mapped(dataset_rows(dataset), mapping, own, model, _Entry(findings, node, not self.has_prompts))
+        entry = _Entry(findings, node, not self.has_prompts, has_problems)
+        yield from _mapped(lambda: dataset_rows(dataset), mapping, own, model, entry)
 
 
 class _Entry(NamedTuple):
@@ -251,39 +275,47 @@ class _Entry(NamedTuple):
     findings: Findings
     node: NodePath
     needs_input: bool
+    has_problems: bool = False
 
-    def refuse_without_input(self, columns: Sequence[str], name: str) -> None:
-        listed = some_of(columns, near="input")
-        self.findings.add(
-            self.node, f"no column of {name} is the input: set `columns: {{input: COLUMN}}`, or add `prompts`; "
-            f"columns: {listed}"
-        )  # fmt: skip
+    def refuse(
+        self, columns: list[str], read: Callable[[], Iterator[Row | BadRow]], mapping: RowMapping, name: str
+    ) -> bool:
+        """Report columns that do not exist, and that no column is the input. Whether there was such a problem.
 
-    def refuse_columns(self, problems: list[tuple[str, str]]) -> None:
-        for target, problem in problems:
+        The first row has these columns. In JSON, others may have more, so they are read if a column is missing.
+        """
+        if not mapping.texts and set(mapping.columns.values()).difference(columns):
+            rows = (row for row in read() if isinstance(row, Row))
+            columns = list(dict.fromkeys(column for row in rows for column in row.values))
+        before = len(self.findings)
+        if self.needs_input and not ASKING & {*columns, *mapping.columns}:
+            listed = some_of(columns, near="input")
+            self.findings.add(
+                self.node, f"no column of {name} is the input: set `columns: {{input: COLUMN}}`, or add `prompts`; "
+                f"columns: {listed}"
+            )  # fmt: skip
+        for target, problem in mapping.unknown_columns(columns, name):
             self.findings.add((*self.node, "columns", target), problem)
+        return len(self.findings) > before
 
 
 def _mapped(
-    rows: Iterator[Row | BadRow],
+    read: Callable[[], Iterator[Row | BadRow]],
     mapping: RowMapping,
     findings: Findings,
     model: DatasetModel,
     entry: _Entry,
 ) -> Iterator[RawCase]:
+    """The cases of rows. With a problem in `columns`, the rows are still checked, but there are no cases."""
     is_checked = False
-    for row in rows:
+    has_cases = not entry.has_problems
+    for row in read():
         if isinstance(row, BadRow):
             findings.add_at(row.line, row.column, row.message)
             continue
         if not is_checked:
             is_checked = True
-            if entry.needs_input and not ASKING & {*row.values, *mapping.columns}:
-                entry.refuse_without_input(list(row.values), findings.path.name)
-                return
-            problems = mapping.unknown_columns(row.values, findings.path.name)
-            if problems:
-                entry.refuse_columns(problems)
-                return
+            has_cases = not entry.refuse(list(row.values), read, mapping, findings.path.name) and has_cases
         case = mapping.case(row.values, row.line, findings)
-        yield RawCase(case, row.line, (row.line,), findings, model.vars or {}, is_data=True)
+        if has_cases:
+            yield RawCase(case, row.line, (row.line,), findings, model.vars or {}, is_data=True)

@@ -78,7 +78,7 @@ class RowMapping:
         named = {name: name for name in AUTOMATIC if name in values and name not in self.columns}
         for target, column in {**named, **self.columns}.items():
             value = values.get(column)
-            if value is None or value == "":
+            if value is None or value == "" or field_problem(target) is not None:
                 continue
             if target.startswith(METADATA):
                 case.setdefault("metadata", {})[target.removeprefix(METADATA)] = value

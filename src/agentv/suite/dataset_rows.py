@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import date, datetime, time
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -16,12 +18,16 @@ from typing import IO, Any, NamedTuple
 from agentv.jsonio import JsonError
 from agentv.jsonio import read as read_json
 from agentv.regular_files import open_regular, read_regular
+from agentv.suite.encodings import UTF_16, not_utf_8, utf_16_problem
 from agentv.suite.json_lines import message_of, read_lines
+from agentv.text import plural
 
 LONGEST_CELL = 16 * 2**20
 LARGEST_JSON = 64 * 2**20
 """Bytes of a JSON file, which is read as a whole. Larger ones should be JSON Lines."""
 BATCH = 500
+_NOT_UTF_8 = re.compile("[\udc80-\udcff]")
+_BOM = b"\xef\xbb\xbf"
 TABULAR = {".csv": ",", ".tsv": "\t"}
 """Files whose cells are text, and what separates them."""
 TEXT_SUFFIXES = (*TABULAR, ".jsonl", ".json")
@@ -50,8 +56,12 @@ def rows_of(path: Path, delimiter: str | None = None) -> Rows:
     """The rows of a file. FileUnusableError or OSError if it cannot be read at all."""
     suffix = path.suffix.lower()
     if suffix in TABULAR:
-        with io.TextIOWrapper(open_regular(path), "utf-8-sig", newline="") as stream:
-            yield from _csv_rows(stream, delimiter or TABULAR[suffix])
+        with open_regular(path) as stream:
+            if (problem := utf_16_problem(stream)) is not None:
+                yield BadRow(1, 1, problem)
+                return
+            text = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
+            yield from _csv_rows(text, delimiter or TABULAR[suffix])
     elif suffix == ".jsonl":
         with open_regular(path) as stream:
             for line in read_lines(stream):
@@ -67,32 +77,60 @@ def rows_of(path: Path, delimiter: str | None = None) -> Rows:
 # -- CSV
 
 
+@dataclass(slots=True)
+class _Lines:
+    """The lines of a text file, with the bytes that are not UTF-8 as surrogates."""
+
+    stream: IO[str]
+    first_bad: tuple[int, int, int] | None = None
+    """Line, column and value of the first byte that is not UTF-8."""
+    bad_count: int = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for number, line in enumerate(self.stream, 1):
+            found = None if line.isascii() else _NOT_UTF_8.search(line)
+            if found is not None:
+                self.bad_count += 1
+                self.first_bad = self.first_bad or (number, found.start() + 1, ord(found[0]) - 0xDC00)
+            yield line
+
+    def problem(self) -> Iterator[BadRow]:
+        if self.first_bad is not None:
+            line, column, byte = self.first_bad
+            more = f" ({plural(self.bad_count, 'line')} of the file)" if self.bad_count > 1 else ""
+            yield BadRow(line, column, not_utf_8(byte) + more)
+
+
 def _csv_rows(stream: IO[str], delimiter: str) -> Rows:
     import csv  # noqa: PLC0415 - most datasets are not tables
 
     csv.field_size_limit(LONGEST_CELL)
-    reader = csv.reader(stream, delimiter=delimiter, strict=True)
+    lines = _Lines(stream)
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
     names: list[str] | None = None
-    start = 1
-    try:
-        for cells in reader:
-            line, start = start, reader.line_num + 1
-            if not cells or cells == [""]:
-                continue
-            if names is None:
-                names = [name.strip() for name in cells]
-                problem = _header_problem(names, delimiter)
-                if problem is not None:
-                    yield BadRow(line, 1, problem)
-                    return
-            elif len(cells) != len(names):
-                yield BadRow(line, 1, f"the row must have {len(names)} cells like the header, got {len(cells)}")
-            else:
-                yield Row(line, dict(zip(names, cells, strict=True)))
-    except csv.Error as error:
-        yield BadRow(start, 1, f"not valid CSV: {_explained(error)}")
-    except UnicodeDecodeError:
-        yield BadRow(start, 1, "not UTF-8; save the file as UTF-8")
+    while True:
+        line, bad_before = reader.line_num + 1, lines.bad_count
+        try:
+            cells = next(reader)
+        except StopIteration:
+            break
+        except csv.Error as error:  # the next line begins a new row
+            yield BadRow(line, 1, f"not valid CSV: {_explained(error)}")
+            continue
+        if not cells or cells == [""]:
+            continue
+        if names is None:
+            names = [name.strip() for name in cells]
+            if (problem := _header_problem(names, delimiter)) is not None:
+                yield BadRow(line, 1, problem)
+                break
+        elif len(cells) != len(names):
+            yield BadRow(line, 1, f"the row must have {plural(len(names), 'cell')} like the header, got {len(cells)}")
+        elif (at := next((index for index, cell in enumerate(cells) if "\0" in cell), None)) is not None:
+            yield BadRow(line, 1, f"`{names[at]}` contains a NUL character; is the file binary?")
+        elif lines.bad_count == bad_before:
+            yield Row(line, dict(zip(names, cells, strict=True)))
+    yield from lines.problem()
 
 
 def _explained(error: Exception) -> str:
@@ -145,10 +183,14 @@ def _json_rows(path: Path) -> Rows:
     data = read_regular(path, LARGEST_JSON)
     text = data.decode("utf-8-sig", "replace")
     try:
-        value = read_json(data.removeprefix(b"\xef\xbb\xbf"))
+        value = read_json(data.removeprefix(_BOM))
     except JsonError as error:
         located = error.located(text)
-        yield BadRow(located.line, located.column, f"not valid JSON: {error.problem}")
+        message = f"not valid JSON: {error.problem}"
+        if error.kind == "encoding":
+            is_utf_16 = utf_16_problem(io.BytesIO(data[:4])) is not None
+            message = UTF_16 if is_utf_16 else not_utf_8(data.removeprefix(_BOM)[error.offset or 0])
+        yield BadRow(located.line, located.column, message)
         return
     if isinstance(value, dict) and "id" in value:
         value = [value]

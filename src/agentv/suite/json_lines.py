@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from agentv.jsonio import JsonError, find_problems, read, strict_decoder, syntax_error
+from agentv.suite.encodings import UTF_16, not_utf_8, utf_16_problem
 from agentv.suite.yaml_scalars import written_float
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
@@ -32,6 +33,9 @@ class JsonLine:
 
 def read_lines(stream: IO[bytes]) -> Iterator[JsonLine]:
     """Every line that is not blank."""
+    if utf_16_problem(stream) is not None:
+        yield JsonLine(1, None, (JsonError("encoding", UTF_16),))
+        return
     for number, raw in enumerate(bounded_lines(stream), 1):
         if raw.strip():
             yield _line(number, raw, _as_written)
@@ -60,7 +64,7 @@ def _line(number: int, raw: bytes, decoder: json.JSONDecoder, limit: int = MAX_L
         text = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
         offset = len(raw[: error.start].decode("utf-8", "replace"))
-        return JsonLine(number, None, (JsonError("encoding", "not UTF-8; save the file as UTF-8", offset),))
+        return JsonLine(number, None, (JsonError("encoding", not_utf_8(raw[error.start]), offset),))
     try:
         return JsonLine(number, read(text, decoder=decoder))
     except JsonError as error:

@@ -176,6 +176,13 @@ class _SuiteReader:
             common_variables=frozenset(self.common_variables or ()),
         )
 
+    def _report_no_cases(self, findings: Findings) -> None:
+        for node, message in self.case_files.without_cases.items():
+            findings.add(node, message)
+        if not findings:
+            where = "write one JSON case per line" if self.is_json_lines else f"add them under `{self.case_key}:`"
+            findings.add_at(1, 1, f"the suite has no cases; {where}")
+
     def _check(self, *, whole_head: bool) -> tuple[str, ...]:
         """Validate the whole suite and return its ids in file order."""
         found = AllFindings()
@@ -210,8 +217,7 @@ class _SuiteReader:
         except _TooManyProblemsError:
             found.of(self.path).add_at(1, 1, f"more than {MAX_PROBLEMS:,} problems; the rest of the suite was not read")
         if not seen and not found:
-            where = "write one JSON case per line" if self.is_json_lines else f"add them under `{self.case_key}:`"
-            found.of(self.path).add_at(1, 1, f"the suite has no cases; {where}")
+            self._report_no_cases(found.of(self.path))
         if found:
             raise SuiteError(found.problems())
         return tuple(seen)

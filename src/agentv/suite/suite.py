@@ -179,6 +179,11 @@ class EvalCase:
         """Whether the case has several turns."""
         return bool(self.turns) or self.user is not None
 
+    @property
+    def before_turns(self) -> tuple[Message, ...]:
+        """The input without the messages of `turns`: the system messages of a prompt come before them."""
+        return self.input_messages[: len(self.input_messages) - sum(len(turn.messages) for turn in self.turns)]
+
     def text_of(self, path: Path) -> str:
         """The text of an attachment."""
         if self.texts is not None and path in self.texts:

@@ -27,46 +27,47 @@ class Wording:
     system_prompt: Template | None
     prompt: Template | None
 
-    def __call__(self, request: Request) -> Request:
+    async def __call__(self, request: Request) -> Request:
         """The request with the templates of the target. ProviderError if a variable has no value."""
         named = request.naming_files
         return replace(
             request,
-            messages=self._worded(request.messages, request),
-            naming_files=None if named is None else self._worded(named, request),
+            messages=await self._worded(request.messages, request),
+            naming_files=None if named is None else await self._worded(named, request),
         )
 
-    def _worded(self, messages: tuple[Message, ...], request: Request) -> tuple[Message, ...]:
+    async def _worded(self, messages: tuple[Message, ...], request: Request) -> tuple[Message, ...]:
         if self.prompt is not None:
-            messages = self._asked(self.prompt, messages, request)
+            messages = await self._asked(self.prompt, messages, request)
         if self.system_prompt is not None:
-            system = self._rendered("system_prompt", self.system_prompt, request, {})
+            system = await self._rendered("system_prompt", self.system_prompt, request, {})
             before = [message for message in messages if message.role == "system"]
             text = "\n\n".join([system, *map(whole_text, before)])
             messages = (Message("system", text), *(message for message in messages if message.role != "system"))
         return messages
 
-    def _asked(self, template: Template, messages: tuple[Message, ...], request: Request) -> tuple[Message, ...]:
+    async def _asked(self, template: Template, messages: tuple[Message, ...], request: Request) -> tuple[Message, ...]:
         places = [place for place, message in enumerate(messages) if message.role == "user"]
         if not places:
             return messages
         last = messages[places[-1]]
         parts = last.content if isinstance(last.content, list) else []
         text = "\n\n".join(filter(None, map(part_text, parts))) if parts else whole_text(last)
-        content: Any = self._rendered("prompt", template, request, {INPUT: text})
+        content: Any = await self._rendered("prompt", template, request, {INPUT: text})
         others = [part for part in parts if not part_text(part)]
         if others:  # such as images
             content = [{"type": "text", "value": content}, *others]
         return (*messages[: places[-1]], replace(last, content=content), *messages[places[-1] + 1 :])
 
-    def _rendered(self, option: str, template: Template, request: Request, more: dict[str, Any]) -> str:
+    async def _rendered(self, option: str, template: Template, request: Request, more: dict[str, Any]) -> str:
         try:
-            return template.render({"vars": request.vars, **request.vars, **more})
+            text: str = await template.rendered({"vars": request.vars, **request.vars, **more})
         except TemplateError as error:
             raise ProviderError(
                 f"target '{self.target}': `{option}` cannot be rendered: {error}",
                 next_step="Add the variable to `vars` of the case, or remove it from the target.",
             ) from None
+        return text
 
     def unknown(self, variables: Iterable[str]) -> dict[str, str]:
         """For each option, a variable that is none of these."""

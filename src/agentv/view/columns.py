@@ -30,7 +30,7 @@ from agentv.view.ledger_lines import EMPTY, Identity, LedgerLines, identity_of, 
 from agentv.view.packed_columns import Columns, after, pack, plain, unpack
 from agentv.view.row_columns import MOST_EVALUATORS, MOST_TOOLS, RowColumns
 
-FORMAT = 2
+FORMAT = 3
 _WORTH_CACHING = 2 << 20
 """Bytes of rows. Fewer are read as quickly as a cache file."""
 _NUMBERS_KEPT = 3

@@ -10,6 +10,7 @@ from agentv.report.compare import format_delta
 from agentv.report.comparison_numbers import format_p, percent
 from agentv.text import plural
 from agentv.view.addresses import page_address
+from agentv.view.comparing import Side
 from agentv.view.sections import UNKNOWN, Block, Cell, Part, folded, group, listed, paragraph, part, table
 
 MOST_CHANGES = 8
@@ -25,30 +26,32 @@ Data = Mapping[str, Any]
 
 
 class CompareSections:
-    """`data` are `CompareData` without sections; `a` and `b` the addresses of the baseline and the candidate."""
+    """`data` are `CompareData` without sections; `a` and `b` the baseline and the candidate."""
 
-    def __init__(self, data: Data, a: str, b: str) -> None:
+    def __init__(self, data: Data, a: Side, b: Side) -> None:
         self._data = data
         self._a, self._b = a, b
 
     def to_dict(self) -> dict[str, Any]:
         """The fields `sections` and `left_out` of `CompareData`."""
-        sections = [self._verdict(), self._changes(), self._groups()]
+        changes = self._changes() if self._a.run != self._b.run else None
+        sections = [self._verdict(), changes, self._groups()]
         return {"sections": [section for section in sections if section], "left_out": self._left_out()}
 
     def _to(self, **query: str) -> str:
-        return page_address("compare", self._a, self._b, **query)
+        return page_address("compare", str(self._a), str(self._b), **query)
 
     def _verdict(self) -> Block:
         data, summary = self._data, self._data["summary"]
         headline = data["headline"]
         decision = data["decision"]
+        options = "without options" if self._a.prompt is None else "--by prompt"
         return group(
             paragraph(headline[:1].upper() + headline[1:], kind="lead headline"),
             paragraph(
                 "Exit code ",
                 part(str(decision["exit_code"]), "exit-code"),
-                f" of agentv compare without options: {'; '.join(decision['reasons'])}",
+                f" of agentv compare {options}: {'; '.join(decision['reasons'])}",
                 kind="muted",
             ),
             group(
@@ -139,8 +142,8 @@ class CompareSections:
         data = self._data
         lists = {
             "Errored in one of the runs or in both": [self._errored(case) for case in data["unjudged"]],
-            "Only in the baseline": [self._only(case, self._a) for case in data["only_a"]],
-            "Only in the candidate": [self._only(case, self._b) for case in data["only_b"]],
+            "Only in the baseline": [self._only(case, self._a.run) for case in data["only_a"]],
+            "Only in the candidate": [self._only(case, self._b.run) for case in data["only_b"]],
         }
         blocks = [
             folded(f"{title}: {plural(len(cases), 'case')}", _cut(cases), is_open=title[0] == "E" and len(cases) <= 5)
@@ -153,11 +156,14 @@ class CompareSections:
         return [part(case["eval_id"], href=_case(case, run)), _where(case)]
 
     def _errored(self, case: Data) -> Cell:
-        sides = (("baseline", self._a, case["error1"]), ("candidate", self._b, case["error2"]))
+        sides = (
+            ("baseline", case["target1"], self._a.run, case["error1"]),
+            ("candidate", case["target"], self._b.run, case["error2"]),
+        )
         errors: list[Part] = []
-        for name, run, error in sides:
+        for name, target, run, error in sides:
             if error is not None:
-                errors += [part("", "line"), part(name, href=_case(case, run)), f": {error}"]
+                errors += [part("", "line"), part(name, href=_case({**case, "target": target}, run)), f": {error}"]
         return [part(case["eval_id"], "strong"), _where(case), *errors]
 
 

@@ -12,9 +12,11 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from agentv import __version__, jsonio
+from agentv.errors import UsageError
 from agentv.record.human_labels import answer_sha256
 from agentv.record.manifest import is_being_written
 from agentv.record.run_dir import RunDirectory
+from agentv.results import variant_of
 from agentv.text import plural
 from agentv.view import assets, packed_columns
 from agentv.view.addresses import page_address, run_address
@@ -47,7 +49,8 @@ class RunFile:
         """`run` and `baseline` are addresses in the library. The file opens at the page of the run, or compares."""
         self.notes: list[str] = []
         self._library = library
-        self._compared = None if baseline is None else (baseline, run)
+        self._baseline = baseline
+        self._compared: list[tuple[str, str]] = []
         self._details = details
         self._at_comparison = at_comparison
         addresses = [run] if baseline is None else [run, baseline]
@@ -57,8 +60,8 @@ class RunFile:
             self.notes.append(MASKED)
 
     def __iter__(self) -> Iterator[str]:
-        comparison = None if self._compared is None else self._library.compare(*self._compared)
-        self._choose(comparison)
+        comparisons = list(self._comparisons())
+        self._choose(comparisons)
         histories = self._library.histories(run.address for run in self._runs)
         judged = [(self._library.judges(run.address), self._library.labels(run.address)) for run in self._runs]
         with ExitStack() as opened:
@@ -75,9 +78,9 @@ class RunFile:
                 yield from packed(f"columns-{run.number}", self._masked_columns(run.take_columns()))
                 yield from self._block(f"judges-{run.number}", judges)
                 yield from self._block(f"labels-{run.number}", labels)
-            if comparison is not None:
-                yield from self._block("compare", comparison)
-            del comparison, judged
+            for number, comparison in enumerate(comparisons):
+                yield from self._block(f"compare-{number}", comparison)
+            del comparisons, judged
             # Before the details, which are most of the file: pages that need none do not wait for them.
             yield assets.file_script()
             for run in self._runs:
@@ -89,14 +92,30 @@ class RunFile:
         """Whether all rows have details."""
         return all(len(run.rows) == len(run.cases) for run in self._runs)
 
-    def _choose(self, comparison: Mapping[str, Any] | None) -> None:
+    def _comparisons(self) -> Iterator[Mapping[str, Any]]:
+        """With the baseline, and the first prompt of the run with each of its others. Sets what was compared."""
+        run = self._runs[0].address
+        if self._baseline is not None:
+            self._compared.append((self._baseline, run))
+            yield self._library.compare(self._baseline, run)
+        first, *others = self._library.info(run)["prompts"] or [""]
+        for prompt in others:
+            sides = variant_of(run, first), variant_of(run, prompt)
+            try:
+                comparison = self._library.compare(*sides)
+            except UsageError:  # they have no case in common
+                continue
+            self._compared.append(sides)
+            yield comparison
+
+    def _choose(self, comparisons: Sequence[Mapping[str, Any]]) -> None:
         """Choose the rows with details."""
         size = 0
         if self._details is None:
             size = sum(estimated_size(run.directory, len(run.cases)) for run in self._runs)
         if self._details == "failures" or size > LARGEST:
-            if comparison is not None:
-                choose_counterparts(self._runs[0].cases, self._runs[1].cases, comparison)
+            for (baseline, _), comparison in zip(self._compared, comparisons, strict=True):
+                choose_counterparts(self._runs[0].cases, self._runs[baseline == self._baseline].cases, comparison)
             for run in self._runs:
                 run.rows = run.cases.rows()
             left_out = sum(len(run.cases) - len(run.rows) for run in self._runs)
@@ -127,7 +146,7 @@ class RunFile:
             info["ledger"] = []  # it may have changed while it was hashed
             count = plural(len(run.cases), "row")
             self.notes.append(f"{run.address} was still being written: this file has its first {count}.")
-        candidate = run.number == 0 and self._compared is not None
+        candidate = run.number == 0 and self._baseline is not None
         info["baseline"] = self._runs[1].address if candidate else None
         info["baselines"] = [head for head in info["baselines"] if head["address"] == info["baseline"]]
         return info

@@ -153,14 +153,16 @@ def _add_checks(evaluator: EvaluatorScores, group: int, details: Any) -> None:
 
 def _flat(results: Sequence[Any]) -> Iterator[tuple[str, str | None, Mapping[str, Any]]]:
     """Evaluators, each followed by its members: name, name of the composite, result."""
-    waiting: list[tuple[Any, str | None, int]] = [(result, None, 0) for result in reversed(results)]
+    waiting: list[tuple[Any, str | None, str, int]] = [(result, None, "", 0) for result in reversed(results)]
     while waiting:
-        result, member_of, depth = waiting.pop()
+        result, member_of, turn, depth = waiting.pop()
         name = result.get("name") if type(result) is dict else None
         if type(name) is not str:
             continue
-        full = name if member_of is None else f"{member_of}{IN}{name}"
+        # Rows name the evaluators of a turn after it, `cases.jsonl` does not.
+        full = name if member_of is None else f"{member_of}{IN}{name.removeprefix(turn)}"
         yield full, member_of, result
         members = result.get("evaluator_results")
         if type(members) is list and depth < DEEPEST:
-            waiting += [(member, full, depth + 1) for member in reversed(members)]
+            turn = f"{name}/" if result.get("type") == "turn" else ""
+            waiting += [(member, full, turn, depth + 1) for member in reversed(members)]

@@ -16,16 +16,17 @@ from agentv import __version__
 from agentv.record.manifest import is_being_written
 from agentv.record.run_dir import RunDirectory
 from agentv.report.run_list import ListedRun
+from agentv.report.variant_table import variant_order
 from agentv.results import CaseKey, CaseResult
 from agentv.view import run_info
 from agentv.view.baselines import Baselines
 from agentv.view.compare_sections import CompareSections
-from agentv.view.comparing import compare_runs
+from agentv.view.comparing import Side, compare_sides
 from agentv.view.details import Details
 from agentv.view.history import AllHistories, Histories
 from agentv.view.judge_sections import JudgeSections
 from agentv.view.ledger_lines import identity_of
-from agentv.view.listing import Listing
+from agentv.view.listing import Listing, UnknownRunError
 from agentv.view.live_state import live_state
 from agentv.view.open_run import OpenRun
 from agentv.view.run_heads import RunHeads
@@ -84,6 +85,7 @@ class Library:
             "ledger": self.ledger(address, most=_QUICKLY_HASHED),
             "commands": list(run_info.commands_of(run, opened.directory, head)),
             "suites": run_info.suites_of(run),
+            "prompts": variant_order(run.manifest)[1],
         }
 
     def trend(self) -> dict[str, Any]:
@@ -187,8 +189,12 @@ class Library:
     # -- comparisons
 
     def compare(self, a: str, b: str) -> dict[str, Any]:
-        """Run `b` compared with run `a`, the baseline: `CompareData`. UsageError if they have no cases in common."""
-        stores = [self._opened(address).store for address in (a, b)]
+        """Run `b` compared with run `a`, the baseline: `CompareData`. UsageError if they have no cases in common.
+
+        Two prompts of a run are written as `RUN [prompt]`.
+        """
+        one, two = self._side(a), self._side(b)
+        stores = [self._opened(side.run).store for side in (one, two)]
         with self._comparing:  # one at a time: two are not faster, and the same one is asked for again
             for store in stores:
                 store.refresh()
@@ -196,15 +202,25 @@ class Library:
             state = ([(store.generation, store.count) for store in stores], manifests)
             known = self._comparisons.get((a, b))
             if known is None or known[0] != state:
-                one, two = stores
-                data = compare_runs(one.directory, two.directory, one.columns(), two.columns())
-                data |= CompareSections(data, a, b).to_dict()
+                columns = stores[0].columns(), stores[1].columns()
+                data = compare_sides(one, two, (stores[0].directory, stores[1].directory), columns)
+                data |= CompareSections(data, one, two).to_dict()
                 known = self._comparisons[a, b] = (state, data)
                 while len(self._comparisons) > _COMPARISONS_KEPT:
                     self._comparisons.popitem(last=False)
             self._comparisons.move_to_end((a, b))
-        heads = [self._heads.head(address, self._listing.entry(address)) for address in (a, b)]
+        heads = [self._heads.head(side.run, self._listing.entry(side.run)) for side in (one, two)]
         return {"a": heads[0], "b": heads[1], **known[1]}
+
+    def _side(self, written: str) -> Side:
+        run, _, prompt = written.removesuffix("]").rpartition(" [")
+        try:
+            self.directory(written)
+        except UnknownRunError:
+            if not (run and written.endswith("]")):
+                raise
+            return Side(run, prompt)
+        return Side(written)
 
     # -- judges and people
 

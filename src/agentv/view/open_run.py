@@ -15,6 +15,7 @@ from agentv.record.line_index import JudgeCallIndex
 from agentv.record.reading import RowHead, RunReader, heads_of
 from agentv.record.run_dir import RunDirectory
 from agentv.report.run_list import ListedRun
+from agentv.report.variant_table import variant_order
 from agentv.results import CaseKey, CaseResult, RowKey
 from agentv.view.columns import ColumnStore
 from agentv.view.details import Details
@@ -61,7 +62,7 @@ class OpenRun:
         with self._lock:
             self._refresh_calls()
             self._refresh_superseded()
-        several = len(run.targets) > 1
+        several = len(run.targets) > 1 or len(variant_order(run.manifest)[1]) > 1
         return Details(self.directory, self.store, self._calls, self._superseded, several_targets=several)
 
     def prepare(self) -> None:

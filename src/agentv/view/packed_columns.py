@@ -8,7 +8,8 @@
 reasons arrive.
 
 Kinds are `b`, `h`, `i` (integers of 1, 2 and 4 bytes), `d` (floats of 8 bytes; NaN is unknown), `u` (UTF-8) and `z`
-(UTF-8, deflated). A column of strings has the number of a string for each row, and every string once, with its end
+(UTF-8, deflated). Floats of which many are equal are ["t", numbers, table]: each value once, and for each row the
+number of its value. A column of strings has the number of a string for each row, and every string once, with its end
 counted as JavaScript counts.
 """
 
@@ -55,6 +56,8 @@ _COLUMNS = frozenset((*NUMBERS, *STRINGS, *LISTS, *MAPPINGS))
 _SIZES = {"b": 1, "h": 2, "i": 4, "d": 8}
 _ALIGNED = 8
 _LEVEL = 1
+_REPEATED = 4
+"""Floats are in a table if each occurs so often, on average."""
 
 Columns = Mapping[str, Any]
 """`ColumnsData`: columns of numbers are arrays, columns of strings are `TextColumn`; all else is JSON."""
@@ -159,6 +162,16 @@ class _Body:
 
     def add(self, column: array[Any]) -> list[Any]:
         """Add a column. Returns what refers to it."""
+        if column.typecode == "d":
+            # As bits, because NaN is not equal to itself.
+            bits = array("q", column.tobytes())
+            numbers = {value: number for number, value in enumerate(dict.fromkeys(bits))}
+            if len(numbers) * _REPEATED <= len(bits):
+                table = array("d", array("q", numbers).tobytes())
+                return ["t", self._add(array("i", map(numbers.__getitem__, bits))), self._add(table)]
+        return self._add(column)
+
+    def _add(self, column: array[Any]) -> list[Any]:
         column = _narrow(column)
         kind, length = column.typecode, len(column)
         if sys.byteorder == "big":
@@ -212,12 +225,14 @@ def unpack(packed: bytes) -> Columns:
             name: _strings(body, value) if name in STRINGS else _each(lambda place: _column(body, place), name, value)
             for name, value in head.items()
         }
-    except (struct.error, zlib.error, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (struct.error, zlib.error, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not packed columns: {error}") from error
 
 
 def _column(body: memoryview, place: Any) -> array[Any]:
     kind, start, length = place
+    if kind == "t":
+        return array("d", map(_column(body, length).__getitem__, _column(body, start)))
     column = array(kind)
     contents = body[start : start + length * _SIZES[kind]]
     if len(contents) != length * _SIZES[kind]:

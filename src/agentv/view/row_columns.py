@@ -33,6 +33,7 @@ OUTCOMES = {verdict.value: number for number, verdict in enumerate(Verdict)}
 PASS, ERROR = 0, 3
 _PASS_IFS = {rule.value for rule in PassIf}
 _LARGEST = 2**53 - 1
+_SAID = ("input_messages", "output_messages")
 _KINDS = {
     "suite": "i",
     "target": "i",
@@ -116,6 +117,7 @@ class RowColumns:
         self._asked_cases = asked
         self._suites: dict[str, int] = {}
         self._targets: dict[str, int] = {}
+        self._variants: list[tuple[str, str | None]] = []
         self._stages: dict[str, int] = {"target": 0, "evaluator": 1, "run": 2}
         self._trials: dict[tuple[int, str, bool], int] = {(default.count, default.pass_if.value, default.stop_early): 0}
         self._evaluators: dict[str, Sparse] = {}
@@ -145,8 +147,8 @@ class RowColumns:
             or verdict not in OUTCOMES
         ):
             raise NotARowError
-        if type(prompt) is str:
-            target = variant_of(target, prompt)
+        parts = (target, prompt if type(prompt) is str else None)
+        target = variant_of(*parts)
         results = get("evaluator_results")
         results = results if type(results) is list else []
         stage, outcome, reason = -1, OUTCOMES[verdict], ""
@@ -157,6 +159,8 @@ class RowColumns:
 
         suite_number = self._suites.setdefault(suite, len(self._suites))
         target_number = self._targets.setdefault(target, len(self._targets))
+        if target_number == len(self._variants):
+            self._variants.append(parts)
         case = self._cases.setdefault((suite_number, eval_id), len(self._cases))
         key = attempt << 64 | case << 32 | target_number
         if key in self._keys:
@@ -200,7 +204,7 @@ class RowColumns:
         append["judge_calls"](calls)
         append["tokens"](_tokens(get("token_usage")))
         append["answer_length"](len(answer))
-        append["answer"](self._answers.setdefault(_answer_hash(answer, messages), len(self._answers)))
+        append["answer"](self._answers.setdefault(_answer_hash(answer, messages, get("turns")), len(self._answers)))
         self.judge_calls_made += calls
         self.spent_usd += 0.0 if isnan(cost) else cost
         self.judge_spent_usd += 0.0 if isnan(judge_cost) else judge_cost
@@ -301,6 +305,7 @@ class RowColumns:
             "count": count,
             "suites": list(self._suites),
             "targets": list(self._targets),
+            "variants": [list(parts) for parts in self._variants],
             "evaluators": list(self._evaluators),
             "stages": list(self._stages),
             "tags": list(asked.tags),
@@ -407,8 +412,13 @@ def _tokens(usage: Any) -> float:
     return total
 
 
-def _answer_hash(answer: str, messages: Any) -> int:
-    """The same for the same answer. Agents that call other tools have not answered the same."""
+def _answer_hash(answer: str, messages: Any, turns: Any) -> int:
+    """The same for the same answer. Agents that call other tools have not answered the same, and in a conversation,
+    everything that was said counts."""
+    if type(turns) is list and turns:
+        said = [[turn.get(name) for name in _SAID] for turn in turns if type(turn) is dict]
+        with suppress(ValueError, RecursionError):
+            return hash(json.dumps(said, sort_keys=True))
     if type(messages) is list and any(type(message) is dict and message.get("tool_calls") for message in messages):
         with suppress(ValueError, RecursionError):
             return hash((answer, json.dumps(messages, sort_keys=True)))

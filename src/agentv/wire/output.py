@@ -75,6 +75,12 @@ def line_kind(line: bytes, execution_id: str) -> LineKind:
     return "own" if objects[0].get("execution_id", execution_id) == execution_id else "other"
 
 
+def late_error(line: bytes) -> str | None:
+    """What a line with the result of another execution says about an error after its end; None if it says nothing."""
+    said = _objects(_text_of(line))[0].get("late_error")
+    return _clean(said) if isinstance(said, str) else None
+
+
 def explanation(stdout: bytes) -> str | None:
     """Why a failed script could not judge, if it printed one JSON object that says so; None otherwise.
 
@@ -134,6 +140,7 @@ def _result(data: dict[str, Any]) -> Score:
         misses=_strings(data, "misses"),
         reasoning=_string(data, "reasoning"),
         details=details,
+        warnings=_warnings(data),
     )
 
 
@@ -159,6 +166,12 @@ def _strings(data: dict[str, Any], key: str) -> tuple[str, ...]:
         if not isinstance(item, str):
             raise OutputError("invalid_type", f"`{key}` must be a list of strings, but `{key}[{at}]` is {_kind(item)}.")
     return tuple(_clean(item) for item in value)
+
+
+def _warnings(data: dict[str, Any]) -> tuple[str, ...]:
+    """The warnings of agentv's own runner of checks. In the result of another script, they are not used."""
+    value = data.get("warnings")
+    return tuple(_clean(item) for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
 
 def _string(data: dict[str, Any], key: str) -> str:

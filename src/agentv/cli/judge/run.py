@@ -38,7 +38,9 @@ COULD_NOT_JUDGE = 3
 @click.option("--suite", metavar="FILE", help="Suite that contains the case.")
 @click.option("--case", metavar="ID", help="Case id; optional if the suite has only one case.")
 @click.option("--payload", metavar="FILE", help="JSON payload to judge instead of a case; `-` for stdin.")
-@click.option("--evaluator", metavar="NAME", help="Run this code_judge of the case, with its settings.")
+@click.option(
+    "--evaluator", metavar="NAME", help="Run this evaluator of the case (code_judge, metric, python or javascript)."
+)
 @click.option("--target", metavar="NAME", help="Target that answers the case.")
 @click.option("--answer", metavar="TEXT", help="Answer to judge, instead of calling the target.")
 @click.option("--outputs", metavar="FILE", help="Recorded answers (JSON Lines), instead of calling the target.")
@@ -54,7 +56,8 @@ def command(*, save_payload: str | None, full: bool, watch: bool, as_json: bool,
     """Run a judge script on one case, with a live judge proxy, and show everything it does.
 
     SCRIPT is a file (`judges/x.py`) or a command (`python judges/x.py`). If the command has options, put `--` before
-    it. Without SCRIPT, the code_judge of the case is run. With --evaluator, SCRIPT replaces that evaluator's command.
+    it. Without SCRIPT, the evaluator of the case that runs a script is run. With --evaluator, SCRIPT replaces the
+    command of that evaluator.
 
     \b
     Exit codes: 0 the script returned a score, even a low one
@@ -242,7 +245,7 @@ def _print_head(view: TerminalView, selected: Selected, cwd: Path, *, reused: bo
     names = dict.fromkeys((item.planned.suite.name, item.case.id))  # a payload may contain neither
     title = f"{': '.join(names)}{answer_source}"
     view.say(look.style(look.cut(look.text(title), look.width), "bold"))
-    words = " ".join(_shown(word, spec.cwd) for word in spec.argv)
+    words = selected.judge.shown or " ".join(_shown(word, spec.cwd) for word in spec.argv)
     where = "" if spec.cwd == cwd else f"  (in {spec.cwd})"
     view.say("  " + look.cut(look.text(words + where), look.width - 2))
     view.say()

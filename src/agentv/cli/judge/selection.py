@@ -12,7 +12,8 @@ from typing import Any
 from agentv.cli.judge.view import ObservedJudge, Observer
 from agentv.command import INTERPRETERS, split_command
 from agentv.errors import UsageError
-from agentv.evaluators.code_judge import CodeJudge
+from agentv.evaluators.code_judge import CodeJudge, ScriptEvaluator
+from agentv.evaluators.scripted import Scripted
 from agentv.judge.access import JudgeAccess
 from agentv.judge.ledger import DEFAULT_MAX_CALLS
 from agentv.plan.discovery import missing_path
@@ -24,6 +25,9 @@ from agentv.scripts import ScriptSpec
 from agentv.suite.suite import EvalCase
 from agentv.text import all_of, did_you_mean, one_of
 from agentv.wire.payload import with_empty_values
+
+KINDS = "code_judge, metric, python, javascript"
+"""The types of evaluators that run a script."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ class Selected:
     """A plan of one case, and the script that judges it."""
 
     plan: RunPlan
-    judge: CodeJudge
+    judge: Scripted
     answer_files: frozenset[Path]
     """Files that the answer depends on: the suite, the configuration, recorded answers."""
 
@@ -111,32 +115,24 @@ def select(selection: Selection, observer: Observer, cwd: Path, payload: bytes |
     judge = _judge_of(selection, item.case, cwd)
     files = {Path(path) for path in plan.digests()} | {path.resolve() for path in plan.configs()}
     # The answer does not depend on the judge scripts.
-    judges = [each for each in (judge, *item.case.evaluators, *suite.evaluators) if isinstance(each, CodeJudge)]
+    judges = [each for each in (judge, *item.case.evaluators, *suite.evaluators) if isinstance(each, Scripted)]
     files -= {path.resolve() for each in judges for path in each.depends_on(suite.directory)}
     return Selected(judged_by(plan, ObservedJudge.of(judge, observer)), judge, frozenset(files))
 
 
-def _judge_of(selection: Selection, case: EvalCase, cwd: Path) -> CodeJudge:
-    """The script from the command line, or the code_judge of the case, with the command-line options applied."""
+def _judge_of(selection: Selection, case: EvalCase, cwd: Path) -> Scripted:
+    """The script from the command line, or the evaluator of the case, with the command-line options applied."""
     if selection.script and selection.evaluator is None:
         return _new_judge(selection, cwd)
-    judges = {evaluator.name: evaluator for evaluator in case.evaluators if isinstance(evaluator, CodeJudge)}
-    if selection.evaluator is None and len(judges) != 1:
-        what = f"case '{case.id}' has {len(judges) or 'no'} code_judge evaluators"
-        hint = f"Choose one with --evaluator: {one_of(sorted(judges))}." if judges else "Pass a script to run on it."
-        raise UsageError(f"Specify which script to run: {what}.", next_step=hint)
-    name = selection.evaluator or next(iter(judges))
-    judge = judges.get(name)
-    if judge is None:
-        kind = next((evaluator.type for evaluator in case.evaluators if evaluator.name == name), None)
-        near = did_you_mean(name, judges)
-        why = f"'{name}' is a `{kind}`, not a code_judge" if kind else f"it has no evaluator with this name{near}"
-        hint = (
-            f"Available: {all_of(sorted(judges))}." if judges else "It has no code_judge; pass a script to run on it."
-        )
-        raise UsageError(f"--evaluator {name}: {why} (case '{case.id}').", next_step=hint)
+    judge = _evaluator_of(selection, case)
+    name = judge.name
     changes: dict[str, Any] = {}
     if selection.script:
+        if not isinstance(judge, ScriptEvaluator):
+            raise UsageError(
+                f"SCRIPT cannot replace the code of '{name}', which is a `{judge.type}` evaluator.",
+                next_step="Remove --evaluator to run the script, or SCRIPT to run the evaluator.",
+            )
         changes["script"] = script_words(selection.script, cwd)
     if selection.no_judge:
         changes["judge"] = None
@@ -148,6 +144,27 @@ def _judge_of(selection: Selection, case: EvalCase, cwd: Path) -> CodeJudge:
             )
         changes["judge"] = judge.judge.model_copy(update={"max_calls": selection.max_calls})
     return judge.model_copy(update=changes)
+
+
+def _evaluator_of(selection: Selection, case: EvalCase) -> Scripted:
+    """The evaluator named by --evaluator, else the only `code_judge`, else the only one that runs a script."""
+    judges = {evaluator.name: evaluator for evaluator in case.evaluators if isinstance(evaluator, Scripted)}
+    if selection.evaluator is None:
+        own = [judge for judge in judges.values() if judge.type == "code_judge"] or list(judges.values())
+        if len(own) == 1:
+            return own[0]
+        what = f"case '{case.id}' has {len(own) or 'no'} evaluators that run a script ({KINDS})"
+        hint = f"Choose one with --evaluator: {one_of(sorted(judges))}." if judges else "Pass a script to run on it."
+        raise UsageError(f"Specify which script to run: {what}.", next_step=hint)
+    name = selection.evaluator
+    judge = judges.get(name)
+    if judge is None:
+        kind = next((evaluator.type for evaluator in case.evaluators if evaluator.name == name), None)
+        near = did_you_mean(name, judges)
+        why = f"'{name}' is a `{kind}`, which runs no script" if kind else f"it has no evaluator with this name{near}"
+        hint = f"Available: {all_of(sorted(judges))}." if judges else "Pass a script to run on it."
+        raise UsageError(f"--evaluator {name}: {why} (case '{case.id}').", next_step=hint)
+    return judge
 
 
 def _new_judge(selection: Selection, cwd: Path) -> CodeJudge:

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from agentv.errors import EvaluatorError
 from agentv.evaluators.base import EvaluationContext, Evaluator
-from agentv.evaluators.code_judge import CodeJudge
+from agentv.evaluators.scripted import Scripted
 from agentv.evidence import JudgeCallRecord
 from agentv.judge.session import JudgeCallError
 from agentv.messages import TokenUsage
@@ -100,15 +100,15 @@ class Observer:
 
 
 class ObservedJudge(Evaluator):
-    """A `code_judge` that reports to an observer."""
+    """An evaluator that runs a script and reports to an observer."""
 
-    judge: CodeJudge
+    judge: Scripted
     observer: Any = Field(exclude=True)
     payload: dict[str, Any] | None
     """Sent to the script instead of the case."""
 
     @classmethod
-    def of(cls, judge: CodeJudge, observer: Observer, payload: dict[str, Any] | None = None) -> ObservedJudge:
+    def of(cls, judge: Scripted, observer: Observer, payload: dict[str, Any] | None = None) -> ObservedJudge:
         common = {name: getattr(judge, name) for name in Evaluator.model_fields}
         return cls.model_construct(**common, judge=judge, observer=observer, payload=payload)
 

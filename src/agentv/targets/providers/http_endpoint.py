@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar
 from urllib.parse import urlencode
 
@@ -27,7 +27,7 @@ from agentv.targets.structured import ShapeError, parse_amount, parse_messages, 
 from agentv.templates import TemplateError, compile_template
 
 Values = Mapping[str, Any]
-Render = Callable[[Values], Any]
+Render = Callable[[Values], Awaitable[Any]]
 _LINE_BREAK = re.compile(r"[\r\n\0]")
 _FORM = "application/x-www-form-urlencoded"
 _LOOKS_LIKE_JSON = re.compile(r"\s*(?:\[|\{(?![{%#]))")
@@ -47,7 +47,7 @@ class HttpProvider(Provider):
         self._url = url_template(settings.url)
         self._headers = {name: compile_template(text) for name, text in settings.headers.items()}
         body = settings.body
-        self._body: Render = compile_template(body).render if isinstance(body, str) else _renderer(body)
+        self._body: Render = compile_template(body).rendered if isinstance(body, str) else _renderer(body)
         self._own_headers = self._defaults()
         usage = {} if settings.usage is None else settings.usage.model_dump(exclude_none=True)
         self._expressions = Expressions(settings.response, settings.output_messages, usage)
@@ -69,11 +69,10 @@ class HttpProvider(Provider):
 
     async def invoke(self, request: Request) -> Reply:
         values = self._values(request)
-        url = self._rendered("url", self._url.render, values)
-        headers = merged_headers(self._own_headers, self._rendered_headers(values))
-        status, received, data = await self._exchange.post(
-            url, headers, self._rendered_body(values), method=self._settings.method
-        )
+        url = await self._rendered("url", self._url.rendered, values)
+        headers = merged_headers(self._own_headers, await self._rendered_headers(values))
+        body = await self._rendered_body(values)
+        status, received, data = await self._exchange.post(url, headers, body, method=self._settings.method)
         if not 200 <= status < 300:
             raise self._exchange.refused(url, status, received, data)
         kind = received.get("Content-Type", "")
@@ -86,9 +85,9 @@ class HttpProvider(Provider):
     def _values(self, request: Request) -> Values:
         return {**request.vars, **request_variables(request, self._names)}
 
-    def _rendered(self, setting: str, render: Render, values: Values) -> Any:
+    async def _rendered(self, setting: str, render: Render, values: Values) -> Any:
         try:
-            return render(values)
+            return await render(values)
         except TemplateError as error:
             line = f" in line {error.line}" if error.line > 1 else ""
             raise self._failed(
@@ -96,10 +95,10 @@ class HttpProvider(Provider):
                 next_step="Define the variable in `vars` of the case." if error.name else None,
             ) from None
 
-    def _rendered_headers(self, values: Values) -> dict[str, str]:
+    async def _rendered_headers(self, values: Values) -> dict[str, str]:
         headers: dict[str, str] = {}
         for name, template in self._headers.items():
-            text = self._rendered(f"headers.{name}", template.render, values)
+            text = await self._rendered(f"headers.{name}", template.rendered, values)
             if _LINE_BREAK.search(text):
                 raise self._failed(
                     f"the value of the header `{name}` must be one line, got a line break in a variable",
@@ -108,9 +107,9 @@ class HttpProvider(Provider):
             headers[name] = text
         return headers
 
-    def _rendered_body(self, values: Values) -> bytes:
+    async def _rendered_body(self, values: Values) -> bytes:
         try:
-            return self._encoded_body(self._rendered("body", self._body, values))
+            return self._encoded_body(await self._rendered("body", self._body, values))
         except (TypeError, ValueError) as error:
             raise self._failed(
                 f"`body` is not a JSON value: {error}", next_step="Add a filter such as `| list` or `| string`."
@@ -205,12 +204,15 @@ def _whole(value: Any) -> Any:
 
 def _renderer(value: Any) -> Render:
     """A function that fills in all strings of a value. A string that is one `{{ expression }}` keeps its type."""
-    if isinstance(value, str):
-        return compile_template(value).value if "{" in value else lambda _: value
-    if isinstance(value, Mapping):
-        entries = {key: _renderer(item) for key, item in value.items()}
-        return lambda values: {key: render(values) for key, render in entries.items()}
-    if isinstance(value, list):
-        items = [_renderer(item) for item in value]
-        return lambda values: [render(values) for render in items]
-    return lambda _: value
+    template = compile_template(value) if isinstance(value, str) and "{" in value else None
+    entries = {key: _renderer(item) for key, item in value.items()} if isinstance(value, Mapping) else {}
+    items = [_renderer(item) for item in value] if isinstance(value, list) else []
+
+    async def render(values: Values) -> Any:
+        if template is not None:
+            return await template.rendered(values, typed=True)
+        if isinstance(value, Mapping):
+            return {key: await entry(values) for key, entry in entries.items()}
+        return [await item(values) for item in items] if isinstance(value, list) else value
+
+    return render

@@ -9,11 +9,12 @@ from typing import ClassVar
 from pydantic import Field
 
 from agentv.errors import ProviderError, TargetUnavailableError, UsageError
+from agentv.messages import whole_text
 from agentv.suite.search import ProgramSearch
 from agentv.suite.yaml import NodePath
 from agentv.targets.answers import Answer, load_answers
 from agentv.targets.provider import Provider, Reply, Request, TargetScope, TargetSettings
-from agentv.text import plural
+from agentv.text import first_difference, plural
 
 
 class ReplaySettings(TargetSettings):
@@ -43,6 +44,7 @@ class ReplayProvider(Provider):
 
     def __init__(self, settings: ReplaySettings, scope: TargetScope) -> None:
         self._target, self._from = scope.name, settings.from_target
+        self._redactor = scope.redactor
         try:
             self._answers = load_answers(settings.path(scope.directory))
         except UsageError as error:
@@ -60,7 +62,7 @@ class ReplayProvider(Provider):
         if answer is None:
             raise self._miss(request)
         if request.turn:
-            return self._turn(answer, request.turn)
+            return self._turn(answer, request)
         return Reply(
             answer.output_messages,
             token_usage=answer.token_usage,
@@ -71,8 +73,9 @@ class ReplayProvider(Provider):
             recorded=True,
         )
 
-    def _turn(self, answer: Answer, number: int) -> Reply:
-        """The recorded answer to one turn of a conversation."""
+    def _turn(self, answer: Answer, request: Request) -> Reply:
+        """The recorded answer to one turn of a conversation. Other messages than the recorded ones are an error."""
+        number = request.turn
         if number > len(answer.turns):
             raise ProviderError(
                 f"target '{self._target}': the answer in line {answer.line} of {self._answers.path} has "
@@ -80,6 +83,14 @@ class ReplayProvider(Provider):
                 next_step="Record the conversation again with the real target.",
             )
         turn = answer.turns[number - 1]
+        recorded = [whole_text(message) for message in turn.input_messages if message.role != "system"]
+        asked = [self._redactor.text(whole_text(message)) for message in request.turns[-len(recorded) :]]
+        if recorded and asked != recorded:
+            raise ProviderError(
+                f"target '{self._target}': the answer in line {answer.line} of {self._answers.path} was given to other "
+                f"messages: turn {number} {first_difference(chr(10).join(recorded), chr(10).join(asked))}",
+                next_step="Record the conversation again with the real target.",
+            )
         return Reply(
             turn.output_messages,
             token_usage=turn.token_usage,

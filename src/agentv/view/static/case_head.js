@@ -42,7 +42,7 @@ function judgeCost(row) {
 }
 
 /**
- * The attempts of the case with this target, and its other targets, as links.
+ * The attempts of the case with this target and prompt, and the same case with its other prompts and targets, as links.
  * @param {RunModel} model
  * @param {number} index
  * @param {Record<string, string>} query
@@ -54,14 +54,20 @@ function siblings(model, index, query) {
   const links = dots(rows.map((row) => model.outcome[row]), rows.map((row) => model.caseAddress(row, query)), rows.indexOf(index), rows.map((row) => model.attempt[row]));
   // In a table, arrow keys move between them; here they are links as others.
   for (const link of links.querySelectorAll("a")) link.removeAttribute("tabindex");
-  const others = model.targets.flatMap((target) => {
-    const other = cases.find(model.suiteOf(index), model.eval_id.at(index), target);
-    if (other < 0 || target === model.targetOf(index)) return [];
-    return [el("a", { href: model.caseAddress(cases.first[other], query) }, `${target} ${OUTCOMES[cases.outcome[other]]} ${formatScore(cases.score[other])}`)];
-  });
+  const [own, prompt] = model.variants[model.target[index]];
+  const others = (/** @type {(target: string, prompt: string|null) => string|null} */ nameOf) => {
+    const found = model.targets.flatMap((variant, i) => {
+      const other = cases.find(model.suiteOf(index), model.eval_id.at(index), variant);
+      const name = nameOf(...model.variants[i]);
+      if (other < 0 || name === null) return [];
+      return [el("a", { href: model.caseAddress(cases.first[other], query) }, `${name} ${OUTCOMES[cases.outcome[other]]} ${formatScore(cases.score[other])}`)];
+    });
+    return found.length > 0 && el("span", { class: "links" }, found);
+  };
   return [
     ["Attempt", rows.length > 1 && el("span", null, `${model.attempt[index]} of ${Math.max(rows.length, model.dictionaries.trials[model.trial[index]]?.count ?? 0)} `, links)],
-    ["Other targets", others.length > 0 && el("span", { class: "links" }, others)],
+    ["Other prompts", others((target, other) => (target === own && other !== prompt ? other : null))],
+    ["Other targets", others((target, other) => (target !== own && other === prompt ? target : null))],
   ];
 }
 
@@ -81,6 +87,7 @@ export function caseHead(model, index, detail, query) {
     facts([
       ["Suite", row.suite],
       ["Target", row.target],
+      ["Prompt", row.prompt],
       ["Model", row.model],
       ...siblings(model, index, query),
       ["Time", formatMs(row.duration_ms)],

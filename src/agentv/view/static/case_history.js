@@ -6,6 +6,7 @@ import { el } from "./dom.js";
 import { formatTime, runName } from "./format.js";
 import { address } from "./router.js";
 import { ERROR, PASS } from "./run_model.js";
+import { variantOf } from "./variants.js";
 
 /** @typedef {import("./types.js").HistoryEntry} HistoryEntry */
 /** @typedef {import("./types.js").Row} Row */
@@ -41,7 +42,7 @@ export function historyView(entries, row, isHere) {
     outcome: entry.outcome,
     changed: entry.changed,
     current: entry.is_this,
-    href: isHere(entry.address) && !entry.is_this ? address(["run", entry.address, "case", row.suite, row.eval_id, row.target, 1]) : undefined,
+    href: isHere(entry.address) && !entry.is_this ? address(["run", entry.address, "case", row.suite, row.eval_id, variantOf(row.target, row.prompt), 1]) : undefined,
   }));
   return [el("p", null, historySentence(entries)), trend(points, { title: "Score of this case in each run", quiet: true, passLine: row.threshold })];
 }

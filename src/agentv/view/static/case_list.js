@@ -42,8 +42,8 @@ export class CaseList {
     for (let c = 0; c < count; c++) {
       let only = 0;
       for (let i = 0; i < tests.length && only < SEVERAL; i++) if (!tests[i](c)) only = only ? SEVERAL : i + 1;
-      failing[c] = only;
-      if (!only) chosen[matching++] = c;
+      if (only) failing[c] = only;
+      else chosen[matching++] = c;
     }
     this.rows = sortedBy(chosen.subarray(0, matching), sortValue(sort.replace(/^-/, ""), model, against), sort.startsWith("-"));
   }

@@ -20,28 +20,30 @@ const LONGEST_FACT = 60;
  * @param {CaseRecord|null} record
  */
 export function questionView(record) {
+  return el("div", { class: "cards" }, el("section", { class: "card" }, record ? asked(record) : [el("h2", null, "Question"), el("p", { class: "muted" }, WITHOUT_CASES)]), expectedView(record));
+}
+
+/** What is expected, as a card; null if nothing is. @param {CaseRecord|null} record */
+export function expectedView(record) {
   const { expected_outcome: outcome, reference_answer: reference, expected_messages: expected = [] } = record ?? {};
   const isRepeated = expected.length === 1 && !expected[0].tool_calls?.length && textOf(expected[0]) === reference;
   const messages = isRepeated ? [] : expected;
-  return el(
-    "div",
-    { class: "cards" },
-    el("section", { class: "card" }, record ? conversation(record.input_messages) : [el("h2", null, "Question"), el("p", { class: "muted" }, WITHOUT_CASES)]),
+  return (
     (outcome || reference || messages.length > 0) &&
-      el(
-        "section",
-        { class: "card" },
-        el("h2", null, "Expected"),
-        outcome && textBlock(outcome, { title: "Outcome" }),
-        reference && textBlock(reference, { title: "Reference answer" }),
-        messages.length > 0 && fold("Expected messages", () => stepList(messages), { open: messages.length < 6 }),
-      ),
+    el(
+      "section",
+      { class: "card" },
+      el("h2", null, "Expected"),
+      outcome && textBlock(outcome, { title: "Outcome" }),
+      reference && textBlock(reference, { title: "Reference answer" }),
+      messages.length > 0 && fold("Expected messages", () => stepList(messages), { open: messages.length < 6 }),
+    )
   );
 }
 
-/** @param {Message[]} messages */
-function conversation(messages) {
-  const title = el("h2", null, "Question");
+/** What was sent, with the prompt inserted. @param {CaseRecord} record */
+function asked({ input_messages: messages, prompt }) {
+  const title = el("h2", null, "Question", prompt && el("span", { class: "muted" }, ` prompt ${prompt}`));
   const [{ role, content } = { role: "", content: "" }] = messages;
   if (messages.length < 2 && typeof content === "string" && (role === "user" || !role)) return [textBlock(content, { title, name: "question" })];
   return [title, ...messages.flatMap((message) => [...contentBlocks(message.content, roleOf(message)), message.tool_calls?.length ? stepList([{ ...message, content: null }]) : null])];

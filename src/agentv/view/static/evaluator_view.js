@@ -21,6 +21,8 @@ import { textBlock } from "./text_view.js";
  * @property {number} [lost] Points that it took from the score of the case.
  * @property {boolean} [open]
  * @property {(evaluator: string, call?: number) => string} [href] The address of an evaluator, or of one of its calls.
+ * @property {string} [within] What the names begin with and need not be shown, such as `turn 1/`.
+ * @property {(turn: number) => string} [turn] The address of a turn. Its evaluators are there, and not shown again.
  */
 
 /** @param {{verdict: string, error?: any}} result */
@@ -44,13 +46,14 @@ export function allResults(results = []) {
  */
 export function evaluatorView(result, options = {}) {
   const { name, type, error, required } = result;
-  const { records = [], calls = [], lost = 0, open } = options;
+  const { records = [], calls = [], lost = 0, open, within = "" } = options;
+  const title = name.startsWith(within) ? name.slice(within.length) : name;
   const record = records.find((one) => one.name === name);
   const names = allResults([result]).map((one) => one.name);
   const count = calls.filter((call) => names.includes(call.evaluator)).length;
   const made = fold(
     [
-      el("h3", null, name, type !== name && el("span", { class: "muted" }, ` ${type}`)),
+      el(within ? "h4" : "h3", null, title, type !== title && el("span", { class: "muted" }, ` ${type}`)),
       verdictMark(outcomeOf(result)),
       !error && scoreBar(result.score, record?.threshold),
       !error && record?.threshold && el("span", { class: "muted small" }, `needs ${formatNeeds(record.threshold)}`),
@@ -77,6 +80,7 @@ function bodyOf(result, record, options) {
   // Findings of members begin with the name of the member, and are shown there; those of a rubric repeat its checks.
   const own = (/** @type {string[]} */ texts = []) => texts.filter((text) => !isRubric && !(members.length > 0 && text.startsWith("[")));
   const rest = isRubric ? details : (result.details ?? {});
+  if (result.type === "turns" && options.turn && !error) return [turnList(members, options.turn, record?.threshold), record && setup(record, options.href?.(name))];
   return [
     error && el("div", { class: "note is-error" }, textBlock(error, { title: "Error: this evaluator could not judge" })),
     (result.warnings ?? []).map((text) => el("p", { class: "note" }, "Warning: ", text)),
@@ -90,6 +94,11 @@ function bodyOf(result, record, options) {
     Object.keys(rest).length > 0 && textBlock(rest, { title: "Details", name: `details of ${name}` }),
     record && setup(record, options.href?.(name)),
   ].flat();
+}
+
+/** The scores of turns, with links to them. @param {EvaluatorResult[]} results @param {(turn: number) => string} href @param {number|null} [threshold] */
+function turnList(results, href, threshold) {
+  return el("ul", { class: "turn-list" }, results.map((result) => el("li", null, el("a", { href: href(Number(result.name.slice(5))) }, result.name), " ", verdictMark(outcomeOf(result)), scoreBar(result.score, threshold))));
 }
 
 /** @param {string} title @param {HTMLElement[]} items */

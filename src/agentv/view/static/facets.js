@@ -6,6 +6,7 @@ import { alternatives, condition } from "./filter.js";
 import { fieldValue, worstRow } from "./filter_fields.js";
 import { formatCount } from "./format.js";
 import { DEFAULT_THRESHOLD, ERROR, OUTCOMES } from "./run_model.js";
+import { variantParts } from "./variants.js";
 
 /** @typedef {import("./run_model.js").RunModel} RunModel */
 /** @typedef {import("./case_list.js").CaseList} CaseList */
@@ -46,6 +47,7 @@ function facetsOf(model) {
     const fits = operator === "<" ? (/** @type {number} */ one) => one < than : (/** @type {number} */ one) => one > than;
     return { title, values, conditions: values.map((name) => condition(prefix + name, String(than), operator)), each: (c, add) => numbers.forEach((number, i) => fits(number(c)) && add(i)) };
   };
+  const [targets, prompts] = [variantParts(model, 0), variantParts(model, 1)];
   const reasons = new Map();
   const reason = (/** @type {number} */ c) => model.reason.at(worstRow(model, c));
   for (let c = 0; c < count && reasons.size < MOST_VALUES; c++) if (outcome[c] === ERROR && !reasons.has(reason(c))) reasons.set(reason(c), reasons.size);
@@ -53,7 +55,8 @@ function facetsOf(model) {
     single("Verdict", "verdict", OUTCOMES, (c) => outcome[c]),
     single("Error", "reason", [...reasons.keys()], (c) => (outcome[c] === ERROR ? reasons.get(reason(c)) : -1)),
     single("Suite", "suite", model.suites, (c) => model.suite[first[c]]),
-    single("Target", "target", model.targets, (c) => model.target[first[c]]),
+    single("Target", "target", targets.values, (c) => targets.of[model.target[first[c]]]),
+    single("Prompt", "prompt", prompts.values, (c) => prompts.of[model.target[first[c]]]),
     { ...single("Tag", "tag", model.tags, () => -1), each: (/** @type {number} */ c, /** @type {(value: number) => void} */ add) => model.dictionaries.tag_sets[model.tag_set[first[c]]]?.forEach((tag) => add(tag)) },
     ...Object.keys(model.metadata).map((key) => single(key, `metadata.${key}`, model.metadata[key], (c) => model.metadata_index[key]?.[first[c]])),
     counted(`Evaluator below ${DEFAULT_THRESHOLD}`, "evaluator.", model.evaluators, "<", DEFAULT_THRESHOLD),

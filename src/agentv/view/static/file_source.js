@@ -17,7 +17,7 @@ import { readColumns } from "./packed_columns.js";
  * @property {import("./types.js").AboutFile} about
  * @property {{address: string, starts: number[], complete: boolean}[]} runs `starts`: the first row of each block of
  *   details; `complete`: whether all rows have details.
- * @property {[string, string]|null} compared
+ * @property {[string, string][]} compared Baselines and candidates.
  */
 
 /**
@@ -142,8 +142,8 @@ export class FileSource {
    * @param {string} b
    */
   async compare(a, b) {
-    const [one, other] = this.contents.compared ?? [];
-    return one === a && other === b ? this.json("compare") : null;
+    const at = this.contents.compared.findIndex(([one, other]) => one === a && other === b);
+    return at < 0 ? null : this.json(`compare-${at}`);
   }
 
   /** @param {string} run */

@@ -3,6 +3,7 @@
 // scores and durations, and the sum of its costs and calls. Unknown numbers are NaN.
 
 import { OUTCOMES, PASS } from "./run_model.js";
+import { variantParts } from "./variants.js";
 
 /** @typedef {import("./run_model.js").RunModel} RunModel */
 
@@ -53,7 +54,8 @@ export const FIELDS = {
     (model) => model.tags,
   ),
   "metadata.": text("dots lead into mappings", metadata, (model) => Object.keys(model.metadata)),
-  target: text("", (model) => (c) => model.targetOf(model.cases.first[c]), (model) => model.targets),
+  target: text("", targets, (model) => [...new Set([...variantParts(model, 0).values, ...model.targets])]),
+  prompt: text("", ({ cases, target, variants }) => (c) => variants[target[cases.first[c]]][1] ?? "", (model) => variantParts(model, 1).values),
   verdict: text(OUTCOMES.join(", "), ({ cases }) => (c) => OUTCOMES[cases.outcome[c]], () => OUTCOMES),
   score: number("0 to 1, unknown for errors", ({ cases }) => (c) => cases.score[c]),
   "evaluator.": number("score of one evaluator", attempts((model, name) => model.evaluator_scores[model.evaluators.indexOf(name)]), (model) => model.evaluators),
@@ -145,6 +147,12 @@ export function matcher(name, operator, value, model, against) {
     const found = get(c);
     return (typeof found === "string" ? compare(found, wanted) : found.some((/** @type {string} */ one) => compare(one, wanted))) !== isNegated;
   };
+}
+
+/** The target, and with a prompt also the variant, such as `assistant [short]`. @type {Field["of"]} */
+function targets({ cases, target, targets: names, variants }) {
+  const values = variants.map(([name, prompt], i) => (prompt === null ? name : [name, names[i]]));
+  return (c) => values[target[cases.first[c]]];
 }
 
 /** The metadata at a path. Keys may contain dots; the items of a list count as values, and so does the whole list. @type {Field["of"]} */

@@ -95,7 +95,7 @@ export function letters(text, { lines = 20, limit = 4000 } = {}) {
  * @param {HTMLElement} element
  * @param {HTMLElement|null} [focused]
  */
-export function jumpTo(element, focused = element.querySelector("summary") ?? element, frames = 6) {
+export function jumpTo(element, focused = element.hasAttribute("tabindex") ? element : element.querySelector("summary") ?? element, frames = 6) {
   element.scrollIntoView({ block: "start" });
   focused?.focus({ preventScroll: true });
   if (frames > 0) requestAnimationFrame(() => jumpTo(element, null, frames - 1));

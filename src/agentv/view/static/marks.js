@@ -1,32 +1,42 @@
 // @ts-check
 // Small marks for verdicts and scores, used by several pages.
 
-import { el, vary } from "./dom.js";
+import { el, set, showText, vary } from "./dom.js";
 import { formatScore } from "./format.js";
 import { OUTCOMES } from "./run_model.js";
 
+const BAR = 4.5; // The width of a score of 1, in rem.
 const SHAPES = ["●", "◐", "✕", "▲", "◌"];
 
 /**
  * A verdict as shape and word.
  * @param {number} outcome
  * @param {string} [more] Follows the word, such as `2/3`.
+ * @param {Element} [mark] Used again.
  */
-export function verdictMark(outcome, more) {
-  return el("span", { class: `verdict ${OUTCOMES[outcome]}` }, `${OUTCOMES[outcome]}${more ? ` ${more}` : ""}`);
+export function verdictMark(outcome, more, mark = el("span")) {
+  mark.className = `verdict ${OUTCOMES[outcome]}`;
+  return showText(mark, `${OUTCOMES[outcome]}${more ? ` ${more}` : ""}`);
 }
 
 /**
  * A score as a bar with its number, and the pass line drawn if it is known. NaN and null are shown as a dash.
  * @param {number|null} score
  * @param {number|null} [threshold]
+ * @param {HTMLElement|null} [used] In a table: the bar that the cell has, null if it has none.
  */
-export function scoreBar(score, threshold) {
+export function scoreBar(score, threshold, used) {
+  const bar = used ?? el("span");
   const [known, needs] = [score ?? NaN, threshold ?? NaN];
   const hasLine = !Number.isNaN(needs);
-  const bar = el("span", { class: `score number${hasLine ? " line" : ""}${known < needs ? " is-low" : ""}`, title: hasLine ? `${formatScore(known)}, needs ${formatScore(needs)}` : null }, formatScore(known));
-  vary(bar, "--score", Math.min(1, known || 0));
-  return vary(bar, "--needs", Math.min(1, needs || 0));
+  bar.className = `score number${hasLine ? " line" : ""}${known < needs ? " is-low" : ""}`;
+  // A changed title makes browsers compute its style again: in a table, it is set when the pointer is on it.
+  bar.removeAttribute("title");
+  set(bar, used !== undefined ? "data-title" : "title", hasLine ? `${formatScore(known)}, needs ${formatScore(needs)}` : null);
+  showText(bar, formatScore(known));
+  const size = `${BAR * Math.min(1, known || 0)}rem 0.5rem, ${BAR}rem 0.5rem`;
+  vary(bar, "background-size", hasLine ? `2px 0.875rem, ${size}` : size);
+  return hasLine ? vary(bar, "background-position", `calc(${BAR * Math.min(1, needs)}rem - 1px) 50%, 0 50%, 0 50%`) : bar;
 }
 
 /**

@@ -6,7 +6,8 @@ import { inflatedText } from "./inflate.js";
 
 /** @typedef {import("./types.js").ColumnsData} ColumnsData */
 /** @typedef {import("./types.js").Numbers} Numbers */
-/** @typedef {[kind: keyof typeof KINDS, place: number, length: number]} Place */
+/** @typedef {[kind: keyof typeof KINDS, place: number, length: number]} Place Of a column in the bytes. */
+/** @typedef {["t", numbers: Place, table: Place]} TablePlace Of one whose values are in a table. */
 
 const KINDS = { b: Int8Array, h: Int16Array, i: Int32Array, d: Float64Array, u: Uint8Array, z: Uint8Array };
 export const NUMBERS = /** @type {const} */ ([
@@ -44,7 +45,8 @@ export async function readColumns(stream) {
   bytes = enlarged(bytes, start + all);
   await until(start + first);
 
-  const column = (/** @type {Place} */ [kind, place, count]) => new KINDS[kind](bytes.buffer, start + place, count);
+  /** @param {Place|TablePlace} place @returns {Numbers} */
+  const column = ([kind, place, count]) => (kind === "t" ? looked(column(place), column(count)) : new KINDS[kind](bytes.buffer, start + place, count));
   for (const name of NUMBERS) data[name] = column(data[name]);
   for (const name of STRINGS) {
     const { index, first: known, ends, text } = data[name];
@@ -58,6 +60,13 @@ export async function readColumns(stream) {
   let complete = null;
   data.complete = () => (complete ??= until(start + all).then(() => Promise.all(later.map((one) => one.inflate()))));
   return data;
+}
+
+/** The values of rows. @param {Numbers} numbers @param {Numbers} table */
+function looked(numbers, table) {
+  const values = new Float64Array(numbers.length);
+  for (let row = 0; row < values.length; row++) values[row] = table[numbers[row]];
+  return values;
 }
 
 /** @param {Uint8Array<ArrayBuffer>} bytes @param {number} length */

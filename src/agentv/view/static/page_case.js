@@ -6,7 +6,7 @@ import { caseHead, thresholdOf, verdictLine } from "./case_head.js";
 import { historyView } from "./case_history.js";
 import { neighbours } from "./case_order.js";
 import { commandsView } from "./case_share.js";
-import { answerView, contextView, questionView } from "./case_texts.js";
+import { answerView, contextView, expectedView, questionView } from "./case_texts.js";
 import { timesView } from "./case_times.js";
 import { allRecords, allResults, evaluatorView } from "./evaluator_view.js";
 import { formatCount, runName } from "./format.js";
@@ -16,6 +16,7 @@ import { address, go } from "./router.js";
 import { byLoss, isLoss, pointsTable } from "./score_view.js";
 import { trajectory } from "./steps.js";
 import { pretty } from "./text_view.js";
+import { conversationView } from "./turns_view.js";
 
 /** @typedef {import("./types.js").Detail} Detail */
 /** @typedef {import("./types.js").JudgeCall} JudgeCall */
@@ -47,6 +48,12 @@ export const page = {
   },
 };
 
+/** The judge calls of the row, not of rows that it replaced. @param {Detail} detail */
+function latestCalls({ judge_calls: calls, execution }) {
+  const latest = execution ?? Math.max(1, ...calls.map((call) => call.execution ?? 1));
+  return calls.filter((call) => (call.execution ?? 1) === latest);
+}
+
 class CasePage {
   /**
    * @param {View} view
@@ -61,17 +68,18 @@ class CasePage {
     this.index = index;
     this.place = place;
     // The filter and order of the run page, which links to other cases keep.
-    const { evaluator, call, step, ...list } = place.query;
+    const { evaluator, call, step, turn, ...list } = place.query;
     this.list = list;
     this.timer = 0;
     /** @type {HTMLDetailsElement[]} */
     this.evaluators = [];
-    /** @type {JudgeCall[]} Of the row, not of rows that it replaced. */
+    /** @type {JudgeCall[]} */
     this.calls = [];
     this.commands = detail?.commands ?? [];
     this.results = detail?.row.evaluator_results ?? [];
     this.nav = el("nav", { class: "case-nav no-print", "aria-label": "Cases" });
-    this.steps = detail && trajectory(detail.row.output_messages, (number) => this.here({ step: number }));
+    this.conversation = detail && conversationView(detail, { calls: latestCalls(detail), href: this.evaluatorAddress, to: (state) => this.here(state) });
+    this.steps = this.conversation ? null : detail && trajectory(detail.row.output_messages, (number) => this.here({ step: number }));
     this.isOpen = false;
     this.element = el("section", { class: "page case" }, el("div", { class: "head" }, el("h1", { class: "mono" }, model.eval_id.at(index)), this.nav), detail ? this.cards(detail) : this.columnsOnly());
     this.near = neighbours(view.runs, model, index, list);
@@ -109,7 +117,8 @@ class CasePage {
     const card = (/** @type {string} */ title, /** @type {import("./dom.js").Child[]} */ ...children) => el("section", { class: "card" }, el("h2", null, title), children);
     return [
       ...caseHead(this.model, this.index, detail, this.list),
-      el("div", { class: "beside" }, questionView(record), el("div", { class: "cards" }, answerView(row), contextView(record?.metadata ?? row.metadata ?? {}))),
+      this.conversation ?? el("div", { class: "beside" }, questionView(record), el("div", { class: "cards" }, answerView(row), contextView(record?.metadata ?? row.metadata ?? {}))),
+      ...(this.conversation ? [expectedView(record), contextView(record?.metadata ?? row.metadata ?? {})] : []),
       score,
       this.steps && card("Trajectory", el("p", { class: "muted" }, this.steps.summary), this.steps),
       times && card("Time", times),
@@ -120,12 +129,10 @@ class CasePage {
 
   /** @param {Detail} detail */
   scoreCard(detail) {
-    const { row, judge_calls: calls, execution, arithmetic } = detail;
-    const latest = execution ?? Math.max(1, ...calls.map((call) => call.execution ?? 1));
-    const isLatest = (/** @type {JudgeCall} */ call) => (call.execution ?? 1) === latest;
-    this.calls = calls.filter(isLatest);
+    const { row, judge_calls: calls, arithmetic } = detail;
+    this.calls = latestCalls(detail);
     const records = allRecords(detail.case?.evaluators);
-    this.evaluators = byLoss(this.results).map(({ result, lost }) => evaluatorView(result, { records, calls: this.calls, lost, open: Boolean(result.error) || result.verdict !== "pass" || isLoss(lost), href: this.evaluatorAddress }));
+    this.evaluators = byLoss(this.results).map(({ result, lost }) => evaluatorView(result, { records, calls: this.calls, lost, open: Boolean(result.error) || result.verdict !== "pass" || isLoss(lost), href: this.evaluatorAddress, turn: (turn) => this.here({ turn }) }));
     const known = allResults(this.results).map((result) => result.name);
     const others = (/** @type {string} */ title, /** @type {JudgeCall[]} */ rest) => rest.length > 0 && fold(`${title}: ${rest.length}`, () => rest.map((call) => judgeCall(call, { named: true })));
     return el(
@@ -136,7 +143,7 @@ class CasePage {
       this.evaluators.length > 1 && el("div", { class: "scroll" }, pointsTable(row, thresholdOf(detail))),
       el("div", { class: "evaluators" }, this.evaluators),
       others("Other judge calls", this.calls.filter((call) => !known.includes(call.evaluator))),
-      others("Judge calls of earlier executions, which were replaced after an error", calls.filter((call) => !isLatest(call))),
+      others("Judge calls of earlier executions, which were replaced after an error", calls.filter((call) => !this.calls.includes(call))),
     );
   }
 
@@ -175,12 +182,13 @@ class CasePage {
   evaluatorAddress = (evaluator, call) => this.here({ evaluator, call });
 
   /**
-   * The step, evaluator or judge call that the address names, which is opened.
+   * The turn, step, evaluator or judge call that the address names, which is opened.
    * @param {Record<string, string>} query
    * @returns {HTMLElement|null}
    */
-  find({ step, evaluator, call }) {
-    if (step) return this.steps?.built(Number(step)) ?? null;
+  find({ step, turn, evaluator, call }) {
+    if (turn) return this.conversation?.turn(Number(turn)) ?? null;
+    if (step) return (this.conversation ?? this.steps)?.built(Number(step)) ?? null;
     // Without an evaluator, calls are counted over all of them, as in `agentv show`.
     const counted = evaluator ? null : this.calls[Number(call) - 1];
     const wanted = evaluator ?? counted?.evaluator;

@@ -1,5 +1,5 @@
 // @ts-check
-// The comparison of two runs: #/compare/BASELINE/CANDIDATE?pair=0&f=newly-failed&g=tag:billing&q=text&s=difference
+// The comparison of two runs, or of two prompts of a run: #/compare/BASELINE/CANDIDATE?pair=0&f=newly-failed&g=tag:billing&q=text&s=difference
 
 import { PairsSection } from "./compare_pairs.js";
 import { announce, el, show } from "./dom.js";
@@ -7,9 +7,9 @@ import { formatCount, runName } from "./format.js";
 import { pairView } from "./pair_view.js";
 import { address, go } from "./router.js";
 import { sectionView } from "./sections.js";
+import { sideOf, variantOf } from "./variants.js";
 
 /** @typedef {import("./types.js").CompareData} CompareData */
-/** @typedef {import("./types.js").RunHead} RunHead */
 /** @typedef {import("./router.js").Place} Place */
 /** @typedef {import("./app.js").View} View */
 /** @typedef {import("./run_model.js").RunModel} RunModel */
@@ -21,11 +21,13 @@ export const page = {
     const [, a, b] = place.parts;
     const { source } = view;
     const { runs } = await source.runs();
-    const [one, two] = [a, b].map((run) => runs.find((head) => head.address === run) ?? { name: null, address: run });
-    const title = `${runName(two)} against ${runName(one)}`;
+    const sides = [a, b].map((written) => sideOf(written, runs));
+    const [one, two] = sides.map(({ head, run, prompt }) => ({ name: runName(head ?? { name: null, address: run }), prompt, run }));
+    const title = two.prompt === null ? `${two.name} against ${one.name}` : `${two.name}: ${two.prompt} against ${one.prompt}`;
     const isServed = source.kind === "server";
-    const head = el("header", { class: "head" }, el("h1", null, title), isServed && picker(runs, a, b));
-    const trail = [{ label: "Runs", to: address([]) }, { label: runName(two), to: address(["run", b]) }];
+    const choices = isServed && (two.prompt === null ? runs.map((run) => [run.address, runName(run)]) : (await source.run(two.run)).prompts.map((prompt) => [variantOf(two.run, prompt), prompt]));
+    const head = el("header", { class: "head" }, el("h1", null, title), choices && picker(choices, a, b));
+    const trail = [{ label: "Runs", to: address([]) }, { label: two.name, to: address(["run", two.run]) }];
     const keys = isServed ? [{ key: "s", does: "swap baseline and candidate", press: () => go(address(["compare", b, a])) }] : [];
     const loaded = await load(source, a, b);
     if (typeof loaded === "string") return { element: el("section", { class: "page" }, head, el("p", { class: "lead" }, loaded)), title, trail, keys };
@@ -57,10 +59,10 @@ async function load(source, a, b) {
   }
 }
 
-/** Lists to pick another baseline or candidate. @param {RunHead[]} runs @param {string} a @param {string} b */
-function picker(runs, a, b) {
+/** Lists to pick another baseline or candidate. @param {string[][]} choices Addresses and names of runs, or of prompts. @param {string} a @param {string} b */
+function picker(choices, a, b) {
   const select = (/** @type {string} */ label, /** @type {string} */ chosen, /** @type {(run: string) => string} */ to) => {
-    const list = el("select", { "aria-label": label, onchange: () => go(to(list.value)) }, runs.map((run) => el("option", { value: run.address, selected: run.address === chosen }, runName(run))));
+    const list = el("select", { "aria-label": label, onchange: () => go(to(list.value)) }, choices.map(([value, name]) => el("option", { value, selected: value === chosen }, name)));
     return [label, list];
   };
   return el(

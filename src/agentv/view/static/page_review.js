@@ -2,7 +2,7 @@
 // Labels of people, one answer after the other in random order: #/run/ID/review?row=12
 // Verdicts, scores and labels of others are not in the page until the answer is labelled.
 
-import { answerView, contextView, questionView } from "./case_texts.js";
+import { answerView, contextView, expectedView, questionView } from "./case_texts.js";
 import { announce, button, el, set, show } from "./dom.js";
 import { formatCount, plural, runName } from "./format.js";
 import { fold } from "./letters.js";
@@ -12,6 +12,7 @@ import { reviewRows } from "./review_rows.js";
 import { agreement, judgedView } from "./review_verdict.js";
 import { address, go } from "./router.js";
 import { trajectory } from "./steps.js";
+import { conversationView } from "./turns_view.js";
 
 /** @typedef {import("./types.js").Detail} Detail */
 /** @typedef {import("./types.js").Label["label"]} Said */
@@ -129,12 +130,15 @@ class ReviewPage {
     this.render();
   }
 
-  /** What was asked, expected and answered: nothing that says how it was judged. @param {Detail} detail */
-  texts({ row, case: record }) {
+  /** What was asked, expected and answered: nothing that says how it was judged, and not the names of target and prompt. @param {Detail} detail */
+  texts(detail) {
+    const { row, case: record } = detail;
+    const talk = conversationView(detail, { note: "" });
+    if (talk) return [el("h2", { class: "mono" }, row.eval_id), talk, expectedView(record), contextView(record?.metadata ?? row.metadata ?? {})];
     const steps = trajectory(row.output_messages);
     return [
       el("h2", { class: "mono" }, row.eval_id),
-      el("div", { class: "beside" }, questionView(record), el("div", { class: "cards" }, answerView(row), steps && el("section", { class: "card" }, fold(`Trajectory: ${steps.summary}`, () => steps)), contextView(record?.metadata ?? row.metadata ?? {}))),
+      el("div", { class: "beside" }, questionView(record && { ...record, prompt: null }), el("div", { class: "cards" }, answerView(row), steps && el("section", { class: "card" }, fold(`Trajectory: ${steps.summary}`, () => steps)), contextView(record?.metadata ?? row.metadata ?? {}))),
     ];
   }
 

@@ -1,7 +1,7 @@
 // @ts-check
 // One case in both runs: what was asked, both answers, both trajectories, and how each was judged.
 
-import { questionView } from "./case_texts.js";
+import { expectedView, questionView } from "./case_texts.js";
 import { deltaMark } from "./compare_pairs.js";
 import { wordDiff } from "./diff.js";
 import { el } from "./dom.js";
@@ -11,6 +11,7 @@ import { fold, visible } from "./letters.js";
 import { dots, scoreBar, verdictMark } from "./marks.js";
 import { alignedSteps } from "./pair_steps.js";
 import { textBlock } from "./text_view.js";
+import { conversationView } from "./turns_view.js";
 
 /** @typedef {import("./types.js").CompareData} CompareData */
 /** @typedef {import("./types.js").Detail} Detail */
@@ -29,15 +30,17 @@ const LONGEST = 200_000;
  */
 export function pairView(data, index, models, details) {
   const [one, two] = details;
+  const isByPrompt = data.prompts[0] !== data.prompts[1];
+  const talks = details.map((detail, which) => detail && conversationView(detail, { note: data.prompts[which] ?? NAMES[which].toLowerCase() }));
   const isEdited = one?.case && two?.case && one.case.sha256 !== two.case.sha256;
   return el(
     "article",
     { class: "stack" },
     pairHead(data, index, models),
     !(one && two) && el("p", { class: "note" }, "This file does not contain the details of this case in both runs. `agentv report --with all` adds those of all cases."),
-    isEdited && el("p", { class: "note bad" }, "This case was edited between the runs. The candidate's version is shown."),
-    questionView(two?.case ?? one?.case ?? null),
-    isEdited && fold("The baseline's version", () => questionView(one.case)),
+    isEdited && !isByPrompt && el("p", { class: "note bad" }, "This case was edited between the runs. The candidate's version is shown."),
+    talks.some(Boolean) ? [el("div", { class: "sides" }, talks), expectedView(two?.case ?? null)] : isByPrompt ? el("div", { class: "sides" }, details.map((detail) => questionView(detail?.case ?? null))) : questionView(two?.case ?? one?.case ?? null),
+    isEdited && !isByPrompt && !talks[0] && fold("The baseline's version", () => questionView(one.case)),
     one && two && [answers(one, two), alignedSteps(one.row.output_messages, two.row.output_messages), evaluators(one, two)],
   );
 }
@@ -77,7 +80,7 @@ function answers(one, two) {
   const runs = !isSame && texts[0].length + texts[1].length <= LONGEST && wordDiff(texts[0], texts[1]);
   const side = (/** @type {string} */ text, /** @type {number} */ which) => {
     const marked = runs && text && runs.map((run) => (run.equal ? visible(run.one) : (which ? run.two : run.one) && [el(which ? "ins" : "del", null, visible(which ? run.two : run.one))]));
-    return el("div", null, marked ? [el("h4", null, NAMES[which]), el("pre", { class: "letters", tabindex: "0", role: "region", "aria-label": NAMES[which] }, marked.flat())] : textBlock(text, { title: NAMES[which] }));
+    return el("div", null, marked ? [el("h3", null, NAMES[which]), el("pre", { class: "letters", tabindex: "0", role: "region", "aria-label": NAMES[which] }, marked.flat())] : textBlock(text, { title: NAMES[which] }));
   };
   return el(
     "section",

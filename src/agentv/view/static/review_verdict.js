@@ -4,6 +4,7 @@
 import { thresholdOf, verdictLine } from "./case_head.js";
 import { el } from "./dom.js";
 import { allRecords, evaluatorView, outcomeOf } from "./evaluator_view.js";
+import { variantOf } from "./variants.js";
 
 /** @typedef {import("./types.js").Detail} Detail */
 /** @typedef {import("./types.js").Label} Label */
@@ -35,6 +36,6 @@ export function judgedView(detail, mine, others, href) {
     el("p", null, `You say ${mine.label}. ${agreement(mine.label, detail)}`),
     el("div", { class: "evaluators" }, (row.evaluator_results ?? []).map((result) => evaluatorView(result, { records, calls: detail.judge_calls }))),
     others.map(({ by, label, note }) => el("p", null, el("strong", null, by), `: ${label}`, note && ` – ${note}`)),
-    el("p", null, el("a", { href }, "Open the case"), el("span", { class: "muted" }, ` ${row.target}, attempt ${row.attempt}`)),
+    el("p", null, el("a", { href }, "Open the case"), el("span", { class: "muted" }, ` ${variantOf(row.target, row.prompt)}, attempt ${row.attempt}`)),
   );
 }

@@ -2,12 +2,11 @@
 // The columns of the run page's table. Their ids are names of filters, so that a column can be sorted and filtered by.
 
 import { asText } from "./case_list.js";
-import { el } from "./dom.js";
+import { el, set, showText } from "./dom.js";
 import { fieldValue, worstRow } from "./filter_fields.js";
 import { formatCost, formatCount, formatDelta, formatMs, formatScore } from "./format.js";
 import { dots, scoreBar, verdictMark } from "./marks.js";
 import { OUTCOMES } from "./run_model.js";
-import { marked } from "./unseen.js";
 
 /** @typedef {import("./run_model.js").RunModel} RunModel */
 /** @typedef {import("./filter_fields.js").Against} Against */
@@ -27,22 +26,35 @@ export function runColumns(model, against, href) {
   /** @type {(id: string, title: string, width: number, isDefault: unknown, format: (value: number) => string, about?: string) => RunColumn} */
   const number = (id, title, width, isDefault, format, about) => {
     const get = fieldValue(id, model);
-    return { id, title, about, width, number: true, isDefault: !!isDefault, cell: (c) => (Number.isNaN(get(c)) ? "–" : format(get(c))) };
+    return {
+      id,
+      title,
+      about,
+      width,
+      number: true,
+      isDefault: !!isDefault,
+      cell: (c) => {
+        const value = get(c);
+        return value === value ? format(value) : "–";
+      },
+    };
   };
   /** @type {(id: string, title: string, width: number, grow: number, isDefault?: boolean) => RunColumn} */
   const text = (id, title, width, grow, isDefault = false) => {
     const get = fieldValue(id, model);
-    return { id, title, width, grow, isDefault, cell: (c) => plain(String(asText(get(c)))) };
+    return { id, title, width, grow, isDefault, cell: (c) => String(asText(get(c))) };
   };
   /** @type {(id: string, title: string, width: number, isDefault: boolean, cell: RunColumn["cell"], more?: Partial<RunColumn>) => RunColumn} */
   const column = (id, title, width, isDefault, cell, more) => ({ id, title, width, isDefault, cell, ...more });
+  const prompts = new Set(model.variants.flatMap(([, prompt]) => prompt ?? []));
   const most = Math.max(...dictionaries.trials.map(({ count }) => count));
   return [
-    column("verdict", "Verdict", cases.repeated ? 8 : 6.5, true, (c) => verdictMark(cases.outcome[c], cases.attempts[c] > 1 ? `${cases.passes[c]}/${cases.attempts[c]}` : "")),
-    column("id", "Case", 9, true, (c) => el("a", { href: href(worstRow(model, c)), tabindex: "-1" }, model.eval_id.at(cases.first[c])), { grow: 1 }),
-    text("target", "Target", 7, 0.5, model.targets.length > 1),
+    column("verdict", "Verdict", cases.repeated ? 8 : 6.5, true, (c, old) => verdictMark(cases.outcome[c], cases.attempts[c] > 1 ? `${cases.passes[c]}/${cases.attempts[c]}` : "", old)),
+    column("id", "Case", 9, true, (c, old) => link(href(worstRow(model, c)), model.eval_id.at(cases.first[c]), old), { grow: 1 }),
+    column("target", "Target", 7, new Set(model.variants.map(([target]) => target)).size > 1, (c) => model.variants[model.target[cases.first[c]]][0], { grow: 0.5 }),
+    ...(prompts.size > 0 ? [text("prompt", "Prompt", 7, 0.5, prompts.size > 1)] : []),
     text("suite", "Suite", 6, 0.5),
-    column("score", "Score", 7, true, (c) => scoreBar(cases.score[c], cases.threshold[c])),
+    column("score", "Score", 7, true, (c, old) => scoreBar(cases.score[c], cases.threshold[c], old ?? null)),
     column("attempts", "Attempts", Math.min(12, Math.max(4.5, 1.4 * most)), cases.repeated, (c) => {
       const rows = cases.rows(c);
       return rows.length > 1 ? dots(rows.map((row) => model.outcome[row]), rows.map(href), -1, rows.map((row) => model.attempt[row])) : "";
@@ -63,10 +75,10 @@ export function runColumns(model, against, href) {
   ];
 }
 
-/** Text, or its nodes if some of it cannot be seen. @param {string} text */
-function plain(text) {
-  const nodes = marked(text, false);
-  return nodes.length === 1 && typeof nodes[0] === "string" ? nodes[0] : nodes;
+/** @param {string} href @param {string} text @param {HTMLElement} [old] */
+function link(href, text, old = el("a", { tabindex: "-1" })) {
+  set(old, "href", href);
+  return showText(old, text);
 }
 
 /** @param {RunModel} model @param {Against} against @param {number} c */

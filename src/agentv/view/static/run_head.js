@@ -6,8 +6,10 @@ import { el } from "./dom.js";
 import { facts } from "./facts.js";
 import { formatCost, formatCount, formatDuration, formatPercent, formatReach, formatScore, formatTime, plural } from "./format.js";
 import { fold } from "./letters.js";
+import { address } from "./router.js";
 import { FAIL } from "./run_model.js";
 import { wilson } from "./statistics.js";
+import { variantOf, variantParts } from "./variants.js";
 
 /** @typedef {import("./run_model.js").RunModel} RunModel */
 /** @typedef {import("./types.js").RunInfo} RunInfo */
@@ -18,16 +20,17 @@ export function totalsOf(model) {
   const { cases } = model;
   const outcomes = [0, 0, 0, 0, 0];
   let [scores, scored, flaky] = [0, 0, 0];
-  const { outcome: verdicts, score } = cases;
-  for (let c = 0; c < cases.count; c++) {
+  const { outcome: verdicts, score, count, repeated } = cases;
+  for (let c = 0; c < count; c++) {
     const outcome = verdicts[c];
     outcomes[outcome]++;
     if (outcome <= FAIL) (scores += score[c]), scored++;
-    if (cases.repeated && cases.isFlaky(c)) flaky++;
+    if (repeated && cases.isFlaky(c)) flaky++;
   }
   let calls = 0;
-  for (const one of model.judge_calls) calls += one;
-  const judges = sumOf(model.judge_cost_usd, model.judge_calls);
+  const { judge_calls: counts } = model;
+  for (let row = 0; row < counts.length; row++) calls += counts[row];
+  const judges = sumOf(model.judge_cost_usd, counts);
   return { outcomes, scored, mean: scored ? scores / scored : null, flaky, spend: sumOf(model.cost_usd), judges, calls };
 }
 
@@ -77,12 +80,20 @@ export function headFacts(model, { mean, flaky, spend, judges, calls }) {
     ["Cost of judges", calls ? `${spent(judges)}, ${plural(calls, "call")}` : "no calls"],
     ["Duration", head.duration_seconds && formatDuration(head.duration_seconds)],
     ["Started", formatTime(head.started_at)],
-    ["Target", model.targets.join(", ")],
+    ["Target", variantParts(model, 0).values.join(", ")],
+    ["Prompt", promptLinks(model)],
     ["Suite", model.suites.join(", ")],
     ["Experiment", head.experiment],
     ["Commit", git?.commit && `${git.commit.slice(0, 10)}${git.branch ? ` (${git.branch})` : ""}${git.dirty ? ", with changes" : ""}`],
     ["Run", el("code", null, head.run_id)],
   ]);
+}
+
+/** The prompts, each with a link that compares it with the first one. @param {RunModel} model */
+function promptLinks(model) {
+  const [first, ...others] = variantParts(model, 1).values;
+  const compare = (/** @type {string} */ prompt) => el("a", { href: address(["compare", variantOf(model.run, first), variantOf(model.run, prompt)]) }, `compare with ${first}`);
+  return first !== undefined && [first, ...others.flatMap((prompt) => [`, ${prompt} (`, compare(prompt), ")"])];
 }
 
 /** Notes, problems and commands. @param {RunInfo} info */

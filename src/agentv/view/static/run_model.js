@@ -3,6 +3,7 @@
 
 import { extended, NUMBERS, resized, STRINGS } from "./packed_columns.js";
 import { address } from "./router.js";
+import { variantOf } from "./variants.js";
 
 /** @typedef {import("./types.js").Source} Source */
 /** @typedef {import("./types.js").RunInfo} RunInfo */
@@ -102,6 +103,7 @@ export class RunModel {
     /** @type {Pick<ColumnsData, "trials"|"stages"|"tag_sets">} */ this.dictionaries = data;
     this.suites = data.suites;
     this.targets = data.targets;
+    this.variants = data.variants;
     this.evaluators = data.evaluators;
     this.tags = data.tags;
     this.tools = data.tools;
@@ -128,6 +130,7 @@ export class RunModel {
     this.dictionaries = { trials: data.trials, stages: data.stages, tag_sets: data.tag_sets }; // not the columns, which are copied
     this.suites = data.suites;
     this.targets = data.targets;
+    this.variants = data.variants;
     this.evaluators = data.evaluators;
     this.tags = data.tags;
     this.tools = data.tools;
@@ -208,8 +211,8 @@ export class RunModel {
   /** Everything about a row; null if the file does not have it. @param {number} i */
   async detail(i) {
     const detail = await this.source.detail(this.run, i);
-    const { suite, eval_id: id, target, attempt } = detail?.row ?? {};
-    if (detail && this.source.kind === "server" && JSON.stringify([suite, id, target, attempt]) !== this.key(i)) throw new Error("The rows of this run were replaced. Reload the page.");
+    const { suite, eval_id: id, target = "", prompt, attempt } = detail?.row ?? {};
+    if (detail && this.source.kind === "server" && JSON.stringify([suite, id, variantOf(target, prompt), attempt]) !== this.key(i)) throw new Error("The rows of this run were replaced. Reload the page.");
     return detail;
   }
 
@@ -350,21 +353,31 @@ export class Cases {
     const changed = new Set();
     for (const [place, cases] of index) index.set(place, resized(cases, ids.count));
     let made = known;
+    // Rows next to each other are mostly of one suite and target. These loops run before the browser has optimised them.
+    const numbers = ids.index;
+    let [inSuite, ofTarget] = [-1, -1];
+    /** @type {Numbers} */
+    let cases = first;
     for (let row = start; row < count; row++) {
-      const place = this.place(suite[row], target[row]);
-      let cases = index.get(place);
-      if (!cases) index.set(place, (cases = new Int32Array(ids.count)));
-      const id = ids.index[row];
-      next[row] = -1;
-      if (!cases[id]) {
-        first[made] = row;
-        cases[id] = ++made;
-      } else {
-        next[last[cases[id] - 1]] = row;
-        if (cases[id] <= known) changed.add(cases[id] - 1);
+      if (suite[row] !== inSuite || target[row] !== ofTarget) {
+        inSuite = suite[row];
+        ofTarget = target[row];
+        const place = this.place(inSuite, ofTarget);
+        cases = index.get(place) ?? new Int32Array(ids.count);
+        index.set(place, cases);
       }
-      of[row] = cases[id] - 1;
-      last[of[row]] = row;
+      const id = numbers[row];
+      let number = cases[id];
+      next[row] = -1;
+      if (number === 0) {
+        first[made] = row;
+        cases[id] = number = ++made;
+      } else {
+        next[last[number - 1]] = row;
+        if (number <= known) changed.add(number - 1);
+      }
+      of[row] = number - 1;
+      last[number - 1] = row;
     }
     this.count = made;
     for (const name of /** @type {const} */ (["first", "last", "outcome", "score", "threshold", "attempts", "passes"])) {
@@ -379,18 +392,19 @@ export class Cases {
     const { outcome, score, threshold, trial, dictionaries } = this.model;
     const isSingle = dictionaries.trials.map(({ count, pass_if: rule }) => count < 2 && rule !== "mean");
     const { first, next, attempts, passes, outcome: outcomes, score: scores, threshold: thresholds } = this;
+    attempts.fill(1, start);
     for (let c = start; c < first.length; c++) {
       const row = first[c];
       if (next[row] !== -1 || isSingle[trial[row]] === false) {
         this.judge(c);
         continue;
       }
-      const [one, line] = [outcome[row], threshold[row]];
-      attempts[c] = 1;
-      passes[c] = one === PASS ? 1 : 0;
+      const one = outcome[row];
+      const line = threshold[row];
+      if (one === PASS) passes[c] = 1;
       outcomes[c] = one;
       scores[c] = one === ERROR ? NaN : score[row];
-      thresholds[c] = Number.isNaN(line) ? DEFAULT_THRESHOLD : line;
+      thresholds[c] = line === line ? line : DEFAULT_THRESHOLD;
     }
   }
 

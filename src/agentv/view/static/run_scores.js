@@ -27,8 +27,9 @@ export class ScoreCard {
     let line = threshold[0] ?? null;
     for (let c = 0; c < failing.length; c++) {
       if (threshold[c] !== line) line = null;
-      if (Number.isNaN(score[c])) continue;
-      const bin = Math.min(BINS - 1, Math.floor(score[c] * BINS + 1e-9));
+      const one = score[c];
+      if (one !== one) continue; // NaN
+      const bin = one < 1 ? (one * BINS + 1e-9) | 0 : BINS - 1;
       all[bin]++;
       if (!failing[c] || failing[c] === place + 1) counts[bin]++;
     }

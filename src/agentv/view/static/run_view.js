@@ -25,9 +25,9 @@ import { Table } from "./table.js";
 /** @typedef {import("./app.js").View} View */
 /** @typedef {import("./run_columns.js").RunColumn} RunColumn */
 
-/** Do something after the next frame was painted. @param {() => void} act @param {(frame: number) => void} [waiting] */
-function afterPaint(act, waiting = () => {}) {
-  waiting(requestAnimationFrame(() => waiting(requestAnimationFrame(act))));
+/** Do something after the next frame was painted, and not in the frame after it, which would delay that one. @param {() => void} act */
+function afterPaint(act) {
+  requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(act)));
 }
 
 export class RunView {
@@ -45,7 +45,8 @@ export class RunView {
     this.baseline = undefined;
     /** @type {import("./types.js").RunInfo|null} */
     this.info = null;
-    this.counting = 0;
+    this.counting = 0; // Which count of the facets is the last one.
+    this.isWaiting = !model.reason.isThere;
     this.shownColumns = "";
     const filter = (/** @type {string} */ text) => this.change({ f: text });
     this.title = el("h1");
@@ -79,7 +80,7 @@ export class RunView {
     this.element = this.build();
     this.showHead();
     this.show(place, true);
-    if (!model.reason.isThere) afterPaint(() => this.complete());
+    if (this.isWaiting) afterPaint(() => this.complete());
     // Also a finished run: it may be resumed, or its errors retried.
     this.stop = model.follow((state, added, replaced) => this.moved(state, added, replaced));
   }
@@ -106,19 +107,20 @@ export class RunView {
   async complete() {
     try {
       await this.view.runs.complete(this.model);
-      if (!this.element.isConnected) return;
-      this.setColumns();
-      this.refresh();
     } catch (error) {
       show(this.remarks, el("p", { class: "note bad", role: "alert" }, /** @type {Error} */ (error).message));
     }
+    this.isWaiting = false;
+    if (!this.element.isConnected) return;
+    this.setColumns();
+    this.refresh();
   }
 
   close() {
     this.stop();
     this.search.stop();
     this.table.close();
-    cancelAnimationFrame(this.counting);
+    this.counting = 0;
   }
 
   /** Change the address. @param {Record<string, string|null>} changes @param {boolean} [isTyping] */
@@ -183,8 +185,9 @@ export class RunView {
     if (!isCounted && this.fresh.hidden) return;
     this.box.show(query.f ?? "");
     this.showCounts();
-    cancelAnimationFrame(this.counting);
-    afterPaint(() => this.facets.update(list), (frame) => (this.counting = frame));
+    // Questions and reasons arrive soon: then the facets are counted, with the reasons.
+    const number = ++this.counting;
+    if (!this.isWaiting) afterPaint(() => number === this.counting && this.facets.update(list));
   }
 
   /** What moves while the run is written. */

@@ -59,10 +59,10 @@ function keyOf(call) {
   }
 }
 
-/** `3 tool calls: find_order, refund x2`. @param {Step[]} steps */
-function summaryOf(steps) {
+/** `3 tool calls: find_order, refund x2`; '' without one. @param {Step[]} steps */
+export function toolsOf(steps) {
   const names = steps.flatMap(({ call }) => (call ? [call.tool] : []));
-  if (names.length === 0) return plural(steps.length, "message");
+  if (names.length === 0) return "";
   const counts = [...new Set(names)].map((name) => {
     const count = names.filter((other) => other === name).length;
     return count > 1 ? `${name} x${count}` : name;
@@ -86,7 +86,7 @@ export function trajectory(messages, href) {
   };
   gradually(next);
   return Object.assign(list, {
-    summary: summaryOf(steps),
+    summary: toolsOf(steps) || plural(steps.length, "message"),
     /** The element of a step, which is built now. @param {number} number */
     built: (number) => {
       while (list.childElementCount < number && next());

@@ -3,7 +3,7 @@
 // an item is shown. It has the roles of a grid, and one row at a time takes the keyboard focus. Where the reader is, is
 // kept in the history, for the way back.
 
-import { button, el, set, show, showAgain, vary } from "./dom.js";
+import { button, el, set, showAgain, showText, vary } from "./dom.js";
 import { formatCount, plural } from "./format.js";
 import { go } from "./router.js";
 
@@ -17,7 +17,8 @@ import { go } from "./router.js";
  * @property {number} width In rem; the least width if it grows.
  * @property {number} [grow] Share of the width that is left.
  * @property {boolean} [number] Whether cells are aligned to the right.
- * @property {(item: number) => Child|Child[]} cell
+ * @property {(item: number, old?: any) => Child|Child[]} cell `old` is the element that it returned for this cell before, if
+ *   it was one: it may be changed and returned again, which is faster than a new one.
  */
 
 /**
@@ -142,24 +143,30 @@ export class Table {
     const top = Math.floor(this.frame.scrollTop / ROW);
     const first = isPrinting ? 0 : Math.max(0, top - more);
     const last = Math.min(rows.length, isPrinting ? PRINTED : top + this.pageRows + more + 1);
+    /** @type {number[]} */
     const unused = [];
     for (const [position, row] of drawn) {
-      if ((position >= first && position < last) || (position === this.at && row.contains(document.activeElement))) continue;
-      drawn.delete(position);
-      unused.push(row);
+      if ((position < first || position >= last) && !(position === this.at && row.contains(document.activeElement))) unused.push(position);
     }
-    for (let position = first; position < last; position++) if (!drawn.has(position)) this.place(unused.pop(), position);
-    for (const row of unused) row.remove();
+    const take = () => {
+      const position = unused.pop() ?? -1;
+      const row = drawn.get(position);
+      drawn.delete(position);
+      return row;
+    };
+    for (let position = first; position < last; position++) if (!drawn.has(position)) this.place(take(), position);
+    // While the reader scrolls, rows stay where they were: they are used again when more are drawn.
+    while (more === MORE && unused.length) take()?.remove();
     const stop = drawn.has(this.at) ? this.at : Math.min(top, rows.length - 1); // The row that Tab goes to.
-    for (const [position, row] of drawn) row.tabIndex = position === stop ? 0 : -1;
+    for (const [position, row] of drawn) if (row.getAttribute("tabindex") !== (position === stop ? "0" : "-1")) row.tabIndex = position === stop ? 0 : -1;
     const left = rows.length - PRINTED;
     this.note.textContent = !rows.length ? `No ${this.options.noun} matches.` : isPrinting && left > 0 ? `${plural(PRINTED, this.options.noun)} printed, ${formatCount(left)} not.` : "";
   }
 
   /** A row at a position. Rows that are not used any more are used again. @param {HTMLElement|undefined} row @param {number} position */
   place(row, position) {
-    const placed = row ?? el("div", { role: "row", class: "grid-row" }, this.columns.map(({ number }) => el("div", { role: "gridcell", class: number ? "number" : "cut" }, "")));
-    vary(placed, "--y", `${position * ROW}px`);
+    const placed = row ?? el("div", { role: "row", class: "grid-row", tabindex: "-1" }, this.columns.map(({ number }) => el("div", { role: "gridcell", class: number ? "number" : "cut" }, "")));
+    vary(placed, "transform", `translateY(${position * ROW}px)`);
     set(placed, "aria-rowindex", position + 2);
     this.fill(placed, position);
     if (!row) this.body.append(placed);
@@ -170,7 +177,13 @@ export class Table {
   /** @param {HTMLElement} row @param {number} position */
   fill(row, position) {
     const hadFocus = row.contains(document.activeElement);
-    this.columns.forEach((column, i) => fillCell(row.children[i], column.cell(this.rows[position])));
+    const item = this.rows[position];
+    let cell = row.firstElementChild;
+    for (const column of this.columns) {
+      if (!cell) break;
+      showText(cell, column.cell(item, cell.firstElementChild ?? undefined));
+      cell = cell.nextElementSibling;
+    }
     if (hadFocus && !this.hasFocus()) row.focus({ preventScroll: true });
   }
 
@@ -261,19 +274,10 @@ export class Table {
   }
 }
 
-/**
- * Show something in a cell. Text replaces text, which is much faster than new nodes.
- * @param {Element} cell
- * @param {Child|Child[]} content
- */
-function fillCell(cell, content) {
-  const only = cell.firstChild;
-  if (typeof content !== "string" || !(only instanceof Text) || only.nextSibling) show(cell, content);
-  else if (only.data !== content) only.data = content;
-}
-
-/** A cell that is cut shows all of its text when the pointer is on it. @param {Event} event */
+/** A cell that is cut shows all of its text when the pointer is on it, and a score what it needs. @param {Event} event */
 function explain(event) {
-  const cell = event.target instanceof Element ? event.target.closest("[role=gridcell]") : null;
-  if (cell) set(cell, "title", cell.scrollWidth > cell.clientWidth ? cell.textContent : null);
+  const { target } = event;
+  const cell = target instanceof Element ? target.closest("[role=gridcell]") : null;
+  if (target instanceof HTMLElement && target.dataset.title) target.title = target.dataset.title;
+  else if (cell) set(cell, "title", cell.scrollWidth > cell.clientWidth ? cell.textContent : null);
 }

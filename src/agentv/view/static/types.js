@@ -56,6 +56,7 @@
  * @property {{name: string, sha256: string, bytes: number}[]} ledger The files of the record; empty while it is written.
  * @property {{title: string, command: string}[]} commands Commands to run it again, resume it, and so on.
  * @property {{name: string, path: string, cases: number, judges: string[]}[]} suites
+ * @property {string[]} prompts In the order of the suites.
  */
 
 /**
@@ -75,13 +76,14 @@
  * The rows of a run as columns: position i of every column is row i. They are sent as bytes: see packed_columns.js. Dictionaries (`suites`, `targets`, ...) are
  * complete in every reply and only grow within a generation, so that replies with `start` > 0 can be appended.
  * @typedef {Object} ColumnsData
- * @property {2} format
+ * @property {3} format
  * @property {() => Promise<unknown>} complete Reads the questions and reasons; the other columns are there already.
  * @property {string} generation Changes when rows were replaced; then everything is loaded again.
  * @property {number} start The index of the first row in this reply.
  * @property {number} count Rows in this reply.
  * @property {string[]} suites
- * @property {string[]} targets
+ * @property {string[]} targets Variants: targets, each with its prompt if the suite has prompts, such as `assistant [short]`.
+ * @property {[target: string, prompt: string|null][]} variants The parts of each of them.
  * @property {string[]} evaluators
  * @property {string[]} stages Stages of errors: `target`, `evaluator`, `run`.
  * @property {string[]} tags
@@ -194,7 +196,22 @@
  * @property {string|null} [model]
  * @property {string|null} [case_sha256]
  * @property {string|null} [conversation_id]
+ * @property {string|null} [prompt]
+ * @property {Turn[]} [turns]
  * @property {string|null} [replayed] The id of the run whose answer and judge replies were used again.
+ */
+
+/**
+ * A turn of a conversation.
+ * @typedef {Object} Turn
+ * @property {Message[]} [input_messages]
+ * @property {string} [answer]
+ * @property {Message[]} [output_messages]
+ * @property {any} [token_usage]
+ * @property {number|null} [cost_usd]
+ * @property {number|null} [duration_ms]
+ * @property {number|null} [user_cost_usd] Of the model that played the user.
+ * @property {boolean} [unanswered] The row errored in this turn.
  */
 
 /**
@@ -211,6 +228,9 @@
  * @property {EvaluatorRecord[]} [evaluators]
  * @property {Record<string, any>} [metadata]
  * @property {string[]} [tags]
+ * @property {string|null} [prompt]
+ * @property {{messages: Message[], expected_outcome?: string|null, reference_answer?: string|null}[]} [turns]
+ * @property {{target: string, persona: string, max_turns: number, stop_when?: string|null}|null} [user]
  * @property {string} [file]
  * @property {number} [line]
  */
@@ -321,6 +341,7 @@
  * @typedef {Object} CompareData
  * @property {RunHead} a The baseline.
  * @property {RunHead} b The candidate.
+ * @property {(string|null)[]} prompts Of the baseline and the candidate, if these are prompts of one run.
  * @property {Block[]} sections The verdict, what changed, and groups.
  * @property {Block|null} left_out Cases that cannot be compared.
  * @property {Pairs} pairs
@@ -347,7 +368,7 @@
 
 /**
  * @typedef {Object} Group
- * @property {string} by `suite`, `target`, `tag` or `metadata.KEY`.
+ * @property {string} by `suite`, `target`, `prompt`, `tag` or `metadata.KEY`.
  * @property {string} name
  */
 
@@ -451,7 +472,7 @@
  * @property {(run: string, row: number) => Promise<Detail|null>} detail null if the file does not have this row.
  * @property {(run: string, row: number) => Promise<HistoryEntry[]>} history
  * @property {(run: string, text: string, signal?: AbortSignal, progress?: (share: number) => void) => Promise<SearchResult>} search
- * @property {(a: string, b: string) => Promise<CompareData|null>} compare null if the file does not have this comparison.
+ * @property {(a: string, b: string) => Promise<CompareData|null>} compare Runs, or prompts of one as `RUN [prompt]`; null if the file does not have this comparison.
  * @property {(run: string) => Promise<JudgesData>} judges
  * @property {() => Promise<string>} user The name for new labels unless the reader chooses another; '' in a file.
  * @property {(run: string) => Promise<Label[]>} labels The latest label of each row and person.

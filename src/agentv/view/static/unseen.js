@@ -8,6 +8,9 @@ const UNSEEN =
 const SPACE = /\p{Zs}/u;
 const PRINTABLE = /^[\n\t -~]*$/;
 
+/** Whether all characters of a text are those of most keyboards, which can be seen. @param {string} text */
+export const isPlain = (text) => PRINTABLE.test(text);
+
 /** `U+200B U+202E … 7 characters`. @param {string} run */
 function numbers(run) {
   const all = [...run];
