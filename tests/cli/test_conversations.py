@@ -81,7 +81,7 @@ def test_model_plays_the_user_until_it_stops(talk: Project) -> None:
     summary = json.loads(talk.run("eval", "suite.yaml", "--replay", "run", "--json").stdout)
     assert (summary["passed"], summary["cost_usd"]) == (1, 0)
     assert talk.manifest(talk.root / "run")["summary"]["cost_usd"] == 1.5
-    assert talk.run("convert", "run", "--format", "jsonl", "--out", "rows.jsonl").returncode == 0
+    assert talk.run("convert", "run", "--to", "jsonl", "--out", "rows.jsonl").returncode == 0
     exported = json.loads((talk.root / "rows.jsonl").read_text())
     assert exported["question"] == "@[User]:\nI want my money back.\n\n@[User]:\nOrder 12, now!"
 
