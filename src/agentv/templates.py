@@ -44,11 +44,13 @@ _ELSEWHERE = {
 class TemplateError(ValueError):
     """A template is invalid or cannot be rendered: what is wrong, and the line of the template (from 1)."""
 
-    def __init__(self, message: str, line: int = 1, *, name: str | None = None) -> None:
+    def __init__(self, message: str, line: int = 1, *, name: str | None = None, is_part: bool = False) -> None:
         super().__init__(message)
         self.message, self.line = message, line
         self.name = name
-        """The variable that is not defined."""
+        """The variable, or the part of its value, that is not defined."""
+        self.is_part = is_part
+        """Whether the variable is defined, but a part of its value is not."""
 
 
 class Template(Protocol):
@@ -398,9 +400,11 @@ class _Reporting:
         if isinstance(error, MemoryError):
             raise TemplateError("a value needs too much memory", line) from None
         if isinstance(error, TemplateError):
-            raise TemplateError(error.message, line, name=error.name) from None
+            raise TemplateError(error.message, line, name=error.name, is_part=error.is_part) from None
         if isinstance(error, _undefined_error()):
-            raise TemplateError(*self._undefined(error, line), name=error.name) from None
+            raise TemplateError(
+                *self._undefined(error, line), name=error.name, is_part=error.owner is not None
+            ) from None
         if isinstance(error, RecursionError):
             raise TemplateError("the template or a value is nested too deeply", line) from None
         raise TemplateError(_first_lower(str(error)) or type(error).__name__, line) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 
 import pytest
 
@@ -60,6 +61,21 @@ def test_run_has_a_row_for_each_case_and_prompt(prompts: Project) -> None:
         {"role": "system", "content": "Be kind."},
         {"role": "user", "content": "Explain: Which is city 2?"},
     ]
+
+
+def test_table_of_many_variants_fits_into_the_line(prompts: Project) -> None:
+    texts = "".join(
+        f"  - {{id: a-long-name-of-prompt-{n}, template: 'Text {n} {{{{ question }}}}'}}\n" for n in range(12)
+    )
+    suite = textwrap.dedent(SUITE)
+    prompts.write("many.yaml", f"prompts:\n{texts}{suite[suite.index('execution') :]}")
+    for command in (["eval", "many.yaml", "--run-dir", "many"], ["compare", "many", "--by", "prompt"]):
+        out = prompts.run(*command, env={"COLUMNS": "80"}).stdout
+        assert max(map(len, out.splitlines())) <= 80
+        assert "   1  a-long-name-of-prompt-0\n" in out
+        assert "\n  and 3 more with the same or a lower mean (see run.json)\n" in out
+        (header,) = [line for line in out.splitlines() if line.startswith("  Case ")]
+        assert header.split() == ["Case", *map(str, range(1, 10))]
 
 
 def test_summary_shows_the_table_and_the_winner(prompts: Project) -> None:

@@ -80,11 +80,12 @@ def test_ids_depend_on_the_content_of_rows_alone(tmp_path):
         ),
         ("input\nx\n".encode("utf-16"), "qa.csv:1:1: the file is UTF-16 and must be UTF-8; convert it with `iconv"),
         ("input\nx\n".encode("utf-16-be"), "qa.csv:1:1: the file is UTF-16"),
-        ("id,input\na,x\0y\n", "qa.csv:2:1: `input` contains a NUL character"),
+        ("id,input\na,x\0y\n", "qa.csv:2:3: `input` contains a NUL character"),
         ("", "2:12: 'qa.csv' contains no cases; the first line must name the columns"),
         ("input\n", "2:12: 'qa.csv' contains no cases"),
         ("input,threshold\nx,high\n", "qa.csv:2:3: `threshold` must be a number from 0 to 1, got 'high'"),
         ("a,threshold,input\n1,2,x\n", "qa.csv:2:3: `threshold` must be a number <= 1, got 2"),
+        ('\n"a,\nb",threshold,input\n1,high,x\n', "qa.csv:4:3: `threshold` must be a number from 0 to 1, got 'high'"),
         ("other\nx\n", "2:12: no column of qa.csv is the input: set `columns: {input: COLUMN}`, or add `prompts`; "),
         ("id,input\na,x\na,y\n", "qa.csv:3:1: duplicate id 'a' (first at qa.csv:2)"),
     ],
@@ -93,6 +94,31 @@ def test_bad_cells_are_reported_with_line_and_column(tmp_path, text, expected):
     write(tmp_path, text if isinstance(text, bytes) else text.encode(), "qa.csv")
     suite = "execution: {evaluators: [{type: is_json}]}\nevalcases: qa.csv\n"
     assert only_problem(tmp_path, suite).startswith(expected)
+
+
+def test_problems_in_json_are_reported_with_line_and_column(tmp_path):
+    rows = '{"version": 1, "rows": [\n  {"q": "x", "threshold": 0.5}, {"q": "y",\n    "threshold": "high"},\n  7\n]}'
+    write(tmp_path, rows, "rows.json")
+    write(tmp_path, '[\n  {"id": "a", "input": "x"},\n  {"id": "a",\n   "inptu": "x"}\n]', "cases.json")
+    write(tmp_path, '\n{\n  "id": "b",\n  "inptu": "x"}', "one.json")
+    head = "execution: {evaluators: [{type: is_json}]}\n"
+    entries = "[{file: rows.json, columns: {input: q}}, {file: cases.json}, {file: one.json}]"
+    assert sorted(problems(tmp_path, f"{head}evalcases: {entries}\n")) == [
+        "cases.json:3:10: duplicate id 'a' (first at cases.json:2)",
+        "cases.json:4:4: unknown key `inptu` (did you mean `input`?)",
+        "one.json:4:3: unknown key `inptu` (did you mean `input`?)",
+        "rows.json:3:18: `threshold` must be a number, got 'high'",
+        "rows.json:4:3: a row must be an object with a value for each column",
+    ]
+
+
+def test_equal_rows_of_two_files_have_different_ids(tmp_path):
+    for name in ("a.csv", "b.csv"):
+        write(tmp_path, b"input,answer\nx,y\n", f"rows/{name}")
+    ids = [
+        case.id for case in cases(tmp_path, f"{HEAD}evalcases: {{file: rows, columns: {{reference_answer: answer}}}}\n")
+    ]
+    assert ids[1] == f"{ids[0]}-2"
 
 
 def test_unknown_columns_and_fields_are_reported_at_the_suite(tmp_path):
@@ -145,7 +171,7 @@ def test_problems_in_files_of_cases_are_reported_there(tmp_path):
     head = "execution: {evaluators: [{type: is_json}]}\n"
     text = f"{head}evalcases: [{{file: more.yaml}}, {{file: suite2.yaml}}, {{file: cases.json}}]\n"
     assert sorted(problems(tmp_path, text)) == [
-        "cases.json:1:1: case 'd' has no input: add `input: ...`",
+        "cases.json:1:2: case 'd' has no input: add `input: ...`",
         "more.yaml:4:3: unknown key `inptu` (did you mean `input`?)",
         "suite2.yaml:2:1: `execution` has no effect in a file of cases: move it to the suite",
     ]

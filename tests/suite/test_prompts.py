@@ -83,7 +83,7 @@ def test_input_that_a_prompt_would_drop_is_an_error(tmp_path):
         ("[{template: x, file: y}]", "2:31: `template` and `file` exclude each other: keep one"),
         ("[{template: x, temlate: y}]", "2:25: unknown key `temlate`; a prompt has id, template, messages, file, "),
         ("[{id: a, template: x}, {id: a, template: y}]", "2:33: duplicate id 'a': give each prompt its own `id`"),
-        ("['{{ a']", "2:11: prompt 'prompt-1' (suite.yaml, prompt 1): not a valid template: "),
+        ("['{{ a']", "2:11: prompt 'prompt-1': not a valid template: "),
         ("['file://x.txt']", "2:11: a prompt in a file is written `{file: x.txt}`"),
         ("[{file: x.txt}]", "2:18: there is no file 'x.txt' in "),
         ("[[{role: boss, content: x}]]", "2:11: `role` must be `system`, "),
@@ -97,8 +97,40 @@ def test_variable_that_a_case_lacks_is_reported_for_each_prompt(tmp_path):
     text = f"{HEAD}prompts: ['{{{{ q }}}}', '{{{{ q }}}}!']\nevalcases:\n  - {{id: a, vars: {{q: x}}}}\n  - {{id: b}}\n"
     messages = problems(tmp_path, f"{text}  - {{id: c}}\n")
     assert len(messages) == 2  # once for each prompt, not for each case
-    assert all(message.startswith("5:5: prompt 'prompt-") for message in messages)
-    assert "`{{ q }}` is not defined; add it to `vars`" in messages[0]
+    assert messages[0].startswith("2:11: prompt 'prompt-1', for case 'b': `{{ q }}` is not defined; add it to `vars`")
+    assert messages[1].startswith("2:22: prompt 'prompt-2', for case 'b': `{{ q }}` is not defined; add it to `vars`")
+
+
+def test_undefined_names_are_reported_where_the_prompt_is_written(tmp_path):
+    write(tmp_path, "Hello\n\n{{ first }} {{ name }}", "text.txt")
+    write(tmp_path, "- {role: system, content: Hello}\n- role: user\n  content: '{{ second }}'\n", "list.yaml")
+    write(tmp_path, '{"messages": [\n  {"role": "user",\n   "content": "{{ third }}"}]}', "mapping.json")
+    text = f"""\
+{HEAD}prompts:
+  - file: text.txt
+  - {{file: list.yaml, system_prompt: "{{{{ fourth }}}}"}}
+  - file: mapping.json
+  - - {{role: system, content: Hello}}
+    - {{role: user, content: "{{{{ fifth }}}}"}}
+evalcases: [{{id: a, vars: {{name: x}}}}]
+"""
+    expected = {
+        "text.txt:3:1": "prompt 'text', for case 'a': `{{ first }}` is not defined",
+        "list.yaml:3:12": "prompt 'list', for case 'a': `{{ second }}` is not defined",
+        "mapping.json:3:15": "prompt 'mapping', for case 'a': `{{ third }}` is not defined",
+        "4:38": "prompt 'list', for case 'a': `{{ fourth }}` is not defined",
+        "7:29": "prompt 'prompt-4', for case 'a': `{{ fifth }}` is not defined",
+    }
+    found = dict(message.split(": ", 1) for message in problems(tmp_path, text))
+    assert found.keys() == expected.keys()
+    for place, problem in expected.items():
+        assert found[place].startswith(problem)
+
+
+def test_syntax_error_in_a_prompt_file_has_its_line(tmp_path):
+    write(tmp_path, "Hello\n{{ name", "broken.txt")
+    text = f"{HEAD}prompts: [{{file: broken.txt}}]\nevalcases: [{{id: a}}]\n"
+    assert only_problem(tmp_path, text).startswith("broken.txt:2:1: prompt 'broken': not a valid template: ")
 
 
 def test_files_of_the_command_line_replace_the_prompts_of_a_suite(tmp_path):

@@ -125,3 +125,8 @@ def test_checks_compare_with_the_reference_answer_by_default(tmp_path, kind):
     suite = f"execution: {{evaluators: [{{type: {kind}}}]}}\nevalcases: [{entries}]\n"
     message = f"'{kind}' has nothing to compare the answer with: set `value` of the evaluator, or `reference_answer`"
     assert only_problem(tmp_path, suite).endswith(f"{message} of the case")
+
+
+def test_missing_part_of_a_value_is_not_reported_as_a_missing_variable(tmp_path):
+    text = f"{EVALUATORS}evalcases: [{{id: a, vars: {{user: {{name: Ada}}}}, input: 'Hello {{{{ user.nme }}}}'}}]\n"
+    assert only_problem(tmp_path, text).endswith("there is no `nme` in the value (did you mean `name`?)")

@@ -21,6 +21,8 @@ VERDICT_STYLE = {Verdict.PASS: "green", Verdict.BORDERLINE: "yellow", Verdict.FA
 ERROR_STYLE = "magenta"
 
 WIDEST_VARIANT = 20
+NARROWEST_CASE = 20
+"""Room for the names of cases in the table of variants."""
 Group = TypeVar("Group", Counts, EvaluatorCounts)
 
 SCRIPTED = "scripted model: these results come from the mock provider, not from a real model"
@@ -194,19 +196,43 @@ def _variants(summary: Summary, look: Look) -> list[str]:
 
 def variant_lines(variants: Variants, look: Look) -> list[str]:
     """The scores of the cases with each variant, and which variant is best."""
-    header = ("Case", *(look.cut(look.text(name), WIDEST_VARIANT) for name in variants.names))
-    rows = [("mean score", *map(format_score, variants.means))]
-    rows += [(look.text(case.eval_id), *map(format_score, case.scores)) for case in variants.cases]
-    bold = [tuple("bold" if score == max(known) else None for score in case.scores)
+    shown, names, legend = _variant_columns(variants, look)
+    header = ("Case", *names)
+    rows = [("mean score", *(format_score(variants.means[index]) for index in shown))]
+    rows += [(look.text(case.eval_id), *(format_score(case.scores[index]) for index in shown))
+             for case in variants.cases]  # fmt: skip
+    bold = [tuple("bold" if case.scores[index] == max(known) else None for index in shown)
             if (known := [score for score in case.scores if score is not None]) and case.spread
-            else (None,) * len(variants.names)
+            else (None,) * len(shown)
             for case in variants.cases]  # fmt: skip
-    lines = render_table(header, rows, [("bold",) * len(header), *((None, *styles) for styles in bold)], look)
+    lines = legend + render_table(header, rows, [("bold",) * len(header), *((None, *styles) for styles in bold)], look)
     more = [INDENT + look.style(f"and {variants.more_cases:,} more cases in results.jsonl", "dim")]
     more = more if variants.more_cases else []
     style = "green" if variants.is_clear else "yellow"
     sentence = look.wrap(look.text(in_words(variants)), look.width - len(INDENT), most=3)
     return [*lines, *more, "", *(INDENT + look.style(line, style) for line in sentence)]
+
+
+def _variant_columns(variants: Variants, look: Look) -> tuple[list[int], list[str], list[str]]:
+    """The variants that have a column, the names of these columns, and the lines that explain the names.
+
+    If the names do not fit into the line, or would look the same, columns have numbers. If there is not enough room for
+    all of them, the variants with the highest mean scores are shown.
+    """
+    names = [look.cut(look.text(name), WIDEST_VARIANT) for name in variants.names]
+    shown = list(range(len(names)))
+    room = look.width - len(INDENT) - NARROWEST_CASE
+    needed = sum(max(columns(name), len("0.00")) + len("  ") for name in names)
+    if needed <= room and len(set(names)) == len(names):
+        return shown, names, []
+    fitting = max(2, room // len("  0.00"))
+    best = sorted(shown, key=lambda index: -(variants.means[index] or 0.0))[:fitting]
+    shown = sorted(best)
+    lines = [f"{index + 1:>2}  {look.text(variants.names[index])}" for index in shown]
+    legend = [INDENT + look.cut(line, look.width - len(INDENT)) for line in lines]
+    if left := len(names) - len(shown):
+        legend.append(INDENT + look.style(f"and {left:,} more with the same or a lower mean (see run.json)", "dim"))
+    return shown, [str(index + 1) for index in shown], [*legend, ""]
 
 
 def _evaluators(groups: Mapping[str, EvaluatorCounts], look: Look) -> list[str]:

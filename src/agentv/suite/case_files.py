@@ -8,6 +8,7 @@ evalcases: [{id: a, input: ...}, {file: "more/*.yaml"}]
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,7 +86,7 @@ class CaseFiles:
             yield from self._dataset(model, node, files, found, suite, has_problems=has_problems)
             return
         at = (*node, "file") if isinstance(entry, Mapping) else node
-        named, is_empty = _Entry(findings, node, not self.has_prompts, has_problems), True
+        named, is_empty = _Entry(findings, node, not self.has_prompts, Counter(), has_problems), True
         try:
             for path in self._paths(model.file or "", files):
                 for case in self._cases(path, model, files, found, named):
@@ -167,7 +168,7 @@ class CaseFiles:
                 why = "`columns` cannot be used with YAML files: write cases in them"
                 entry.findings.add((*entry.node, "columns"), why)
                 return
-            mapping = RowMapping(model.columns or {}, texts=suffix in TABULAR)
+            mapping = RowMapping(model.columns or {}, texts=suffix in TABULAR, ids=entry.ids)
             own = found.of(path, form_of(path, mapping.columns, model.delimiter))
             files.fingerprints.verify(path)
             yield from _mapped(lambda: rows_of(path, model.delimiter), mapping, own, model, entry)
@@ -201,7 +202,7 @@ class CaseFiles:
             if isinstance(row, BadRow):
                 findings.add_at(row.line, row.column, row.message)
             else:
-                yield RawCase(row.values, row.line, (row.line,), findings, variables)
+                yield RawCase(row.values, row.line, (row.node,), findings, variables)
         files.fingerprints.note(path)
 
     def _yaml(
@@ -265,7 +266,7 @@ class CaseFiles:
         path = suite.with_name(source.name.rstrip("/").rpartition("/")[2])
         mapping = RowMapping(model.columns or {}, texts=False)
         own = found.of(path, form_of(Path("rows.parquet"), mapping.columns, None))
-        entry = _Entry(findings, node, not self.has_prompts, has_problems)
+        entry = _Entry(findings, node, not self.has_prompts, mapping.ids, has_problems)
         yield from _mapped(lambda: dataset_rows(dataset), mapping, own, model, entry)
 
 
@@ -275,6 +276,8 @@ class _Entry(NamedTuple):
     findings: Findings
     node: NodePath
     needs_input: bool
+    ids: Counter[str]
+    """See `RowMapping`."""
     has_problems: bool = False
 
     def refuse(
@@ -316,6 +319,6 @@ def _mapped(
         if not is_checked:
             is_checked = True
             has_cases = not entry.refuse(list(row.values), read, mapping, findings.path.name) and has_cases
-        case = mapping.case(row.values, row.line, findings)
+        case = mapping.case(row.values, row.node, findings)
         if has_cases:
-            yield RawCase(case, row.line, (row.line,), findings, model.vars or {}, is_data=True)
+            yield RawCase(case, row.line, (row.node,), findings, model.vars or {}, is_data=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentv.messages import Message
 from agentv.suite.evaluator import EvaluatorLike, ReadsEvaluators, TurnChecks
 from agentv.suite.files import SuiteFiles
-from agentv.suite.findings import Findings
+from agentv.suite.findings import AllFindings, Findings
 from agentv.suite.messages import MessageReader, answer_of, question_of
 from agentv.suite.models import CaseExecutionModel, CaseModel, RubricModel, TrialsModel, UserModel
 from agentv.suite.suite import CaseTurn, EvalCase, Rubric, SimulatedUser, TrialSettings
@@ -20,7 +21,7 @@ from agentv.templates import TemplateError
 from agentv.text import did_you_mean
 
 if TYPE_CHECKING:
-    from agentv.suite.prompts import Prompt
+    from agentv.suite.prompts import Place, Prompt
 
 TURNS = "turns"
 """The name of the evaluator that runs the evaluators of the turns of a case."""
@@ -75,8 +76,10 @@ class CaseReader:
     """Whether the suite has prompts, even if all of them are invalid."""
     reported: set[Any] = field(default_factory=set)
     """Problems of the suite that cases have shown. Each is reported once, not for every case."""
-    of_suite: Findings | None = None
-    """The findings of the suite file."""
+    found: AllFindings = field(default_factory=AllFindings)
+    """The problems of the suite and of all its files."""
+    suite: Path = Path()
+    """The suite file."""
     has_templates: bool = False
     """Whether strings are templates even in cases without variables, because the suite has variables or prompts."""
 
@@ -135,6 +138,8 @@ class CaseReader:
                 must_use=must_use,
                 needs_input=case.user is None,
                 reported=self.reported,
+                case_id=case.id,
+                report=self._report_prompt,
             )
             attachments = (*reader.files, *(() if prompt.has_user else case.attachments))
             yield replace(
@@ -145,6 +150,9 @@ class CaseReader:
                 attachments=attachments,
                 guideline_files=self.files.guidelines_among(attachments),
             )
+
+    def _report_prompt(self, place: Place, problem: str, line: int) -> None:
+        place.report(self.found, self.suite, problem, line)
 
     def _case(
         self,
@@ -266,7 +274,7 @@ class CaseReader:
             return part
         own = Findings(findings.path)
         evaluator = self.evaluators.read(part.entry, own, part.node, self.files, values)
-        of_suite = findings if self.of_suite is None else self.of_suite
+        of_suite = self.found.of(self.suite)
         for node, problem, at_key in own.by_node():
             if (node, problem) not in self.reported:
                 self.reported.add((node, problem))

@@ -12,10 +12,10 @@ from typing import Any
 
 from pydantic import Field
 
-from agentv.jsonio import JsonError, dump_line
+from agentv.jsonio import JsonError, dump_line, find_problems
 from agentv.jsonio import read as read_json
-from agentv.regular_files import FileUnusableError, open_regular
-from agentv.suite.dataset_rows import TABULAR, cell_offset
+from agentv.regular_files import FileUnusableError, open_regular, read_regular
+from agentv.suite.dataset_rows import LARGEST_JSON, SINGLE, TABULAR, cell_offset, header_of, json_rows_node
 from agentv.suite.findings import Findings, Form, Place, json_line_places
 from agentv.suite.json_lines import bounded_lines
 from agentv.suite.models import CaseModel, FileModel
@@ -61,7 +61,8 @@ class RowMapping:
     columns: Mapping[str, str] = field(default_factory=dict)
     texts: bool = True
     """Whether all values are text, as in CSV."""
-    _ids: Counter[str] = field(default_factory=Counter)
+    ids: Counter[str] = field(default_factory=Counter)
+    """How often each id was made from the content of a row. All files of an entry share it."""
 
     def unknown_columns(self, known: Iterable[str], name: str) -> list[tuple[str, str]]:
         """The fields whose column does not exist, with the message."""
@@ -72,7 +73,7 @@ class RowMapping:
             for target, column in self.columns.items() if column not in names
         ]  # fmt: skip
 
-    def case(self, values: Mapping[str, Any], line: int, findings: Findings) -> dict[str, Any]:
+    def case(self, values: Mapping[str, Any], row: int, findings: Findings) -> dict[str, Any]:
         """The case of a row. Cells that cannot be read are reported."""
         case: dict[str, Any] = {"vars": dict(values)}
         named = {name: name for name in AUTOMATIC if name in values and name not in self.columns}
@@ -83,7 +84,7 @@ class RowMapping:
             if target.startswith(METADATA):
                 case.setdefault("metadata", {})[target.removeprefix(METADATA)] = value
                 continue
-            case[target] = self._cell(target, value, (line, target), findings) if self.texts else value
+            case[target] = self._cell(target, value, (row, target), findings) if self.texts else value
         for name, value in values.items():
             if name.startswith(METADATA) and name not in self.columns.values():
                 case.setdefault("metadata", {})[name.removeprefix(METADATA)] = value
@@ -112,8 +113,8 @@ class RowMapping:
     def _new_id(self, values: Mapping[str, Any]) -> str:
         """An id that depends on the contents of the row alone, so that it stays the same when rows are moved."""
         digest = hashlib.sha256(dump_line(dict(sorted(values.items()))).encode("utf-8")).hexdigest()
-        self._ids[digest[:10]] += 1
-        count = self._ids[digest[:10]]
+        self.ids[digest[:10]] += 1
+        count = self.ids[digest[:10]]
         return f"row-{digest[:10]}" if count == 1 else f"row-{digest[:10]}-{count}"
 
 
@@ -135,6 +136,8 @@ def form_of(path: Path, columns: Mapping[str, str], delimiter: str | None) -> Fo
         return Form(lambda file, nodes: _csv_places(file, nodes, separator), columns=columns)
     if suffix == ".jsonl":
         return Form(json_line_places, columns=columns)
+    if suffix == ".json":
+        return Form(_json_places, columns=columns)
     return Form(_row_places, has_lines=False, columns=columns)
 
 
@@ -148,10 +151,37 @@ def _row_places(_: Path, __: Iterable[NodePath]) -> Place:
     return place
 
 
+def _json_places(path: Path, _: Iterable[NodePath]) -> Place:
+    """Positions in a JSON file, whose nodes begin with the number of the row."""
+    text, rows = "", None
+    offsets: dict[NodePath, tuple[int, int]] = {}
+    try:
+        text = read_regular(path, LARGEST_JSON).decode("utf-8-sig", "replace")
+        rows = json_rows_node(read_json(text))
+    except (OSError, FileUnusableError, JsonError):
+        pass  # the file has changed
+    for _problem in find_problems(text, offsets):
+        pass
+
+    def mark(offset: int) -> tuple[int, int]:
+        return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+    def place(node: NodePath) -> tuple[Mark, bool]:
+        number, *rest = node
+        whole = tuple(rest) if rows == SINGLE else (*(rows or ()), int(number) - 1, *rest)
+        for length in range(len(whole), -1, -1):
+            if whole[:length] in offsets:
+                value_at, key_at = offsets[whole[:length]]
+                return Mark(*mark(value_at), *mark(key_at)), length == len(whole)
+        return Mark(1, 1, 1, 1), False
+
+    return place
+
+
 def _csv_places(path: Path, nodes: Iterable[NodePath], delimiter: str) -> Place:
     wanted = {node[0] for node in nodes if node and isinstance(node[0], int)}
-    lines = _lines(path, {1, *(number + more for number in wanted for more in range(_RECORD_LINES))})
-    names = [name.strip().strip('"') for name in lines.get(1, "").rstrip("\r\n").split(delimiter)]
+    lines = _lines(path, {number + more for number in wanted for more in range(_RECORD_LINES)})
+    names = header_of(path, delimiter)
 
     def place(node: NodePath) -> tuple[Mark, bool]:
         number = node[0] if node and isinstance(node[0], int) else 1
@@ -166,7 +196,7 @@ def _csv_places(path: Path, nodes: Iterable[NodePath], delimiter: str) -> Place:
 
 def _lines(path: Path, numbers: set[int]) -> dict[int, str]:
     lines: dict[int, str] = {}
-    last = max(numbers)
+    last = max(numbers, default=0)
     try:
         with open_regular(path) as stream:
             for number, line in enumerate(bounded_lines(stream), 1):

@@ -7,10 +7,11 @@ that cannot be read are reported with their position, and the others are still r
 from __future__ import annotations
 
 import io
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -28,6 +29,8 @@ LARGEST_JSON = 64 * 2**20
 BATCH = 500
 _NOT_UTF_8 = re.compile("[\udc80-\udcff]")
 _BOM = b"\xef\xbb\xbf"
+_JSON_SPACE = re.compile(r"[ \t\r\n,:]*")
+"""What is between two values of valid JSON."""
 TABULAR = {".csv": ",", ".tsv": "\t"}
 """Files whose cells are text, and what separates them."""
 TEXT_SUFFIXES = (*TABULAR, ".jsonl", ".json")
@@ -39,6 +42,13 @@ class Row(NamedTuple):
 
     line: int
     values: dict[str, Any]
+    number: int | None = None
+    """The number of the row, from 1, if several rows can be on one line."""
+
+    @property
+    def node(self) -> int:
+        """What identifies the row among the nodes of its file."""
+        return self.line if self.number is None else self.number
 
 
 class BadRow(NamedTuple):
@@ -85,9 +95,12 @@ class _Lines:
     first_bad: tuple[int, int, int] | None = None
     """Line, column and value of the first byte that is not UTF-8."""
     bad_count: int = 0
+    record: list[str] = field(default_factory=list)
+    """The lines since the last row began."""
 
     def __iter__(self) -> Iterator[str]:
         for number, line in enumerate(self.stream, 1):
+            self.record.append(line)
             found = None if line.isascii() else _NOT_UTF_8.search(line)
             if found is not None:
                 self.bad_count += 1
@@ -110,6 +123,7 @@ def _csv_rows(stream: IO[str], delimiter: str) -> Rows:
     names: list[str] | None = None
     while True:
         line, bad_before = reader.line_num + 1, lines.bad_count
+        lines.record.clear()
         try:
             cells = next(reader)
         except StopIteration:
@@ -127,10 +141,17 @@ def _csv_rows(stream: IO[str], delimiter: str) -> Rows:
         elif len(cells) != len(names):
             yield BadRow(line, 1, f"the row must have {plural(len(names), 'cell')} like the header, got {len(cells)}")
         elif (at := next((index for index, cell in enumerate(cells) if "\0" in cell), None)) is not None:
-            yield BadRow(line, 1, f"`{names[at]}` contains a NUL character; is the file binary?")
+            row, column = cell_offset("".join(lines.record), at, delimiter)
+            yield BadRow(line + row, column, f"`{names[at]}` contains a NUL character; is the file binary?")
         elif lines.bad_count == bad_before:
             yield Row(line, dict(zip(names, cells, strict=True)))
     yield from lines.problem()
+
+
+def header_of(path: Path, delimiter: str) -> list[str]:
+    """The names of the columns of a CSV file; none if it has no row that can be read."""
+    row = next((row for row in rows_of(path, delimiter) if isinstance(row, Row)), None)
+    return [] if row is None else list(row.values)
 
 
 def _explained(error: Exception) -> str:
@@ -173,10 +194,10 @@ def cell_offset(record: str, index: int, delimiter: str) -> tuple[int, int]:
 # -- JSON
 
 
-def _row(line: int, value: Any) -> Row | BadRow:
+def _row(line: int, value: Any, column: int = 1, number: int | None = None) -> Row | BadRow:
     if isinstance(value, dict):
-        return Row(line, value)
-    return BadRow(line, 1, "a row must be an object with a value for each column")
+        return Row(line, value, number)
+    return BadRow(line, column, "a row must be an object with a value for each column")
 
 
 def _json_rows(path: Path) -> Rows:
@@ -192,16 +213,56 @@ def _json_rows(path: Path) -> Rows:
             message = UTF_16 if is_utf_16 else not_utf_8(data.removeprefix(_BOM)[error.offset or 0])
         yield BadRow(located.line, located.column, message)
         return
-    if isinstance(value, dict) and "id" in value:
-        value = [value]
-    if isinstance(value, dict):
-        lists = [item for item in value.values() if isinstance(item, list)]
-        value = lists[0] if len(lists) == 1 else value
-    if not isinstance(value, list):
+    node = json_rows_node(value)
+    if node is None:
         yield BadRow(1, 1, "the file must contain a list of objects, or an object with one list")
         return
-    for number, row in enumerate(value, 1):
-        yield _row(number, row)
+    if node == SINGLE:
+        yield Row(1 + text[: text.index("{")].count("\n"), value, 1)
+        return
+    line, counted = 1, 0
+    rows = value[node[0]] if node else value
+    for number, (offset, row) in enumerate(zip(_json_offsets(text, node), rows, strict=True), 1):
+        line, counted = line + text.count("\n", counted, offset), offset
+        yield _row(line, row, offset - text.rfind("\n", 0, offset), number)
+
+
+SINGLE = ("id",)
+"""Instead of the node of a list: the file is one row."""
+
+
+def json_rows_node(value: Any) -> tuple[str, ...] | None:
+    """Where the rows of a JSON file are: `()` or the key of the list, or `SINGLE`. None if it has no rows."""
+    if isinstance(value, list):
+        return ()
+    if not isinstance(value, dict):
+        return None
+    if "id" in value:
+        return SINGLE
+    lists = [key for key, item in value.items() if isinstance(item, list)]
+    return (lists[0],) if len(lists) == 1 else None
+
+
+def _json_offsets(text: str, node: tuple[str, ...]) -> Iterator[int]:
+    """Where the items of the list at a node of valid JSON begin."""
+    decode = json.JSONDecoder(parse_int=len, parse_float=len).raw_decode  # any number, of any length
+    at = _json_next(text, 0) + 1
+    while node:
+        key, at = decode(text, _json_next(text, at))
+        at = _json_next(text, at)
+        if key == node[0]:
+            at += 1
+            break
+        _, at = decode(text, at)
+    while text[at := _json_next(text, at)] != "]":
+        yield at
+        _, at = decode(text, at)
+
+
+def _json_next(text: str, at: int) -> int:
+    """The offset of the next value, key or closing bracket."""
+    space = _JSON_SPACE.match(text, at)
+    return at if space is None else space.end()
 
 
 # -- Parquet and Hugging Face

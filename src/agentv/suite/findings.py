@@ -189,6 +189,8 @@ def json_line_places(path: Path, nodes: Iterable[NodePath]) -> Place:
 
 
 JSON_LINES = Form(json_line_places)
+PLAIN_TEXT = Form(lambda _, __: lambda ___: (Mark(1, 1, 1, 1), False))
+"""The form of files without nodes."""
 
 
 def source_lines(path: Path, numbers: set[int]) -> dict[int, str]:

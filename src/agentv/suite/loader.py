@@ -200,9 +200,9 @@ class _SuiteReader:
         try:
             self._read_guidelines(found)
             if not self.is_json_lines:
-                self._read_head(found.of(self.path), whole=whole_head)
+                self._read_head(found, whole=whole_head)
             elif self.prompt_files:
-                self.prompts = self._read_prompts(found.of(self.path))
+                self.prompts = self._read_prompts(found)
             if self.observer is not None:
                 self.observer.begin(self.name, self.execution.threshold, self.files)
             for case, node, findings in self._cases(found):
@@ -290,8 +290,9 @@ class _SuiteReader:
 
     # -- the head
 
-    def _read_head(self, findings: Findings, *, whole: bool) -> None:
+    def _read_head(self, found: AllFindings, *, whole: bool) -> None:
         """Read everything except the cases; without `whole`, only the keys above them."""
+        findings = found.of(self.path)
         head: dict[str, Any] = {}
         odd: list[StreamItem] = []
         has_cases = False
@@ -319,7 +320,7 @@ class _SuiteReader:
         self.defaults = self._read_defaults(findings)
         self.tags = joined_tags((), self.head.tags or (), ("tags",), findings)
         self.variables = self._read_variables(findings)
-        self.prompts = self._read_prompts(findings)
+        self.prompts = self._read_prompts(found)
         for entry in odd:
             _refuse_not_finite(entry, (entry.key,), findings, findings.latest_nodes(()))
 
@@ -343,12 +344,12 @@ class _SuiteReader:
             findings.add(("vars",), str(error))
             return {}
 
-    def _read_prompts(self, findings: Findings) -> tuple[Prompt, ...]:
+    def _read_prompts(self, found: AllFindings) -> tuple[Prompt, ...]:
         if not self.prompt_files and not self.head.prompts:
             return ()
         from agentv.suite.prompts import PromptReader  # noqa: PLC0415 - most suites have none
 
-        reader = PromptReader(self.files, findings, self.path.name)
+        reader = PromptReader(self.files, found, self.path)
         if not self.prompt_files:
             return reader.read(self.head.prompts or (), ("prompts",))
         return reader.given(self.prompt_files)
@@ -383,7 +384,8 @@ class _SuiteReader:
             self.variables,
             self.prompts,
             has_prompts=bool(self.prompt_files or self.head.prompts),
-            of_suite=found.of(self.path),
+            found=found,
+            suite=self.path,
             has_templates=bool(self.variables or self.prompts),
         )
         findings = found.of(self.path)

@@ -7,28 +7,45 @@ A prompt is a string (one user message), a list of messages, or a mapping with `
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentv.jsonio import JsonError
 from agentv.jsonio import read as read_json
 from agentv.messages import Message
 from agentv.regular_files import FileUnusableError, as_text, read_regular
 from agentv.suite.files import MAX_FILE_BYTES, FileReferenceError, SuiteFiles
-from agentv.suite.findings import Findings
+from agentv.suite.findings import PLAIN_TEXT, AllFindings, Findings
 from agentv.suite.messages import MessageReader
 from agentv.suite.models import MessageModel
 from agentv.suite.validation import show, validate
 from agentv.suite.variables import CaseValues
-from agentv.suite.yaml import NodePath, YamlProblem, YamlWalk
+from agentv.suite.yaml import ROOT, NodePath, YamlProblem, YamlWalk
 from agentv.templates import TemplateError, compile_template, has_template
 
 TEXT_KEYS = ("template", "messages", "file")
 KEYS = ("id", *TEXT_KEYS, "system_prompt")
 STRUCTURED = (".json", ".yaml", ".yml")
 """Prompt files that contain messages; others contain the text of one user message."""
+
+
+class Place(NamedTuple):
+    """Where a message of a prompt is written."""
+
+    path: Path | None
+    """The file; None for the suite."""
+    node: NodePath | None
+    """The node in the file; None in a file that is text."""
+
+    def report(self, found: AllFindings, suite: Path, message: str, line: int) -> None:
+        """Add a problem of the message. `line` is the line of its text."""
+        path = self.path or suite
+        if self.node is None:
+            found.of(path, PLAIN_TEXT).add_at(line, 1, message)
+        else:
+            found.of(path).add(self.node, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +56,8 @@ class Prompt:
     messages: tuple[MessageModel, ...]
     where: str
     """Where it is written, for messages about it."""
+    places: tuple[Place, ...] = ()
+    """Where each of the messages is written."""
     names: frozenset[str] = frozenset()
     """The variables it uses."""
 
@@ -56,21 +75,24 @@ class Prompt:
         must_use: bool,
         needs_input: bool,
         reported: set[Any],
+        case_id: str,
+        report: Callable[[Place, str, int], None],
     ) -> tuple[Message, ...]:
         """The messages of a case with this prompt. `own` is the input of the case, if it has one.
 
         With `must_use`, it is a problem if the prompt does not use the input, which would be lost. Problems in
-        `reported` are not reported again.
+        `reported` are not reported again; `report` gets those in the text of the prompt.
         """
-        findings = Findings(reader.findings.path)
-        filled = [
-            message.model_copy(update={"content": values.filled(message.content, findings, ())})
-            for message in self.messages
-        ]
-        for _, problem, _ in findings.by_node():
-            if (self.id, problem) not in reported:
-                reported.add((self.id, problem))
-                reader.findings.add(at, f"prompt '{self.id}' ({self.where}): {problem}")
+        filled = []
+        for message, place in zip(self.messages, self.places, strict=True):
+            findings = Findings(reader.findings.path)
+            content = values.filled(message.content, findings, ())
+            filled.append(message.model_copy(update={"content": content}))
+            for _, problem, _ in findings.by_node():
+                if (place, problem) not in reported:
+                    reported.add((place, problem))
+                    line = _line_of_problem(message.content, values)
+                    report(place, f"prompt '{self.id}', for case {show(case_id)}: {problem}", line)
         asked = reader.read(filled, at)
         if not self.has_user:
             if not own and needs_input:
@@ -87,11 +109,45 @@ class Prompt:
         return asked
 
 
+class PromptFile(NamedTuple):
+    """A file with one prompt."""
+
+    path: Path
+    messages: list[Any]
+    node: NodePath | None
+    """The node of the list of messages; None in a file that is text."""
+
+    @classmethod
+    def read(cls, path: Path, text: str) -> PromptFile:
+        """The messages in a prompt file. ValueError if it is empty or has another form."""
+        if not text.strip():
+            raise ValueError(f"{path.name} is empty; write the prompt in it")
+        if path.suffix not in STRUCTURED:
+            return cls(path, _messages(text), None)
+        try:
+            data = read_json(text) if path.suffix == ".json" else YamlWalk(text).document()
+        except (JsonError, json.JSONDecodeError) as error:
+            raise ValueError(f"{path.name} is not valid JSON: {error}") from None
+        except YamlProblem as problem:
+            raise ValueError(f"{path.name}:{problem.line}:{problem.column}: {problem.message}") from None
+        node: NodePath = (ROOT,)
+        if isinstance(data, dict):
+            data, node = data.get("messages"), ("messages",)
+        if not isinstance(data, list) or not data:
+            raise ValueError(f"{path.name} must contain a list of messages like {{role: user, content: ...}}")
+        return cls(path, data, node)
+
+    def place(self, index: int) -> Place:
+        """Where a message is written."""
+        return Place(self.path, None if self.node is None else (*self.node, index, "content"))
+
+
 class PromptReader:
     """Reads the prompts of one suite, and reports every problem in them."""
 
-    def __init__(self, files: SuiteFiles, findings: Findings, name: str) -> None:
-        self._files, self._findings, self._name = files, findings, name
+    def __init__(self, files: SuiteFiles, found: AllFindings, suite: Path) -> None:
+        self._files, self._found, self._suite = files, found, suite
+        self._findings, self._name = found.of(suite), suite.name
 
     def read(self, entries: Sequence[Any], at: NodePath) -> tuple[Prompt, ...]:
         prompts: dict[str, Prompt] = {}
@@ -120,15 +176,14 @@ class PromptReader:
         texts = [key for key in TEXT_KEYS if entry.get(key) is not None]
         identity = entry.get("id")
         if not texts:
-            return self._built(identity or name, where, [], at, system)
+            return self._built(identity or name, where, [], at, system=system)
         value, node = entry[texts[0]], (*at, texts[0])
         if texts[0] != "file":
-            return self._built(identity or name, where, _messages(value), node, system)
+            return self._built(identity or name, where, _messages(value), node, system=system)
         read = self._file(value, node)
         if read is None:
             return None
-        path, messages = read
-        return self._built(identity or path.stem, path.name, messages, node, system)
+        return self._built(identity or read.path.stem, read.path.name, read.messages, node, system=system, source=read)
 
     def _keys_are_valid(self, entry: Mapping[str, Any], at: NodePath) -> bool:
         problems = len(self._findings)
@@ -146,10 +201,9 @@ class PromptReader:
                 self._findings.add((*at, key), f"`{key}` must be a non-empty string, got {show(value)}")
         return len(self._findings) == problems
 
-    def _file(self, reference: str, at: NodePath) -> tuple[Path, list[Any]] | None:
+    def _file(self, reference: str, at: NodePath) -> PromptFile | None:
         try:
-            path, text = self._files.attach(reference)
-            return path, _messages_of_file(path, text)
+            return PromptFile.read(*self._files.attach(reference))
         except (FileReferenceError, ValueError) as error:
             self._findings.add(at, str(error))
             return None
@@ -160,12 +214,12 @@ class PromptReader:
         for path in paths:
             try:
                 real = path.resolve()
-                messages = _messages_of_file(path, as_text(read_regular(real, MAX_FILE_BYTES)))
+                source = PromptFile.read(path, as_text(read_regular(real, MAX_FILE_BYTES)))
                 self._files.fingerprints.note(real)
             except (FileUnusableError, ValueError) as error:
                 self._findings.add_at(1, 1, f"--prompt {path}: {error}")
                 continue
-            prompt = self._built(path.stem, path.name, messages, ())
+            prompt = self._built(path.stem, path.name, source.messages, (), source=source)
             if prompt is not None and prompt.id in prompts:
                 self._findings.add_at(1, 1, f"--prompt {path}: another file is also named {prompt.id!r}: rename one")
             elif prompt is not None:
@@ -173,25 +227,50 @@ class PromptReader:
         return tuple(prompts.values())
 
     def _built(
-        self, identity: str, where: str, messages: list[Any], at: NodePath, system: str | None = None
+        self,
+        identity: str,
+        where: str,
+        messages: list[Any],
+        at: NodePath,
+        *,
+        system: str | None = None,
+        source: PromptFile | None = None,
     ) -> Prompt | None:
         if "[" in identity or "]" in identity:
             node = (*at[:-1], "id") if at and at[-1] in TEXT_KEYS else at
             self._findings.add(node, f"the id of a prompt must not contain brackets, got {show(identity)}")
             return None
-        problems = len(self._findings)
+        problems = len(self._found)
+        places = [Place(None, (*at, index, "content")) for index in range(len(messages))]  # a string is at `at` itself
+        if source is not None:
+            places = [source.place(index) for index in range(len(messages))]
         if system is not None:
             messages = [{"role": "system", "content": system}, *messages]
+            own = at if not at or at[-1] not in TEXT_KEYS else at[:-1]
+            places = [Place(None, (*own, "system_prompt")), *places]
         models = [validate(MessageModel, message, self._findings, at) for message in messages]
         names: set[str] = set()
-        for text in strings([message.get("content") for message in messages if isinstance(message, dict)]):
-            try:
-                names |= compile_template(text).names
-            except TemplateError as error:
-                self._findings.add(at, f"prompt '{identity}' ({where}): not a valid template: {error}")
-        if len(self._findings) > problems:
+        for message, place in zip(messages, places, strict=True):
+            for text in strings(message.get("content") if isinstance(message, dict) else None):
+                try:
+                    names |= compile_template(text).names
+                except TemplateError as error:
+                    problem = f"prompt '{identity}': not a valid template: {error}"
+                    place.report(self._found, self._suite, problem, error.line)
+        if len(self._found) > problems:
             return None
-        return Prompt(identity, tuple(model for model in models if model is not None), where, frozenset(names))
+        known = tuple(model for model in models if model is not None)
+        return Prompt(identity, known, where, tuple(places), frozenset(names))
+
+
+def _line_of_problem(content: Any, values: CaseValues) -> int:
+    """The line of the first problem in the text of a message."""
+    try:
+        if isinstance(content, str):
+            compile_template(content).render(values.values)
+    except TemplateError as error:
+        return error.line
+    return 1
 
 
 def strings(value: Any) -> Iterator[str]:
@@ -206,22 +285,3 @@ def strings(value: Any) -> Iterator[str]:
 
 def _messages(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [{"role": "user", "content": value}]
-
-
-def _messages_of_file(path: Path, text: str) -> list[Any]:
-    """The messages in a prompt file. ValueError if it is empty or has another form."""
-    if not text.strip():
-        raise ValueError(f"{path.name} is empty; write the prompt in it")
-    if path.suffix not in STRUCTURED:
-        return [{"role": "user", "content": text}]
-    try:
-        data = read_json(text) if path.suffix == ".json" else YamlWalk(text).document()
-    except (JsonError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path.name} is not valid JSON: {error}") from None
-    except YamlProblem as problem:
-        raise ValueError(f"{path.name}:{problem.line}:{problem.column}: {problem.message}") from None
-    if isinstance(data, dict):
-        data = data.get("messages")
-    if not isinstance(data, list) or not data:
-        raise ValueError(f"{path.name} must contain a list of messages like {{role: user, content: ...}}")
-    return data

@@ -86,6 +86,8 @@ class CaseValues:
         """The message of a problem with a template, with the names that are known."""
         if error.name is None:
             return f"not a valid template: {error}"
+        if error.is_part:
+            return error.message
         known = [name for name in self.values if isinstance(name, str)]
         if error.name in FIELDS:
             return f"`{{{{ {error.name} }}}}` has no value: the case has no `{error.name}`"
