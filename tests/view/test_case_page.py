@@ -522,3 +522,57 @@ def test_case_that_the_file_leaves_out_shows_what_is_known(
         assert "How long do I have to return a book?" in shown
         pages.go(page, pages.place("new-prompt", SHIPPING))
         expect(card(page, "Answer")).to_contain_text("Shipping is always free.")
+
+
+# -- speed
+
+
+def detail_requests(page: Page) -> list[str]:
+    """The numbers of the rows whose details are requested from now on."""
+    rows: list[str] = []
+    page.on("request", lambda request: "/rows/" in request.url and rows.append(request.url.rpartition("/")[2]))
+    return rows
+
+
+@pytest.mark.parametrize("opened", ["server"], indirect=True)
+def test_next_case_opens_without_a_request_after_the_page_was_read(opened: Opened) -> None:
+    page = opened()
+    rows = detail_requests(page)
+    with page.expect_response(lambda reply: "/history/" in reply.url):  # it follows the requests of the next cases
+        opened.go(page, opened.place("new-prompt", SHIPPING))
+    following = page.get_by_role("link", name="Next →").get_attribute("href")
+    assert len(rows) > 1, "the next cases are loaded ahead"
+    before = list(rows)
+    with page.expect_response(lambda reply: "/history/" in reply.url):
+        page.keyboard.press("j")
+    assert page.evaluate("location.hash") == following
+    assert not set(before) & set(rows[len(before) :])
+
+
+@pytest.mark.parametrize("opened", ["server"], indirect=True)
+def test_case_is_requested_once_when_its_row_is_pointed_at_and_clicked(opened: Opened) -> None:
+    page = opened()
+    rows = detail_requests(page)
+    row = page.locator(".grid-body [role=row]").nth(2)
+    with page.expect_response(lambda reply: "/rows/" in reply.url):
+        row.hover()
+    pointed = list(rows)
+    row.click()
+    page.wait_for_selector("main > .case")
+    assert pointed == rows[:1]
+    assert rows.count(pointed[0]) == 1
+
+
+def test_first_frame_of_a_case_skips_cards_below_the_screen(opened: Opened) -> None:
+    page = opened()
+    page.evaluate(
+        """() => new MutationObserver(() => {
+          const shown = document.querySelector("main > .case > .card:last-child");
+          if (shown) window.first ??= getComputedStyle(shown).contentVisibility;
+        }).observe(document.querySelector("main"), { childList: true })"""
+    )
+    opened.go(page, opened.place("new-prompt", SHIPPING))
+    page.wait_for_function("() => !document.querySelector('.first-frame')")
+    last = page.locator("main > .case > .card").last
+    assert page.evaluate("window.first") == "auto"
+    assert last.evaluate("(card) => getComputedStyle(card).contentVisibility") == "visible"
