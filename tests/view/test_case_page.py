@@ -124,6 +124,13 @@ def test_score_is_explained_by_points(opened: Opened) -> None:
     assert abs(edges[-1][1] - total["x"] - 0.34 * total["width"]) < 1.5
 
 
+def test_points_of_weights_that_are_not_decimal_are_rounded_like_the_weights(opened: Opened) -> None:
+    score = card(opened(path=REFUND), "How the score was made")
+    assert "0.67 x 1.00 + 0.33 x 1.00 = 1.00" in text(score)
+    lines = [text(line) for line in score.locator("tbody tr").all()]
+    assert lines == ["tools 1 1.00 0.67 of 0.67", "fast 0.5 1.00 0.33 of 0.33"]
+
+
 def test_judge_calls_and_evaluators_have_addresses(opened: Opened) -> None:
     page = opened("new-prompt", f"{SHIPPING}?evaluator=precision&call=2")
     calls = evaluator(page, "precision").locator(".call")
@@ -219,7 +226,8 @@ def test_times_history_and_commands(opened: Opened) -> None:
         assert "precision.py changed" in rows[1]
     else:  # only runs of the file
         assert names == ["baseline", "new-prompt"]
-    assert "It has not passed in any of" in text(history)
+    runs = "none of the 4" if opened.kind == "server" else "neither of the 2"
+    assert f"It passed in {runs} runs up to this one." in text(history)
     other = history.get_by_role("link", name=re.compile("^baseline,"))
     assert other.get_attribute("href") == f"#/run/{RUNS['baseline']}{SHIPPING}"
     other.click()
