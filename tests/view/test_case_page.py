@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Request, expect
 
 from tests.view.bookshop import RUNS, Bookshop
 from tests.view.odd_cases import LONG, STEPS, TARGET, write_odd_run
@@ -538,7 +538,12 @@ def test_case_that_the_file_leaves_out_shows_what_is_known(
 def detail_requests(page: Page) -> list[str]:
     """The numbers of the rows whose details are requested from now on."""
     rows: list[str] = []
-    page.on("request", lambda request: "/rows/" in request.url and rows.append(request.url.rpartition("/")[2]))
+
+    def requested(request: Request) -> None:
+        if "/rows/" in request.url:
+            rows.append(request.url.rpartition("/")[2])
+
+    page.on("request", requested)
     return rows
 
 

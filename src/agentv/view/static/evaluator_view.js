@@ -2,7 +2,7 @@
 // The result of one evaluator: score, findings, rubric checks, judge calls, members, and how it was set up.
 
 import { el } from "./dom.js";
-import { formatMs, formatScore, formatTokens, plural } from "./format.js";
+import { formatMs, formatTokens, plural } from "./format.js";
 import { costOf, judgeCall } from "./judge_call.js";
 import { fold, letters } from "./letters.js";
 import { scoreBar, verdictMark } from "./marks.js";
