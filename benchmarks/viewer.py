@@ -79,6 +79,10 @@ _SORTS = ("score", "-score", "id", "-id")
 _FILTER = "(to) => { bench.before = document.querySelector('[role=grid]').ariaRowCount; location.hash = to.hash; }"
 _FILTERED = "() => document.querySelector('[role=grid]').ariaRowCount !== bench.before"
 _FILTERS = ("score<0.5", "metadata.lang=fr and verdict=fail", "tag=billing", "id~42")
+_NEXT = "() => { document.body.dispatchEvent(new KeyboardEvent('keydown', { key: 'j', bubbles: true })); }"
+_OPENED = "(before) => document.title !== before && !document.querySelector('main').hasAttribute('aria-busy')"
+_READ_MS = 400
+"""How long a reader looks at a case before the next one: long enough for loading it ahead."""
 Place = dict[str, str]
 """`hash` is an address, `text` is what its page shows."""
 _SHOWN = "(to) => location.hash === to.hash && document.querySelector('main').textContent.includes(to.text)"
@@ -109,6 +113,7 @@ def measure(options: Options) -> Report:
         " half of the steps are jumps, half 3 rows",
         "JSON.parse of the columns: as JSON, with a list for each column; pages get the same columns as bytes",
         "opening a case, filtering and sorting: from the change of the address until the result was painted",
+        "next case: the key j, 0.4 s after the case before was opened; the server has loaded it ahead",
         "the file is measured when it was read to its end; its table is there before",
     ]
     return Report(NAME, figures, details=details, notes=notes)
@@ -155,6 +160,7 @@ def _working(measured: dict[str, Any], where: str) -> list[Figure]:
             Figure(f"{where}: open a case, p{p}", percentile(cases, p / 100), "ms", 50.0 if p == 95 else None)
             for p in (50, 95)
         ),
+        *(Figure(f"{where}: next case, p{p}", percentile(measured["next_ms"], p / 100), "ms") for p in (50, 95)),
         Figure(f"{where}: filter", median(measured["filter_ms"]), "ms"),
         Figure(f"{where}: sort", median(measured["sort_ms"]), "ms"),
     ]
@@ -236,6 +242,10 @@ def _work(page: Page, cases: Sequence[Place], options: Options) -> dict[str, Any
     filters = [{"hash": f"{RUN}?f={quote(text)}"} for text in _FILTERS * turns]
     figures["filter_ms"] = [timed(page, _FILTER, _FILTERED, to) for to in filters]
     figures["case_ms"] = [timed(page, _GO, _SHOWN, case) for case in cases]
+    figures["next_ms"] = []
+    for _ in cases:
+        page.wait_for_timeout(_READ_MS)
+        figures["next_ms"].append(timed(page, _NEXT, _OPENED, page.title()))
     return figures
 
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Request, expect
 
 from tests.view.bookshop import RUNS, Bookshop
 from tests.view.odd_cases import LONG, STEPS, TARGET, write_odd_run
@@ -124,6 +124,13 @@ def test_score_is_explained_by_points(opened: Opened) -> None:
     assert abs(edges[-1][1] - total["x"] - 0.34 * total["width"]) < 1.5
 
 
+def test_points_of_weights_that_are_not_decimal_are_rounded_like_the_weights(opened: Opened) -> None:
+    score = card(opened(path=REFUND), "How the score was made")
+    assert "0.67 x 1.00 + 0.33 x 1.00 = 1.00" in text(score)
+    lines = [text(line) for line in score.locator("tbody tr").all()]
+    assert lines == ["tools 1 1.00 0.67 of 0.67", "fast 0.5 1.00 0.33 of 0.33"]
+
+
 def test_judge_calls_and_evaluators_have_addresses(opened: Opened) -> None:
     page = opened("new-prompt", f"{SHIPPING}?evaluator=precision&call=2")
     calls = evaluator(page, "precision").locator(".call")
@@ -219,7 +226,8 @@ def test_times_history_and_commands(opened: Opened) -> None:
         assert "precision.py changed" in rows[1]
     else:  # only runs of the file
         assert names == ["baseline", "new-prompt"]
-    assert "It has not passed in any of" in text(history)
+    runs = "none of the 4" if opened.kind == "server" else "neither of the 2"
+    assert f"It passed in {runs} runs up to this one." in text(history)
     other = history.get_by_role("link", name=re.compile("^baseline,"))
     assert other.get_attribute("href") == f"#/run/{RUNS['baseline']}{SHIPPING}"
     other.click()
@@ -522,3 +530,62 @@ def test_case_that_the_file_leaves_out_shows_what_is_known(
         assert "How long do I have to return a book?" in shown
         pages.go(page, pages.place("new-prompt", SHIPPING))
         expect(card(page, "Answer")).to_contain_text("Shipping is always free.")
+
+
+# -- speed
+
+
+def detail_requests(page: Page) -> list[str]:
+    """The numbers of the rows whose details are requested from now on."""
+    rows: list[str] = []
+
+    def requested(request: Request) -> None:
+        if "/rows/" in request.url:
+            rows.append(request.url.rpartition("/")[2])
+
+    page.on("request", requested)
+    return rows
+
+
+@pytest.mark.parametrize("opened", ["server"], indirect=True)
+def test_next_case_opens_without_a_request_after_the_page_was_read(opened: Opened) -> None:
+    page = opened()
+    rows = detail_requests(page)
+    with page.expect_response(lambda reply: "/history/" in reply.url):  # it follows the requests of the next cases
+        opened.go(page, opened.place("new-prompt", SHIPPING))
+    following = page.get_by_role("link", name="Next →").get_attribute("href")
+    assert len(rows) > 1, "the next cases are loaded ahead"
+    before = list(rows)
+    with page.expect_response(lambda reply: "/history/" in reply.url):
+        page.keyboard.press("j")
+    assert page.evaluate("location.hash") == following
+    assert not set(before) & set(rows[len(before) :])
+
+
+@pytest.mark.parametrize("opened", ["server"], indirect=True)
+def test_case_is_requested_once_when_its_row_is_pointed_at_and_clicked(opened: Opened) -> None:
+    page = opened()
+    rows = detail_requests(page)
+    row = page.locator(".grid-body [role=row]").nth(2)
+    with page.expect_response(lambda reply: "/rows/" in reply.url):
+        row.hover()
+    pointed = list(rows)
+    row.click()
+    page.wait_for_selector("main > .case")
+    assert pointed == rows[:1]
+    assert rows.count(pointed[0]) == 1
+
+
+def test_first_frame_of_a_case_skips_cards_below_the_screen(opened: Opened) -> None:
+    page = opened()
+    page.evaluate(
+        """() => new MutationObserver(() => {
+          const shown = document.querySelector("main > .case > .card:last-child");
+          if (shown) window.first ??= getComputedStyle(shown).contentVisibility;
+        }).observe(document.querySelector("main"), { childList: true })"""
+    )
+    opened.go(page, opened.place("new-prompt", SHIPPING))
+    page.wait_for_function("() => !document.querySelector('.first-frame')")
+    last = page.locator("main > .case > .card").last
+    assert page.evaluate("window.first") == "auto"
+    assert last.evaluate("(card) => getComputedStyle(card).contentVisibility") == "visible"

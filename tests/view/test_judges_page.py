@@ -138,6 +138,12 @@ def test_noise_is_explained_with_the_cases_that_flipped(opened: Opened) -> None:
     assert area.count() == 0
 
 
+def test_unknown_cost_is_aligned_like_a_number(opened: Opened) -> None:
+    page = opened("summaries", "/judges", baseline=None)
+    cost = page.locator("td", has_text=re.compile("^unknown$")).first
+    assert cost.evaluate("(cell) => getComputedStyle(cell).textAlign") == "right"
+
+
 def test_run_without_judges_says_so(browser: Browser, own_project: Bookshop) -> None:
     directory = own_project.directory("baseline")
     rows = [line for line in (directory / "results.jsonl").read_text().splitlines() if '"suite":"agent"' in line]

@@ -67,6 +67,12 @@ def test_numbers_are_those_of_agentv_runs_and_names_are_links(opened: Opened) ->
     assert f"{latest['passed']} of {latest['total']} cases passed" in lead
 
 
+def test_all_columns_fit_into_a_window_of_1280_pixels(opened: Opened) -> None:
+    page = opened(place="#/")
+    frame = page.locator(".grid-frame")
+    assert frame.evaluate("(frame) => frame.scrollWidth - frame.clientWidth") == 0
+
+
 def test_trend_is_broken_where_the_measurement_changed(opened: Opened) -> None:
     page = opened("baseline", baseline="first", place="#/")
     figure = page.locator(".trends figure").first

@@ -69,6 +69,8 @@ def test_case_page_shows_each_turn_with_its_score_and_how_turns_become_one(shown
     assert "user Copy Please book a table for two at 7 pm. assistant Copy A table for two" in text(turn(page, 1))
     assert "Turn 2 not scored 120 ms" in text(turn(page, 2))
     assert "Turn 3 fail 0.56 120 ms" in text(turn(page, 3))
+    kind = turn(page, 3).locator("h4 .muted", has_text="llm_judge")
+    assert kind.evaluate("(kind) => getComputedStyle(kind).fontWeight") == "400"
     assert turn(page, 3).locator(".score").first.get_attribute("title") == "0.56, needs 0.80"
     assert turn(page, 3).locator("[data-evaluator]").evaluate_all(
         "all => all.map((one) => [one.querySelector('h4').textContent, one.dataset.evaluator, one.open])"

@@ -21,7 +21,10 @@ function historySentence(entries) {
   if (scored.length < 2 || !scored.at(-1)?.is_this) return "";
   const passes = entries[here].outcome === PASS;
   const before = scored.findLastIndex((entry) => (entry.outcome === PASS) !== passes);
-  if (before < 0) return passes ? `It passed in all ${scored.length} runs until now.` : `It has not passed in any of ${scored.length} runs.`;
+  if (before < 0) {
+    const [all, none] = scored.length === 2 ? ["both", "neither of the 2"] : [`all ${scored.length}`, `none of the ${scored.length}`];
+    return `It passed in ${passes ? all : none} runs up to this one.`;
+  }
   const [last, since] = scored.slice(before);
   // Also what changed in runs between the two that have no score of this case.
   const changed = entries.slice(entries.indexOf(last) + 1, entries.indexOf(since) + 1).flatMap((entry) => entry.changed);

@@ -2,12 +2,12 @@
 // The result of one evaluator: score, findings, rubric checks, judge calls, members, and how it was set up.
 
 import { el } from "./dom.js";
-import { formatMs, formatScore, formatTokens, plural } from "./format.js";
+import { formatMs, formatTokens, plural } from "./format.js";
 import { costOf, judgeCall } from "./judge_call.js";
 import { fold, letters } from "./letters.js";
 import { scoreBar, verdictMark } from "./marks.js";
 import { BORDERLINE, ERROR, FAIL, PASS } from "./run_model.js";
-import { formatNeeds, formatWeight, isLoss, isRequiredFailure } from "./score_view.js";
+import { formatNeeds, formatPoints, formatWeight, isLoss, isRequiredFailure } from "./score_view.js";
 import { textBlock } from "./text_view.js";
 
 /** @typedef {import("./types.js").EvaluatorResult} EvaluatorResult */
@@ -58,7 +58,7 @@ export function evaluatorView(result, options = {}) {
       !error && scoreBar(result.score, record?.threshold),
       !error && record?.threshold && el("span", { class: "muted small" }, `needs ${formatNeeds(record.threshold)}`),
       required && el("span", { class: isRequiredFailure(result) ? "badge bad" : "badge" }, "required"),
-      el("span", { class: "muted small" }, [`weight ${formatWeight(result.weight)}`, !error && isLoss(lost) && `lost ${formatScore(lost)}`, result.duration_ms && formatMs(result.duration_ms), count && plural(count, "judge call")].filter(Boolean).join(" · ")),
+      el("span", { class: "muted small" }, [`weight ${formatWeight(result.weight)}`, !error && isLoss(lost) && `lost ${formatPoints(lost)}`, result.duration_ms && formatMs(result.duration_ms), count && plural(count, "judge call")].filter(Boolean).join(" · ")),
     ],
     () => el("div", { class: "fold-body" }, bodyOf(result, record, options)),
     { open, class: "evaluator" },

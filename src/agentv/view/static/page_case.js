@@ -92,6 +92,11 @@ class CasePage {
     const named = this.find(this.place.query);
     // After the page is shown; if the reader came back, the position is restored instead.
     if (named && history.state?.scroll === undefined) requestAnimationFrame(() => jumpTo(named));
+    // The first frame draws what is in view, the next one all cards: then nothing moves while the reader scrolls.
+    else if (!history.state?.scroll) {
+      this.element.classList.add("first-frame");
+      requestAnimationFrame(() => setTimeout(() => this.element.classList.remove("first-frame")));
+    }
     return {
       element: this.element,
       title: model.eval_id.at(this.index),
@@ -156,8 +161,15 @@ class CasePage {
       show(body, historyView(entries, row, (address) => runs.some((run) => run.address === address)));
     };
     // Other runs are searched for it, which is not worth it for a reader who is already at the next case.
-    this.timer = window.setTimeout(() => load().catch((error) => show(body, `The history cannot be shown: ${error.message}`)), HISTORY_MS);
+    this.timer = window.setTimeout(() => this.loadNext().then(load).catch((error) => show(body, `The history cannot be shown: ${error.message}`)), HISTORY_MS);
     return body;
+  }
+
+  /** Load the cases to which j and n lead. */
+  async loadNext() {
+    const { after, failing } = await this.near;
+    this.model.ahead(after);
+    this.model.ahead(failing);
   }
 
   /** What the columns of the run know, if the file does not have the row. */

@@ -208,6 +208,11 @@ export class RunModel {
     };
   }
 
+  /** Load the details of a row that is likely to be opened next. Those of a run that is being written may change. @param {number|undefined} i */
+  ahead(i) {
+    if (i !== undefined && this.info.head.status !== "running") this.source.ahead?.(this.run, i);
+  }
+
   /** Everything about a row; null if the file does not have it. @param {number} i */
   async detail(i) {
     const detail = await this.source.detail(this.run, i);

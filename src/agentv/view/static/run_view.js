@@ -75,6 +75,7 @@ export class RunView {
       key: (c) => model.cases.key(c),
       find: (key) => model.cases.withKey(key),
       href: (c) => this.caseLink(worstRow(model, c)),
+      ahead: (c) => model.ahead(worstRow(model, c)),
       onSort: (column) => this.change({ s: nextSort(this.list.sort, column) }),
     });
     this.element = this.build();

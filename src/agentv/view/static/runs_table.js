@@ -44,10 +44,10 @@ export class RunsTable {
     this.onSelect = onSelect;
     this.columns = [
       ...(onSelect ? [column("selected", "", 1.25, () => null, box, { about: "Selected" })] : []),
-      column("run", "Run", 12, runName, nameCell, { grow: 3 }),
+      column("run", "Run", 10.5, runName, nameCell, { grow: 3 }),
       column("status", "Status", 7.25, (run) => run.status, (run) => el("span", { class: `status ${run.status.replaceAll(" ", "-")}` }, run.status, run.status === "running" && this.live && ` ${formatCount(this.live.rows)}/${formatCount(this.live.planned)}`)),
       column("when", "Started", 8, (run) => run.started_at, (run) => formatTime(run.started_at)),
-      column("what", "Suites · targets", 7.75, what, (run) => visible(what(run)), { grow: 2 }),
+      column("what", "Suites · targets", 6.5, what, (run) => visible(what(run)), { grow: 2 }),
       column("passed", "Passed", 8.5, passRate, (run) => (run.passed === null ? "–" : el("span", { class: "passed-cell" }, `${formatCount(run.passed)}/${formatCount(run.total)}`, rateBar(passRate(run), run.pass_interval))), { ...number, about: "Passed cases, and the pass rate of scored cases with its 95% interval" }),
       column("mean", "Mean", 5.5, (run) => run.mean_score, (run) => `${formatScore(run.mean_score)}${formatReach(run.mean_score, run.mean_interval)}`, { ...number, about: "Mean score with its 95% interval" }),
       column("errors", "Errors", 3.25, (run) => run.errors, (run) => el("span", { class: run.errors ? "verdict error" : null }, formatCount(run.errors)), number),

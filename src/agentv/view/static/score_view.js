@@ -31,6 +31,9 @@ export function isRequiredFailure(result) {
   return Boolean(result.required) && result.verdict !== "pass";
 }
 
+/** Points are rounded, as weights are: 2/3 is 0.67 of 0.67. @param {number} points */
+export const formatPoints = (points) => points.toFixed(2);
+
 /** Whether as many points were lost as can be seen. @param {number} lost */
 export const isLoss = (lost) => lost >= 0.005;
 
@@ -46,7 +49,7 @@ export function verdictSentence(row, threshold) {
   const required = names(isRequiredFailure);
   if (required) return `${word}: the score is 0 because a required evaluator did not pass: ${required}.`;
   const losses = results.filter(({ lost }) => results.length > 1 && isLoss(lost)).slice(0, 3);
-  const lost = losses.map(({ result, lost: points }) => `${result.name} ${formatScore(points)}`).join(", ");
+  const lost = losses.map(({ result, lost: points }) => `${result.name} ${formatPoints(points)}`).join(", ");
   return `${word} with ${formatScore(row.score)}${threshold === null ? "" : `, needs ${formatNeeds(threshold)}`}.${lost && ` Points lost: ${lost}.`}`;
 }
 
@@ -70,7 +73,7 @@ export function pointsTable(row, threshold) {
     return el("tr", null, el("th", { scope: "row" }, name), cells.map((cell) => el("td", { class: "number" }, cell)), el("td", { class: "points-cell", "aria-hidden": "true" }, bar));
   };
   const lines = pointsOf(row.evaluator_results).map(({ result, share, gained }) => {
-    const made = line(result.name, [formatWeight(result.weight), result.error ? "error" : formatScore(result.score), share > 0 ? `${formatScore(gained)} of ${formatScore(share)}` : "–"], share, gained);
+    const made = line(result.name, [formatWeight(result.weight), result.error ? "error" : formatScore(result.score), share > 0 ? `${formatPoints(gained)} of ${formatPoints(share)}` : "–"], share, gained);
     start += gained;
     return made;
   });

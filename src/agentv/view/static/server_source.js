@@ -6,6 +6,8 @@ import { readColumns } from "./packed_columns.js";
 /** @typedef {import("./types.js").Source} Source */
 /** @typedef {import("./types.js").LiveState} LiveState */
 
+const AHEAD = 4;
+const AHEAD_MS = 60_000;
 const STOPPED = "The server of this page is not running. Start it again with `agentv view`.";
 const LOCKED = "This page has no access to the server any more. Open the link that `agentv view` printed in the terminal.";
 
@@ -21,6 +23,8 @@ export class ServerSource {
     /** @type {string|null} */ this.first = null; // The link has the address.
     /** @type {(problem: string|null) => void} Called if a followed run cannot be reached, and with null if it can again. */
     this.lost = () => {};
+    /** @type {Map<string, {reply: Promise<any>, at: number}>} Details that were requested before their page was opened, oldest first. */
+    this.requested = new Map();
   }
 
   async runs() {
@@ -55,7 +59,26 @@ export class ServerSource {
    * @param {number} row
    */
   detail(run, row) {
-    return json(of(run, `rows/${row}`));
+    const path = of(run, `rows/${row}`);
+    const ahead = this.requested.get(path);
+    this.requested.delete(path);
+    return ahead && performance.now() - ahead.at < AHEAD_MS ? ahead.reply.catch(() => json(path)) : json(path);
+  }
+
+  /**
+   * Request the details of a row that is likely to be opened next. They are used once.
+   * @param {string} run
+   * @param {number} row
+   */
+  ahead(run, row) {
+    const path = of(run, `rows/${row}`);
+    const known = this.requested.get(path);
+    if (known && performance.now() - known.at < AHEAD_MS) return;
+    const reply = json(path);
+    reply.catch(() => {}); // It is requested again when it is needed.
+    this.requested.delete(path);
+    this.requested.set(path, { reply, at: performance.now() });
+    for (const old of this.requested.keys()) if (this.requested.size > AHEAD) this.requested.delete(old);
   }
 
   /**

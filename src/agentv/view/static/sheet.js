@@ -6,7 +6,7 @@ import { el } from "./dom.js";
 /** @typedef {import("./dom.js").Child} Child */
 
 /**
- * Columns whose first cell is a number are aligned to the right.
+ * Columns whose first cell is a number, or unknown, are aligned to the right.
  * @param {string} caption For screen readers.
  * @param {string[]} head
  * @param {(Child|Child[])[][]} rows
@@ -14,7 +14,7 @@ import { el } from "./dom.js";
  */
 export function sheet(caption, head, rows, kind = "") {
   const cells = rows.map((row) => head.map((_, i) => el(i ? "td" : "th", { scope: i ? null : "row" }, row[i])));
-  for (const row of cells) row.forEach((cell, i) => cell.classList.toggle("number", i > 0 && /^([-+<≥$p= ]*\d|–|$)/.test(cells[0][i].textContent ?? "")));
+  for (const row of cells) row.forEach((cell, i) => cell.classList.toggle("number", i > 0 && /^([-+<≥$p= ]*\d|–|unknown$|$)/.test(cells[0][i].textContent ?? "")));
   return el(
     "div",
     { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },

@@ -29,6 +29,7 @@ import { go } from "./router.js";
  * @property {(item: number) => string} key Identifies an item, whatever its number is.
  * @property {(key: string) => number} find The item with a key, or -1.
  * @property {(item: number) => string} href What opens if a row is clicked, or on Enter.
+ * @property {(item: number) => void} [ahead] The reader points at a row, or has moved the focus to it: it may be opened next.
  * @property {(column: string) => void} onSort A head was clicked.
  */
 
@@ -36,6 +37,7 @@ const ROW = 32;
 const MORE = 4; // Rows that are drawn above and below those in view, after the ones in view.
 const PRINTED = 200;
 const SETTLE_MS = 150;
+const EXPECT_MS = 40;
 
 export class Table {
   /** @param {TableOptions} options */
@@ -51,6 +53,7 @@ export class Table {
     this.sorted = ["", false];
     this.pageRows = Math.ceil(innerHeight / ROW); // Rows between the head and the lower edge; a guess before it is measured.
     this.timer = 0;
+    this.expecting = 0;
     this.drawing = 0;
     /** @type {Column[]} */
     this.columns = [];
@@ -64,7 +67,7 @@ export class Table {
     this.body.addEventListener("keydown", (event) => this.pressed(event));
     this.body.addEventListener("click", (event) => this.clicked(event));
     this.body.addEventListener("focusin", (event) => this.focused(this.rowOf(event)));
-    this.body.addEventListener("mouseover", explain);
+    this.body.addEventListener("mouseover", (event) => (explain(event), this.expect(this.rowOf(event))));
     this.resized = new ResizeObserver(() => this.arrive());
     this.resized.observe(this.frame);
     this.print = matchMedia("print");
@@ -76,6 +79,7 @@ export class Table {
     this.resized.disconnect();
     this.print.removeEventListener("change", this.printed);
     clearTimeout(this.timer);
+    clearTimeout(this.expecting);
     cancelAnimationFrame(this.drawing);
   }
 
@@ -235,6 +239,14 @@ export class Table {
     this.at = position;
     this.current = this.options.key(this.rows[position]);
     this.remember(SETTLE_MS);
+    this.expect(position);
+  }
+
+  /** A row may be opened next, unless the reader is only passing. @param {number} position */
+  expect(position) {
+    clearTimeout(this.expecting);
+    const item = this.rows[position];
+    if (item !== undefined) this.expecting = window.setTimeout(() => this.options.ahead?.(item), EXPECT_MS);
   }
 
   /** @param {MouseEvent} event */

@@ -470,6 +470,7 @@
  * @property {(run: string) => Promise<RunInfo>} run
  * @property {(run: string, start?: number) => Promise<ColumnsData>} columns
  * @property {(run: string, row: number) => Promise<Detail|null>} detail null if the file does not have this row.
+ * @property {(run: string, row: number) => void} [ahead] Loads the details of a row that is likely to be opened next.
  * @property {(run: string, row: number) => Promise<HistoryEntry[]>} history
  * @property {(run: string, text: string, signal?: AbortSignal, progress?: (share: number) => void) => Promise<SearchResult>} search
  * @property {(a: string, b: string) => Promise<CompareData|null>} compare Runs, or prompts of one as `RUN [prompt]`; null if the file does not have this comparison.
