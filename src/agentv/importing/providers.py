@@ -69,11 +69,14 @@ class ProviderReader:
         self.to_fill_in[name] = f"{reason}; {todo}"
 
     def _add(self, wanted: str, settings: dict[str, Any]) -> str:
+        """The name of the target with these settings, which is added unless it exists under this name or a numbered one."""
         short = slug(wanted) or "target"
-        name = free("target-none" if short == "none" else short, self.targets)
+        short = "target-none" if short == "none" else short
+        numbered = re.compile(re.escape(short) + r"(?:-\d+)?")
         for existing, existing_settings in self.targets.items():
-            if existing_settings == settings and (name == existing or name.startswith(f"{existing}-")):
+            if existing_settings == settings and numbered.fullmatch(existing):
                 return existing
+        name = free(short, self.targets)
         self.targets[name] = settings
         return name
 
