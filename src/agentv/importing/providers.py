@@ -69,7 +69,7 @@ class ProviderReader:
         self.to_fill_in[name] = f"{reason}; {todo}"
 
     def _add(self, wanted: str, settings: dict[str, Any]) -> str:
-        """The name of the target with these settings. It is added unless it exists under this name or a numbered one."""
+        """The name of the target with these settings. Added unless it exists under this name or a numbered one."""
         short = slug(wanted) or "target"
         short = "target-none" if short == "none" else short
         numbered = re.compile(re.escape(short) + r"(?:-\d+)?")
