@@ -707,6 +707,13 @@ def test_judge_target_is_written_once_if_many_tests_use_it(project: Project) -> 
     assert {settings["max_concurrency"] for settings in targets.values()} == {2}
 
 
+def test_missing_file_of_a_provider_is_reported(project: Project) -> None:
+    project.write("promptfooconfig.yaml", "prompts: [Hello]\nproviders: ['file://gpt.yaml']\n")
+    done = project.run("import", "promptfoo", "promptfooconfig.yaml")
+    assert done.returncode == 1
+    assert "provider `file://gpt.yaml`: gpt.yaml does not exist; target" in done.stderr
+
+
 def test_columns_of_csv_files_give_metadata_and_thresholds(project: Project) -> None:
     project.write("promptfooconfig.yaml", "prompts: ['{{q}}']\nproviders: [echo]\ntests: tests.csv\n")
     project.write(
