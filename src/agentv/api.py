@@ -299,6 +299,11 @@ def _paths(
         name = options.get("name", "evaluate")
         return (str(inline.write(cases, evaluators, name, folder, options.get("trials"))),)
     paths = [suites] if isinstance(suites, str | PathLike) else list(suites or ())
+    if isinstance(suites, Mapping) or any(isinstance(path, Mapping) for path in paths):
+        raise UsageError(
+            "The first argument of evaluate() must be paths of suites, got a mapping.",
+            next_step="Pass cases by name: evaluate(cases=[...])",
+        )
     return tuple(str(path) for path in paths)
 
 

@@ -686,6 +686,34 @@ def test_settings_of_providers_are_kept(project: Project) -> None:
     assert targets["gemini-2.5-flash"]["extra_body"] == {"generationConfig": {"topK": 3}}
 
 
+def test_judge_target_is_written_once_if_many_tests_use_it(project: Project) -> None:
+    project.write(
+        "promptfooconfig.yaml",
+        """\
+        prompts: ["{{q}}"]
+        providers: [{id: "openai:gpt-5", config: {temperature: 0}}, "openai:gpt-5-mini"]
+        evaluateOptions: {maxConcurrency: 2}
+        defaultTest:
+          assert:
+            - {type: llm-rubric, value: polite, provider: "openai:gpt-5"}
+            - {type: llm-rubric, value: short, provider: "openai:gpt-5-mini"}
+        tests: [{vars: {q: a}}, {vars: {q: b}}, {vars: {q: c}}]
+        """,
+    )
+    done = project.run("import", "promptfoo", "promptfooconfig.yaml")
+    assert (done.returncode, done.stderr) == (0, "")
+    targets = document(project, "agentv.config.yaml")["targets"]
+    assert list(targets) == ["gpt-5", "gpt-5-mini", "gpt-5-2"]
+    assert {settings["max_concurrency"] for settings in targets.values()} == {2}
+
+
+def test_missing_file_of_a_provider_is_reported(project: Project) -> None:
+    project.write("promptfooconfig.yaml", "prompts: [Hello]\nproviders: ['file://gpt.yaml']\n")
+    done = project.run("import", "promptfoo", "promptfooconfig.yaml")
+    assert done.returncode == 1
+    assert "provider `file://gpt.yaml`: gpt.yaml does not exist; target" in done.stderr
+
+
 def test_columns_of_csv_files_give_metadata_and_thresholds(project: Project) -> None:
     project.write("promptfooconfig.yaml", "prompts: ['{{q}}']\nproviders: [echo]\ntests: tests.csv\n")
     project.write(

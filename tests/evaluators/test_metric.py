@@ -72,6 +72,12 @@ def test_the_british_spelling_is_an_alias(tmp_path: Path) -> None:
     assert (evaluator.name, evaluator.metric) == ("summarisation_coverage", "summarization_coverage")
 
 
+@pytest.mark.parametrize("name", ["JSON correctness", "json-correctness", "Json_Correctness"])
+def test_name_of_a_metric_can_have_spaces_hyphens_and_capitals(tmp_path: Path, name: str) -> None:
+    evaluator = read(tmp_path, f"name: {name}")
+    assert (evaluator.name, evaluator.metric) == (name, "json_correctness")
+
+
 def test_options_are_written_directly_or_in_config(tmp_path: Path) -> None:
     direct = read(tmp_path, "name: faithfulness, context: metadata.x, max_claims: 3")
     assert read(tmp_path, "name: faithfulness, context: metadata.x, config: {max_claims: 3}") == direct

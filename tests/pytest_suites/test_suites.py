@@ -264,6 +264,13 @@ def test_interrupt_stops_the_run_and_keeps_its_rows(evals: Project) -> None:
     assert f"to resume it: agentv eval --resume {run.name}" in printed
 
 
+def test_suite_with_tests_is_collected_in_a_directory_named_evals(project: Project) -> None:
+    project.write("agentv.config.yaml", "targets: {a: {provider: mock, response: x}}\n")
+    project.write("evals/suite.yaml", "tests: [{id: c, input: y, evaluators: [{type: contains, value: x}]}]\n")
+    done = run_pytest(project, "evals/")
+    assert "1 passed" in done.stdout, done.stdout
+
+
 def test_suite_with_prompts_is_collected_once_per_variant_and_files_of_other_tools_are_not(project: Project) -> None:
     project.write("agentv.config.yaml", "targets: {a: {provider: mock, response: x}}\n")
     check = "[{type: contains, value: x}]"

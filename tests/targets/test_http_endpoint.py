@@ -296,6 +296,14 @@ async def test_stream_without_an_answer_is_an_error() -> None:
     error = await failed(text('event: error\ndata: {"message": "overloaded"}\n\n', "text/event-stream"))
     assert "the stream contains an `error` event" in error.message
     assert "overloaded" in error.message
+    assert "`response`" not in error.message  # the server failed, not the expression
+
+
+@pytest.mark.parametrize("charset", ["ISO-8859-1", '"utf-16"'])
+async def test_reply_is_decoded_with_the_charset_of_its_content_type(charset: str) -> None:
+    body = '{"t": "café"}'.encode(charset.strip('"'))
+    got, _ = await answered(Response(200, body, f"application/json; charset={charset}"), response="t")
+    assert got.text == "café"
 
 
 # -- the configuration

@@ -14,7 +14,7 @@ from agentv.evaluators.base import Complain, EvaluationContext
 from agentv.evaluators.code_judge import CodeJudge, as_written
 from agentv.evaluators.tool_trajectory import ExpectedCall
 from agentv.judge.access import read_access
-from agentv.metrics import ALIASES, METRICS, SHARED_FILE, script_of
+from agentv.metrics import ALIASES, METRICS, SHARED_FILE, metric_name, script_of
 from agentv.metrics.support import CONTEXT_PLACES, MAX_CLAIMS, MAX_QUESTIONS
 from agentv.results import Score
 from agentv.scripts import ScriptError, ScriptObserver
@@ -109,7 +109,7 @@ class ReadyMetric(CodeJudge):
                 del options[option]
         key = "metric" if "metric" in options else "name"
         written = options.get(key, "")
-        name = ALIASES.get(written, written) if isinstance(written, str) else ""
+        name = metric_name(written) if isinstance(written, str) else ""
         metric = METRICS.get(name)
         if metric is None:
             complain(key, _unknown(key, written))

@@ -93,6 +93,7 @@ class _Importer:
             self._note_unread(self.default)
         self._grader()
         suites = self._suites(prompts, targets)
+        self._run_options()
         defaults = {"target": targets[0]} | ({"judge_target": self.judge} if self.judge else {})
         config = {"targets": self.providers.targets, "defaults": defaults}
         return Imported(suites, config, tuple(self.notes.all), targets, self.providers.to_fill_in)
@@ -107,14 +108,16 @@ class _Importer:
         names = [self.providers.read(node) for node in (nodes.items() if nodes else ())]
         if not names:
             names.append(self.providers.placeholder(self.root, "the configuration has no providers"))
-        options = self.root.get("evaluateOptions")
-        for key, entry in entries(options):
+        return tuple(dict.fromkeys(names))
+
+    def _run_options(self) -> None:
+        """Apply the options of a run to all targets, also to those of judges."""
+        for key, entry in entries(self.root.get("evaluateOptions")):
             if key == "maxConcurrency" and isinstance(entry.value, int) and entry.value > 0:
                 for settings in self.providers.targets.values():
                     settings.setdefault("max_concurrency", entry.value)
             elif key not in RUN_OPTIONS:
                 self.notes.left_out(entry, f"`{key}`: use --workers, --repeat and --cache of `agentv eval`")
-        return tuple(dict.fromkeys(names))
 
     # -- judge targets
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -161,4 +162,4 @@ def slug(text: str) -> str:
 
 def free(wanted: str, taken: Any) -> str:
     """The name, or the name with a number if it is taken."""
-    return next(name for name in (wanted, *(f"{wanted}-{n}" for n in range(2, len(taken) + 3))) if name not in taken)
+    return next(name for name in chain((wanted,), (f"{wanted}-{n}" for n in count(2))) if name not in taken)

@@ -40,10 +40,11 @@ class ProviderReader:
 
     def read(self, node: Node) -> str:
         """The name of the target for a provider. If the provider cannot be imported, the target is a placeholder."""
-        node = self._from_file(node)
         identity, options = _parts(node)
         reason = ""
         try:
+            node = self._from_file(node)
+            identity, options = _parts(node)
             settings = self._settings(identity, options, node)
         except NotCarriedError as error:
             settings, reason = _placeholder(str(identity or "provider")), str(error)
@@ -69,22 +70,25 @@ class ProviderReader:
         self.to_fill_in[name] = f"{reason}; {todo}"
 
     def _add(self, wanted: str, settings: dict[str, Any]) -> str:
+        """The name of the target with these settings. Added unless it exists under this name or a numbered one."""
         short = slug(wanted) or "target"
-        name = free("target-none" if short == "none" else short, self.targets)
+        short = "target-none" if short == "none" else short
+        numbered = re.compile(re.escape(short) + r"(?:-\d+)?")
         for existing, existing_settings in self.targets.items():
-            if existing_settings == settings and (name == existing or name.startswith(f"{existing}-")):
+            if existing_settings == settings and numbered.fullmatch(existing):
                 return existing
+        name = free(short, self.targets)
         self.targets[name] = settings
         return name
 
     def _from_file(self, node: Node) -> Node:
-        """The provider in a YAML or JSON file that a reference names."""
+        """The provider in a YAML or JSON file that a reference names. Raises NotCarriedError if it cannot be read."""
         if not isinstance(node.value, str) or not re.fullmatch(r"file://.*\.(?:ya?ml|json)", node.value):
             return node
         try:
             read = read_document(named_files(node.value, self.directory)[0])
-        except UnreadableError:
-            return node
+        except UnreadableError as error:
+            raise NotCarriedError(str(error)) from None
         return next(read.items(), read)
 
     def _settings(self, identity: str | None, options: Node | None, node: Node) -> dict[str, Any]:

@@ -43,6 +43,12 @@ METRICS: Mapping[str, Metric] = {
 ALIASES: Mapping[str, str] = {"summarisation_coverage": "summarization_coverage"}
 
 
+def metric_name(written: str) -> str:
+    """The name of a metric as in `METRICS`: `Answer Relevancy` and `answer-relevancy` are `answer_relevancy`."""
+    name = "_".join(written.replace("-", " ").lower().split())
+    return ALIASES.get(name, name)
+
+
 def script_of(metric: str) -> Path:
     """The script of a metric."""
     return Path(__file__).with_name(f"{metric}.py")

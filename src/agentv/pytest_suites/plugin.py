@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 COLLECT = "agentv_collect"
 SHARED = "agentv_shared"
 _ALWAYS, _NEVER, _IF_NAMED = "true", "false", "paths"
+_SUITE_DIRECTORIES = frozenset(("eval", "evals"))
+"""Directories in which a file with `tests` is a suite. Elsewhere, it can be data of other tests."""
 
 _SHARED_DIRECTORY = pytest.StashKey[Path]()
 """With pytest-xdist, in the process that controls the workers: the directory through which they find their run."""
@@ -65,7 +67,8 @@ def _collects(config: pytest.Config) -> bool:
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SuiteFile | None:
     is_named = parent.session.isinitpath(file_path)
     is_json_lines = file_path.suffix == JSON_LINES and is_named
-    if not (is_json_lines or is_yaml_suite(file_path, is_named=is_named)) or not _collects(parent.config):
+    accepts_alias = is_named or not _SUITE_DIRECTORIES.isdisjoint(file_path.parent.parts)
+    if not (is_json_lines or is_yaml_suite(file_path, accepts_alias=accepts_alias)) or not _collects(parent.config):
         return None
     from agentv.pytest_suites.items import SuiteFile  # noqa: PLC0415 - most test runs have no suites
     from agentv.pytest_suites.session_run import SessionRun  # noqa: PLC0415

@@ -21,10 +21,10 @@ def _at_start(key: str) -> tuple[bytes, ...]:
 _CASES, _TESTS, _PROVIDERS = map(_at_start, (*CASE_KEYS, "providers"))
 
 
-def is_yaml_suite(path: Path, *, is_named: bool = True) -> bool:
+def is_yaml_suite(path: Path, *, accepts_alias: bool = True) -> bool:
     """Whether a YAML file has a key of the cases at the beginning of a line, and no `providers` (promptfoo).
 
-    The alias `tests` counts only with `is_named`: in a directory, files of other tools have it, too.
+    The alias `tests` counts only with `accepts_alias`: files of other tools have it, too.
     """
     if path.suffix not in YAML:
         return False
@@ -40,6 +40,6 @@ def is_yaml_suite(path: Path, *, is_named: bool = True) -> bool:
                 read += len(line)
                 if read > _MOST_BYTES:
                     break
-            return has_tests and is_named
+            return has_tests and accepts_alias
     except OSError:
         return False

@@ -15,8 +15,10 @@ from agentv.targets.provider import Provider, Reply, Request, TargetScope, Targe
 from agentv.targets.providers.exchange import SHOWN, Exchange, beginning, merged_headers
 from agentv.targets.providers.http_reply import (
     AnswerNotFoundError,
+    ErrorReplyError,
     Expressions,
     Findings,
+    as_utf8,
     read_in_worker,
     read_reply,
 )
@@ -76,6 +78,7 @@ class HttpProvider(Provider):
         if not 200 <= status < 300:
             raise self._exchange.refused(url, status, received, data)
         kind = received.get("Content-Type", "")
+        data = as_utf8(data, kind)
         stream = self._settings.stream
         found = await self._read(data, kind, stream="text/event-stream" in kind.lower() if stream is None else stream)
         return self._reply(found)
@@ -152,9 +155,9 @@ class HttpProvider(Provider):
                 read_in_worker, data, self._expressions, stream, MOST_VALUES, seconds=PARSE_SECONDS
             )
         except AnswerNotFoundError as error:
-            raise self._failed(
-                f"{error}. The reply begins: {self._start_of(data)}", next_step="Check `response` of the target."
-            ) from None
+            is_theirs = isinstance(error, ErrorReplyError)
+            advice = "Look for the cause at the server." if is_theirs else "Check `response` of the target."
+            raise self._failed(f"{error}. The reply begins: {self._start_of(data)}", next_step=advice) from None
         except LoneSurrogateError:
             raise self._failed("the reply contains a lone surrogate (half a character)") from None
         except TooManyValuesError as error:

@@ -6,6 +6,7 @@ Large replies are read in a worker, so this module imports little.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -21,6 +22,11 @@ COMMON_KEYS = ("answer", "response", "output", "text", "content", "message", "re
 """Where the answer is looked for without `response`, in this order, if the value is text."""
 _COMMON_PATHS = (("choices", 0, "message", "content"), ("message", "content"))
 _COMMON_DELTAS = (("choices", 0, "delta", "content"), ("delta", "text"), ("delta",))
+_OTHER_CHARSET = re.compile(
+    r"charset\s*=\s*[\"']?(iso-8859-1?\d|latin-?1|windows-125\d|utf-16(?:[bl]e)?|shift_jis|euc-(?:jp|kr)|gb(?:k|2312|18030)|big5)\b",
+    re.IGNORECASE,
+)
+"""Encodings of the web. Others that Python has, like punycode, can take long."""
 DONE = "[DONE]"
 MOST_KEYS = 12
 LONGEST_KEY = 40
@@ -28,6 +34,10 @@ LONGEST_KEY = 40
 
 class AnswerNotFoundError(ValueError):
     """The reply has no answer where it was expected. The message does not quote the reply, except for its keys."""
+
+
+class ErrorReplyError(AnswerNotFoundError):
+    """The reply reports an error of the server instead of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +84,12 @@ def read_reply(body: bytes, expressions: Expressions, *, stream: bool, most_valu
     return _read_whole(body, expressions, most_values)
 
 
+def as_utf8(body: bytes, content_type: str) -> bytes:
+    """The text of a reply in UTF-8, which is what it is unless the `charset` of its content type is another one."""
+    charset = _OTHER_CHARSET.search(content_type)
+    return body if charset is None else body.decode(charset[1], "replace").encode()
+
+
 def read_in_worker(body: bytes, expressions: Expressions, stream: bool, most_values: int) -> Findings:
     """`read_reply` with positional arguments, as workers need them."""
     return read_reply(body, expressions, stream=stream, most_values=most_values)
@@ -105,7 +121,7 @@ def _refuse_error(value: Any) -> None:
     error = value["error"]
     text = error.get("message") if isinstance(error, dict) else error
     reason = f": {text}" if isinstance(text, str) else ""
-    raise AnswerNotFoundError(f"the reply is an error{reason}")
+    raise ErrorReplyError(f"the reply is an error{reason}")
 
 
 def _found(value: Any, expressions: Expressions, *, deltas: bool = False) -> Findings:
@@ -177,7 +193,7 @@ def _read_stream(body: bytes, expressions: Expressions, most_values: int | None)
             break
         events += 1
         if name == "error":
-            raise AnswerNotFoundError("the stream contains an `error` event")
+            raise ErrorReplyError("the stream contains an `error` event")
         try:
             last = parse_here(data.encode("utf-8", "replace"), most_values)
         except ValueError:
