@@ -120,9 +120,29 @@ def test_three_prompts_and_two_targets_are_compared_together(prompts: Project) -
     assert by_prompt.returncode == 0, by_prompt.stderr
     assert "third  terse  long" in by_prompt.stdout
     assert "long is best: +0.44 over terse" in by_prompt.stdout
+    assert "over 8 cases, each with 2 targets" in " ".join(by_prompt.stdout.split())
+    assert by_prompt.stdout.count("c1 ") == 1
     by_target = json.loads(prompts.run("compare", "run", "--by", "target", "--json").stdout)
-    assert by_target["summary"]["matched"] == 24
+    assert (by_target["summary"]["matched"], by_target["summary"]["cases"]) == (24, 8)
     assert prompts.manifest(prompts.root / "run")["options"]["prompts"] == ["third.txt", "terse.md", "long.md"]
+
+
+def test_one_case_with_many_prompts_or_targets_is_too_few(prompts: Project) -> None:
+    targets = [option for name in "abcdef" for option in ("--target", name)]
+    model = "{provider: mock, response: unknown, rules: [{match: Briefly, response: City 1}]}"
+    prompts.write("qa.csv", "key,question,answer\nc1,Which is city 1?,City 1\n")
+    prompts.write("agentv.config.yaml", "targets:\n" + "".join(f"  {name}: {model}\n" for name in "abcdef"))
+    prompts.run("eval", "suite.yaml", *targets, "--run-dir", "run", "--quiet")
+    done = prompts.run("compare", "run", "--by", "prompt")
+    assert "too few cases: 1 compared, each with 6 targets, at least 6 needed" in done.stdout
+    assert done.returncode == 0
+    prompts.write("third.txt", "Third: {{ question }}")
+    prompts.write("terse.md", "Briefly: {{ question }}")
+    prompts.write("long.md", "Explain: {{ question }}")
+    files = [option for name in ("third.txt", "terse.md", "long.md") for option in ("--prompt", name)]
+    prompts.run("eval", "suite.yaml", *files, *targets, "--run-dir", "three", "--quiet")
+    done = prompts.run("compare", "three", "--by", "prompt")
+    assert "terse has the highest mean score, but 1 case is too few to be certain" in done.stdout
 
 
 def test_interrupted_run_with_prompts_is_resumed_without_repeating_rows(prompts: Project) -> None:
