@@ -1,8 +1,8 @@
 """Variables in suites: `{{ name }}` in the input, the expected values and the options of evaluators of a case.
 
-The variables of a case come from `vars` of the suite, of the entry that names its file, and of the case itself, or from
-the columns of its file; the last one wins. Evaluators can also use the fields in `FIELDS`. Values are inserted once: a
-value that looks like a template stays as it is.
+The variables of a case come from `vars` of the suite, of the entry that names its file, of that file, and of the case
+itself, or from the columns of its file; the last one wins. Evaluators can also use the fields in `FIELDS`. Values are
+inserted once: a value that looks like a template stays as it is.
 
 Strings of a case without variables are not templates, so suites that were written before still mean the same. In the
 options of its evaluators, only strings that name nothing but `FIELDS` are.
