@@ -217,6 +217,12 @@ def test_system_prompt_and_prompt_of_a_target_are_added_to_its_cases(project: Pr
     assert answers["plain"].strip() == "Why?"
     assert "Be kind." in answers["polite"]
     assert "Please: Why?" in answers["polite"]
+    shown = project.run("show", "a", "--target", "polite").stdout
+    assert (
+        "Question  as sent, with the prompts of the target\n  system\n    Be kind.\n\n  user\n    Please: Why?\n"
+        in shown
+    )
+    assert "Question\n  Why?\n" in project.run("show", "a", "--target", "plain").stdout
     project.write("suite.yaml", "evalcases: [{id: a, input: Why?, evaluators: [{type: is_json}]}]\n")
     done = project.run("eval", "suite.yaml", "--target", "polite")
     assert done.returncode == 2

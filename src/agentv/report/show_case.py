@@ -199,8 +199,8 @@ def _asked(view: CaseView, page: Page) -> None:
         page.heading("Question")
         page.text(WITHOUT_CASES, 1, "dim")
     else:
-        page.heading("Question")
-        messages(case.input_messages, page)
+        page.heading("Question", "" if view.sent is None else "as sent, with the prompts of the target")
+        messages(case.input_messages if view.sent is None else view.sent, page)
     if case is None:
         return
     if case.expected_outcome:
