@@ -230,6 +230,31 @@ def test_system_prompt_and_prompt_of_a_target_are_added_to_its_cases(project: Pr
     assert "`system_prompt` uses `{{ tone }}`, which is not a variable of every case" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"empty.txt": b" \n"}, "empty.txt:1:1: the file is empty; write the prompt in it"),
+        ({"latin.txt": b"caf\xe9"}, "latin.txt:1:1: the file is not UTF-8 text (byte 3)"),
+        ({"one/x.txt": b"a", "two/x.txt": b"b"}, "two/x.txt:1:1: its id 'x' is also that of --prompt "),
+        ({"a.yaml": b"- role: user\n  content: x\n- {role: usr, content: x}\n"}, "a.yaml:3:10: `role` must be "),
+        ({"a.json": b'[{"role":\n]'}, "a.json:2:1: not valid JSON: expecting value"),
+        ({"a.yaml": b"messages: 5\n"}, "a.yaml:1:1: a prompt must be a list of messages like "),
+        ({"a[1].txt": b"x"}, "a[1].txt:1:1: the id of a prompt must not contain brackets, got 'a[1]'; rename"),
+    ],
+)
+def test_problems_of_prompt_files_are_reported_in_these_files_once(
+    prompts: Project, files: dict[str, bytes], expected: str
+) -> None:
+    for name, content in files.items():
+        prompts.write(name, "").write_bytes(content)
+    prompts.write("other.yaml", SUITE)
+    options = [option for name in files for option in ("--prompt", name)]
+    done = prompts.run("eval", "suite.yaml", "other.yaml", *options)
+    assert done.returncode == 2
+    assert done.stderr.startswith(expected), done.stderr
+    assert done.stderr.rstrip().endswith("1 problem in 1 file")
+
+
 def test_judge_calls_belong_to_their_variant(prompts: Project) -> None:
     config = CONFIG.replace("defaults: {target: bot}", "  judge: {provider: cli, command: [sh, judge.sh]}")
     prompts.write("agentv.config.yaml", config + "defaults: {target: bot, judge_target: judge}\n")
