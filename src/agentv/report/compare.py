@@ -25,6 +25,9 @@ from agentv.report.statistics import (
 from agentv.results import CaseKey
 from agentv.text import plural
 
+_CHANGES = 5
+"""Changes in a note."""
+
 
 class Outcome(StrEnum):
     """Whether a case scored higher, lower or the same in the candidate."""
@@ -132,6 +135,8 @@ class Comparison:
     mean1: float | None
     mean2: float | None
     tested: Tested
+    changes: tuple[str, ...] = ()
+    """What else changed between the runs and may explain a difference, such as a file with checks."""
 
     @property
     def mean_delta(self) -> float | None:
@@ -198,6 +203,9 @@ class Comparison:
                 notes.append(f"replayed: the {word} was made from the record of run {side.source.replayed}")
             if side.source.unfinished:
                 notes.append(f"the {word} run is incomplete ({side.source.unfinished}): cases may be missing")
+        if self.changes:
+            more = f"; and {len(self.changes) - _CHANGES:,} more" if len(self.changes) > _CHANGES else ""
+            notes.append(f"between the runs, {'; '.join(self.changes[:_CHANGES])}{more}")
         suites1, suites2 = self.baseline.suites, self.candidate.suites
         if len(suites1) == len(suites2) == 1 and suites1 != suites2:
             names = f"'{suites1[0]}' in the baseline, '{suites2[0]}' in the candidate"
