@@ -14,7 +14,7 @@ from agentv.errors import AgentVError
 from agentv.evidence import CaseRecord
 from agentv.messages import Message
 from agentv.report.case_view import CaseView
-from agentv.results import CaseResult
+from agentv.results import CaseResult, TurnRecord
 
 
 def as_sent(view: CaseView) -> CaseView:
@@ -45,7 +45,8 @@ async def _worded(view: CaseView, case: CaseRecord, system_prompt: str | None, p
 
     if not view.row.turns:
         return replace(view, sent=await worded(case.input_messages))
-    system, turns = [message for message in case.input_messages if message.role == "system"], []
+    system = [message for message in case.input_messages if message.role == "system"]
+    turns: list[TurnRecord] = []
     for turn in view.row.turns:
         messages = await worded([*system, *turn.input_messages])
         sent = messages if not turns else tuple(message for message in messages if message.role != "system")
