@@ -27,7 +27,7 @@ from agentv.results import Score
 from agentv.suite.files import repository_root, upward
 from agentv.targets.environment import Environment
 from agentv.targets.secrets import Secrets
-from agentv.wire.output import OutputError, explanation, line_kind, parse_long_output, parse_output
+from agentv.wire.output import EXAMPLE, OutputError, explanation, line_kind, parse_long_output, parse_output
 from agentv.wire.payload import encode_payload, without_absent_values
 
 if TYPE_CHECKING:
@@ -57,6 +57,9 @@ NOT_READING = (
     "It printed a result, but neither read the next line of stdin nor exited: with `protocol: jsonl`, an execution "
     "ends when the script reads its next payload."
 )
+
+TWICE = "the check returned more than once, so its result is ambiguous."
+RETURNED = "Return true or false, a score from 0 to 1, or an object with `score` or `pass`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +225,7 @@ def _script(
         lines=lines,
         execution_id=execution_id,
         repeatable=_repeatable(spec, session),
+        inline=spec.inline,
         own_variables=frozenset(name for name in PROXY_VARIABLES if name in environment),
     )
 
@@ -299,9 +303,19 @@ def _score(
     if message is None:
         if isinstance(parsed, Score):
             return replace(parsed, judge_proxy=ledger, warnings=parsed.warnings if spec.inline else ())
-        said = (parsed.reported if spec.inline else "") or parsed.message
-        message = redactor.head(said, OUTPUT_SHOWN) + (f"\n{parsed.advice}" if parsed.advice else "")
+        said, advice = _of_check(parsed) if spec.inline else (parsed.message, parsed.advice)
+        message = redactor.head(said, OUTPUT_SHOWN) + (f"\n{advice}" if advice else "")
     raise ScriptError(message, stderr=stderr, judge_proxy=ledger)
+
+
+def _of_check(error: OutputError) -> tuple[str, str]:
+    """What is wrong with the result of a check, and what to do. Checks return their results, they do not print them."""
+    if error.kind == "second_object":
+        return TWICE, "If it forks, end the child with os._exit(0), or use the `subprocess` module."
+    if error.reported:
+        return error.reported, ""
+    advice = error.advice.replace("Print ", "Return ", 1)
+    return error.message.replace("the script", "the check"), RETURNED if error.advice == EXAMPLE else advice
 
 
 def _failure(outcome: ProcessOutcome, spec: ScriptSpec, redactor: Redactor, stderr: str) -> str | None:

@@ -80,3 +80,20 @@ def test_imported_prompts_can_be_compared(project: Project) -> None:
     assert compared.returncode == 0, compared.stderr
     result = json.loads(compared.stdout)
     assert [(pair["eval_id"], pair["delta"]) for pair in result["matched"]] == [("test-1", 0.0), ("test-2", -1.0)]
+
+
+def test_compare_reports_checks_and_cases_that_changed_between_the_runs(project: Project) -> None:
+    project.write("agentv.config.yaml", ECHO)
+    suite = "evalcases: [{id: fr, input: Q, evaluators: [{type: python, value: checks.py:ok}]}]\n"
+    project.write("suite.yaml", suite)
+    for run, value in (("one", True), ("two", True), ("three", False)):
+        project.write("checks.py", f"def ok(answer):\n    return {value}\n")
+        project.run("eval", "suite.yaml", "--run-dir", run, "--quiet")
+    assert "between the runs" not in project.run("compare", "one", "two").stdout
+    assert "note: between the runs, checks.py changed\n" in project.run("compare", "two", "three").stdout
+    project.write("suite.yaml", suite.replace("Q", "Why?"))
+    project.run("eval", "suite.yaml", "--run-dir", "four", "--quiet")
+    compared = json.loads(project.run("compare", "two", "four", "--json").stdout)
+    assert "between the runs, case changed: fr; checks.py changed" in compared["notes"]
+    (project.root / "rows.jsonl").write_bytes((project.root / "one" / "results.jsonl").read_bytes())
+    assert project.run("compare", "rows.jsonl", "two").returncode == 0

@@ -120,9 +120,29 @@ def test_three_prompts_and_two_targets_are_compared_together(prompts: Project) -
     assert by_prompt.returncode == 0, by_prompt.stderr
     assert "third  terse  long" in by_prompt.stdout
     assert "long is best: +0.44 over terse" in by_prompt.stdout
+    assert "over 8 cases, each with 2 targets" in " ".join(by_prompt.stdout.split())
+    assert by_prompt.stdout.count("c1 ") == 1
     by_target = json.loads(prompts.run("compare", "run", "--by", "target", "--json").stdout)
-    assert by_target["summary"]["matched"] == 24
+    assert (by_target["summary"]["matched"], by_target["summary"]["cases"]) == (24, 8)
     assert prompts.manifest(prompts.root / "run")["options"]["prompts"] == ["third.txt", "terse.md", "long.md"]
+
+
+def test_one_case_with_many_prompts_or_targets_is_too_few(prompts: Project) -> None:
+    targets = [option for name in "abcdef" for option in ("--target", name)]
+    model = "{provider: mock, response: unknown, rules: [{match: Briefly, response: City 1}]}"
+    prompts.write("qa.csv", "key,question,answer\nc1,Which is city 1?,City 1\n")
+    prompts.write("agentv.config.yaml", "targets:\n" + "".join(f"  {name}: {model}\n" for name in "abcdef"))
+    prompts.run("eval", "suite.yaml", *targets, "--run-dir", "run", "--quiet")
+    done = prompts.run("compare", "run", "--by", "prompt")
+    assert "too few cases: 1 compared, each with 6 targets, at least 6 needed" in done.stdout
+    assert done.returncode == 0
+    prompts.write("third.txt", "Third: {{ question }}")
+    prompts.write("terse.md", "Briefly: {{ question }}")
+    prompts.write("long.md", "Explain: {{ question }}")
+    files = [option for name in ("third.txt", "terse.md", "long.md") for option in ("--prompt", name)]
+    prompts.run("eval", "suite.yaml", *files, *targets, "--run-dir", "three", "--quiet")
+    done = prompts.run("compare", "three", "--by", "prompt")
+    assert "terse has the highest mean score, but 1 case is too few to be certain" in done.stdout
 
 
 def test_interrupted_run_with_prompts_is_resumed_without_repeating_rows(prompts: Project) -> None:
@@ -197,11 +217,42 @@ def test_system_prompt_and_prompt_of_a_target_are_added_to_its_cases(project: Pr
     assert answers["plain"].strip() == "Why?"
     assert "Be kind." in answers["polite"]
     assert "Please: Why?" in answers["polite"]
+    shown = project.run("show", "a", "--target", "polite").stdout
+    assert (
+        "Question  as sent, with the prompts of the target\n  system\n    Be kind.\n\n  user\n    Please: Why?\n"
+        in shown
+    )
+    assert "Question\n  Why?\n" in project.run("show", "a", "--target", "plain").stdout
     project.write("suite.yaml", "evalcases: [{id: a, input: Why?, evaluators: [{type: is_json}]}]\n")
     done = project.run("eval", "suite.yaml", "--target", "polite")
     assert done.returncode == 2
     assert "agentv.config.yaml:3:" in done.stderr
     assert "`system_prompt` uses `{{ tone }}`, which is not a variable of every case" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"empty.txt": b" \n"}, "empty.txt:1:1: the file is empty; write the prompt in it"),
+        ({"latin.txt": b"caf\xe9"}, "latin.txt:1:1: the file is not UTF-8 text (byte 3)"),
+        ({"one/x.txt": b"a", "two/x.txt": b"b"}, "two/x.txt:1:1: its id 'x' is also that of --prompt "),
+        ({"a.yaml": b"- role: user\n  content: x\n- {role: usr, content: x}\n"}, "a.yaml:3:10: `role` must be "),
+        ({"a.json": b'[{"role":\n]'}, "a.json:2:1: not valid JSON: expecting value"),
+        ({"a.yaml": b"messages: 5\n"}, "a.yaml:1:1: a prompt must be a list of messages like "),
+        ({"a[1].txt": b"x"}, "a[1].txt:1:1: the id of a prompt must not contain brackets, got 'a[1]'; rename"),
+    ],
+)
+def test_problems_of_prompt_files_are_reported_in_these_files_once(
+    prompts: Project, files: dict[str, bytes], expected: str
+) -> None:
+    for name, content in files.items():
+        prompts.write(name, "").write_bytes(content)
+    prompts.write("other.yaml", SUITE)
+    options = [option for name in files for option in ("--prompt", name)]
+    done = prompts.run("eval", "suite.yaml", "other.yaml", *options)
+    assert done.returncode == 2
+    assert done.stderr.startswith(expected), done.stderr
+    assert done.stderr.rstrip().endswith("1 problem in 1 file")
 
 
 def test_judge_calls_belong_to_their_variant(prompts: Project) -> None:

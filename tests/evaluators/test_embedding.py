@@ -139,6 +139,15 @@ def test_other_replies_are_errors(project: Project, server: Embeddings, reply: A
     assert "the reply does not contain two embeddings of the same length" in evaluated(project, server)["error"]
 
 
+@pytest.mark.parametrize("vector", [[0.0, 0.0], [float("nan"), 1.0], [1e308, 1e308], [10**400, 1]])
+def test_embeddings_without_a_direction_are_errors_not_scores(
+    project: Project, server: Embeddings, vector: list[float]
+) -> None:
+    server.reply = {"data": [{"embedding": vector}, {"embedding": [1.0, 0.0]}]}
+    error = evaluated(project, server)["error"]
+    assert "an embedding in the reply is zero, infinite or not a number, so it cannot be compared" in error
+
+
 def test_chat_target_is_not_a_similarity(project: Project, server: Embeddings) -> None:
     error = evaluated(project, server, target="assistant")["error"]
     assert "the target 'assistant' returned no similarity" in error

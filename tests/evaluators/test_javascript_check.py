@@ -218,3 +218,11 @@ def test_missing_node_is_reported_before_anything_is_called(project: Project) ->
     assert (done.returncode, project.run_dirs()) == (2, [])
     assert "suite.yaml:3:24: could not start `node`: program not found on PATH" in done.stderr
     assert "`javascript` needs Node 18 or newer" in done.stderr
+
+
+def test_time_to_start_node_does_not_count(project: Project) -> None:
+    node = project.write("bin/node", f'#!/bin/sh\nsleep 2\nexec {shutil.which("node")} "$@"\n')
+    node.chmod(0o755)
+    write(project, 'value: "answer.length > 0", timeout_seconds: 1')
+    done = project.run("eval", "suite.yaml", env={"PATH": f"{node.parent}:{os.environ['PATH']}"})
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -270,3 +270,12 @@ def test_files_of_checks_are_recorded_with_the_run(project: Project) -> None:
     project.write("more.py", "def f(answer): return True\n")
     results(project, 'value: "checks.py:f"', 'value: "more:f"', code=0)
     assert {"checks.py", "more.py"} <= {Path(path).name for path in project.manifest()["digests"]}
+
+
+def test_a_check_that_forks_and_returns_twice_gets_advice_for_checks(project: Project) -> None:
+    project.write("twice.py", "import os\n\n\ndef forks(answer):\n    os.fork()\n    return True\n")
+    (result,) = results(project, "value: twice.py:forks", code=3)
+    assert result["error"].splitlines() == [
+        "the check returned more than once, so its result is ambiguous.",
+        "If it forks, end the child with os._exit(0), or use the `subprocess` module.",
+    ]

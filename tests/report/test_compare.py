@@ -13,6 +13,8 @@ from agentv.errors import RecordError, UsageError
 from agentv.report.compare import Conclusion, Outcome, compare, decide, format_delta
 from agentv.report.compared_run import read_compared_run
 from agentv.report.comparison_console import render_comparison
+from agentv.report.comparison_numbers import comparison_headline
+from agentv.report.groups import GroupName, compare_groups
 from agentv.report.markdown import render_comparison_markdown
 from agentv.report.row_source import find_rows
 from agentv.report.terminal import Look
@@ -60,6 +62,31 @@ def test_a_repeated_case_counts_once_with_its_mean_score(tmp_path: Path):
     assert len(comparison.pairs) == 1
     assert comparison.mean_delta == 0.3
     assert any("3 attempts in the baseline and 1 in the candidate" in note for note in comparison.notes())
+
+
+def test_results_of_a_case_with_several_targets_count_once(tmp_path: Path):
+    changes = [0.4, -0.2, 0.3, 0.1, 0.2, -0.1, 0.3, 0.0]
+    one = [row(f"c{n}", 0.5, target=target) for n in range(8) for target in "xyz"]
+    two = [row(f"c{n}", 0.5 + change, target=target) for n, change in enumerate(changes) for target in "xyz"]
+    several = compared(tmp_path, one, two)
+    single = compared(tmp_path, scored([0.5] * 8), scored([0.5 + change for change in changes]))
+    assert several.tested == single.tested
+    summaries = [comparison.to_dict()["summary"] for comparison in (several, single)]
+    assert [summary["cases"] for summary in summaries] == [8, 8]
+    assert [summary["matched"] for summary in summaries] == [24, 8]
+    for name in ("mean1", "mean2", "mean_delta", "interval", "sign_test_p", "mcnemar_p", "pass_rate1", "pass_rate2"):
+        assert summaries[0][name] == summaries[1][name]
+    assert comparison_headline(several).startswith("no significant difference over 8 cases, each with 3 targets: ")
+    assert "each case counts once, with its mean over 3 targets" in several.notes()[0]
+    assert compared(tmp_path, one[1:], two[1:]).each_with == "up to 3 targets"
+
+
+def test_one_case_with_six_targets_is_too_few(tmp_path: Path):
+    one, two = ([row("a", score, target=target) for target in "uvwxyz"] for score in (0.1, 0.9))
+    comparison = compared(tmp_path, one, two)
+    assert (comparison.conclusion, len(comparison.pairs)) == (Conclusion.TOO_FEW, 6)
+    groups = compare_groups(comparison.pairs, {GroupName("tag", "t"): range(6)}, 0.95)
+    assert [(group.cases, group.conclusion, group.p) for group in groups] == [(1, Conclusion.TOO_FEW, 1.0)]
 
 
 def test_a_case_passes_if_more_than_half_of_its_attempts_pass(tmp_path: Path):

@@ -47,6 +47,7 @@ def test_second_run_is_answered_from_the_cache_and_costs_nothing(project: Projec
     assert ["cache_hit" in row for row in first] == [False, False]
     assert [(row["cache_hit"], row["cost_usd"], row["duration_ms"]) for row in second] == [(True, 0.0, None)] * 2
     assert [row["cost_usd"] for row in first] == [0.5, 0.5]
+    assert "  usage   from the cache, $0.0000\n" in project.run("show", "a").stdout
 
 
 def test_answer_is_not_reused_if_the_case_or_the_target_differs(project: Project) -> None:

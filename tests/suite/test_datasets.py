@@ -177,6 +177,31 @@ def test_problems_in_files_of_cases_are_reported_there(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("name", ["cases.yaml", "cases.json"])
+def test_vars_of_a_file_apply_to_its_cases(tmp_path, name):
+    both = [{"id": each, "input": "{{ tone }} {{ b }} {{ c }} {{ d }}"} for each in "xy"]
+    both[1]["vars"] = {"tone": "case"}
+    write(tmp_path, json.dumps({"vars": {"tone": "file", "b": "file"}, "cases": both}), name)
+    head = "execution: {evaluators: [{type: is_json}]}\nvars: {tone: suite, b: suite, c: suite, d: suite}\n"
+    entry = f"{{file: {name}, vars: {{tone: entry, b: entry, c: entry}}}}"
+    questions = [case.question for case in cases(tmp_path, f"{head}evalcases: {entry}\n")]
+    assert questions == ["file file entry suite", "case file entry suite"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("vars: [a]\nCASES", "1:7: `vars` must be a mapping from names to values, got a list"),
+        ("CASES\nvars: {a: b}", "2:1: `vars` must be above the list of cases: move it up"),
+        ("vars: {a: .inf}\nCASES", "1:11: must be a finite number; put it in quotes to use it as a string"),
+    ],
+)
+def test_vars_of_a_file_must_be_a_mapping_above_its_cases(tmp_path, text, expected):
+    write(tmp_path, text.replace("CASES", "cases: [{id: x, input: x}]"), "cases.yaml")
+    found = problems(tmp_path, "execution: {evaluators: [{type: is_json}]}\nevalcases: cases.yaml\n")
+    assert found == [f"cases.yaml:{expected}"]
+
+
 def test_tests_is_an_alias_of_evalcases(tmp_path):
     head = "execution: {evaluators: [{type: is_json}]}\n"
     assert load(tmp_path, f"{head}tests: [{{id: a, input: x}}]\n").ids == ("a",)

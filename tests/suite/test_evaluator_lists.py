@@ -130,7 +130,10 @@ def test_duplicate_name_in_the_suite_list_is_reported_once(tmp_path):
         ("{type: is_jsn}", "8:25: unknown evaluator type 'is_jsn' (did you mean `is_json`?); available: {types}"),
         ("{type: 5}", "8:25: unknown evaluator type 5; available: {types}"),
         ("{type: }", "8:25: unknown evaluator type null; available: {types}"),
-        ("contains", "8:18: an evaluator must be a mapping with `type`, got 'contains'"),
+        (
+            "contains",
+            "8:18: an evaluator must be a mapping with `type`, or a criterion in several words, got 'contains'",
+        ),
         ("{type: contains, value: x, negte: true}", "8:45: unknown key `negte` (did you mean `negate`?)"),
         (
             "{type: contains}",
@@ -183,3 +186,10 @@ def test_strings_in_a_list_of_evaluators_are_the_criteria_of_a_rubric(tmp_path):
     ]
     assert [each.get("rubrics") for each in options(second)] == [["Names Paris", "Is short"], None]
     assert names(third) == ["rubric", "is_json", "criteria", "more_criteria"]
+
+
+def test_assert_of_other_tools_is_reported_as_evaluators(tmp_path):
+    message = only_problem(
+        tmp_path, "evalcases: [{id: a, input: x, assert: [it is polite], evaluators: [{type: is_json}]}]\n"
+    )
+    assert message == "1:31: unknown key `assert` (did you mean `evaluators`?)"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.suite.support import EVALUATORS, cases, one_case, only_problem, options, problems, write
@@ -130,3 +132,12 @@ def test_checks_compare_with_the_reference_answer_by_default(tmp_path, kind):
 def test_missing_part_of_a_value_is_not_reported_as_a_missing_variable(tmp_path):
     text = f"{EVALUATORS}evalcases: [{{id: a, vars: {{user: {{name: Ada}}}}, input: 'Hello {{{{ user.nme }}}}'}}]\n"
     assert only_problem(tmp_path, text).endswith("there is no `nme` in the value (did you mean `name`?)")
+
+
+def test_output_that_is_too_long_is_not_reported_as_an_invalid_template(tmp_path):
+    write(
+        tmp_path, json.dumps([{"id": "a", "input": "{{ doc }}{{ doc }}", "vars": {"doc": "x" * 9_000_000}}]), "c.json"
+    )
+    text = "execution: {evaluators: [{type: is_json}]}\nevalcases: c.json\n"
+    message = "the template cannot be rendered: the output is longer than 16,777,216 characters"
+    assert only_problem(tmp_path, text).endswith(message)

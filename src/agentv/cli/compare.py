@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -110,6 +111,10 @@ def command(
             read_compared_run(find_rows(candidate, cwd), target_b),
         )
     comparison = compare(*sides, threshold=threshold, confidence=confidence)
+    if by is None:
+        from agentv.report.run_changes import changed_measurement  # noqa: PLC0415 - only for two runs
+
+        comparison = replace(comparison, changes=changed_measurement(comparison))
     decision = decide(comparison, max_drop=max_drop, allow_errors=allow_errors)
     if html is not None and candidate is not None:
         write_html(candidate, html, option="--html", baseline=baseline, at_comparison=True)

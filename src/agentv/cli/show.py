@@ -149,9 +149,10 @@ def _shown(reader: RunReader, wanted: Wanted, *, as_json: bool) -> str:
     view = CaseView.read(reader, choice.head)
     if as_json:
         return _json(view.to_dict())
-    from agentv.report.show_case import render_case  # noqa: PLC0415 - not for --json and --list
+    from agentv.cli.sent_messages import as_sent  # noqa: PLC0415 - not for --json and --list
+    from agentv.report.show_case import render_case  # noqa: PLC0415 - as above
 
-    return render_case(view, choice, list(_commands(view, choice)), _look())
+    return render_case(as_sent(view), choice, list(_commands(view, choice)), _look())
 
 
 def _worst_repeated(reader: RunReader) -> Wanted | None:

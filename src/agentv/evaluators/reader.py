@@ -64,7 +64,8 @@ class EvaluatorReader:
     ) -> Evaluator | None:
         """Read an entry of a list of evaluators. `name` defaults to the type. `values` are inserted into templates."""
         if not isinstance(entry, dict):
-            findings.add(at, f"an evaluator must be a mapping with `type`, got {show(entry)}")
+            words = ", or a criterion in several words" if isinstance(entry, str) else ""
+            findings.add(at, f"an evaluator must be a mapping with `type`{words}, got {show(entry)}")
             return None
         kind = _kind(entry, findings, at)
         return None if kind is None else self.read_as(kind, entry, findings, at, files, values=values)

@@ -78,8 +78,8 @@ class Loaded:
                     self.collected.append(collector.of_suite)
             except SuiteError as error:
                 problems.extend(error.problems)
-        if problems:
-            raise SuiteError(problems)
+        if problems:  # suites may share a file, such as a prompt
+            raise SuiteError(list(dict.fromkeys(problems)))
         return suites
 
     def _reader(self, suite: Path) -> EvaluatorReader:

@@ -63,6 +63,9 @@ class Script:
     repeatable: Callable[[], bool] = lambda: False
     """With `lines`: whether the execution can be repeated in a new process, if a reused process ended without a result.
     Something that an earlier execution started may have ended it."""
+    inline: bool = False
+    """With `lines`: the process is agentv's runner of checks. `timeout` begins when it first reads its stdin: on a busy
+    machine, an interpreter may take seconds to start."""
     own_variables: frozenset[str] = frozenset()
     """Names in `env` whose values differ for every execution, such as a token."""
 

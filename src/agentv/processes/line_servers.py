@@ -37,9 +37,16 @@ PIPE_BYTES = 65536
 UNREAD_SECONDS = 0.001
 """Pause before looking again at a process that has something to do before it reads on."""
 
+START_SECONDS = 60.0
+"""How long a process may take until it reads its first payload, if that time does not count. Then it counts."""
+
 SURPLUS = (
     "printed a result after its execution had ended; the recorded result is the first one, and the process was "
     "replaced. Print one JSON object per payload, before reading the next one."
+)
+SURPLUS_OF_CHECK = (
+    "a check returned again after its result had been recorded; the first result counts, and the process was replaced. "
+    "If it forks, end the child with os._exit(0)."
 )
 
 Stamp = tuple[int, int, int] | None
@@ -78,6 +85,7 @@ class LineServer:
         self._execution = LineExecution(replace(script, stdin=b"", timeout=None, waiting=None), number)
         self._output = LineOutput("", cap=0)
         self._script = script
+        self.inline = script.inline
         self.command = " ".join((Path(script.argv[0]).name, *script.argv[1:]))
         self._changed: asyncio.Future[None] = self._loop.create_future()
         self._files = [path for path in (Path(script.cwd, word) for word in script.argv) if _stamp(path) is not None]
@@ -134,6 +142,8 @@ class LineServer:
         self._output = output = LineOutput(script.execution_id, cap=script.stdout_cap)
         self._script, self._asked, self._sent = script, True, 0
         try:
+            if script.inline and not self._served:
+                await self._starts()
             async with asyncio.timeout(None) as limit:
                 with self._time(script, limit) as script_time:
                     self._execution.set_deadline(script_time.ordered)
@@ -201,6 +211,12 @@ class LineServer:
             if self._output.too_long or self.task.done():
                 return False
             await self._change()
+
+    async def _starts(self) -> None:
+        """Wait until a new process reads its stdin, ends, or has taken too long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(START_SECONDS):
+                await self._reads_on()
 
     async def _reads_on(self) -> bool:
         """Wait until the process reads its stdin again, or prints a second result. False when it ends first.
@@ -360,7 +376,7 @@ class LineServers:
     def _note_surplus(self, server: LineServer) -> None:
         if server.surplus:
             server.surplus = False
-            self._on_note(server.late_error or f"`{server.command}` {SURPLUS}")
+            self._on_note(server.late_error or (SURPLUS_OF_CHECK if server.inline else f"`{server.command}` {SURPLUS}"))
 
     async def close(self) -> None:
         """Kill all processes."""

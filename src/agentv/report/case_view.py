@@ -8,6 +8,7 @@ from typing import Any
 
 from agentv.codec import encode
 from agentv.evidence import CaseRecord, EvaluatorRecord, JudgeCallRecord
+from agentv.messages import Message
 from agentv.record.reading import RowHead, RunReader
 from agentv.report.format import format_score
 from agentv.results import CaseResult, EvaluatorResult, judge_ledgers, weighted_mean
@@ -28,6 +29,8 @@ class CaseView:
     """The judge calls of this row, in the order of its evaluators."""
     earlier_calls: tuple[JudgeCallRecord, ...] = ()
     """The judge calls of superseded rows of the same case, target and attempt."""
+    sent: tuple[Message, ...] | None = None
+    """What was sent, if the target added something to the messages of the case."""
 
     @classmethod
     def read(cls, reader: RunReader, head: RowHead) -> CaseView:

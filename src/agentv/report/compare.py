@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,12 +17,16 @@ from agentv.report.statistics import (
     mcnemar_exact,
     mean,
     normalised_gain,
+    one_per_case,
     paired_bootstrap,
     sign_test,
     wilson,
 )
 from agentv.results import CaseKey
 from agentv.text import plural
+
+_CHANGES = 5
+"""Changes in a note."""
 
 
 class Outcome(StrEnum):
@@ -104,6 +109,18 @@ class Unjudged:
 
 
 @dataclass(frozen=True, slots=True)
+class Tested:
+    """The differences of pairs, tested over cases: the pairs of one case count once, with their mean."""
+
+    cases: int
+    mean_delta: float | None
+    interval: Interval | None
+    conclusion: Conclusion
+    sign_test_p: float
+    mcnemar_p: float
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """The complete comparison of two runs."""
 
@@ -117,9 +134,34 @@ class Comparison:
     confidence: float
     mean1: float | None
     mean2: float | None
-    mean_delta: float | None
-    interval: Interval | None
-    conclusion: Conclusion
+    tested: Tested
+    changes: tuple[str, ...] = ()
+    """What else changed between the runs and may explain a difference, such as a file with checks."""
+
+    @property
+    def mean_delta(self) -> float | None:
+        return self.tested.mean_delta
+
+    @property
+    def interval(self) -> Interval | None:
+        return self.tested.interval
+
+    @property
+    def conclusion(self) -> Conclusion:
+        return self.tested.conclusion
+
+    @property
+    def cases(self) -> int:
+        """The number of compared cases. A case has several pairs if it has several prompts or targets."""
+        return self.tested.cases
+
+    @property
+    def each_with(self) -> str:
+        """How many prompts or targets each case has, such as `8 prompts`; empty if each has one."""
+        if len(self.pairs) == self.cases:
+            return ""
+        most = max(Counter(case_of(pair) for pair in self.pairs).values())
+        return f"{'up to ' if most * self.cases != len(self.pairs) else ''}{plural(most, self.candidate.paired_by)}"
 
     def count(self, outcome: Outcome) -> int:
         return sum(pair.outcome is outcome for pair in self.pairs)
@@ -161,6 +203,9 @@ class Comparison:
                 notes.append(f"replayed: the {word} was made from the record of run {side.source.replayed}")
             if side.source.unfinished:
                 notes.append(f"the {word} run is incomplete ({side.source.unfinished}): cases may be missing")
+        if self.changes:
+            more = f"; and {len(self.changes) - _CHANGES:,} more" if len(self.changes) > _CHANGES else ""
+            notes.append(f"between the runs, {'; '.join(self.changes[:_CHANGES])}{more}")
         suites1, suites2 = self.baseline.suites, self.candidate.suites
         if len(suites1) == len(suites2) == 1 and suites1 != suites2:
             names = f"'{suites1[0]}' in the baseline, '{suites2[0]}' in the candidate"
@@ -170,6 +215,9 @@ class Comparison:
             notes.append(f"cases have up to {attempts} in the candidate; each counts once, with its mean score")
         elif self.baseline.attempts > 1:
             notes.append("each case counts once, with its mean score")
+        if self.each_with:
+            means = f"each case counts once, with its mean over {self.each_with}"
+            notes.append(f"{means}: intervals and p-values are over cases; other counts are of results")
         rules = [f"pass if {' or '.join(side.rules)}" for side in (self.baseline, self.candidate)]
         if max(self.baseline.attempts, self.candidate.attempts) > 1:
             both = f"{rules[0]} in the baseline, {rules[1]} in the candidate"
@@ -191,6 +239,7 @@ class Comparison:
             "summary": {
                 "total": len(self.pairs) + sum(not case.compared for case in self.unjudged) + only1 + only2,
                 "matched": len(self.pairs),
+                "cases": self.cases,
                 "wins": wins,
                 "losses": losses,
                 "ties": ties,
@@ -202,14 +251,14 @@ class Comparison:
                 "threshold": self.threshold,
                 "conclusion": self.conclusion.value,
                 "normalised_gain": self.gain,
-                "sign_test_p": sign_test(wins, losses),
+                "sign_test_p": self.tested.sign_test_p,
                 "passed1": passed1,
                 "passed2": passed2,
                 "pass_rate1": self._rate(passed1),
                 "pass_rate2": self._rate(passed2),
                 "newly_passed": newly_passed,
                 "newly_failed": newly_failed,
-                "mcnemar_p": mcnemar_exact(newly_passed, newly_failed),
+                "mcnemar_p": self.tested.mcnemar_p,
                 "unjudged": len(self.unjudged),
             },
             "unmatched_cases": {
@@ -237,11 +286,15 @@ class Comparison:
         """
         return self.gain if self.gain is not None and abs(self.gain) <= 1 else None
 
+    def rate_interval(self, passed: int) -> Interval:
+        """The interval of a pass rate, as if each case had one result: results of one case are alike."""
+        return wilson(passed * self.cases / len(self.pairs), self.cases, confidence=self.confidence)
+
     def _rate(self, passed: int) -> dict[str, Any]:
         total = len(self.pairs)
         return {
             "rate": passed / total if total else None,
-            "interval": list(wilson(passed, total, confidence=self.confidence)) if total else None,
+            "interval": list(self.rate_interval(passed)) if total else None,
         }
 
 
@@ -275,8 +328,6 @@ def compare(
             pairs.append(_pair(key, one, two, threshold))
         if one.errors or two.errors:
             unjudged.append(Unjudged(key, one.error, two.error, judged))
-    deltas = [pair.delta for pair in pairs]
-    mean_delta, interval, conclusion = conclude(deltas, confidence)
     return Comparison(
         baseline=baseline,
         candidate=candidate,
@@ -286,11 +337,9 @@ def compare(
         only_candidate=tuple(sorted(key for key in cases2 if key not in cases1)),
         threshold=threshold,
         confidence=confidence,
-        mean1=mean([pair.score1 for pair in pairs]) if pairs else None,
-        mean2=mean([pair.score2 for pair in pairs]) if pairs else None,
-        mean_delta=mean_delta,
-        interval=interval,
-        conclusion=conclusion,
+        mean1=mean(one_per_case((case_of(pair), pair.score1) for pair in pairs)) if pairs else None,
+        mean2=mean(one_per_case((case_of(pair), pair.score2) for pair in pairs)) if pairs else None,
+        tested=over_cases(pairs, confidence),
     )
 
 
@@ -365,6 +414,32 @@ def _pair(key: CaseKey, one: ComparedCase, two: ComparedCase, threshold: float) 
     reason = one.reason if delta > 0 else two.reason
     passes = [(case.attempts.passes, case.attempts.finished) for case in (one, two)]
     return Pair(key, score1, score2, delta, outcome, one.passed, two.passed, reason, *passes)
+
+
+def case_of(pair: Pair) -> tuple[str, str]:
+    """What all pairs of a case have in common."""
+    return pair.key.suite, pair.key.eval_id
+
+
+def over_cases(
+    pairs: Sequence[Pair], confidence: float, interval_of: Callable[..., Interval] = paired_bootstrap
+) -> Tested:
+    """Test the differences of pairs over their cases.
+
+    For the sign test and McNemar's test, a case is better if more of its pairs are better than worse.
+    """
+    deltas = one_per_case((case_of(pair), pair.delta) for pair in pairs)
+    signs = one_per_case((case_of(pair), _SIGNS[pair.outcome]) for pair in pairs)
+    flips = one_per_case((case_of(pair), pair.passed2 - pair.passed1) for pair in pairs)
+    return Tested(
+        len(deltas),
+        *conclude(deltas, confidence, interval_of),
+        sign_test_p=sign_test(sum(sign > 0 for sign in signs), sum(sign < 0 for sign in signs)),
+        mcnemar_p=mcnemar_exact(sum(flip > 0 for flip in flips), sum(flip < 0 for flip in flips)),
+    )
+
+
+_SIGNS = {Outcome.WIN: 1, Outcome.LOSS: -1, Outcome.TIE: 0}
 
 
 def conclude(

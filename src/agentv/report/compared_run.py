@@ -68,6 +68,8 @@ class ComparedRun:
     targets: list[str] = field(default_factory=list)
     rows: int = 0
     error_rows: int = 0
+    paired_by: str = "target"
+    """What else cases are paired by, if they have several: the third part of the keys."""
 
     def add(self, row: CaseResult, key: CaseKey, trials: Trials) -> None:
         """Add a row to the case with this key."""
@@ -113,14 +115,15 @@ class ComparedRun:
 
 
 def read_variants(source: RowSource, by: By) -> dict[str, ComparedRun]:
-    """One side for each prompt or each target of a run. Cases of different targets, or prompts, are different cases."""
+    """One side for each prompt or each target of a run. Cases are paired by target, or by prompt, too."""
     sides: dict[str, ComparedRun] = {}
     repeated = RepeatedCases.of(source.manifest)
     for row in source.rows():
         name = row.prompt if by == "prompt" else row.target
         if name is None:
             continue
-        side = sides.setdefault(name, ComparedRun(source, targets=[name]))
+        kind = "target" if by == "prompt" else "prompt"
+        side = sides.setdefault(name, ComparedRun(source, targets=[name], paired_by=kind))
         other = row.target if by == "prompt" else row.prompt
         side.add(row, CaseKey(row.suite, row.eval_id, other or ""), repeated.default)
     if len(sides) < 2:
@@ -145,6 +148,8 @@ def read_compared_run(source: RowSource, target: str | None = None) -> ComparedR
     repeated = RepeatedCases.of(source.manifest)
     for row in source.rows():
         targets[row.variant] = None
+        if row.prompt is not None:
+            side.paired_by = "variant" if target is None else "prompt"
         if target is not None and target not in (row.target, row.variant):
             continue
         # Of a chosen target, cases are paired by prompt: the other run may have another target.

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from agentv.report.compare import Comparison, Conclusion, Decision, Outcome, Pair, Unjudged, format_delta
 from agentv.report.comparison_numbers import Numbers, comparison_headline, explained, format_p, percent
 from agentv.report.format import format_score
-from agentv.report.statistics import mcnemar_exact, sign_test
 from agentv.report.terminal import INDENT, Look, columns, pad, render_table
 from agentv.results import CaseKey
 from agentv.text import plural
@@ -82,9 +81,9 @@ def _tests(comparison: Comparison, look: Look) -> list[str]:
     by = "any difference" if not comparison.threshold else f"{comparison.threshold:g} or more"
     lines = [f"{INDENT}{shown}   {look.style(f'by {by}', 'dim')}"]
     if wins + losses:
-        lines[0] += look.style(f"; sign test {format_p(sign_test(wins, losses))}", "dim")
+        lines[0] += look.style(f"; sign test {format_p(comparison.tested.sign_test_p)}", "dim")
     if newly_passed + newly_failed:
-        p = format_p(mcnemar_exact(newly_passed, newly_failed))
+        p = format_p(comparison.tested.mcnemar_p)
         flips = f"{newly_passed:,} newly pass   {newly_failed:,} no longer pass"
         lines.append(f"{INDENT}{flips}   {look.style(f'exact McNemar test {p}', 'dim')}")
     gain = comparison.meaningful_gain

@@ -6,21 +6,22 @@ from typing import NamedTuple
 
 from agentv.report.accumulate import MISSED
 from agentv.report.compare import Comparison, Conclusion, Pair, format_delta
-from agentv.report.statistics import Interval, fewest_to_tell, wilson
+from agentv.report.statistics import Interval, fewest_to_tell
 from agentv.text import plural
 
 
 def comparison_headline(comparison: Comparison) -> str:
     """The conclusion of the comparison in one line."""
-    count, delta = plural(len(comparison.pairs), "case"), comparison.mean_delta
+    count, delta = plural(comparison.cases, "case"), comparison.mean_delta
+    each = f", each with {comparison.each_with}" if comparison.each_with else ""
     if comparison.conclusion is Conclusion.TOO_FEW or delta is None:
         needed = fewest_to_tell(comparison.confidence)
-        return f"too few cases: {len(comparison.pairs):,} compared, at least {needed} needed"
+        return f"too few cases: {comparison.cases:,} compared{each}, at least {needed} needed"
     if comparison.conclusion is Conclusion.SAME:
-        return f"no difference: all {count} scored the same"
+        return f"no difference: all {count}{each}{',' * bool(each)} scored the same"
     if comparison.conclusion is Conclusion.UNCLEAR:
-        return f"no significant difference over {count}: mean score {format_delta(delta)}"
-    return f"the candidate is {comparison.conclusion.value} over {count}: mean score {format_delta(delta)}"
+        return f"no significant difference over {count}{each}: mean score {format_delta(delta)}"
+    return f"the candidate is {comparison.conclusion.value} over {count}{each}: mean score {format_delta(delta)}"
 
 
 def explained(pair: Pair) -> str:
@@ -58,7 +59,7 @@ class Numbers(NamedTuple):
         if not total or comparison.mean1 is None or comparison.mean2 is None or comparison.mean_delta is None:
             return None
         passed1, passed2 = comparison.passed
-        intervals = [wilson(passed, total, confidence=comparison.confidence) for passed in (passed1, passed2)]
+        intervals = [comparison.rate_interval(passed) for passed in (passed1, passed2)]
         low_high = [f"{percent(low)}-{percent(high)}" for low, high in intervals]
         mean1, mean2 = f"{comparison.mean1:.3f}", f"{comparison.mean2:.3f}"
         return cls(

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from agentv.report.compare import Conclusion, Outcome, Pair, conclude
-from agentv.report.statistics import Interval, bootstrap_limit, holm, paired_bootstrap, sign_test
+from agentv.report.compare import Conclusion, Pair, over_cases
+from agentv.report.statistics import Interval, bootstrap_limit, holm, paired_bootstrap
 
 MOST_GROUPS = 200
 """Groups of one comparison. With more, the correction leaves nothing significant."""
@@ -65,20 +65,17 @@ def compare_groups(pairs: Sequence[Pair], members: Mapping[GroupName, Sequence[i
 
 
 def _compared(name: GroupName, pairs: Sequence[Pair], confidence: float) -> Group:
-    wins = sum(pair.outcome is Outcome.WIN for pair in pairs)
-    losses = sum(pair.outcome is Outcome.LOSS for pair in pairs)
-    mean_delta, interval, conclusion = conclude([pair.delta for pair in pairs], confidence, _interval)
-    p = sign_test(wins, losses)
+    test = over_cases(pairs, confidence, _interval)
     return Group(
         group=name,
-        cases=len(pairs),
-        mean_delta=mean_delta,
-        interval=interval,
+        cases=test.cases,
+        mean_delta=test.mean_delta,
+        interval=test.interval,
         newly_passed=sum(pair.passed2 and not pair.passed1 for pair in pairs),
         newly_failed=sum(pair.passed1 and not pair.passed2 for pair in pairs),
-        p=p,
-        p_holm=p,
-        conclusion=conclusion,
+        p=test.sign_test_p,
+        p_holm=test.sign_test_p,
+        conclusion=test.conclusion,
     )
 
 

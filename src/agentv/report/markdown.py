@@ -9,7 +9,6 @@ from agentv.report.compare import Comparison, Decision, Outcome, Pair, format_de
 from agentv.report.comparison_numbers import Numbers, comparison_headline, explained, format_p
 from agentv.report.console import repeats_in_words, scripted_label
 from agentv.report.format import format_cost, format_duration, format_score
-from agentv.report.statistics import mcnemar_exact, sign_test
 from agentv.report.summary import Counts, Summary, WorstCase, headline
 from agentv.report.terminal import clean
 from agentv.report.variant_table import Variants, in_words
@@ -230,10 +229,8 @@ def _tests(comparison: Comparison) -> list[str]:
     wins, losses, ties = (comparison.count(outcome) for outcome in Outcome)
     newly_passed, newly_failed = comparison.flips
     by = f"{comparison.threshold:g} or more" if comparison.threshold else "any difference"
-    lines = [
-        f"- {wins:,} better, {losses:,} worse, {ties:,} tied, by {by}: sign test {format_p(sign_test(wins, losses))}"
-    ]
-    mcnemar = format_p(mcnemar_exact(newly_passed, newly_failed))
+    sign, mcnemar = format_p(comparison.tested.sign_test_p), format_p(comparison.tested.mcnemar_p)
+    lines = [f"- {wins:,} better, {losses:,} worse, {ties:,} tied, by {by}: sign test {sign}"]
     lines.append(f"- {newly_passed:,} newly pass, {newly_failed:,} no longer pass: exact McNemar test {mcnemar}")
     if comparison.meaningful_gain is not None:
         lines.append(f"- normalised gain {comparison.meaningful_gain:+.2f}")

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from agentv.errors import RecordError
 from agentv.record.reading import RunReader
+from agentv.record.run_dir import RunDirectory
+from agentv.report.compare import Comparison
 from agentv.report.ruler import Change, Ruler, changed_settings, shown_value
 
 _MODEL_ROWS = 50
@@ -69,6 +72,29 @@ def changes_between(
                 found.update({} if change is None else {change: None})
     changes = [*found, *_targets(one, two, pairs), *_options(one, two), *_versions(one, two)]
     return sorted(changes, key=lambda change: not change.is_ruler)
+
+
+def changed_measurement(comparison: Comparison) -> tuple[str, ...]:
+    """What measures the scores and changed between two compared runs; empty if one of them is only a results file."""
+    sides = comparison.baseline, comparison.candidate
+    if sides[0].source.path == sides[1].source.path or not all(side.source.manifest for side in sides):
+        return ()
+    try:
+        one, two = (
+            RecordedSetup.read(RunReader(RunDirectory(side.source.path.parent)), side.targets) for side in sides
+        )
+    except RecordError:
+        return ()
+    shared: dict[tuple[str, str], set[str]] = {}
+    renamed = {} if len(sides[1].suites) > 1 else dict.fromkeys(sides[0].suites, sides[1].suites[0])
+    for pair in comparison.pairs:
+        suite = pair.key.suite
+        shared.setdefault((suite, renamed.get(suite, suite)), set()).add(pair.key.eval_id)
+    targets = [(name, name) for name in one.targets if name in two.targets]
+    if len(one.targets) == len(two.targets) == 1:
+        targets = [(one.targets[0], two.targets[0])]
+    changes = changes_between(one, two, shared, targets)
+    return tuple(change.text for change in changes if change.is_ruler)
 
 
 def _targets(one: RecordedSetup, two: RecordedSetup, pairs: Sequence[tuple[str, str]]) -> list[Change]:

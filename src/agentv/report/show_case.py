@@ -128,7 +128,7 @@ def _facts(view: CaseView, choice: Choice) -> list[tuple[str, str]]:
         ("target", f"{row.target}{model}{stopped}"),
         ("prompt", row.prompt or ""),
         ("run", f"{view.run_id}{_when(row.started_at)}"),
-        ("usage", spent(row.duration_ms, row.token_usage, row.cost_usd)),
+        ("usage", spent(row.duration_ms, row.token_usage, row.cost_usd, cache_hit=row.cache_hit)),
         ("user", _played(view)),
         ("tags", ", ".join(tags)),
         ("metadata", compact(metadata) if metadata else ""),
@@ -142,9 +142,11 @@ def _when(started_at: str) -> str:
     return f", {started_at[:19].replace('T', ' ')}" if started_at else ""
 
 
-def spent(duration_ms: float | None, usage: TokenUsage | None, cost_usd: float | None) -> str:
+def spent(
+    duration_ms: float | None, usage: TokenUsage | None, cost_usd: float | None, *, cache_hit: bool = False
+) -> str:
     """Time, tokens and cost of a call, as far as they are known."""
-    parts = [] if duration_ms is None else [_time(duration_ms)]
+    parts = (["from the cache"] if cache_hit else []) + ([] if duration_ms is None else [_time(duration_ms)])
     if usage is not None:
         cached = f" + {usage.cached:,} cached" if usage.cached else ""
         parts.append(f"{usage.input:,}{cached} tokens in, {usage.output:,} out")
@@ -199,8 +201,8 @@ def _asked(view: CaseView, page: Page) -> None:
         page.heading("Question")
         page.text(WITHOUT_CASES, 1, "dim")
     else:
-        page.heading("Question")
-        messages(case.input_messages, page)
+        page.heading("Question", "" if view.sent is None else "as sent, with the prompts of the target")
+        messages(case.input_messages if view.sent is None else view.sent, page)
     if case is None:
         return
     if case.expected_outcome:
@@ -221,7 +223,7 @@ def _turn(number: int, turn: TurnRecord, page: Page) -> None:
         page.lines.append("")
     said = [*turn.input_messages, *turn.output_messages]
     stopped = f", stopped at the token limit ({turn.finish_reason})" if turn.finish_reason in CUT_OFF else ""
-    cost = spent(turn.duration_ms, turn.token_usage, turn.cost_usd) + stopped
+    cost = spent(turn.duration_ms, turn.token_usage, turn.cost_usd, cache_hit=turn.cache_hit) + stopped
     for place, message in enumerate(said):
         if place:
             page.lines.append("")

@@ -1,13 +1,14 @@
 """Confidence intervals and exact tests for comparisons, using only the standard library.
 
-The unit is always the case: attempts of a case are averaged before they get here.
+The unit is always the case: attempts of a case are averaged before they get here, and its results with several prompts
+or targets by `one_per_case`.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import cache
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
@@ -50,6 +51,18 @@ def _normal() -> NormalDist:
     from statistics import NormalDist  # noqa: PLC0415 - most runs do not need it
 
     return NormalDist()
+
+
+def one_per_case(values: Iterable[tuple[Hashable, float]]) -> list[float]:
+    """The mean of the values of each case, in the order of the cases.
+
+    The results of one case with several prompts or targets are alike. As if they were independent, intervals would be
+    too narrow, and one case with six targets would look like six cases.
+    """
+    cases: dict[Hashable, list[float]] = {}
+    for case, value in values:
+        cases.setdefault(case, []).append(value)
+    return [mean(each) if len(each) > 1 else each[0] for each in cases.values()]
 
 
 # -- the mean of paired differences

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from agentv.codec import encode
+from agentv.codec import OMIT_DEFAULT, encode
+from agentv.text import plural
 
 CONFIDENCE = 0.95
 
@@ -55,6 +56,8 @@ class Variants:
     is_clear: bool
     """Whether the best variant is better than each of the others, beyond chance."""
     confidence: float = CONFIDENCE
+    each_with: Annotated[str, OMIT_DEFAULT] = ""
+    """What each case was run with besides, such as `8 prompts`. Scores are means over them."""
 
     def to_dict(self) -> dict[str, Any]:
         return encode(self)
@@ -77,9 +80,11 @@ def in_words(variants: Variants) -> str:
     corrected = f", corrected for {len(variants.rivals)} comparisons" if len(variants.rivals) > 1 else ""
     if first.difference == 0:
         return f"{variants.best} and {first.variant} have the same mean score."
+    few = f"{plural(first.cases, 'case')} {'is' if first.cases == 1 else 'are'}"
     if first.difference is None or first.low is None or first.high is None:
-        return f"{variants.best} has the highest mean score, but {first.cases} cases are too few to be certain."
-    interval = f"{level} interval {first.low:+.2f} to {first.high:+.2f}{corrected}"
+        return f"{variants.best} has the highest mean score, but {few} too few to be certain."
+    over = f" over {plural(first.cases, 'case')}, each with {variants.each_with}" if variants.each_with else ""
+    interval = f"{level} interval {first.low:+.2f} to {first.high:+.2f}{over}{corrected}"
     gap = f"{first.difference:+.2f} over {first.variant} ({interval})"
     if variants.is_clear:
         return f"{variants.best} is best: {gap}."

@@ -8,36 +8,44 @@ from typing import Any
 
 from agentv.report.compare import Conclusion, conclude
 from agentv.report.compared_run import By
-from agentv.report.statistics import exact
+from agentv.report.statistics import exact, one_per_case
 from agentv.report.variant_table import CONFIDENCE, Rival, VariantCase, Variants, variant_order
 from agentv.results import CaseResult, variant_of
+from agentv.text import plural
 
 MOST_CASES = 12
 """Cases in the table of a summary. All of them are in `results.jsonl`."""
+
+_Results = Mapping[tuple[str, str], Sequence[Sequence[float | None]]]
+"""The score of each case with each variant, for each prompt or target that it was run with besides."""
 
 
 class VariantScores:
     """Collects the scores of cases by variant, one row at a time.
 
-    With `by`, only prompts or only targets are compared; the other one is then part of the case.
+    With `by`, only prompts or only targets are compared, within each of the others. A case counts once, with its mean
+    over the others.
     """
 
     def __init__(self, manifest: Mapping[str, Any], by: By | None = None) -> None:
         self._by = by
         self._order = variant_order(manifest)
         self._numbers: dict[tuple[str, str | None], int] = {}
-        self._scores: dict[tuple[str, str], dict[int, array[float]]] = {}
+        self._others: dict[str, int] = {}
+        self._scores: dict[tuple[str, str], dict[tuple[int, int], array[float]]] = {}
+        """The scores of each case, by variant and by what else it was run with."""
 
     def add(self, row: CaseResult) -> None:
-        variant, case = (row.target, row.prompt), row.eval_id
+        variant, other = (row.target, row.prompt), ""
         if self._by == "prompt":
-            variant, case = ("", row.prompt), f"{row.eval_id} ({row.target})"
+            variant, other = ("", row.prompt), row.target
         elif self._by == "target":
-            variant, case = (row.target, None), variant_of(row.eval_id, row.prompt)
+            variant, other = (row.target, None), row.prompt or ""
         number = self._numbers.setdefault(variant, len(self._numbers))
-        scores = self._scores.setdefault((row.suite, case), {})
+        beside = self._others.setdefault(other, len(self._others))
+        scores = self._scores.setdefault((row.suite, row.eval_id), {})
         if row.error is None:
-            scores.setdefault(number, array("d")).append(row.score)
+            scores.setdefault((number, beside), array("d")).append(row.score)
 
     def __len__(self) -> int:
         """The number of variants."""
@@ -63,10 +71,14 @@ class VariantScores:
 
     def compared(self, confidence: float = CONFIDENCE, most: int = MOST_CASES) -> Variants:
         names, numbers = self.names(), [self._numbers[variant] for variant in self._variants()]
-        # Sorted, because the interval depends on the order, and rows arrive in any order.
+        # Sorted, because rows arrive in any order.
+        results = {
+            case: [[_mean(scores.get((number, other))) for other in range(len(self._others))] for number in numbers]
+            for case, scores in sorted(self._scores.items())
+        }
         cases = [
-            VariantCase(suite, eval_id, tuple(_mean(scores.get(number)) for number in numbers))
-            for (suite, eval_id), scores in sorted(self._scores.items())
+            VariantCase(*case, tuple(_mean([score for score in scores if score is not None]) for scores in variants))
+            for case, variants in results.items()
         ]
         columns = [[case.scores[place] for case in cases] for place in range(len(names))]
         means = [_mean([score for score in column if score is not None]) for column in columns]
@@ -75,9 +87,12 @@ class VariantScores:
             key=lambda place: (-(means[place] or 0.0), place),
         )
         shown = sorted(cases, key=lambda case: (-case.spread, sum(score or 0.0 for score in case.scores)))[:most]
+        each_with = ""
+        if self._by is not None and len(self._others) > 1:
+            each_with = plural(len(self._others), "target" if self._by == "prompt" else "prompt")
         kept = {(case.suite, case.eval_id) for case in shown}
         rivals = [
-            _rival(names[place], columns[ranked[0]], columns[place], confidence, len(ranked) - 1)
+            _rival(names[place], _differences(results, ranked[0], place), confidence, len(ranked) - 1)
             for place in ranked[1:]
         ]
         return Variants(
@@ -89,14 +104,21 @@ class VariantScores:
             rivals=tuple(rivals),
             is_clear=bool(rivals) and all(rival.conclusion == Conclusion.BETTER for rival in rivals),
             confidence=confidence,
+            each_with=each_with,
         )
 
 
-def _rival(
-    name: str, best: Sequence[float | None], own: Sequence[float | None], confidence: float, comparisons: int
-) -> Rival:
-    pairs = zip(best, own, strict=True)
-    deltas = [exact(one - other) for one, other in pairs if one is not None and other is not None]
+def _differences(results: _Results, best: int, own: int) -> list[float]:
+    """The differences of two variants, one per case."""
+    return one_per_case(
+        (case, exact(one - two))
+        for case, scores in results.items()
+        for one, two in zip(scores[best], scores[own], strict=True)
+        if one is not None and two is not None
+    )
+
+
+def _rival(name: str, deltas: Sequence[float], confidence: float, comparisons: int) -> Rival:
     corrected = 1 - (1 - confidence) / comparisons
     difference, interval, conclusion = conclude(deltas, corrected)
     low, high = (None, None) if interval is None else (interval.low, interval.high)

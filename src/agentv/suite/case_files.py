@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,11 +18,12 @@ from agentv.jsonio import JsonError
 from agentv.jsonio import read as read_json
 from agentv.regular_files import FileUnusableError, open_regular
 from agentv.suite.dataset_cases import DatasetModel, RowMapping, field_problem, form_of
-from agentv.suite.dataset_rows import SUFFIXES, TABULAR, BadRow, HuggingFace, Row, dataset_rows, rows_of
+from agentv.suite.dataset_rows import SUFFIXES, TABULAR, BadRow, HuggingFace, Row, dataset_rows, json_rows, rows_of
 from agentv.suite.files import FileReferenceError, SuiteFiles
 from agentv.suite.findings import JSON_LINES, AllFindings, Findings
 from agentv.suite.json_lines import message_of, read_lines
 from agentv.suite.validation import show, validate
+from agentv.suite.variables import merged
 from agentv.suite.yaml import ROOT, STREAM_BEGINS, NodePath, YamlProblem, YamlWalk
 from agentv.text import one_of, some_of
 
@@ -198,11 +199,18 @@ class CaseFiles:
     ) -> Iterator[RawCase]:
         findings = found.of(path, form_of(path, {}, None))
         files.fingerprints.verify(path)
-        for row in rows_of(path):
+        beside: dict[str, Any] = {}
+        for row in json_rows(path, beside):
             if isinstance(row, BadRow):
                 findings.add_at(row.line, row.column, row.message)
-            else:
-                yield RawCase(row.values, row.line, (row.node,), findings, variables)
+                continue
+            if "vars" in beside:
+                own = beside.pop("vars")
+                if not isinstance(own, dict):
+                    findings.add_at(1, 1, f"`vars` must be a mapping from names to values, got {show(own)}")
+                    own = {}
+                variables = merged(variables, own)
+            yield RawCase(row.values, row.line, (row.node,), findings, variables)
         files.fingerprints.note(path)
 
     def _yaml(
@@ -212,14 +220,19 @@ class CaseFiles:
         findings = found.of(path)
         files.fingerprints.verify(path)
         single: dict[str, Any] = {}
-        has_list = False
+        has_list = is_late = False
+        not_finite: Iterable[NodePath] = ()
         try:
             with open_regular(path) as stream:
                 walk = YamlWalk(stream)
                 for entry in walk.entries(*LISTS, ROOT):
                     if entry.key not in (*LISTS, ROOT):
                         single[entry.key] = entry.value
+                        if entry.key == "vars":
+                            is_late, not_finite = has_list, entry.not_finite
                         continue
+                    if not has_list and "vars" in single:
+                        variables = _with_own(variables, single["vars"], findings, not_finite)
                     has_list = True
                     if entry.value is STREAM_BEGINS:
                         continue
@@ -238,7 +251,9 @@ class CaseFiles:
         if not has_list:
             yield RawCase(single, 1, (), findings, variables)
         else:
-            for key in single:
+            if is_late:
+                findings.add(("vars",), "`vars` must be above the list of cases: move it up", at_key=True)
+            for key in single.keys() - {"vars"}:
                 findings.add((key,), f"`{key}` has no effect in a file of cases: move it to the suite", at_key=True)
         files.fingerprints.note(path)
 
@@ -268,6 +283,18 @@ class CaseFiles:
         own = found.of(path, form_of(Path("rows.parquet"), mapping.columns, None))
         entry = _Entry(findings, node, not self.has_prompts, mapping.ids, has_problems)
         yield from _mapped(lambda: dataset_rows(dataset), mapping, own, model, entry)
+
+
+def _with_own(
+    variables: Mapping[str, Any], own: Any, findings: Findings, not_finite: Iterable[NodePath]
+) -> Mapping[str, Any]:
+    """The variables of an entry, overridden by those of the YAML file that it names."""
+    for node in not_finite:
+        findings.add(("vars", *node), "must be a finite number; put it in quotes to use it as a string")
+    if not isinstance(own, dict):
+        findings.add(("vars",), f"`vars` must be a mapping from names to values, got {show(own)}")
+        return variables
+    return merged(variables, own)
 
 
 class _Entry(NamedTuple):

@@ -79,7 +79,7 @@ def rows_of(path: Path, delimiter: str | None = None) -> Rows:
                 if not line.problems:
                     yield _row(line.number, line.value)
     elif suffix == ".json":
-        yield from _json_rows(path)
+        yield from json_rows(path)
     else:
         yield from _parquet_rows(path)
 
@@ -200,7 +200,8 @@ def _row(line: int, value: Any, column: int = 1, number: int | None = None) -> R
     return BadRow(line, column, "a row must be an object with a value for each column")
 
 
-def _json_rows(path: Path) -> Rows:
+def json_rows(path: Path, beside: dict[str, Any] | None = None) -> Rows:
+    """The rows of a JSON file. If their list is in an object, its other values are put into `beside` first."""
     data = read_regular(path, LARGEST_JSON)
     text = data.decode("utf-8-sig", "replace")
     try:
@@ -222,6 +223,8 @@ def _json_rows(path: Path) -> Rows:
         return
     line, counted = 1, 0
     rows = value[node[0]] if node else value
+    if node and beside is not None:
+        beside |= {key: each for key, each in value.items() if key != node[0]}
     for number, (offset, row) in enumerate(zip(_json_offsets(text, node), rows, strict=True), 1):
         line, counted = line + text.count("\n", counted, offset), offset
         yield _row(line, row, offset - text.rfind("\n", 0, offset), number)

@@ -6,7 +6,6 @@ A prompt is a string (one user message), a list of messages, or a mapping with `
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,6 +108,14 @@ class Prompt:
         return asked
 
 
+class PromptFileError(ValueError):
+    """A prompt file cannot be used: what is wrong, and where in the file."""
+
+    def __init__(self, path: Path, problem: str, line: int = 1, column: int = 1) -> None:
+        super().__init__(f"{path.name}:{line}:{column}: {problem}")
+        self.problem, self.line, self.column = problem, line, column
+
+
 class PromptFile(NamedTuple):
     """A file with one prompt."""
 
@@ -119,22 +126,23 @@ class PromptFile(NamedTuple):
 
     @classmethod
     def read(cls, path: Path, text: str) -> PromptFile:
-        """The messages in a prompt file. ValueError if it is empty or has another form."""
+        """The messages in a prompt file. PromptFileError if it is empty or has another form."""
         if not text.strip():
-            raise ValueError(f"{path.name} is empty; write the prompt in it")
+            raise PromptFileError(path, "the file is empty; write the prompt in it")
         if path.suffix not in STRUCTURED:
             return cls(path, _messages(text), None)
         try:
             data = read_json(text) if path.suffix == ".json" else YamlWalk(text).document()
-        except (JsonError, json.JSONDecodeError) as error:
-            raise ValueError(f"{path.name} is not valid JSON: {error}") from None
+        except JsonError as error:
+            error = error.located(text)
+            raise PromptFileError(path, f"not valid JSON: {error.problem}", error.line, error.column) from None
         except YamlProblem as problem:
-            raise ValueError(f"{path.name}:{problem.line}:{problem.column}: {problem.message}") from None
+            raise PromptFileError(path, problem.message, problem.line, problem.column) from None
         node: NodePath = (ROOT,)
         if isinstance(data, dict):
             data, node = data.get("messages"), ("messages",)
         if not isinstance(data, list) or not data:
-            raise ValueError(f"{path.name} must contain a list of messages like {{role: user, content: ...}}")
+            raise PromptFileError(path, "a prompt must be a list of messages like {role: user, content: ...}")
         return cls(path, data, node)
 
     def place(self, index: int) -> Place:
@@ -209,20 +217,29 @@ class PromptReader:
             return None
 
     def given(self, paths: Sequence[Path]) -> tuple[Prompt, ...]:
-        """The prompts in files of the command line."""
+        """The prompts in files of the command line. Their problems are problems of these files."""
         prompts: dict[str, Prompt] = {}
+        files: dict[str, Path] = {}
         for path in paths:
+            findings = self._found.of(path, None if path.suffix in STRUCTURED else PLAIN_TEXT)
             try:
                 real = path.resolve()
                 source = PromptFile.read(path, as_text(read_regular(real, MAX_FILE_BYTES)))
                 self._files.fingerprints.note(real)
-            except (FileUnusableError, ValueError) as error:
-                self._findings.add_at(1, 1, f"--prompt {path}: {error}")
+            except PromptFileError as error:
+                findings.add_at(error.line, error.column, error.problem)
                 continue
+            except FileUnusableError as error:
+                findings.add_at(1, 1, f"the file {error}")
+                continue
+            if path.stem in files:
+                first = files[path.stem]
+                clash = f"its id {path.stem!r} is also that of --prompt {first}: rename one of the files"
+                findings.add_at(1, 1, "--prompt names this file twice; name it once" if first == path else clash)
+                continue
+            files[path.stem] = path
             prompt = self._built(path.stem, path.name, source.messages, (), source=source)
-            if prompt is not None and prompt.id in prompts:
-                self._findings.add_at(1, 1, f"--prompt {path}: another file is also named {prompt.id!r}: rename one")
-            elif prompt is not None:
+            if prompt is not None:
                 prompts[prompt.id] = prompt
         return tuple(prompts.values())
 
@@ -237,8 +254,11 @@ class PromptReader:
         source: PromptFile | None = None,
     ) -> Prompt | None:
         if "[" in identity or "]" in identity:
-            node = (*at[:-1], "id") if at and at[-1] in TEXT_KEYS else at
-            self._findings.add(node, f"the id of a prompt must not contain brackets, got {show(identity)}")
+            problem = f"the id of a prompt must not contain brackets, got {show(identity)}"
+            if source is not None and not at:
+                self._found.of(source.path).add_at(1, 1, f"{problem}; rename the file")
+            else:
+                self._findings.add((*at[:-1], "id") if at and at[-1] in TEXT_KEYS else at, problem)
             return None
         problems = len(self._found)
         places = [Place(None, (*at, index, "content")) for index in range(len(messages))]  # a string is at `at` itself
@@ -248,7 +268,7 @@ class PromptReader:
             messages = [{"role": "system", "content": system}, *messages]
             own = at if not at or at[-1] not in TEXT_KEYS else at[:-1]
             places = [Place(None, (*own, "system_prompt")), *places]
-        models = [validate(MessageModel, message, self._findings, at) for message in messages]
+        models = [self._message(message, at, place) for message, place in zip(messages, places, strict=True)]
         names: set[str] = set()
         for message, place in zip(messages, places, strict=True):
             for text in strings(message.get("content") if isinstance(message, dict) else None):
@@ -261,6 +281,11 @@ class PromptReader:
             return None
         known = tuple(model for model in models if model is not None)
         return Prompt(identity, known, where, tuple(places), frozenset(names))
+
+    def _message(self, message: Any, at: NodePath, place: Place) -> MessageModel | None:
+        if place.path is None or place.node is None:
+            return validate(MessageModel, message, self._findings, at)
+        return validate(MessageModel, message, self._found.of(place.path), place.node[:-1])
 
 
 def _line_of_problem(content: Any, values: CaseValues) -> int:

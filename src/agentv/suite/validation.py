@@ -146,8 +146,13 @@ def _explain(
     return set(by_node)
 
 
+OF_OTHER_TOOLS = {"assert": "evaluators", "asserts": "evaluators", "scorers": "evaluators", "metrics": "evaluators"}
+"""Keys of other tools, with what they are here."""
+
+
 def _unknown_key(name: str, known: list[str]) -> str:
-    near = did_you_mean(name, known)
+    same = OF_OTHER_TOOLS.get(name)
+    near = f" (did you mean `{same}`?)" if same in known else did_you_mean(name, known)
     if near or not known:
         return f"unknown key `{name[:60]}`{near}"
     names = nearest(name, known, most=len(known))

@@ -1,8 +1,8 @@
 """Variables in suites: `{{ name }}` in the input, the expected values and the options of evaluators of a case.
 
-The variables of a case come from `vars` of the suite, of the entry that names its file, and of the case itself, or from
-the columns of its file; the last one wins. Evaluators can also use the fields in `FIELDS`. Values are inserted once: a
-value that looks like a template stays as it is.
+The variables of a case come from `vars` of the suite, of the entry that names its file, of that file, and of the case
+itself, or from the columns of its file; the last one wins. Evaluators can also use the fields in `FIELDS`. Values are
+inserted once: a value that looks like a template stays as it is.
 
 Strings of a case without variables are not templates, so suites that were written before still mean the same. In the
 options of its evaluators, only strings that name nothing but `FIELDS` are.
@@ -63,14 +63,16 @@ class CaseValues:
         return value
 
     def _rendered(self, text: str, findings: Findings, at: NodePath, *, typed: bool) -> Any:
+        is_valid = False
         try:
             template = compile_template(text)
+            is_valid = True
             if not self.strict and not self._names_fields(template.names):
                 return text
             return template.value(self.values) if typed else template.render(self.values)
         except TemplateError as error:
             if self.strict or error.name is not None:
-                findings.add(at, self.explained(error))
+                findings.add(at, self.explained(error, is_valid=is_valid))
             return text
 
     def _names_fields(self, names: frozenset[str]) -> bool:
@@ -82,10 +84,13 @@ class CaseValues:
                 raise TemplateError(f"`{name}` is not defined", name=name)
         return False
 
-    def explained(self, error: TemplateError) -> str:
-        """The message of a problem with a template, with the names that are known."""
+    def explained(self, error: TemplateError, *, is_valid: bool = False) -> str:
+        """The message of a problem with a template, with the names that are known.
+
+        With `is_valid`, the template was compiled, and its rendering failed.
+        """
         if error.name is None:
-            return f"not a valid template: {error}"
+            return f"{'the template cannot be rendered' if is_valid else 'not a valid template'}: {error}"
         if error.is_part:
             return error.message
         known = [name for name in self.values if isinstance(name, str)]

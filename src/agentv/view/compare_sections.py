@@ -191,7 +191,7 @@ def _interval(summary: Data) -> Block | None:
         "label": "Mean difference",
         "mean": summary["mean_delta"],
         "interval": summary["interval"],
-        "cases": summary["matched"],
+        "cases": summary["cases"],
         "conclusion": summary["conclusion"],
     }
     ends = summary["interval"]
@@ -202,7 +202,7 @@ def _interval(summary: Data) -> Block | None:
 
 def _more_cases(summary: Data) -> Block | None:
     """About how many more cases would make an unclear difference significant, if it stayed the same."""
-    delta, interval, matched = summary["mean_delta"], summary["interval"], summary["matched"]
+    delta, interval, matched = summary["mean_delta"], summary["interval"], summary["cases"]
     if summary["conclusion"] != "unclear" or not delta or not interval:
         return None
     reach = delta - interval[0] if delta > 0 else interval[1] - delta

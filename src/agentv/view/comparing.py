@@ -90,6 +90,8 @@ def _compared_run(reader: RunReader, columns: Columns, prompt: str | None) -> Co
         raise UsageError(f"{directory.path.name} cannot be compared: it has no {what}")
     run.rows = sum(case.attempts.finished for case in cases.values())
     run.error_rows = sum(case.attempts.errors for case in cases.values())
+    if prompt is None and any(of is not None for _, of in columns["variants"]):
+        run.paired_by = "variant"
     run.targets = list(dict.fromkeys(key.target for key in run.cases))
     return run
 

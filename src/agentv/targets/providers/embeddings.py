@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit, urlunsplit
 
@@ -15,6 +16,9 @@ from agentv.targets.providers.openai_compatible import ChatSettings, OpenAICompa
 from agentv.targets.vectors import cosine
 
 NOT_A_CHAT = "An embeddings target cannot answer or judge; name it in `target` of a `similarity` evaluator."
+
+LONGEST = 1e150
+"""Longer vectors are not embeddings, and the product of their lengths would be infinite."""
 
 
 class EmbeddingsSettings(ChatSettings):
@@ -60,18 +64,26 @@ class EmbeddingsProvider(OpenAICompatibleProvider):
         if not self._pricer.ready:
             await self._pricer.loaded()
         cost = None if usage is None else self._pricer.cost(usage, (parsed.get("model"), self._settings.model))
-        try:
-            vectors = _vectors(parsed)
-            likeness = None if vectors is None else cosine(*vectors)
-        except OverflowError:
-            vectors = likeness = None
-        if likeness is None:
+        vectors = _vectors(parsed)
+        if vectors is None:
             raise self._exchange.error(
                 "the reply does not contain two embeddings of the same length",
                 token_usage=usage,
                 cost_usd=cost,
                 next_step="Is this an embeddings endpoint?",
             )
+        try:
+            has_angle = all(0 < math.hypot(*vector) < LONGEST for vector in vectors)
+        except OverflowError:
+            has_angle = False
+        if not has_angle:
+            raise self._exchange.error(
+                "an embedding in the reply is zero, infinite or not a number, so it cannot be compared",
+                token_usage=usage,
+                cost_usd=cost,
+                next_step="Check the model: some return zeros for empty text.",
+            )
+        likeness = cosine(*vectors)
         return Reply.of_text(f"{likeness:.6f}", token_usage=usage, cost_usd=cost)
 
 
