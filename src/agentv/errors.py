@@ -16,6 +16,7 @@
     +-- EvaluatorError              an evaluator could not compute a score (never a low score)
     |   +-- ScoreError              a score is not a number from 0 to 1
     |   +-- ScriptError             a judge script failed; contains its stderr (`scripts.py`)
+    +-- TreeRefusedError            a node cannot accept or store the files of a suite (`nodes/tree_store.py`)
     +-- OtlpError                   spans could not be sent to a collector (`report/otlp.py`)
     +-- RecordError                 the files of a run could not be read or written
         +-- RunLockedError
