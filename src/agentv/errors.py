@@ -12,6 +12,8 @@
     |   +-- NotRecordedError        the call is not in the record of the run that is replayed
     +-- ProcessStartError           a program could not be started (`processes/run.py`)
     +-- JudgeCallError              a script's judge call failed (`judge/session.py`)
+    +-- PlaceLostError              the node of a process was lost: it can be run elsewhere (`places/place.py`)
+    +-- NodesLostError              the run has no nodes left: it stops and can be resumed
     +-- BudgetExhaustedError        the budget of the run is spent: the case is not run, and the run can be resumed
     +-- EvaluatorError              an evaluator could not compute a score (never a low score)
     |   +-- ScoreError              a score is not a number from 0 to 1
@@ -166,6 +168,12 @@ class BudgetExhaustedError(AgentVError):
     exit_code = 3
 
 
+class NodesLostError(AgentVError):
+    """A run has no nodes left. Never recorded as a result: its open cases count as not run."""
+
+    exit_code = 3
+
+
 class EvaluatorError(AgentVError):
     """An evaluator could not compute a score. Its judge usage so far is in `judge_proxy` or `judge`."""
 
@@ -186,6 +194,8 @@ class EvaluatorError(AgentVError):
         self.judge_proxy = judge_proxy
         self.judge = judge
         self.details = details
+        self.execution: Mapping[str, Any] | None = None
+        """The node that ran its script, and how often it was tried."""
 
 
 class ScoreError(EvaluatorError, ValueError):

@@ -76,6 +76,8 @@ class Score:
     judge_proxy: Mapping[str, Any] | None = None
     judge: Mapping[str, Any] | None = None
     """Judge usage of the evaluator itself: target, calls, tokens, cost."""
+    execution: Mapping[str, Any] | None = None
+    """The node that ran its script, and how often it was tried."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "score", valid_score(self.score))
@@ -103,6 +105,19 @@ class JudgeSpend(TypedDict, total=False):
     duration_ms: float
 
 
+class ExecutionRecord(TypedDict, total=False):
+    """Where a script or a command ran, in a run with nodes."""
+
+    node: str
+    tries: int
+    """How often it was started: again after each lost node."""
+    lost_on: tuple[str, ...]
+    """The nodes that were lost while it ran."""
+    lost_calls: int
+    """Judge calls of lost attempts. They count in the budget, but not in the ledger of the last attempt."""
+    lost_cost_usd: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class EvaluatorResult:
     """The result of one evaluator for one answer. With `error` set, the score is 0 and the verdict is `fail`."""
@@ -124,6 +139,8 @@ class EvaluatorResult:
     judge: Annotated[Mapping[str, Any] | None, OMIT_DEFAULT, JudgeSpend] = None
     """Judge usage of the evaluator itself; `judge_proxy` is the judge usage of a script."""
     evaluator_results: Annotated[tuple[EvaluatorResult, ...], OMIT_DEFAULT] = ()
+    execution: Annotated[Mapping[str, Any] | None, OMIT_DEFAULT, ExecutionRecord] = None
+    """In a run with nodes: the node that ran the script, and how often it was tried."""
 
     @property
     def failed_required(self) -> bool:
@@ -279,6 +296,8 @@ class CaseResult:
     """The turns of a conversation. `candidate_answer` is the answer of the last one."""
     turn: Annotated[Counted | None, OMIT_DEFAULT] = None
     """Only in `answers.jsonl`: the number of the turn in this line, whose conversation was not finished."""
+    execution: Annotated[Mapping[str, Any] | None, OMIT_DEFAULT, ExecutionRecord] = None
+    """In a run with nodes: the node that ran the command of a `cli` target, and how often it was tried."""
     replayed: Annotated[str | None, OMIT_DEFAULT] = None
     """The id of the run whose answer and judge replies were used again (`--replay`). Nothing was called or paid."""
 
@@ -312,9 +331,11 @@ class CaseResult:
 
 
 def judge_ledgers(results: Iterable[EvaluatorResult]) -> Iterator[Mapping[str, Any]]:
-    """The judge usage of each evaluator, including composite members: calls, tokens and cost."""
+    """The judge usage of each evaluator, including composite members and lost attempts: calls, tokens and cost."""
     for result in results:
         yield from (bounded_ledger(ledger) for ledger in (result.judge_proxy, result.judge) if ledger is not None)
+        if result.execution is not None and (lost := result.execution.get("lost_calls")):
+            yield bounded_ledger({"call_count": lost, "cost_usd": result.execution.get("lost_cost_usd")})
         if result.evaluator_results:
             yield from judge_ledgers(result.evaluator_results)
 

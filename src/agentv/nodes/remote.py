@@ -1,0 +1,339 @@
+"""`RemotePlace`: runs jobs on the nodes of an engine. It knows which nodes there are, and gives out their slots."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import shlex
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from agentv.errors import NodesLostError
+from agentv.nodes.channel import Channel, Joined, Left, NodeRefusedError
+from agentv.nodes.connection import Connection, NodeLost, Work
+from agentv.nodes.hello import Hello, python_minor
+from agentv.places.place import PlaceLostError, Slot
+from agentv.processes.job import PYTHON, Job
+from agentv.processes.run import OnBytes, ProcessOutcome
+from agentv.targets.nodes_section import NodesModel
+from agentv.text import plural
+
+if TYPE_CHECKING:
+    from agentv.judge.session import JudgeSession
+    from agentv.nodes.trees import Tree
+
+GOODBYE_SECONDS = 2.0
+RECONNECT_SECONDS = 1.0
+OnNote = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Member:
+    """A node of the engine, used or not."""
+
+    name: str
+    connection: Connection | None = None
+    hello: Hello | None = None
+    refused: str | None = None
+    """Why it is not used."""
+    epochs: int = 0
+    task: asyncio.Task[None] | None = None
+
+
+class RemotePlace:
+    """The nodes of a run, while it is entered. Entering waits until a node is ready."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        settings: NodesModel,
+        *,
+        trees: Sequence[Tree] = (),
+        secret_names: Iterable[str] = (),
+        clean: Callable[[str], str] = str,
+        on_note: OnNote | None = None,
+        where: str = "",
+    ) -> None:
+        """`where` is what the user calls the engine, for messages."""
+        self.attempts = 1 + settings.reruns
+        self.channel = channel
+        self.members: dict[str, Member] = {}
+        self._settings = settings
+        self._where = where
+        self._on_note = on_note or _ignore
+        self._work = Work(secrets.token_hex(16), settings, trees, tuple(secret_names), clean)
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._open: deque[Connection] = deque()
+        """Nodes that may have free slots, the one that got no job for the longest time first."""
+        self._watching: asyncio.Task[None] | None = None
+        self._looked = asyncio.Event()
+        """Set when something about the nodes has changed."""
+        self._failed: NodesLostError | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._pythons: set[str] = set()
+        self._closed = False
+
+    # -- the nodes
+
+    async def __aenter__(self) -> Self:
+        await self.channel.__aenter__()
+        try:
+            self._watching = asyncio.get_running_loop().create_task(self._watch())
+            await self._first_node()
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = [member.task for member in self.members.values() if member.task is not None]
+        if self._watching is not None:
+            tasks.append(self._watching)
+        try:
+            connections = [member.connection for member in self.members.values() if member.connection is not None]
+            await asyncio.gather(*(connection.say_goodbye(GOODBYE_SECONDS) for connection in connections))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.channel.__aexit__(kind, error, trace)
+
+    async def _first_node(self) -> None:
+        """Wait until a node is ready. Raises NodesLostError if none of them can be used, with the reasons."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.silence_seconds + 2 * RECONNECT_SECONDS):
+                while True:
+                    self._looked.clear()
+                    if self._failed is not None:
+                        raise self._failed
+                    if any(member.hello is not None for member in self.members.values()):
+                        return
+                    if self.members and all(member.refused is not None for member in self.members.values()):
+                        break
+                    await self._looked.wait()
+        raise self._no_node()
+
+    def _no_node(self) -> NodesLostError:
+        where = f" of {self._where}" if self._where else ""
+        if not self.members:
+            return NodesLostError(
+                f"no node{where} has joined",
+                next_step="Start nodes, for example with `dask worker`, and see them with `agentv nodes --on ...`.",
+            )
+        reasons = [f"  {each.name}: {each.refused or _silent(each)}" for each in self.members.values()]
+        return NodesLostError(f"no node{where} can be used:\n" + "\n".join(reasons), next_step="Nothing was called.")
+
+    async def _watch(self) -> None:
+        try:
+            async for change in self.channel.changes():
+                if isinstance(change, Joined):
+                    member = self.members.get(change.node)
+                    if member is None or member.task is None or member.task.done():
+                        member = self.members[change.node] = Member(change.node)
+                        member.task = asyncio.get_running_loop().create_task(self._serve(member))
+                elif isinstance(change, Left) and (gone := self.members.pop(change.node, None)) is not None:
+                    await self._remove(gone, change.reason)
+                self._looked.set()
+            self._fail("the engine has ended")
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            self._fail(self._work.clean(f"{type(error).__name__}: {error}"))
+
+    async def _remove(self, member: Member, reason: str) -> None:
+        if member.task is not None:
+            member.task.cancel()
+        if member.connection is not None:
+            await member.connection.leave(reason)
+            lost = member.connection.lost_jobs
+            self._on_note(f"the node {member.name} was lost: {reason}{_elsewhere(lost)}")
+        self._check_nodes()
+
+    async def _serve(self, member: Member) -> None:
+        """Connect to a node, and again after it was lost, until it is refused."""
+        while True:
+            member.epochs += 1
+            connection = Connection(self.channel, member.name, member.epochs, self._work, self._freed)
+            try:
+                hello = await connection.handshake()
+                self._use(member, connection, hello)
+                reason = await connection.until_lost()
+            except (NodeLost, NodeRefusedError) as error:
+                reason = str(error)
+                if isinstance(error, NodeRefusedError) or connection.refused:
+                    member.refused = reason
+            except BaseException:
+                await connection.leave("the run has ended")
+                raise
+            if connection.refused:
+                member.refused = reason
+            was_used, member.connection, member.hello = member.connection is not None, None, None
+            await connection.leave(reason)
+            self._looked.set()
+            if (was_used or member.refused is not None) and not self._closed:
+                verb = "is not used" if member.refused is not None else "was lost"
+                self._on_note(f"the node {member.name} {verb}: {reason}{_elsewhere(connection.lost_jobs)}")
+            self._check_nodes()
+            if member.refused is not None:
+                return
+            await asyncio.sleep(RECONNECT_SECONDS)
+
+    def _use(self, member: Member, connection: Connection, hello: Hello) -> None:
+        if member.epochs > 1:
+            self._on_note(f"the node {member.name} is used again")
+        if (minor := python_minor(hello.python)) not in self._pythons and self._pythons:
+            self._on_note(f"the node {member.name} has Python {minor}, other nodes have {', '.join(self._pythons)}")
+        self._pythons.add(minor)
+        member.connection, member.hello = connection, hello
+        self._check_nodes()
+        self._looked.set()
+        for _ in range(connection.slots):
+            self._freed(connection)
+
+    def _check_nodes(self) -> None:
+        """Give up some time after the last node was lost."""
+        loop = asyncio.get_running_loop()
+        if any(member.hello is not None for member in self.members.values()):
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+        elif self._timer is None and not self._closed:
+            seconds = 2 * self._settings.silence_seconds
+            self._timer = loop.call_later(seconds, self._fail, f"there has been no node for {seconds:g} s")
+
+    def _fail(self, reason: str) -> None:
+        if self._failed is None and not self._closed:
+            self._failed = NodesLostError(
+                f"the run has lost its nodes: {reason}",
+                next_step="All finished rows are recorded. Continue with --resume, and with --on for other nodes.",
+            )
+            self._looked.set()
+            while self._waiters:
+                self._wake_one()
+
+    @property
+    def nodes(self) -> list[Hello]:
+        """The nodes in use."""
+        return [member.hello for member in self.members.values() if member.hello is not None]
+
+    @property
+    def slots(self) -> int:
+        """How many jobs can run at the same time, with the nodes that are in use."""
+        return sum(member.connection.slots for member in self.members.values() if member.connection is not None)
+
+    # -- slots
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[Slot]:
+        connection = await self._free_connection()
+        connection.held += 1
+        if connection.free > 0:
+            self._open.append(connection)
+        else:
+            connection.is_open = False
+        try:
+            yield RemoteSlot(connection)
+        finally:
+            connection.held -= 1
+            self._freed(connection)
+
+    async def _free_connection(self) -> Connection:
+        """The next node with a free slot, in turn. Waits until there is one."""
+        turn: asyncio.Future[None] | None = None
+        try:
+            while True:
+                self._raise_if_failed()
+                if turn is not None or not self._waiters:
+                    while self._open:
+                        connection = self._open.popleft()
+                        if connection.free > 0:
+                            return connection
+                        connection.is_open = False
+                turn = asyncio.get_running_loop().create_future()
+                self._waiters.append(turn)
+                await turn
+        except BaseException:
+            if turn is not None and turn.done() and not turn.cancelled():
+                self._wake_one()  # another caller takes the turn
+            raise
+
+    def _raise_if_failed(self) -> None:
+        if self._failed is not None:
+            raise self._failed
+
+    def _freed(self, connection: Connection) -> None:
+        """A node may have a free slot."""
+        if connection.free > 0:
+            if not connection.is_open:
+                connection.is_open = True
+                self._open.append(connection)
+            self._wake_one()
+
+    def _wake_one(self) -> None:
+        """Let the caller continue that has waited the longest."""
+        while self._waiters:
+            turn = self._waiters.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+
+class RemoteSlot:
+    """Room for one job on a node."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @property
+    def node(self) -> str:
+        return self._connection.name
+
+    def path(self, path: str) -> str:
+        """A path or the interpreter of the driver, as it is on the node."""
+        if path == sys.executable:
+            return PYTHON
+        own = shlex.quote(sys.executable) + " "
+        if path.startswith(own):  # a command for a shell
+            return f"{PYTHON} {path[len(own) :]}"
+        return self._connection.path(path)
+
+    async def run(
+        self,
+        job: Job,
+        *,
+        judge: JudgeSession | None = None,
+        on_stderr: OnBytes | None = None,
+        on_cold: Callable[[str], None] | None = None,
+        repeatable: Callable[[], bool] = lambda: False,
+    ) -> ProcessOutcome:
+        del repeatable  # the node decides
+        outcome = await self._connection.run(job, judge=judge, on_cold=on_cold)
+        if on_stderr is not None:
+            on_stderr(outcome.stderr)
+        return outcome
+
+
+def _silent(member: Member) -> str:
+    return "it does not answer" if member.epochs < 2 else "it was lost"
+
+
+def _elsewhere(count: int) -> str:
+    return f"; its {plural(count, 'job')} run elsewhere" if count else ""
+
+
+def _ignore(_: str) -> None:
+    pass
+
+
+__all__ = ["PlaceLostError", "RemotePlace", "RemoteSlot"]
