@@ -12,7 +12,7 @@
     |   +-- NotRecordedError        the call is not in the record of the run that is replayed
     +-- ProcessStartError           a program could not be started (`processes/run.py`)
     +-- JudgeCallError              a script's judge call failed (`judge/session.py`)
-    +-- PlaceLostError              the node of a process was lost: it can be run elsewhere (`places/place.py`)
+    +-- PlaceLostError              the node of a process was lost: it can be run elsewhere
     +-- NodesLostError              the run has no nodes left: it stops and can be resumed
     +-- BudgetExhaustedError        the budget of the run is spent: the case is not run, and the run can be resumed
     +-- EvaluatorError              an evaluator could not compute a score (never a low score)
@@ -166,6 +166,17 @@ class BudgetExhaustedError(AgentVError):
     """The budget of the run does not allow a call. Never recorded as a result: the case counts as not run."""
 
     exit_code = 3
+
+
+class PlaceLostError(AgentVError):
+    """The node of a process is gone or silent, so it is unknown how the process ended. It can be run elsewhere."""
+
+    exit_code = 3
+
+    def __init__(self, node: str, reason: str, *, next_step: str | None = None) -> None:
+        super().__init__(f"the node {node} was lost: {reason}", next_step=next_step)
+        self.node = node
+        self.reason = reason
 
 
 class NodesLostError(AgentVError):

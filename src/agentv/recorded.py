@@ -279,6 +279,8 @@ class RecordedRun:
 
                 built = with_questions(built, self.directory.results)
             self.manifest["budget"] = budget.to_dict()
+            if execution.nodes is not None:
+                self.manifest["nodes"] = execution.nodes.to_dict()
             self._close_manifest(status, built)
         if judging is not None:
             await judging[0].finish(self.plan.options.judge_io == "failures", recovery.execution)

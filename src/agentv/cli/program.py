@@ -27,6 +27,7 @@ COMMANDS = {
     "init": ("agentv.cli.init:command", "Create example suites that run offline."),
     "judge": ("agentv.cli.judge.command:command", "Create, run and debug judge scripts."),
     "report": ("agentv.cli.report:command", "Report a run as Markdown, JUnit, annotations or HTML."),
+    "nodes": ("agentv.cli.nodes:command", "Show the nodes that run scripts and commands."),
     "runs": ("agentv.cli.runs:command", "List recorded runs, and remove or annotate them."),
     "schema": ("agentv.cli.schema:command", "Print the JSON Schemas, or set up an editor with them."),
     "show": ("agentv.cli.show:command", "Show a case: question, answer, score, judge calls."),

@@ -83,6 +83,7 @@ class Connection:
         self, channel: Channel, node: str, epoch: int, work: Work, on_free: Callable[[Connection], None]
     ) -> None:
         self.name = node
+        self.hello: Hello | None = None
         self.slots = 0
         self.held = 0
         """Slots that are given out."""
@@ -136,6 +137,7 @@ class Connection:
             hello = decode(Hello, message.data)
         except DecodeError as error:
             raise NodeRefusedError(f"its handshake is invalid: {error}") from None
+        self.hello = hello
         self._check(hello)
         self._roots = [(PACKAGE, hello.package)]
         if self._work.settings.files == "ship":
@@ -218,6 +220,12 @@ class Connection:
             if path == ours or path.startswith(ours + "/"):
                 return theirs + path[len(ours) :]
         return path
+
+    def has(self, path: str) -> bool:
+        """Whether a directory of the node is one that was sent or, with shared files, may exist there."""
+        if self._work.settings.files == "shared":
+            return True
+        return any(path == theirs or path.startswith(theirs + "/") for _, theirs in self._roots)
 
     async def run(
         self, job: Job, *, judge: JudgeSession | None, on_cold: Callable[[str], None] | None

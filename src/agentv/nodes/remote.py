@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from agentv.errors import NodesLostError
 from agentv.nodes.channel import Channel, Joined, Left, NodeRefusedError
@@ -20,7 +20,7 @@ from agentv.nodes.connection import Connection, NodeLost, Work
 from agentv.nodes.hello import Hello, python_minor
 from agentv.places.place import PlaceLostError, Slot
 from agentv.processes.job import PYTHON, Job
-from agentv.processes.run import OnBytes, ProcessOutcome
+from agentv.processes.run import OnBytes, ProcessOutcome, ProcessStartError
 from agentv.targets.nodes_section import NodesModel
 from agentv.text import plural
 
@@ -40,6 +40,9 @@ class Member:
     name: str
     connection: Connection | None = None
     hello: Hello | None = None
+    """What it tells about itself, while it is used."""
+    last_hello: Hello | None = None
+    """The same, also if it was refused."""
     refused: str | None = None
     """Why it is not used."""
     epochs: int = 0
@@ -57,15 +60,19 @@ class RemotePlace:
         trees: Sequence[Tree] = (),
         secret_names: Iterable[str] = (),
         clean: Callable[[str], str] = str,
+        holds_secret: Callable[[str], bool] | None = None,
         on_note: OnNote | None = None,
         where: str = "",
+        look: bool = False,
     ) -> None:
-        """`where` is what the user calls the engine, for messages."""
+        """`clean` masks secrets in text of nodes, `holds_secret` finds them in jobs, and `where` is what the user calls
+        the engine, for messages. With `look`, entering waits for all nodes, and no node is an error."""
         self.attempts = 1 + settings.reruns
         self.channel = channel
         self.members: dict[str, Member] = {}
         self._settings = settings
-        self._where = where
+        self._where, self._look = where, look
+        self._holds_secret = holds_secret
         self._on_note = on_note or _ignore
         self._work = Work(secrets.token_hex(16), settings, trees, tuple(secret_names), clean)
         self._waiters: deque[asyncio.Future[None]] = deque()
@@ -77,6 +84,7 @@ class RemotePlace:
         self._failed: NodesLostError | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._pythons: set[str] = set()
+        self._seen: dict[str, dict[str, Any]] = {}
         self._closed = False
 
     # -- the nodes
@@ -117,12 +125,13 @@ class RemotePlace:
                     self._looked.clear()
                     if self._failed is not None:
                         raise self._failed
-                    if any(member.hello is not None for member in self.members.values()):
-                        return
-                    if self.members and all(member.refused is not None for member in self.members.values()):
+                    used = [member for member in self.members.values() if member.hello is not None]
+                    refused = sum(member.refused is not None for member in self.members.values())
+                    if (used and not self._look) or (self.members and len(used) + refused == len(self.members)):
                         break
                     await self._looked.wait()
-        raise self._no_node()
+        if not self._look and not any(member.hello is not None for member in self.members.values()):
+            raise self._no_node()
 
     def _no_node(self) -> NodesLostError:
         where = f" of {self._where}" if self._where else ""
@@ -167,10 +176,12 @@ class RemotePlace:
             connection = Connection(self.channel, member.name, member.epochs, self._work, self._freed)
             try:
                 hello = await connection.handshake()
+                member.last_hello = hello
                 self._use(member, connection, hello)
                 reason = await connection.until_lost()
             except (NodeLost, NodeRefusedError) as error:
                 reason = str(error)
+                member.last_hello = connection.hello or member.last_hello
                 if isinstance(error, NodeRefusedError) or connection.refused:
                     member.refused = reason
             except BaseException:
@@ -195,6 +206,7 @@ class RemotePlace:
         if (minor := python_minor(hello.python)) not in self._pythons and self._pythons:
             self._on_note(f"the node {member.name} has Python {minor}, other nodes have {', '.join(self._pythons)}")
         self._pythons.add(minor)
+        self._seen[member.name] = {"agentv": hello.version, "python": hello.python, "cpus": hello.cpus}
         member.connection, member.hello = connection, hello
         self._check_nodes()
         self._looked.set()
@@ -222,6 +234,10 @@ class RemotePlace:
             while self._waiters:
                 self._wake_one()
 
+    def to_dict(self) -> dict[str, Any]:
+        """The engine and the nodes that were used, for `run.json`."""
+        return {"on": self._where, "seen": [{"node": name, **hello} for name, hello in self._seen.items()]}
+
     @property
     def nodes(self) -> list[Hello]:
         """The nodes in use."""
@@ -243,7 +259,7 @@ class RemotePlace:
         else:
             connection.is_open = False
         try:
-            yield RemoteSlot(connection)
+            yield RemoteSlot(connection, self._holds_secret)
         finally:
             connection.held -= 1
             self._freed(connection)
@@ -292,8 +308,8 @@ class RemotePlace:
 class RemoteSlot:
     """Room for one job on a node."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: Connection, holds_secret: Callable[[str], bool] | None) -> None:
+        self._connection, self._holds_secret = connection, holds_secret
 
     @property
     def node(self) -> str:
@@ -318,10 +334,25 @@ class RemoteSlot:
         repeatable: Callable[[], bool] = lambda: False,
     ) -> ProcessOutcome:
         del repeatable  # the node decides
+        self._check(job)
         outcome = await self._connection.run(job, judge=judge, on_cold=on_cold)
         if on_stderr is not None:
             on_stderr(outcome.stderr)
         return outcome
+
+    def _check(self, job: Job) -> None:
+        """ProcessStartError for a job that cannot or must not run on a node."""
+        if not self._connection.has(job.cwd):
+            raise ProcessStartError(
+                f"its working directory {job.cwd} is not among the files that are sent to nodes",
+                next_step="Move it into the repository of the suite, or set `on: driver`.",
+            )
+        finds = self._holds_secret
+        if finds is not None and not job.may_hold_secrets and any(map(finds, (*job.argv, *job.env.values()))):
+            raise ProcessStartError(
+                "its command or its variables contain a key, which is not sent to nodes",
+                next_step="Remove the key, or set `on: driver`.",
+            )
 
 
 def _silent(member: Member) -> str:

@@ -88,6 +88,11 @@ class LeftOut:
     path: str
     reason: str
 
+    @property
+    def expected(self) -> bool:
+        """Whether it is one of the files that are never shipped, such as `.env` and run directories."""
+        return self.reason == _RUN or any(is_reserved(name) for name in self.path.split("/"))
+
 
 @dataclass(frozen=True, slots=True)
 class Tree:

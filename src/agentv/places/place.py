@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from agentv.errors import AgentVError
+from agentv.errors import PlaceLostError
 from agentv.processes.job import Job
 from agentv.processes.run import OnBytes, ProcessOutcome
 
@@ -16,17 +16,6 @@ if TYPE_CHECKING:
 
 Where = Literal["driver", "nodes"]
 """Where evaluators and targets run in a run with nodes."""
-
-
-class PlaceLostError(AgentVError):
-    """The node of a job is gone or silent, so it is unknown how the job ended. It can be run again elsewhere."""
-
-    exit_code = 3
-
-    def __init__(self, node: str, reason: str) -> None:
-        super().__init__(f"the node {node} was lost: {reason}")
-        self.node = node
-        self.reason = reason
 
 
 class Slot(Protocol):
@@ -64,3 +53,6 @@ class Place(Protocol):
 
     def slot(self) -> AbstractAsyncContextManager[Slot]:
         """A slot for one job, which is free again at the end of `with`. Waits until one is free."""
+
+
+__all__ = ["Place", "PlaceLostError", "Slot", "Where"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentv.errors import ConfigError, Problem, SuiteError, UsageError
+from agentv.errors import AgentVError, ConfigError, Problem, SuiteError, UsageError
 from agentv.evaluators.reader import EvaluatorReader
 from agentv.plan.cases import CaseCollector, SuiteCases
 from agentv.plan.chosen import ChosenCases
@@ -18,6 +18,7 @@ from agentv.plan.names import check_names, refuse_without_a_judge
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import Lane, PlannedSuite, RunPlan
 from agentv.plan.selection import DEFAULT_SEED, CaseFilter, sampled, select_ids
+from agentv.plan.uses_nodes import NO_NODES, nodes_named
 from agentv.results import DEFAULT_THRESHOLD
 from agentv.suite.findings import AllFindings
 from agentv.suite.loader import load_suite
@@ -53,6 +54,8 @@ class Loaded:
     """The files of `--prompt`."""
     search: bool = True
     """Whether programs and scripts that evaluators need and that do not exist are errors."""
+    on: str | None = None
+    """The nodes of `--on`."""
     collected: list[SuiteCases] = field(default_factory=list)
     """What `suites` kept of the cases of each suite, if it had a collector."""
     _environments: dict[tuple[Path, ...], Environment] = field(default_factory=dict)
@@ -83,10 +86,18 @@ class Loaded:
         return suites
 
     def _reader(self, suite: Path) -> EvaluatorReader:
-        if not self.search:
+        if not self.search or self._uses_nodes((self.home or suite.parent).resolve()):
             return EvaluatorReader()
         environment = self.environment((self.home or suite.parent).resolve())
         return EvaluatorReader(search=ProgramSearch(environment.values))
+
+    def _uses_nodes(self, directory: Path) -> bool:
+        """Whether scripts run on nodes, which may have programs that this machine does not have."""
+        try:
+            config = None if self.on == NO_NODES else self.config(directory)
+        except AgentVError:  # reported when the configuration is needed
+            config = None
+        return nodes_named(self.on, [config]) is not None
 
     def environment(self, directory: Path) -> Environment:
         files = dotenv_files(directory, self.cwd)
@@ -129,7 +140,7 @@ def build_plan(
     With `record_cases`, the plan has the lines of `cases.jsonl`. `chosen` restricts it to these cases.
     With `watched`, it also knows which cases a judge script affects.
     """
-    loaded = Loaded(cwd, options.config, added_evaluators, home, _prompt_files(options, cwd), search)
+    loaded = Loaded(cwd, options.config, added_evaluators, home, _prompt_files(options, cwd), search, options.on)
     selecting = _Selecting(options, CaseFilter.of(options), chosen)
     collector = None
     if record_cases or selecting.filter is not None:
@@ -176,9 +187,10 @@ def build_plan(
         collected=collector if record_cases else None,
         chosen=chosen,
         sample=selecting.sample,
+        nodes=nodes_named(options.on, [item.config for item in planned]),
     )
     _check_wording(lanes)
-    if search and options.replay is None:
+    if search and options.replay is None and plan.nodes is None:
         _search_for_targets(plan)
     return plan
 

@@ -132,6 +132,15 @@ class RunOptions:
     seed: int | None = _whole("seed", "Seed of --sample; the same seed selects the same cases.  [0]", 0)
     workers: int | None = _whole("workers", "Cases judged at a time per target, while as many are answered.  [16]", 1)
     repeat: int | None = _whole("repeat", "Attempts per case, which give one verdict.  [`execution.trials`, else 1]", 1)
+    on: str | None = _field(
+        Option(
+            "text",
+            "Run scripts and commands on nodes: tls://HOST:PORT, tcp://HOST:PORT, ray://HOST:PORT, ray:auto, local:N.",
+            "NODES",
+            "on",
+            may_change=True,
+        )
+    )
     timeout: float | None = _above_zero("S", "timeout", "Timeout for one target call, in seconds.")
     threshold: float | None = _share("S", "threshold", "Minimum score for a case to pass.  [0.8]")
     outputs: str | None = _file("outputs", "Grade existing answers (JSON Lines, or a run) instead of calling targets.")

@@ -19,6 +19,8 @@ from agentv.suite.suite import EvalCase, EvalSuite, TrialSettings
 from agentv.targets.answers import Answers
 from agentv.targets.config import TargetsConfig, TargetSpec
 from agentv.targets.environment import Environment
+from agentv.targets.nodes_section import NodesModel
+from agentv.targets.provider import TargetSettings
 from agentv.targets.secrets import Secrets
 from agentv.text import all_of
 
@@ -192,6 +194,14 @@ def _attempts(planned: PlannedSuite, ids: frozenset[str]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class UsesNodes:
+    """The nodes of a run, as in `--on` or `nodes.on`, and how they are used."""
+
+    on: str
+    settings: NodesModel
+
+
+@dataclass(frozen=True, slots=True)
 class RunPlan:
     """What a run will do. Building it calls no model."""
 
@@ -208,6 +218,8 @@ class RunPlan:
     """The cases of the run, if they were chosen one by one."""
     sample: str | None = None
     """A note about the sample, if the run is one."""
+    nodes: UsesNodes | None = None
+    """The nodes that run scripts and commands; None for this machine."""
 
     def narrowed(self, chosen: ChosenCases) -> RunPlan:
         """The plan of only these cases."""
@@ -318,6 +330,19 @@ class RunPlan:
     def needs(self) -> frozenset[Need]:
         """What the run must provide to its evaluators."""
         return frozenset(need for planned in self.suites for need in planned.suite.evaluator_needs)
+
+    @property
+    def runs_commands_on_nodes(self) -> bool:
+        """Whether a target that answers or judges runs commands on nodes."""
+        specs = (spec for spec, _ in self.called_targets())
+        settings = (spec.reading.settings for spec in specs)
+        return any(isinstance(each, TargetSettings) and each.on_nodes for each in settings)
+
+    def directories(self) -> list[Path]:
+        """The directories whose files scripts and commands need: those of the suites and of their configurations."""
+        suites = [item.suite.directory.resolve() for item in self.suites]
+        configs = [item.config.path.resolve().parent for item in self.suites if item.config is not None]
+        return list(dict.fromkeys([*suites, *configs]))
 
     def digests(self) -> Mapping[str, str]:
         """SHA-256 of every file the run depends on, by absolute path."""

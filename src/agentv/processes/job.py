@@ -63,6 +63,8 @@ class Job:
     lines: bool = False
     """Whether the process stays alive between executions (`protocol: jsonl`)."""
     inline: bool = False
+    may_hold_secrets: bool = False
+    """Whether its command and variables may contain keys although it runs on a node."""
     label: str = ""
     """What the job belongs to, for messages about its files."""
 

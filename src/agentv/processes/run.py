@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from agentv.errors import AgentVError
 from agentv.processes import descriptors
@@ -66,6 +67,8 @@ class ProcessOutcome:
     """The output files of the job that the program wrote."""
     file_problems: Mapping[str, str] = field(default_factory=dict)
     """Why output files that exist cannot be read."""
+    execution: Mapping[str, Any] | None = None
+    """The node that ran it, and how often it was tried; None for this machine."""
 
     @property
     def ending(self) -> str:
