@@ -121,7 +121,7 @@ def test_suite_file_runs_against_a_function(tmp_path: Path) -> None:
 def test_cases_as_first_argument_are_refused_with_the_right_keyword() -> None:
     with pytest.raises(UsageError, match=r"must be paths of suites, got a mapping") as caught:
         agentv.evaluate([{"id": "a", "input": "b"}])  # type: ignore[list-item]
-    assert "evaluate(cases=[...])" in caught.value.next_step
+    assert "evaluate(cases=[...])" in (caught.value.next_step or "")
 
 
 def test_trials_of_cases_give_one_verdict_per_case() -> None:

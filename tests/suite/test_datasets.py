@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -179,7 +180,7 @@ def test_problems_in_files_of_cases_are_reported_there(tmp_path):
 
 @pytest.mark.parametrize("name", ["cases.yaml", "cases.json"])
 def test_vars_of_a_file_apply_to_its_cases(tmp_path, name):
-    both = [{"id": each, "input": "{{ tone }} {{ b }} {{ c }} {{ d }}"} for each in "xy"]
+    both: list[dict[str, Any]] = [{"id": each, "input": "{{ tone }} {{ b }} {{ c }} {{ d }}"} for each in "xy"]
     both[1]["vars"] = {"tone": "case"}
     write(tmp_path, json.dumps({"vars": {"tone": "file", "b": "file"}, "cases": both}), name)
     head = "execution: {evaluators: [{type: is_json}]}\nvars: {tone: suite, b: suite, c: suite, d: suite}\n"
