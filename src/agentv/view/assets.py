@@ -91,7 +91,7 @@ def shell() -> str:
 def file_start(title: str, sums: Sequence[str] = ()) -> str:
     """The beginning of the HTML file, up to its blocks of data.
 
-    `sums` are the hashes of its record. They are in the head with the version, so that they can be read without the script.
+    `sums` are the hashes of its record. They are in the head with the version, to be read without the script.
     """
     directives = (
         *POLICY,
