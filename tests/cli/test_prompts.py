@@ -63,6 +63,24 @@ def test_run_has_a_row_for_each_case_and_prompt(prompts: Project) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("prompts", "expected"),
+    [
+        ("[a, b, c]", "prompt-1, prompt-2 and prompt-3 have the same mean score."),
+        ("[a, b, no]", "prompt-1 and prompt-2 have the highest mean score."),
+        ("[a, b, c, d, e]", "5 variants have the same mean score."),
+    ],
+)
+def test_all_variants_with_the_highest_mean_score_are_named(project: Project, prompts: str, expected: str) -> None:
+    project.write(
+        "agentv.config.yaml", "targets: {bot: {provider: mock, rules: [{match: no, response: x}], response: y}}"
+    )
+    project.write(
+        "suite.yaml", f"prompts: {prompts}\nevalcases: [{{id: k, evaluators: [{{type: equals, value: y}}]}}]\n"
+    )
+    assert f"  {expected}\n" in project.run("eval", "suite.yaml").stdout
+
+
 def test_table_of_many_variants_fits_into_the_line(prompts: Project) -> None:
     texts = "".join(
         f"  - {{id: a-long-name-of-prompt-{n}, template: 'Text {n} {{{{ question }}}}'}}\n" for n in range(12)
