@@ -290,3 +290,15 @@ def test_judge_calls_belong_to_their_variant(prompts: Project) -> None:
     prompts.run("eval", "--resume", "run", "--quiet")
     assert len(prompts.rows(prompts.root / "run")) == 16
     assert (prompts.root / "calls").read_text().count("x") == 16  # nothing is judged twice
+
+
+def test_prompt_of_a_target_must_contain_the_question(project: Project) -> None:
+    project.write("agentv.config.yaml", "targets: {bot: {provider: mock, prompt: Be brief., response: y}}")
+    project.write("suite.yaml", "evalcases: [{id: k, input: Why?, evaluators: [{type: equals, value: y}]}]\n")
+    done = project.run("eval", "suite.yaml")
+    assert done.returncode == 2
+    assert "agentv.config.yaml:1:41: `prompt` must contain the question: write `{{ input }}` in it" in done.stderr
+    project.write(
+        "agentv.config.yaml", 'targets: {bot: {provider: mock, prompt: "{{ input }} Be brief.", response: y}}'
+    )
+    assert project.run("eval", "suite.yaml").returncode == 0
