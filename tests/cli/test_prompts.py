@@ -302,3 +302,12 @@ def test_prompt_of_a_target_must_contain_the_question(project: Project) -> None:
         "agentv.config.yaml", 'targets: {bot: {provider: mock, prompt: "{{ input }} Be brief.", response: y}}'
     )
     assert project.run("eval", "suite.yaml").returncode == 0
+
+
+def test_template_of_every_kind_of_target_is_checked(project: Project) -> None:
+    target = '{provider: http, url: "http://127.0.0.1:1/{{ prompt }}", system_prompt: "{{ open"}'
+    project.write("agentv.config.yaml", f"targets: {{bot: {target}}}")
+    project.write("suite.yaml", "evalcases: [{id: k, input: Why?, evaluators: [{type: equals, value: y}]}]\n")
+    done = project.run("eval", "suite.yaml")
+    assert done.returncode == 2
+    assert "agentv.config.yaml:1:88: `system_prompt`: unexpected end of template" in done.stderr

@@ -239,7 +239,7 @@ class TargetSettings(BaseModel):
 
     @field_validator("system_prompt", "prompt")
     @classmethod
-    def _is_a_template(cls, value: str | None, info: ValidationInfo) -> str | None:
+    def _is_a_wording(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is not None and compile_template(value).is_constant and info.field_name == "prompt":
             raise ValueError("must contain the question: write `{{ input }}` in it; instructions are a `system_prompt`")
         return value
