@@ -369,6 +369,26 @@ def test_run_is_shown_in_one_line() -> None:
     assert repr(run) == f"<EvaluationRun: 1 passed, 1 failed, mean score 0.50; .agentv/runs/{run.run_id}>"
 
 
+def test_results_of_cases_and_evaluators_are_shown_in_one_line() -> None:
+    evaluators: list[Any] = [{"type": "contains", "value": "Paris"}]
+    run = agentv.evaluate(cases=CASES[:1], evaluators=evaluators, target=[paris, upper])
+    shown = {repr(result) for result in run}
+    assert shown == {
+        "<CaseResult 'france' (paris): pass, score 1.00>",
+        "<CaseResult 'france' (upper): fail, score 0.00>",
+    }
+    assert repr(run.results[0].evaluator_results[0]).startswith("<EvaluatorResult 'contains': ")
+
+
+def test_errors_are_shown_in_one_line() -> None:
+    def broken(question: str) -> str:
+        raise ValueError("no\nanswer")
+
+    (result,) = agentv.evaluate(cases=CASES[:1], evaluators=[{"type": "contains", "value": "Paris"}], target=broken)
+    assert repr(result).startswith("<CaseResult 'france' (broken): error, ")
+    assert "\n" not in repr(result)
+
+
 def test_results_as_mappings_and_as_data_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     run = agentv.evaluate(cases=CASES[:1], evaluators=[{"type": "contains", "value": "Paris"}], target=[paris, upper])
     assert [(row["target"], row["score"]) for row in run.to_dicts()] == [("paris", 1.0), ("upper", 0.0)]

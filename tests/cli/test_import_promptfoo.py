@@ -641,7 +641,10 @@ def test_tests_inherit_prompts_and_metadata_of_the_default_test(project: Project
     project.write(
         "promptfooconfig.yaml",
         """\
-        prompts: [{label: "math:short", raw: "{{x}}"}, {label: "math:long", raw: "Please {{x}}"}, {label: talk, raw: Hi}]
+        prompts:
+          - {label: "math:short", raw: "{{x}}"}
+          - {label: "math:long", raw: "Please {{x}}"}
+          - {label: talk, raw: Hi}
         providers: [echo]
         defaultTest: {prompts: [math], metadata: {area: sums, level: easy}}
         tests:
