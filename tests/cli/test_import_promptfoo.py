@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from agentv.importing.rows import short_assertion
-from agentv.importing.templates import UnsupportedTemplateError, combinations, converted, render, resolved
+from agentv.importing.templates import (
+    UnsupportedTemplateError,
+    combinations,
+    converted,
+    environment_variables,
+    render,
+    resolved,
+)
 from agentv.suite.yaml import YamlWalk
 from tests.conftest import Project
 
@@ -701,6 +708,20 @@ def test_provider_of_a_test_is_the_target_with_this_id_or_label(project: Project
         {"target": "The-small-one"},
         {"target": "gpt-5-nano"},
     ]
+
+
+@pytest.mark.parametrize(
+    ("template", "setting"),
+    [
+        ("{{ env.HOST }}", "${{ HOST }}"),
+        ("https://{{env.HOST | default('a.example')}}/v1", "https://${{ HOST:-a.example }}/v1"),
+        ('{{ env.HOST | default("./a b", true) }}', "${{ HOST:-./a b }}"),
+        ("{{ env.HOST or 'x' }}", "${{ HOST:-x }}"),
+        ("{{ env.HOST | upper }}", "{{ env.HOST | upper }}"),
+    ],
+)
+def test_environment_variables_keep_their_defaults(template: str, setting: str) -> None:
+    assert environment_variables([template]) == [setting]
 
 
 def test_function_outside_the_repository_of_the_suite_is_left_out(project: Project) -> None:
