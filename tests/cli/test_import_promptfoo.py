@@ -637,7 +637,7 @@ def test_scenarios_join_the_assertions_of_their_configurations_and_tests(project
     )
     assert project.run("import", "promptfoo", "promptfooconfig.yaml").returncode == 0
     assert project.run("eval", "suite.yaml").returncode == 1
-    assert [row["verdict"] for row in project.rows()] == ["pass", "fail"]
+    assert {row["eval_id"]: row["verdict"] for row in project.rows()} == {"test-1": "pass", "test-2": "fail"}
     assert [[result["name"] for result in row["evaluator_results"]] for row in project.rows()] == [
         ["contains", "icontains"],
         ["contains", "icontains"],
@@ -681,7 +681,7 @@ def test_test_without_the_default_assertions_keeps_only_its_own(project: Project
     done = project.run("import", "promptfoo", "promptfooconfig.yaml")
     assert (done.returncode, done.stderr) == (0, "")
     project.run("eval", "suite.yaml")
-    assert [row["verdict"] for row in project.rows()] == ["pass", "fail"]
+    assert {row["eval_id"]: row["verdict"] for row in project.rows()} == {"test-1": "pass", "test-2": "fail"}
 
 
 def test_provider_of_a_test_is_the_target_with_this_id_or_label(project: Project) -> None:
