@@ -165,8 +165,13 @@ def test_metrics_run_warm_with_judge_access_and_their_options(project: Project) 
 
 def test_a_suite_with_every_metric_keeps_all_of_them_warm(project: Project) -> None:
     project.write("agentv.config.yaml", CONFIG)
-    options = {"tool_correctness": {"expected": [{"tool": "search"}]}, "summarization_coverage": {"source": "Texas"}}
-    evaluators = [{"type": "metric", "name": metric, **options.get(metric, {})} for metric in METRICS]
+    options: dict[str, dict[str, object]] = {
+        "tool_correctness": {"expected": [{"tool": "search"}]},
+        "summarization_coverage": {"source": "Texas"},
+    }
+    evaluators: list[dict[str, object]] = [
+        {"type": "metric", "name": metric, **options.get(metric, {})} for metric in METRICS
+    ]
     case = {"id": "a", "input": "Where?", "reference_answer": "Texas", "metadata": {"retrieval_context": ["Texas"]}}
     project.write("suite.yaml", json.dumps({"execution": {"evaluators": evaluators}, "evalcases": [case]}))
     done = project.run("eval", "suite.yaml")
