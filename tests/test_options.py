@@ -28,6 +28,7 @@ VALUES: dict[str, Any] = {
     "workers": 3,
     "repeat": 2,
     "prompts": ("prompt.txt",),
+    "on": "none",
     "timeout": 7.5,
     "threshold": 0.5,
     "outputs": "answers.jsonl",

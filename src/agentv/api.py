@@ -131,6 +131,7 @@ class Options(TypedDict, total=False):
     seed: int | None
     workers: int | None
     repeat: int | None
+    on: str | None
     timeout: float | None
     threshold: float | None
     outputs: FilePath | None
