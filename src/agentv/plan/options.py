@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from agentv.errors import UsageError
+from agentv.plan import shards
 from agentv.text import one_of
 
 
@@ -20,7 +21,7 @@ from agentv.text import one_of
 class Option:
     """The name, the help and the allowed values of an option."""
 
-    kind: Literal["text", "file", "list", "whole", "number", "switch", "choice"]
+    kind: Literal["text", "file", "list", "whole", "number", "switch", "choice", "shard"]
     help: str
     metavar: str = ""
     keyword: str = ""
@@ -49,7 +50,8 @@ class Option:
             return f"{noun} from {self.least:g} to {self.most:g}"
         if self.kind == "choice":
             return one_of(self.choices)
-        return {"list": "a list of strings", "switch": "true or false"}.get(self.kind, "a string")
+        others = {"list": "a list of strings", "switch": "true or false", "shard": shards.EXPECTED}
+        return others.get(self.kind, "a string")
 
     def check(self, name: str, value: Any) -> None:
         """UsageError if the value is not allowed."""
@@ -67,6 +69,8 @@ class Option:
             return isinstance(value, str) and value in self.choices
         if self.kind in ("text", "file"):
             return isinstance(value, str)
+        if self.kind == "shard":
+            return isinstance(value, str) and shards.Shard.parse(value) is not None
         number = int if self.kind == "whole" else int | float
         if isinstance(value, bool) or not isinstance(value, number) or not math.isfinite(value):
             return False
@@ -130,6 +134,9 @@ class RunOptions:
     )
     sample: int | None = _whole("sample", "Run a random sample of N of the selected cases.", 1)
     seed: int | None = _whole("seed", "Seed of --sample; the same seed selects the same cases.  [0]", 0)
+    shard: str | None = _field(
+        Option("shard", "Run only shard I of N of the selected cases (see `agentv merge`).", "I/N", "shard")
+    )
     workers: int | None = _whole("workers", "Cases judged at a time per target, while as many are answered.  [16]", 1)
     repeat: int | None = _whole("repeat", "Attempts per case, which give one verdict.  [`execution.trials`, else 1]", 1)
     timeout: float | None = _above_zero("S", "timeout", "Timeout for one target call, in seconds.")
@@ -157,6 +164,11 @@ class RunOptions:
         refuse_empty({name: getattr(self, name) for name in OPTIONS})
         for name, option in OPTIONS.items():
             option.check(name, getattr(self, name))
+
+    @property
+    def own_shard(self) -> shards.Shard | None:
+        """The shard that the run is restricted to, if any."""
+        return None if self.shard is None else shards.Shard.parse(self.shard)
 
     def to_dict(self) -> dict[str, Any]:
         values = {name: getattr(self, name) for name in OPTIONS}
