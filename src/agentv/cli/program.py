@@ -26,6 +26,7 @@ COMMANDS = {
     "import": ("agentv.cli.import_suites:command", "Convert files of promptfoo, DeepEval and Ragas to suites."),
     "init": ("agentv.cli.init:command", "Create example suites that run offline."),
     "judge": ("agentv.cli.judge.command:command", "Create, run and debug judge scripts."),
+    "merge": ("agentv.cli.merge:command", "Join the runs of shards in one run."),
     "report": ("agentv.cli.report:command", "Report a run as Markdown, JUnit, annotations or HTML."),
     "runs": ("agentv.cli.runs:command", "List recorded runs, and remove or annotate them."),
     "schema": ("agentv.cli.schema:command", "Print the JSON Schemas, or set up an editor with them."),

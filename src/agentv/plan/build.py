@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentv.errors import ConfigError, Problem, SuiteError, UsageError
 from agentv.evaluators.reader import EvaluatorReader
@@ -18,8 +18,6 @@ from agentv.plan.names import check_names, refuse_without_a_judge
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import Lane, PlannedSuite, RunPlan
 from agentv.plan.selection import DEFAULT_SEED, CaseFilter, sampled, select_ids
-from agentv.plan.shards import Shard, ShardOfRun
-from agentv.plan.shares import notes_on_shares, share_of_targets
 from agentv.results import DEFAULT_THRESHOLD
 from agentv.suite.findings import AllFindings
 from agentv.suite.loader import load_suite
@@ -37,6 +35,9 @@ from agentv.targets.environment import Environment, dotenv_files
 from agentv.targets.provider import TargetSettings
 from agentv.targets.secrets import Secrets
 from agentv.text import one_of
+
+if TYPE_CHECKING:
+    from agentv.plan.shards import Shard, ShardOfRun
 
 DEFAULT_CONCURRENCY = 16
 _LIKE_A_VARIANT = re.compile(r" \[[^\[\]]*\]$")
@@ -112,6 +113,8 @@ class Loaded:
         if key not in self._configs:
             config = load_config(path, environment)
             if self.shard is not None:
+                from agentv.plan.shares import share_of_targets  # noqa: PLC0415 - only shards need it
+
                 self.undivided |= {(str(spec.path), name): spec for name, spec in config.targets.items()}
                 config = share_of_targets(config, self.shard)
             self._configs[key] = config
@@ -304,11 +307,15 @@ def _shard_of(
     the suites and the files of a run are those of all its shards."""
     if shard is None:
         return None, selected
+    from agentv.plan.shards import ShardOfRun  # noqa: PLC0415 - only shards need it
+
     own = shard.cases(suites, selected)
     return ShardOfRun(shard, sum(map(len, own.values())), sum(map(len, selected.values()))), own
 
 
 def _shard_notes(plan: RunPlan, shard: ShardOfRun, loaded: Loaded) -> list[str]:
+    from agentv.plan.shares import notes_on_shares  # noqa: PLC0415 - only shards need it
+
     if not shard.cases:
         return [f"{shard.note}; nothing is run, and the run can be merged with those of the other shards"]
     called = [] if plan.options.replay is not None else [spec for spec, _ in plan.called_targets()]

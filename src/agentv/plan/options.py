@@ -10,11 +10,16 @@ import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from agentv.errors import UsageError
-from agentv.plan import shards
 from agentv.text import one_of
+
+if TYPE_CHECKING:
+    from agentv.plan.shards import Shard
+
+
+SHARDS = "I/N, such as 2/4, with I from 1 to N"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,7 @@ class Option:
             return f"{noun} from {self.least:g} to {self.most:g}"
         if self.kind == "choice":
             return one_of(self.choices)
-        others = {"list": "a list of strings", "switch": "true or false", "shard": shards.EXPECTED}
+        others = {"list": "a list of strings", "switch": "true or false", "shard": SHARDS}
         return others.get(self.kind, "a string")
 
     def check(self, name: str, value: Any) -> None:
@@ -70,11 +75,17 @@ class Option:
         if self.kind in ("text", "file"):
             return isinstance(value, str)
         if self.kind == "shard":
-            return isinstance(value, str) and shards.Shard.parse(value) is not None
+            return isinstance(value, str) and _shard(value) is not None
         number = int if self.kind == "whole" else int | float
         if isinstance(value, bool) or not isinstance(value, number) or not math.isfinite(value):
             return False
         return self.least < value <= self.most if self.is_open else self.least <= value <= self.most
+
+
+def _shard(written: str) -> Shard | None:
+    from agentv.plan.shards import Shard  # noqa: PLC0415 - few runs have one
+
+    return Shard.parse(written)
 
 
 def _text(metavar: str, keyword: str, text: str) -> Any:
@@ -166,9 +177,9 @@ class RunOptions:
             option.check(name, getattr(self, name))
 
     @property
-    def own_shard(self) -> shards.Shard | None:
+    def own_shard(self) -> Shard | None:
         """The shard that the run is restricted to, if any."""
-        return None if self.shard is None else shards.Shard.parse(self.shard)
+        return None if self.shard is None else _shard(self.shard)
 
     def to_dict(self) -> dict[str, Any]:
         values = {name: getattr(self, name) for name in OPTIONS}

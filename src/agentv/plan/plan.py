@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentv.judge.choice import JudgeChoice
 from agentv.plan.cases import CaseCollector, SuiteCases
 from agentv.plan.chosen import ChosenCases
 from agentv.plan.options import RunOptions
-from agentv.plan.shards import ShardOfRun
 from agentv.results import DEFAULT_THRESHOLD, RowKey, Trials, variant_of
 from agentv.suite.evaluator import Need
 from agentv.suite.files import digest
@@ -21,6 +21,9 @@ from agentv.targets.answers import Answers
 from agentv.targets.config import TargetsConfig, TargetSpec
 from agentv.targets.environment import Environment
 from agentv.targets.secrets import Secrets
+
+if TYPE_CHECKING:
+    from agentv.plan.shards import ShardOfRun
 
 OPEN_SUITES = 16
 """How many suites a lane reads alternately. Each keeps its file open."""

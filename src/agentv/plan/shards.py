@@ -16,7 +16,6 @@ from typing import Any
 from agentv.suite.suite import EvalSuite
 from agentv.text import plural
 
-EXPECTED = "I/N, such as 2/4, with I from 1 to N"
 _WRITTEN = re.compile(r"([1-9][0-9]{0,5})/([1-9][0-9]{0,5})")
 
 
