@@ -249,6 +249,21 @@ def test_code_of_the_suite_is_not_run_by_validate(project: Project) -> None:
     assert not (project.root / "ran.txt").exists()
 
 
+def test_quoted_field_in_code_is_reported_with_its_name(project: Project) -> None:
+    text = problems(project, """value: "'{{ reference_answer }}' in answer" """)
+    assert "suite.yaml:3:39: `value`: values are not inserted into code: use the name `reference_answer`" in text
+    assert "instead of '{{ reference_answer }}'" in text
+
+
+def test_braces_in_code_are_characters(project: Project) -> None:
+    passed, braces = results(
+        project,
+        """value: "'{{ customer }}' not in answer and '{{' not in answer" """,
+        """value: "f'{{{answer}}}' == '{' + answer + '}'" """,
+    )
+    assert (passed["score"], braces["score"]) == (1, 1)
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -501,7 +501,7 @@ def _check_what_can_be(
     scratch = Findings(findings.path)
     validate(model, filled, scratch, at, spelled)
     unfilled = {(*at, spelled[key]) for key, value in written.items() if variables_in(value)}
-    for node, message, at_key in scratch.by_node():
+    for node, message, at_key, _ in scratch.by_node():
         if not any(node[: len(path)] == path for path in unfilled) and IS_MISSING not in message:
             findings.add(node, message, at_key=at_key)
 
