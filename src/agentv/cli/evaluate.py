@@ -145,7 +145,7 @@ class _Console:
             click.echo(text, err=True)
 
     def execute(self, run: RecordedRun) -> Ended:
-        gaps = () if self.gaps_printed else protection_gaps(run.plan.needs)
+        gaps = () if self.gaps_printed or run.plan.nodes is not None else protection_gaps(run.plan.needs)
         self.gaps_printed = True
         for note in (*run.plan.notes, *run.notes, *gaps, *(_details(run) if self.verbose else ())):
             self.say(f"note: {note}")
