@@ -130,7 +130,7 @@ def test_keys_of_the_driver_never_reach_a_node(shop: Project, tmp_path: Path, ac
     shop.write("nested/.env.local", "X=c4nary")
     config = """\
     targets:
-      app: {provider: mock, response: "the key is ${{ OPENAI_API_KEY }}"}
+      app: {provider: cli, on: driver, command: [printenv, ECHOED], env: {ECHOED: "${{ OPENAI_API_KEY }}"}}
       real: {provider: openai, model: gpt-4o, api_key: "${{ OPENAI_API_KEY }}"}
       strict: {provider: mock, response: "yes"}
     defaults: {target: app, judge_target: strict}

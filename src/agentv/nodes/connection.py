@@ -180,7 +180,7 @@ class Connection:
         return str(take((await self._answer("built")).data, "path", str))
 
     async def _sent(self, most: int) -> None:
-        """Wait until at most so many messages are not acknowledged."""
+        """Wait until at most `most` messages are not acknowledged."""
         while self._stream.backlog > most and not self._lost.done():
             self._progress.clear()
             await self._progress.wait()

@@ -134,7 +134,7 @@ def outcome_of(message: Message, outputs: Sequence[str]) -> ProcessOutcome:
         raise FrameError(f"the output of a job must have at most {STDOUT_CAP:,} bytes")
     files = {name.removeprefix("file "): part for name, part in parts.items()}
     if not set(files) <= set(outputs) or any(len(part) > STDOUT_CAP for part in files.values()):
-        raise FrameError("the output files of a job must be those that it was told to write")
+        raise FrameError("the output files of a job must be those named in the job")
     return ProcessOutcome(
         returncode=take(data, "returncode", int, type(None)),
         signal=take(data, "signal", str, type(None)),

@@ -16,9 +16,8 @@ from agentv.plan.chosen import ChosenCases
 from agentv.plan.discovery import find_suites
 from agentv.plan.names import check_names, refuse_without_a_judge
 from agentv.plan.options import RunOptions
-from agentv.plan.plan import Lane, PlannedSuite, RunPlan
+from agentv.plan.plan import Lane, PlannedSuite, RunPlan, UsesNodes
 from agentv.plan.selection import DEFAULT_SEED, CaseFilter, sampled, select_ids
-from agentv.plan.uses_nodes import NO_NODES, nodes_named
 from agentv.results import DEFAULT_THRESHOLD
 from agentv.suite.findings import AllFindings
 from agentv.suite.loader import load_suite
@@ -101,10 +100,10 @@ class Loaded:
     def _uses_nodes(self, directory: Path) -> bool:
         """Whether scripts run on nodes, which may have programs that this machine does not have."""
         try:
-            config = None if self.on == NO_NODES else self.config(directory)
+            config = self.config(directory)
         except AgentVError:  # reported when the configuration is needed
             config = None
-        return nodes_named(self.on, [config]) is not None
+        return _nodes(self.on, [config]) is not None
 
     def environment(self, directory: Path) -> Environment:
         files = dotenv_files(directory, self.cwd)
@@ -210,7 +209,7 @@ def build_plan(
         collected=collector if record_cases else None,
         chosen=chosen,
         sample=selecting.sample,
-        nodes=nodes_named(options.on, [item.config for item in planned]),
+        nodes=_nodes(options.on, [item.config for item in planned]),
         shard=shard,
     )
     if shard is not None:
@@ -219,6 +218,15 @@ def build_plan(
     if search and options.replay is None and plan.nodes is None:
         _search_for_targets(plan)
     return plan
+
+
+def _nodes(option: str | None, configs: Sequence[TargetsConfig | None]) -> UsesNodes | None:
+    """The nodes that a run uses; None for none."""
+    if option is None and all(config is None or config.nodes is None for config in configs):
+        return None
+    from agentv.plan.uses_nodes import nodes_named  # noqa: PLC0415 - most runs use no nodes
+
+    return nodes_named(option, configs)
 
 
 def _prompt_files(options: RunOptions, cwd: Path) -> list[Path]:

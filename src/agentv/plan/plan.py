@@ -20,12 +20,12 @@ from agentv.suite.suite import EvalCase, EvalSuite, TrialSettings
 from agentv.targets.answers import Answers
 from agentv.targets.config import TargetsConfig, TargetSpec
 from agentv.targets.environment import Environment
-from agentv.targets.nodes_section import NodesModel
 from agentv.targets.provider import TargetSettings
 from agentv.targets.secrets import Secrets
 
 if TYPE_CHECKING:
     from agentv.plan.shards import ShardOfRun
+    from agentv.targets.nodes_section import NodesModel
 
 OPEN_SUITES = 16
 """How many suites a lane reads alternately. Each keeps its file open."""
