@@ -1,7 +1,7 @@
 """A real Dask cluster on 127.0.0.1 with mutual TLS: one scheduler and workers, each a process with its own directory.
 
-Workers run without a nanny, so a killed worker is a lost node: a nanny would start another one. A test may kill, stop or
-replace workers; `whole` starts new ones before the next test. Each xdist worker has its own cluster.
+Workers run without a nanny, so a killed worker is a lost node: a nanny would start another one. A test may kill or stop
+workers; `whole` starts new ones before the next test. Each xdist worker has its own cluster.
 """
 
 from __future__ import annotations
@@ -239,3 +239,12 @@ def processes_with(marker: str) -> list[int]:
                 if marker.encode() in (folder / "cmdline").read_bytes():
                     found.append(int(folder.name))
     return found
+
+
+def ancestors(pid: int) -> list[int]:
+    """The process, its parent, and so on."""
+    pids = []
+    while pid > 1:
+        pids.append(pid)
+        pid = parent_of(pid)
+    return pids

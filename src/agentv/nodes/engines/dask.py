@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
 import ssl
 from collections.abc import AsyncIterator, Mapping
@@ -211,7 +212,7 @@ class DaskEngine:
                 raise
             reply = {"exception_text": str(error)}
         if not isinstance(reply, dict) or reply.get("status") != "OK":
-            text = str(reply.get("exception_text") if isinstance(reply, dict) else reply)[:MOST_SHOWN]
+            text = _unwrapped(str(reply.get("exception_text") if isinstance(reply, dict) else reply))
             raise NodeRefusedError(
                 f"its Dask worker cannot start agentv: {text}",
                 next_step=f"Install the driver's version on the node: pip install 'agentv[dask]=={__version__}'",
@@ -341,4 +342,12 @@ def _reason(error: BaseException) -> str:
         return "it does not answer"
     if isinstance(error, EOFError):
         return "it closed the connection"
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and (error.errno or 0) > 0:
+        return os.strerror(error.errno or 0)
     return str(error) or type(error).__name__
+
+
+def _unwrapped(text: str) -> str:
+    """The text of an exception that the scheduler has received as `Exception("...")` and sent as a string."""
+    inner = text.removeprefix("Exception(").removesuffix(")") if text.startswith("Exception(") else text
+    return inner.strip("'\"").replace("\\'", "'").replace('\\"', '"')[:MOST_SHOWN]
