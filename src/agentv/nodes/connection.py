@@ -246,10 +246,11 @@ class Connection:
         try:
             return await running.outcome
         except asyncio.CancelledError:
-            running.abandoned = True
-            self._abandoned += 1
             running.fail(asyncio.CancelledError())
-            self._send(Message("kill", {"job": number}))
+            if number in self._jobs:  # it may have ended in the same step
+                running.abandoned = True
+                self._abandoned += 1
+                self._send(Message("kill", {"job": number}))
             raise
 
     def _job(self, message: Message) -> RemoteJob | None:
