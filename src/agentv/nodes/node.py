@@ -62,6 +62,8 @@ class Node:
         work = self._drivers.get(frame.driver)
         if work is not None and work.epoch == frame.epoch:
             return work
+        if frame.ack:  # it is for a process that this one has replaced
+            return None
         if frame.epoch <= max(self._ended.get(frame.driver, 0), 0 if work is None else work.epoch):
             return None
         if work is not None:
@@ -334,7 +336,10 @@ class RunningJob:
             return _failure(self.number, "start", error.message, error.next_step)
         except AgentVError as error:
             return _failure(self.number, "place", error.message, error.next_step)
-        return outcome_message(self.number, outcome)
+        message = outcome_message(self.number, outcome)
+        if not message.fits:
+            return _failure(self.number, "start", f"its output of {len(message.blob):,} bytes cannot be sent", None)
+        return message
 
     def _is_repeatable(self) -> bool:
         return self._job.inline and (self.session is None or self.session.calls == 0)
