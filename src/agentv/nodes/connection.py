@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,19 @@ if TYPE_CHECKING:
 LONGEST_HOLD = 10.0
 RETRY_SECONDS = (0.05, 1.0)
 """Shortest and longest pause after a failed exchange."""
+CHECK_SECONDS = 5.0
+END_SECONDS = 60.0
+"""A node must report the end of a job at most this long after it, and after twice its timeout."""
+MOST_SLOTS = 4_096
+MOST_SURPLUS = 1_000
+MOST_CALL_BYTES = 64 * 1024 * 1024
+"""Size of the judge calls of a job that are answered at the same time."""
+LONGEST_FAILURE = 256 * 1024
+LONGEST_TEXT = 8_000
+LONGEST_STEP = 1.0
+"""If the event loop is this late, the process was stopped, or it was blocked."""
+MOST_ANSWERS = 8
+_TOO_LARGE = {"status": 413, "code": "too_large"}
 MOST_SHOWN = 500
 SPARE_CALLS = 2_000
 """Messages of a job besides one for each judge call that it may make."""
@@ -62,8 +76,15 @@ class RemoteJob:
     on_cold: Callable[[str], None] | None
     calls: dict[int, asyncio.Task[None]] = field(default_factory=dict)
     messages: int = 0
+    call_bytes: int = 0
     abandoned: bool = False
     """Whether its caller is gone. It occupies a slot until the node confirms its end."""
+    latest_end: float = math.inf
+    """When the node must have reported its end, apart from the time that its judge calls wait."""
+
+    def is_late(self, now: float) -> bool:
+        waited = 0.0 if self.judge is None else self.judge.waiting.seconds
+        return now > self.latest_end + waited
 
     def fail(self, error: BaseException) -> None:
         for task in self.calls.values():
@@ -111,6 +132,11 @@ class Connection:
         self._last_error = ""
         self._roots: list[tuple[str, str]] = []
         """Directories of the driver, and where they are on the node; the longest first."""
+        self._under_way: set[asyncio.Task[None]] = set()
+        """Exchanges. At most two: one waits for the node, and one brings messages."""
+        self._idle = 0
+        """How many exchanges in a row have brought nothing, although the node could have waited."""
+        self._checked = self._heard
         self._pump = self._loop.create_task(self._pumping())
         self.surplus = 0
         """Messages that belong to no job, such as those of a node that was lost and came back."""
@@ -130,6 +156,15 @@ class Connection:
 
     async def handshake(self) -> Hello:
         """Make the node ready for jobs. Raises NodeRefusedError with the reason if it cannot be used."""
+        try:
+            return await self._handshake()
+        except (NodeLost, NodeRefusedError):
+            raise
+        except Exception as error:
+            reason = f"its handshake failed: {type(error).__name__}: {error}"
+            raise NodeRefusedError(self._work.clean(reason)[:MOST_SHOWN]) from error
+
+    async def _handshake(self) -> Hello:
         names = json.dumps(sorted(self._work.secret_names)).encode("ascii")
         self._send(Message("hello", {"dead_man": self._work.settings.dead_man_seconds}, names))
         message = await self._answer("hello")
@@ -146,13 +181,13 @@ class Connection:
         else:
             await self._compare()
         self._roots.sort(key=lambda pair: -len(pair[0]))
-        self.slots = self._work.settings.slots or max(1, 2 * hello.cpus)
+        self.slots = min(self._work.settings.slots or max(1, 2 * hello.cpus), MOST_SLOTS)
         return hello
 
     def _check(self, hello: Hello) -> None:
         if hello.version != __version__:
             raise NodeRefusedError(
-                f"it has agentv {hello.version}, and the driver has {__version__}",
+                f"it has agentv {hello.version[:40]}, and the driver has {__version__}",
                 next_step=f"Install the driver's version on the node: pip install 'agentv=={__version__}'",
             )
         if not hello.supervised and not self._work.settings.allow_unsupervised:
@@ -234,22 +269,30 @@ class Connection:
         if self._lost.done():
             raise PlaceLostError(self.name, self._lost.result())
         number = next(self._numbers)
+        access = None if judge is None else {"max_calls": judge.max_calls, "available": list(judge.available)}
+        message = job_message(number, job, access)
+        if not message.fits:
+            raise ProcessStartError(
+                "its command, variables and input are too long to be sent to a node",
+                next_step="Put long values into files of the repository, or set `on: driver`.",
+            )
         running = RemoteJob(number, job, judge, self._loop.create_future(), on_cold)
+        if job.timeout is not None:
+            running.latest_end = self._loop.time() + 2 * job.timeout + END_SECONDS
         self._jobs[number] = running
-        access = None
         if judge is not None:
-            access = {"max_calls": judge.max_calls, "available": list(judge.available)}
             judge.waiting.on_change = lambda: self._send(
                 Message("waits", {"job": number, "waits": judge.waiting.calls > 0})
             )
-        self._send(job_message(number, job, access))
+        self._send(message)
         try:
             return await running.outcome
         except asyncio.CancelledError:
-            running.abandoned = True
-            self._abandoned += 1
             running.fail(asyncio.CancelledError())
-            self._send(Message("kill", {"job": number}))
+            if number in self._jobs:  # it may have ended in the same step
+                running.abandoned, running.latest_end = True, self._loop.time() + END_SECONDS
+                self._abandoned += 1
+                self._send(Message("kill", {"job": number}))
             raise
 
     def _job(self, message: Message) -> RemoteJob | None:
@@ -257,6 +300,8 @@ class Connection:
         running = self._jobs.get(take(message.data, "job", int))
         if running is None:
             self.surplus += 1
+            if self.surplus > MOST_SURPLUS:
+                raise FrameError(f"it has sent more than {MOST_SURPLUS:,} messages for jobs that are not running")
             return None
         running.messages += 1
         most = SPARE_CALLS + (running.judge.max_calls if running.judge is not None else 0)
@@ -271,14 +316,23 @@ class Connection:
         number = take(message.data, "call", int)
         if number in running.calls:
             return
+        reply = {"job": running.number, "call": number}
+        if running.call_bytes + len(message.blob) > MOST_CALL_BYTES:
+            self._send(Message("reply", {**reply, **_TOO_LARGE}, b"too many bytes in judge calls at the same time"))
+            return
         from agentv.nodes.answering import answered  # noqa: PLC0415 - jobs without judge access need no judge
 
         async def answer(judge: JudgeSession) -> None:
+            running.call_bytes += len(message.blob)
             try:
                 data, body = await answered(judge, message)
             finally:
+                running.call_bytes -= len(message.blob)
                 running.calls.pop(number, None)
-            self._send(Message("reply", {"job": running.number, "call": number, **data}, body))
+            answer = Message("reply", {**reply, **data}, body)
+            if not answer.fits:
+                answer = Message("reply", {**reply, **_TOO_LARGE}, b"the reply of the judge is too large for a node")
+            self._send(answer)
 
         running.calls[number] = self._loop.create_task(answer(running.judge))
 
@@ -291,7 +345,7 @@ class Connection:
     def _on_overuse(self, message: Message) -> None:
         running = self._job(message)
         if running is not None and running.judge is not None:
-            running.judge.end_for_overuse(self._work.clean(take(message.data, "reason", str)))
+            running.judge.end_for_overuse(self._work.clean(take(message.data, "reason", str)[:LONGEST_TEXT]))
 
     def _on_exit(self, message: Message) -> None:
         running = self._job(message)
@@ -301,7 +355,8 @@ class Connection:
     def _on_cold(self, message: Message) -> None:
         running = self._job(message)
         if running is not None and running.on_cold is not None and not running.outcome.done():
-            running.on_cold(self._work.clean(message.blob.decode("utf-8", "replace")))
+            on_cold, running.on_cold = running.on_cold, None  # once is enough
+            on_cold(self._work.clean(message.blob[:LONGEST_TEXT].decode("utf-8", "replace")))
 
     def _on_done(self, message: Message) -> None:
         running = self._job(message)
@@ -316,13 +371,12 @@ class Connection:
         running = self._job(message)
         if running is None:
             return
-        text, next_step = json.loads(message.blob)
-        if not isinstance(text, str) or not isinstance(next_step, str | None):
-            raise FrameError("a failure must have a text")
+        text, next_step = _failure(message.blob)
+        starts = take(message.data, "kind", str) == "start"
         self._end_job(running)
         running.fail(
             ProcessStartError(f"{self._work.clean(text)} (on the node {self.name})", next_step=next_step)
-            if take(message.data, "kind", str) == "start"
+            if starts
             else PlaceLostError(self.name, self._work.clean(text)[:MOST_SHOWN])
         )
 
@@ -350,8 +404,8 @@ class Connection:
         self._wake.set()
 
     async def _pumping(self) -> None:
-        """Exchange frames until the node is lost. At most two are under way: one waits, and one brings messages."""
-        under_way: set[asyncio.Task[None]] = set()
+        """Exchange frames until the node is lost."""
+        under_way = self._under_way
         silence = self._work.settings.silence_seconds
         hold = min(LONGEST_HOLD, silence / 3)
         waiting: asyncio.Task[bool] | None = None
@@ -362,22 +416,28 @@ class Connection:
                     under_way.add(self._loop.create_task(self._exchange(hold, alone=not under_way)))
                     continue
                 waiting = self._loop.create_task(self._wake.wait())
-                left = self._heard + silence - self._loop.time()
+                started = self._loop.time()
+                left = max(0.0, self._heard + silence - started)
                 ends: set[asyncio.Future[Any]] = {*under_way, waiting, self._lost}
-                done, _ = await asyncio.wait(ends, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait(ends, timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 waiting.cancel()
                 for task in under_way & done:
                     under_way.discard(task)
                     task.result()
-                if self._loop.time() - self._heard >= silence:
+                now = self._loop.time()
+                if (stopped := now - started - left) > LONGEST_STEP:  # this process was stopped, not the node
+                    self._heard += stopped
+                if now - self._checked > CHECK_SECONDS:
+                    self._check_jobs(now)
+                if now - self._heard >= silence:
                     why = f" ({self._last_error})" if self._last_error else ""
                     self._lose(f"it was silent for {silence:g} s{why}")
         except NodeRefusedError as error:
-            self._lose(str(error), refused=True)
+            self._lose(self._work.clean(str(error)), refused=True)
         except FrameError as error:
             self._lose(f"it sent an invalid frame: {error}", refused=True)
         except Exception as error:
-            self._lose(f"{type(error).__name__}: {error}", refused=True)
+            self._lose(self._work.clean(f"{type(error).__name__}: {error}")[:MOST_SHOWN], refused=True)
         finally:
             for task in (*under_way, *(() if waiting is None else (waiting,))):
                 task.cancel()
@@ -387,9 +447,13 @@ class Connection:
         stream = self._stream
         again, self._again = self._again, False
         messages = stream.take()
+        sent, started = stream.sent, self._loop.time()
+        hold = 0.0 if stream.pending else hold
         frame = Frame(self._work.driver, self._epoch, "", stream.received, stream.sent, again=again, messages=messages)
         try:
-            data = await self._channel.exchange(self.name, frame.encoded(), hold if not stream.pending else 0.0)
+            # Without a limit, an engine that loses frames in silence would make the node seem silent.
+            async with asyncio.timeout(self._work.settings.silence_seconds * 2 / 3):
+                data = await self._channel.exchange(self.name, frame.encoded(), hold)
         except (NodeRefusedError, FrameError):
             raise
         except Exception as error:
@@ -398,32 +462,50 @@ class Connection:
             self._again = True
             await asyncio.sleep(min(RETRY_SECONDS[1], max(RETRY_SECONDS[0], (self._loop.time() - self._heard) / 4)))
             return
-        self._accept(decode_frame(data), alone=alone)
+        if self._accept(decode_frame(data), alone=alone, sent=sent):
+            self._idle = 0
+        elif len(self._under_way) == 1 and self._loop.time() - started < hold / 2:
+            self._idle += 1
+            await asyncio.sleep(min(RETRY_SECONDS[1], RETRY_SECONDS[0] * self._idle))
 
-    def _accept(self, frame: Frame, *, alone: bool) -> None:
+    def _accept(self, frame: Frame, *, alone: bool, sent: int) -> bool:
+        """Take the messages of a frame. `sent` is the last message that was sent before. Returns whether it has any."""
         if self._lost.done():
-            return
+            return True
         if frame.driver != self._work.driver or frame.epoch != self._epoch:
             raise FrameError("it answers another driver")
         if self._process is None:
             self._process = frame.node
         if frame.stale or frame.node != self._process:
             self._lose("its process was replaced" if frame.node != self._process else "it had given up this run")
-            return
+            return True
         self._heard = self._loop.time()
         self._last_error = ""
+        backlog = self._stream.backlog
         self._stream.acknowledged(frame.ack)
         self._progress.set()
-        for message in self._stream.accept(frame.messages, frame.sent):
+        messages = self._stream.accept(frame.messages, frame.sent)
+        for message in messages:
             handler = _HANDLERS.get(message.kind)
             if handler is not None:
                 handler(self, message)
             elif message.kind in ("hello", "missing", "built", "compared", "refused"):
+                if self._answers.qsize() >= MOST_ANSWERS:
+                    raise FrameError("it answers what it was not asked")
                 self._answers.put_nowait(message)
             else:
                 raise FrameError(f"unknown message '{message.kind[:40]}'")
         if alone and self._stream.gap:
             self._again = True
+        if alone and frame.ack < sent:  # all earlier exchanges have ended, so these messages are lost
+            self._stream.rewind()
+        return bool(messages) or self._stream.backlog < backlog
+
+    def _check_jobs(self, now: float) -> None:
+        """Give up a node that answers and does not report how its jobs have ended."""
+        self._checked = now
+        if any(running.is_late(now) for running in self._jobs.values()):
+            self._lose("it did not report the end of a job in time")
 
     # -- the end
 
@@ -464,6 +546,17 @@ class Connection:
     async def _stopped(self) -> None:
         self._pump.cancel()
         await asyncio.wait({self._pump})
+
+
+def _failure(content: bytes) -> tuple[str, str | None]:
+    """Why a job failed, and what to do."""
+    try:
+        text, next_step = json.loads(content) if len(content) <= LONGEST_FAILURE else (None, None)
+    except (ValueError, TypeError, RecursionError):
+        text = next_step = None
+    if not isinstance(text, str) or not isinstance(next_step, str | None):
+        raise FrameError("a failure must have a short text")
+    return text, next_step
 
 
 def _pieces(tree: Tree, sha256: str) -> list[bytes]:

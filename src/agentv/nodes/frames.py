@@ -23,8 +23,11 @@ MOST_BYTES = 64 * 1024 * 1024
 """Largest frame. One message contains at most the output of a process and its output files."""
 MOST_HEADER = 512 * 1024
 MOST_MESSAGES = 512
+MOST_OF_ONE = MOST_HEADER // 2
+"""Largest part of the header for one message."""
 LARGEST_NUMBER = 2**53
 _LENGTH = struct.Struct(">I")
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 class FrameError(AgentVError):
@@ -38,11 +41,21 @@ class Message:
     kind: str
     data: Mapping[str, Any] = field(default_factory=dict)
     blob: bytes = b""
+    _head: str | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
-    def size(self) -> int:
-        """About how many bytes it takes in a frame."""
-        return len(self.blob) + 128
+    def head(self) -> str:
+        """Its part of the header, after its number."""
+        head = self._head
+        if head is None:
+            head = _encode([self.kind, self.data, len(self.blob)])[1:]
+            object.__setattr__(self, "_head", head)
+        return head
+
+    @property
+    def fits(self) -> bool:
+        """Whether it can be sent."""
+        return len(self.head) <= MOST_OF_ONE and len(self.blob) <= MOST_BYTES - MOST_HEADER - _LENGTH.size
 
 
 Numbered = tuple[int, Message]
@@ -69,10 +82,10 @@ class Frame:
     messages: Sequence[Numbered] = ()
 
     def encoded(self) -> bytes:
-        messages = [[number, each.kind, each.data, len(each.blob)] for number, each in self.messages]
+        messages = ",".join(f"[{number},{each.head}" for number, each in self.messages)
         head: dict[str, Any] = {"v": PROTOCOL, "driver": self.driver, "epoch": self.epoch, "node": self.node}
-        head |= {"ack": self.ack, "sent": self.sent, "again": self.again, "stale": self.stale, "messages": messages}
-        header = json.dumps(head, separators=(",", ":"), allow_nan=False).encode("ascii")
+        head |= {"ack": self.ack, "sent": self.sent, "again": self.again, "stale": self.stale}
+        header = f'{_encode(head)[:-1]},"messages":[{messages}]}}'.encode("ascii")
         return b"".join((_LENGTH.pack(len(header)), header, *(each.blob for _, each in self.messages)))
 
 
@@ -87,7 +100,7 @@ def decode_frame(data: object) -> Frame:
     if length > min(MOST_HEADER, len(view) - 4):
         raise FrameError(f"the header of a frame must have at most {MOST_HEADER:,} bytes, got {length:,}")
     try:
-        head = json.loads(bytes(view[4 : 4 + length]), parse_constant=_refuse)
+        head = _decode(str(view[4 : 4 + length], "ascii"))
     except (ValueError, RecursionError) as error:
         raise FrameError("the header of a frame is not JSON") from error
     if not isinstance(head, dict) or head.get("v") != PROTOCOL:
@@ -141,3 +154,6 @@ def _number(head: dict[str, Any], name: str) -> int:
 
 def _refuse(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+_decode = json.JSONDecoder(parse_constant=_refuse).decode

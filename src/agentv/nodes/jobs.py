@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,9 @@ from agentv.processes.run import STDERR_KEEP, STDOUT_CAP, ProcessOutcome
 from agentv.text import kind_of
 
 JsonObject = Mapping[str, Any]
+LONGEST_MS = 1e12
+LONGEST_SIGNAL = 40
+LONGEST_PROBLEM = 500
 
 
 def take(data: JsonObject, name: str, *kinds: type) -> Any:
@@ -19,6 +23,14 @@ def take(data: JsonObject, name: str, *kinds: type) -> Any:
     if type(value) not in kinds:
         raise FrameError(f"`{name}` of a message must not be {kind_of(value)}")
     return value
+
+
+def finite(data: JsonObject, name: str, most: float) -> float:
+    """The number of a message, from 0 to `most`."""
+    value = take(data, name, float, int)
+    if not 0 <= value <= most or not math.isfinite(value):
+        raise FrameError(f"`{name}` of a message must be a number from 0 to {most:,}")
+    return float(value)
 
 
 def strings(data: JsonObject, name: str) -> list[str]:
@@ -69,6 +81,8 @@ def job_message(number: int, job: Job, judge: JsonObject | None) -> Message:
         "outputs": list(job.outputs),
         "file_names": dict(job.file_names),
         "timeout": job.timeout,
+        "stdout_cap": job.stdout_cap,
+        "stderr_keep": job.stderr_keep,
         "isolate": job.isolate,
         "scrub": job.scrub,
         "warm": job.warm,
@@ -97,6 +111,8 @@ def job_of(message: Message) -> Job:
         outputs=strings(data, "outputs"),
         file_names=string_map(data, "file_names"),
         timeout=take(data, "timeout", float, int, type(None)),
+        stdout_cap=min(take(data, "stdout_cap", int), STDOUT_CAP),
+        stderr_keep=min(take(data, "stderr_keep", int), STDERR_KEEP),
         isolate=take(data, "isolate", bool),
         scrub=take(data, "scrub", bool),
         warm=take(data, "warm", bool),
@@ -133,18 +149,22 @@ def outcome_of(message: Message, outputs: Sequence[str]) -> ProcessOutcome:
     if len(stdout) > STDOUT_CAP or len(stderr) > 2 * STDERR_KEEP:
         raise FrameError(f"the output of a job must have at most {STDOUT_CAP:,} bytes")
     files = {name.removeprefix("file "): part for name, part in parts.items()}
-    if not set(files) <= set(outputs) or any(len(part) > STDOUT_CAP for part in files.values()):
+    problems = string_map(data, "file_problems")
+    if not {*files, *problems} <= set(outputs) or any(len(part) > STDOUT_CAP for part in files.values()):
         raise FrameError("the output files of a job must be those named in the job")
+    returncode, signal = take(data, "returncode", int, type(None)), take(data, "signal", str, type(None))
+    if abs(returncode or 0) >= 2**32 or len(signal or "") > LONGEST_SIGNAL:
+        raise FrameError("the end of a job must be an exit code or the name of a signal")
     return ProcessOutcome(
-        returncode=take(data, "returncode", int, type(None)),
-        signal=take(data, "signal", str, type(None)),
+        returncode=returncode,
+        signal=signal,
         stdout=stdout,
         stderr=stderr,
         stderr_cut=take(data, "stderr_cut", bool),
         timed_out=take(data, "timed_out", bool),
         stdout_overflow=take(data, "stdout_overflow", bool),
-        duration_ms=float(take(data, "duration_ms", float, int)),
+        duration_ms=finite(data, "duration_ms", LONGEST_MS),
         supervisor_lost=take(data, "supervisor_lost", bool),
         files=files,
-        file_problems=string_map(data, "file_problems"),
+        file_problems={name: why[:LONGEST_PROBLEM] for name, why in problems.items()},
     )

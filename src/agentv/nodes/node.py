@@ -44,6 +44,7 @@ class Node:
         self.id = secrets.token_hex(8)
         self.store = store
         self._drivers: dict[str, DriverWork] = {}
+        self._ending: set[DriverWork] = set()
         self._ended: dict[str, int] = {}
         """The last epoch of each driver that has ended here."""
 
@@ -61,6 +62,8 @@ class Node:
         work = self._drivers.get(frame.driver)
         if work is not None and work.epoch == frame.epoch:
             return work
+        if frame.ack:  # it is for a process that this one has replaced
+            return None
         if frame.epoch <= max(self._ended.get(frame.driver, 0), 0 if work is None else work.epoch):
             return None
         if work is not None:
@@ -71,19 +74,23 @@ class Node:
         return work
 
     def forget(self, work: DriverWork) -> None:
-        """The work for a driver has ended."""
+        """No further frames are for this work, which is about to end."""
+        self._ending.add(work)
         self._ended[work.driver] = max(work.epoch, self._ended.get(work.driver, 0))
         while len(self._ended) > 1000:
             del self._ended[next(iter(self._ended))]
         if self._drivers.get(work.driver) is work:
             del self._drivers[work.driver]
 
+    def gone(self, work: DriverWork) -> None:
+        """Nothing is left of the work."""
+        self._ending.discard(work)
+
     async def aclose(self) -> None:
         """End all work. Returns when no process is left."""
-        works = list(self._drivers.values())
-        for work in works:
+        for work in list(self._drivers.values()):
             work.end()
-        await asyncio.gather(*(work.ended() for work in works), return_exceptions=True)
+        await asyncio.gather(*(work.ended() for work in self._ending), return_exceptions=True)
 
 
 class NodeVariables:
@@ -206,8 +213,11 @@ class DriverWork:
         self._filing.cancel()
         for job in self._jobs.values():
             job.kill()
-        await asyncio.gather(self._filing, *(job.task for job in self._jobs.values()), return_exceptions=True)
-        await self._stack.aclose()
+        try:
+            await asyncio.gather(self._filing, *(job.task for job in self._jobs.values()), return_exceptions=True)
+            await self._stack.aclose()
+        finally:
+            self._node.gone(self)
 
     async def ended(self) -> None:
         if self._ending is not None:
@@ -296,18 +306,24 @@ class RunningJob:
 
     def __init__(self, work: DriverWork, number: int, job: Job, session: FarSession | None) -> None:
         self._work, self.number, self._job, self.session = work, number, job, session
-        self.task = asyncio.get_running_loop().create_task(self._run())
+        self._killed = False
+        self.task = asyncio.get_running_loop().create_task(self._outcome())
+        self.task.add_done_callback(self._ended)  # also if it is killed before its first step
 
     def kill(self) -> None:
-        self.task.cancel()
+        if not self._killed:  # cancelling it twice would interrupt the end of its processes
+            self._killed = True
+            self.task.cancel()
 
-    async def _run(self) -> None:
-        try:
-            message = await self._outcome()
-        except asyncio.CancelledError:
-            message = Message("killed", {"job": self.number})
+    def _ended(self, task: asyncio.Task[Message]) -> None:
         if self.session is not None:
             self.session.close()
+        if task.cancelled():
+            message = Message("killed", {"job": self.number})
+        elif (error := task.exception()) is not None:
+            message = _failure(self.number, "place", f"the node could not run it: {_described(error)}", None)
+        else:
+            message = task.result()
         self._work.finished(self, message)
 
     async def _outcome(self) -> Message:
@@ -320,9 +336,10 @@ class RunningJob:
             return _failure(self.number, "start", error.message, error.next_step)
         except AgentVError as error:
             return _failure(self.number, "place", error.message, error.next_step)
-        except Exception as error:
-            return _failure(self.number, "place", f"the node could not run it: {type(error).__name__}: {error}", None)
-        return outcome_message(self.number, outcome)
+        message = outcome_message(self.number, outcome)
+        if not message.fits:
+            return _failure(self.number, "start", f"its output of {len(message.blob):,} bytes cannot be sent", None)
+        return message
 
     def _is_repeatable(self) -> bool:
         return self._job.inline and (self.session is None or self.session.calls == 0)
@@ -334,6 +351,10 @@ class RunningJob:
 def _failure(number: int, kind: str, message: str, next_step: str | None) -> Message:
     text = json.dumps([message[: 8 * LONGEST_REASON], next_step]).encode("ascii")
     return Message("failed", {"job": number, "kind": kind}, text)
+
+
+def _described(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _sha256(path: Path) -> str | None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from agentv.nodes.frames import MOST_BYTES, Message, Numbered
+from agentv.nodes.frames import MOST_BYTES, MOST_HEADER, FrameError, Message, Numbered
 
 MOST_EARLY = 4096
 """Messages that may be kept because an earlier one is missing."""
-FULL = MOST_BYTES // 2
-"""A frame with this many bytes gets no further messages."""
+MOST_EARLY_BYTES = 2 * MOST_BYTES
+FULL = MOST_BYTES // 8
+FULL_HEADER = MOST_HEADER // 4
+"""A frame with a header or parts of this size gets no further messages."""
 MOST_AT_ONCE = 256
 
 
@@ -32,6 +34,7 @@ class Stream:
         self.gap = False
         """Whether the other side must send again what was not received."""
         self._early: dict[int, Message] = {}
+        self._early_bytes = 0
 
     def send(self, message: Message) -> None:
         """Queue a message. `take` returns it until it is acknowledged."""
@@ -51,13 +54,13 @@ class Stream:
     def take(self) -> list[Numbered]:
         """The next messages to send: as many as fit into a frame."""
         taken: list[Numbered] = []
-        size = 0
+        size = header = 0
         first = self._unacked[0][0] if self._unacked else self._next
         for number, message in _from(self._unacked, self._next - first):
-            if taken and (size + message.size > FULL or len(taken) >= MOST_AT_ONCE):
+            size, header = size + len(message.blob), header + len(message.head)
+            if taken and (size > FULL or header > FULL_HEADER or len(taken) >= MOST_AT_ONCE):
                 break
             taken.append((number, message))
-            size += message.size
         if taken:
             self._next = taken[-1][0] + 1
             self.sent = max(self.sent, taken[-1][0])
@@ -68,22 +71,34 @@ class Stream:
         self._next = self._unacked[0][0] if self._unacked else self._last + 1
 
     def acknowledged(self, number: int) -> None:
-        """The other side has received all messages up to this number."""
+        """The other side has received all messages up to this number. Raises FrameError if they were not sent."""
+        if number > self.sent:
+            raise FrameError(f"it acknowledges message {number:,}, and {self.sent:,} were sent")
         while self._unacked and self._unacked[0][0] <= number:
             self._unacked.popleft()
         self._next = max(self._next, self._unacked[0][0] if self._unacked else self._last + 1)
 
     def accept(self, messages: Iterable[Numbered], sent: int) -> list[Message]:
         """The messages that are next in order, each of them once. `sent` is the last number that was sent."""
-        for number, message in messages:
-            if self.received < number <= self.received + MOST_EARLY:
-                self._early[number] = message
         ready: list[Message] = []
-        while (message_ := self._early.pop(self.received + 1, None)) is not None:
-            self.received += 1
-            ready.append(message_)
+        for number, message in messages:
+            if number == self.received + 1:
+                self.received = number
+                ready.append(message)
+                while self._early and (message_ := self._early.pop(self.received + 1, None)) is not None:
+                    self.received += 1
+                    self._early_bytes -= len(message_.blob)
+                    ready.append(message_)
+            elif self._may_keep(number, message):
+                self._early[number] = message
+                self._early_bytes += len(message.blob)
         self.gap = bool(self._early) or self.received < sent
         return ready
+
+    def _may_keep(self, number: int, message: Message) -> bool:
+        """Whether a message is new and may wait for earlier ones. One that may not is sent again."""
+        near = self.received < number <= self.received + MOST_EARLY and number not in self._early
+        return near and self._early_bytes + len(message.blob) <= MOST_EARLY_BYTES
 
 
 def _from(items: deque[Numbered], start: int) -> Iterable[Numbered]:
