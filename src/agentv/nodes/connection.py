@@ -451,7 +451,7 @@ class Connection:
         hold = 0.0 if stream.pending else hold
         frame = Frame(self._work.driver, self._epoch, "", stream.received, stream.sent, again=again, messages=messages)
         try:
-            # Without a limit, an engine that loses frames in silence would make the node seem silent.
+            # Without a limit, an engine that silently loses frames would make the node seem silent.
             async with asyncio.timeout(self._work.settings.silence_seconds * 2 / 3):
                 data = await self._channel.exchange(self.name, frame.encoded(), hold)
         except (NodeRefusedError, FrameError):
