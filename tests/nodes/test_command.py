@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
 from pathlib import Path
@@ -265,3 +266,60 @@ def test_an_interrupted_run_ends_its_scripts_and_continues_elsewhere(shop: Proje
     done = shop.run("eval", "--resume", "there", "--on", "local:1")
     assert done.returncode == 0, done.stderr
     assert sorted(row["eval_id"] for row in shop.rows(shop.root / "there")) == ["a", "b", "c", "d"]
+
+
+def node_processes(driver: int) -> list[int]:
+    """The pids of the node processes of a driver."""
+    children = Path(f"/proc/{driver}/task/{driver}/children").read_text().split()
+    commands = {int(pid): Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children}
+    return [pid for pid, command in commands.items() if b"agentv.nodes.process" in command]
+
+
+def test_scripts_of_a_killed_node_run_elsewhere_and_their_calls_count(shop: Project) -> None:
+    shop.write(
+        "judges/helpful.py",
+        """\
+        import os, time
+        from pathlib import Path
+        from agentv_eval import code_judge
+
+        @code_judge
+        def helpful(input, judge):
+            judge.invoke(question=f"asked once by {input.eval_id}")
+            started = Path(os.environ["STARTED"])
+            (started / f"{input.eval_id}-{os.getpid()}").touch()
+            while not (started / "go").exists():
+                time.sleep(0.02)
+            return 1.0
+        """,
+    )
+    started = shop.root.parent / "started"
+    started.mkdir()
+    shop.write("suite.yaml", SUITE.replace("judge: {max_calls: 5}", f"judge: true, env: {{STARTED: '{started}'}}"))
+    shop.write("agentv.config.yaml", CONFIG + "nodes: {slots: 4}\n")
+    running = shop.start("eval", "suite.yaml", "--on", "local:2", "--run-dir", "there")
+    deadline = time.monotonic() + 60
+    while len(list(started.iterdir())) < 4 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    scripts = [int(path.name.rpartition("-")[2]) for path in started.iterdir()]
+    os.kill(node_processes(running.pid)[0], signal.SIGKILL)
+    while len(list(started.iterdir())) < 5 and time.monotonic() < deadline:  # runs elsewhere, while the others wait
+        time.sleep(0.02)
+    assert any(not Path(f"/proc/{pid}").exists() for pid in scripts)
+    (started / "go").touch()
+    _, errors = running.communicate(timeout=60)
+    assert running.returncode == 0, errors
+    assert "was lost" in errors
+
+    rows = shop.rows(shop.root / "there")
+    assert sorted(row["eval_id"] for row in rows) == ["a", "b", "c", "d"]
+    executions = {row["eval_id"]: row["evaluator_results"][0]["execution"] for row in rows}
+    again = {eval_id for eval_id, execution in executions.items() if execution["tries"] == 2}
+    assert again
+    assert all(executions[eval_id]["lost_calls"] == (eval_id in again) for eval_id in executions)
+    calls = [json.loads(line) for line in (shop.root / "there/judge_calls.jsonl").read_text().splitlines()]
+    assert len(calls) == 4 + len(again)
+    assert {call["eval_id"] for call in calls if call.get("try") == 2} == again
+    manifest = shop.manifest(shop.root / "there")
+    assert manifest["budget"]["judge_calls"] == len(calls)
+    assert manifest["summary"]["judge_calls"] == len(calls)
