@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 GOODBYE_SECONDS = 2.0
 RECONNECT_SECONDS = 1.0
+NOTHING_WAS_RUN = 2
+"""The exit code of a run that has no node from the beginning."""
 SOON_SECONDS = 1.0
 """How long a run waits for the other nodes when one is ready."""
 MB = 10**6
@@ -97,6 +99,14 @@ class RemotePlace:
     # -- the nodes
 
     async def __aenter__(self) -> Self:
+        try:
+            await self._enter()
+        except NodesLostError as error:
+            error.exit_code = NOTHING_WAS_RUN
+            raise
+        return self
+
+    async def _enter(self) -> None:
         await self.channel.__aenter__()
         try:
             self._watching = asyncio.get_running_loop().create_task(self._watch())
@@ -104,7 +114,6 @@ class RemotePlace:
         except BaseException:
             await self.__aexit__(None, None, None)
             raise
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
