@@ -20,7 +20,7 @@ from agentv.nodes.connection import Connection, NodeLost, Work
 from agentv.nodes.frames import MOST_BYTES
 from agentv.nodes.hello import Hello, python_minor
 from agentv.places.place import PlaceLostError, Slot
-from agentv.processes.job import PYTHON, Job
+from agentv.processes.job import PYTHON, Job, without_marks
 from agentv.processes.run import OnBytes, ProcessOutcome, ProcessStartError
 from agentv.targets.nodes_section import NodesModel
 from agentv.text import plural
@@ -363,6 +363,8 @@ class RemoteSlot:
     ) -> ProcessOutcome:
         del repeatable  # the node decides
         self._check(job)
+        if job.on_start is not None:
+            job.on_start(without_marks(job))
         outcome = await self._connection.run(job, judge=judge, on_cold=on_cold)
         if on_stderr is not None:
             on_stderr(outcome.stderr)

@@ -13,7 +13,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -65,6 +65,8 @@ class Job:
     inline: bool = False
     may_hold_secrets: bool = False
     """Whether its command and variables may contain keys although it runs on a node."""
+    on_start: Callable[[Sequence[str]], None] | None = None
+    """Called with the command before it is started."""
     label: str = ""
     """What the job belongs to, for messages about its files."""
 
@@ -83,6 +85,20 @@ def with_values(job: Job, values: Mapping[str, str]) -> Job:
 
     env = {name: filled(value) for name, value in job.env.items()}
     return replace(job, argv=[filled(word) for word in job.argv], env=env)
+
+
+def without_marks(job: Job) -> list[str]:
+    """The command for people, with the names of files and of the interpreter instead of their markers."""
+    names = {PYTHON: "python", **{file_mark(name): f"{{{name}}}" for name in (*job.inputs, *job.outputs)}}
+    words = list(job.argv)
+    for mark, name in names.items():
+        words = [word.replace(mark, name) for word in words]
+    return words
+
+
+def _report(job: Job) -> None:
+    if job.on_start is not None:
+        job.on_start(job.argv)
 
 
 class JobFiles:
@@ -112,6 +128,7 @@ def job_files(job: Job) -> Iterator[JobFiles]:
     names: Collection[str] = (*job.inputs, *job.outputs)
     if not names:
         files.job = with_values(job, {})
+        _report(files.job)
         yield files
         return
     folder = Path(tempfile.mkdtemp(prefix="agentv-"))
@@ -122,6 +139,7 @@ def job_files(job: Job) -> Iterator[JobFiles]:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
         files.job = with_values(job, files.paths)
+        _report(files.job)
         yield files
     finally:
         if job.keep_files:

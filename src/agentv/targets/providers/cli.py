@@ -159,9 +159,6 @@ class CliProvider(Provider):
             **{name: file_mark(name) for name in names},
         }
         argv = with_own_program(template.argv(values, files), folder, self._scope.directory)
-        if self._settings.verbose:
-            shown = [_without_marks(word) for word in argv]
-            _log.info("target '%s': %s", self._scope.name, self._scope.redactor.text(shlex.join(shown)))
         variables = template.variables(values, files)
         self._refuse_oversize(argv, variables)
         by_stdin = template.names.isdisjoint(("PROMPT", "PROMPT_FILE"))
@@ -176,8 +173,12 @@ class CliProvider(Provider):
             keep_files=self._settings.keep_temp_files,
             timeout=timeout,
             scrub=True,
+            on_start=self._log_command if self._settings.verbose else None,
             label=request.eval_id,
         )
+
+    def _log_command(self, argv: Sequence[str]) -> None:
+        _log.info("target '%s': %s", self._scope.name, self._scope.redactor.text(shlex.join(argv)))
 
     def _folder(self, cwd: str | None, request: Request) -> Path:
         """The working directory: that of the configuration file, or `cwd` relative to it.
@@ -304,13 +305,6 @@ def _batch_line(request: Request, template: CommandTemplate, path: PathThere) ->
         "files": [path(str(file)) for file in request.files],
     }
     return json.dumps(line, ensure_ascii=False) + "\n"
-
-
-def _without_marks(word: str) -> str:
-    """A word as it is shown: with the names of its files instead of their marks."""
-    for name in FILE_NAMES:
-        word = word.replace(file_mark(name), f"{{{name}}}")
-    return word
 
 
 def _encoded(text: str) -> bytes:
