@@ -29,9 +29,9 @@ def small_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def until_closed(proxy: JudgeProxy) -> str:
     async with asyncio.timeout(30):
-        while session_of(proxy).overuse is None:
+        while (overuse := session_of(proxy).overuse) is None:
             await asyncio.sleep(0.01)
-    return session_of(proxy).overuse
+    return overuse
 
 
 def test_every_call_may_have_its_own_connection() -> None:
