@@ -125,12 +125,13 @@ async def test_job_of_a_worker_that_ends_is_lost_long_before_the_silence_limit(
         running = asyncio.create_task(run(place, tree, CALLS, "3", marker, judge=session))
         await judge.has_calls(1)
         (busy,) = (m for m in members if m.connection and m.connection.running)
-        worker_of(cluster, busy).kill(how)
+        worker = worker_of(cluster, busy)
+        worker.kill(how)
         with pytest.raises(PlaceLostError):
             await asyncio.wait_for(running, 30)
         assert session.closed
         assert session.ledger.call_count == 1  # stays counted
-        await until(lambda: not processes_with(marker))
+        await until(lambda: not processes_with(marker) and not worker.is_alive)
         await in_use(place, 1)
         judge.let_go()
         assert (await run(place, tree, CALLS, "3", judge=make_session(judge)))[1].stdout == b"done\n"
@@ -304,9 +305,7 @@ def test_address_must_be_host_and_port(address: str) -> None:
 async def test_no_scheduler_is_reported_without_waiting() -> None:
     settings = NodesModel()
     channel = open_channel(EngineAddress("tcp://127.0.0.1:1", settings))
-    with pytest.raises(
-        NodesLostError, match=r"cannot connect to the Dask scheduler tcp://127.0.0.1:1: Connection refused"
-    ):
+    with pytest.raises(NodesLostError, match=r"cannot connect to the Dask .*127.0.0.1:1: Connection refused"):
         async with RemotePlace(channel, settings):
             pass
 
