@@ -248,3 +248,15 @@ def ancestors(pid: int) -> list[int]:
         pids.append(pid)
         pid = parent_of(pid)
     return pids
+
+
+def outer_pid(pid: int) -> int | None:
+    """The process that has this id in its own namespace; None if there is none any more."""
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            with contextlib.suppress(OSError):
+                lines = (folder / "status").read_text().splitlines()
+                ids = next((line.split()[1:] for line in lines if line.startswith("NSpid:")), [])
+                if ids and int(ids[-1]) == pid and "\nState:\tZ" not in "\n".join(lines):
+                    return int(folder.name)
+    return None
