@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,19 +96,16 @@ class Daemon:
 class Cluster:
     """One scheduler and its workers."""
 
-    def __init__(self, folder: Path, *, tls: bool = True, python: Path | None = None) -> None:
+    def __init__(self, folder: Path, *, host: str = "127.0.0.1", inside: Sequence[str] = ()) -> None:
+        """`inside` is a command that runs the scheduler elsewhere, such as in a network namespace."""
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self.certificates = Certificates.create(folder / "tls") if tls else None
-        self._python = str(python or sys.executable)
+        self.certificates = Certificates.create(folder / "tls")
         self._count = 0
         self.workers: list[Daemon] = []
-        self.scheduler = self._daemon("scheduler", ["--port", "0", "--scheduler-file", str(folder / "scheduler.json")])
+        options = ["--host", host, "--port", "0", "--scheduler-file", str(folder / "scheduler.json")]
+        self.scheduler = self._daemon("scheduler", options, inside=inside)
         self.address = str(self._wait(self._read_address, self.scheduler))
-
-    @property
-    def security(self) -> list[str]:
-        return [] if self.certificates is None else self.certificates.options
 
     def _read_address(self) -> str | None:
         try:
@@ -117,13 +114,16 @@ class Cluster:
             return None
         return str(content["address"])
 
-    def _daemon(self, kind: str, options: list[str], env: Mapping[str, str] | None = None) -> Daemon:
+    def _daemon(
+        self, kind: str, options: list[str], env: Mapping[str, str] | None = None, inside: Sequence[str] = ()
+    ) -> Daemon:
         self._count += 1
         name = f"{kind}-{self._count}"
         folder = self.folder / name
         folder.mkdir()
         (folder / "tmp").mkdir()
-        command = [self._python, "-m", "dask", kind, *options, "--host", "127.0.0.1", "--no-dashboard", *self.security]
+        security = self.certificates.options
+        command = [*inside, sys.executable, "-m", "dask", kind, *options, "--no-dashboard", *security]
         inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
         environment = {
             **inherited,
@@ -139,13 +139,28 @@ class Cluster:
         return Daemon(name, process, folder)
 
     def worker(
-        self, *, preload: str | None = None, env: Mapping[str, str] | None = None, listed: bool = True
+        self,
+        *,
+        preload: str | None = None,
+        env: Mapping[str, str] | None = None,
+        listed: bool = True,
+        host: str = "127.0.0.1",
+        inside: Sequence[str] = (),
     ) -> Daemon:
         """Start a worker, which joins some seconds later. `preload` is a module of `tests.nodes` that it runs."""
-        options = [self.address, "--nthreads", "1", "--no-nanny", "--local-directory", str(self.folder / "scratch")]
+        options = [
+            self.address,
+            "--host",
+            host,
+            "--nthreads",
+            "1",
+            "--no-nanny",
+            "--local-directory",
+            str(self.folder / "scratch"),
+        ]
         if preload is not None:
             options += ["--preload", str(HERE / f"{preload}.py")]
-        worker = self._daemon("worker", options, env)
+        worker = self._daemon("worker", options, env, inside)
         if listed:
             self.workers.append(worker)
         return worker
@@ -173,7 +188,7 @@ class Cluster:
         return result
 
     def settings(self, **options: Any) -> NodesModel:
-        tls = None if self.certificates is None else self.certificates.model
+        tls = self.certificates.model
         return NodesModel(**{"tls": tls, "silence_seconds": 2.0, "dead_man_seconds": 4.0, "slots": 4, **options})
 
     def place(self, *, trees: Any = (), settings: NodesModel | None = None, **options: Any) -> RemotePlace:
@@ -185,7 +200,6 @@ class Cluster:
     def configuration(self) -> str:
         """The `nodes` section of a project that uses this cluster."""
         tls = self.certificates
-        assert tls is not None
         return (
             f"nodes: {{on: '{self.address}', silence_seconds: 2, dead_man_seconds: 4, slots: 4, "
             f"tls: {{ca: '{tls.ca}', cert: '{tls.cert}', key: '{tls.key}'}}}}\n"
@@ -248,3 +262,15 @@ def ancestors(pid: int) -> list[int]:
         pids.append(pid)
         pid = parent_of(pid)
     return pids
+
+
+def outer_pid(pid: int) -> int | None:
+    """The process that has this id in its own namespace; None if there is none any more."""
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            with contextlib.suppress(OSError):
+                lines = (folder / "status").read_text().splitlines()
+                ids = next((line.split()[1:] for line in lines if line.startswith("NSpid:")), [])
+                if ids and int(ids[-1]) == pid and "\nState:\tZ" not in "\n".join(lines):
+                    return int(folder.name)
+    return None

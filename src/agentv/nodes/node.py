@@ -48,6 +48,11 @@ class Node:
         self._ended: dict[str, int] = {}
         """The last epoch of each driver that has ended here."""
 
+    @property
+    def has_drivers(self) -> bool:
+        """Whether it works for any driver."""
+        return bool(self._drivers)
+
     async def handle(self, data: bytes, hold: float) -> bytes:
         """Take the messages of a frame, wait up to `hold` seconds for messages to the driver, and return them."""
         frame = decode_frame(data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from agentv.nodes.engines import EngineAddress, open_channel
@@ -23,11 +23,17 @@ async def open_nodes(
     directories: Sequence[Path],
     secrets: Secrets,
     on_note: Callable[[str], None] | None = None,
+    *,
+    configs: Iterable[Path] = (),
 ) -> RemotePlace:
-    """The nodes, not yet entered. `directories` are those whose files scripts and commands need."""
+    """The nodes, not yet entered. `directories` are those whose files scripts and commands need.
+
+    The configurations of targets are not sent, because they may contain keys, nor is the key of the driver.
+    """
     redactor = Redactor(secrets.values)
+    own = [*configs, *([] if settings.tls is None else [Path(settings.tls.key)])]
     channel = open_channel(EngineAddress(on, settings))
-    trees = await asyncio.to_thread(_trees, directories, settings)
+    trees = await asyncio.to_thread(_trees, directories, settings, own)
     if on_note is not None and (left := [each.path for tree in trees for each in tree.left_out if not each.expected]):
         on_note(f"{plural(len(left), 'file')} of the repository cannot be sent to nodes, such as {left[0]}")
     return RemotePlace(
@@ -42,11 +48,12 @@ async def open_nodes(
     )
 
 
-def _trees(directories: Sequence[Path], settings: NodesModel) -> list[Tree]:
+def _trees(directories: Sequence[Path], settings: NodesModel, leave_out: Sequence[Path]) -> list[Tree]:
     """The files of the repositories of these directories. A repository inside another one is part of it."""
     roots = sorted({root_of(directory) for directory in directories}, key=lambda root: len(root.parts))
     outer: list[Path] = []
     for root in roots:
         if not any(root.is_relative_to(each) for each in outer):
             outer.append(root)
-    return [read_tree(root, max_bytes=round(settings.max_ship_mb * MB)) for root in outer]
+    never = [path.resolve() for path in leave_out]
+    return [read_tree(root, max_bytes=round(settings.max_ship_mb * MB), leave_out=never) for root in outer]

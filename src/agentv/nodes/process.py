@@ -29,6 +29,8 @@ _REPLY = struct.Struct(">QII")
 LONGEST_ERROR = 2_000
 GOODBYE_SECONDS = 15.0
 """How long the process may take to end its jobs."""
+IDLE_SECONDS = 120.0
+"""Without a driver for this time, the process ends. The next frame starts another one."""
 
 
 class NodeProcessEndedError(AgentVError):
@@ -149,13 +151,22 @@ class NodeProcess:
 # -- in the process itself
 
 
-async def serve(connection: socket.socket, store: Path) -> None:
-    """Answer frames until the parent closes the connection."""
+async def serve(connection: socket.socket, store: Path, idle_seconds: float = IDLE_SECONDS) -> None:
+    """Answer frames until the parent closes the connection, or there has been no driver for `idle_seconds`."""
     from agentv.nodes.node import Node  # noqa: PLC0415 - the parent does not need it
 
     reader, writer = await asyncio.open_connection(sock=connection)
     node = Node(store)
     tasks: set[asyncio.Task[None]] = set()
+    used = asyncio.get_running_loop().time()
+
+    async def end_when_idle() -> None:
+        nonlocal used
+        while (left := used + idle_seconds - asyncio.get_running_loop().time()) > 0:
+            await asyncio.sleep(min(left, idle_seconds / 4))
+            if node.has_drivers or tasks:
+                used = asyncio.get_running_loop().time()
+        writer.close()
 
     async def answer(number: int, frame: bytes, hold: float) -> None:
         failed = 0
@@ -167,6 +178,7 @@ async def serve(connection: socket.socket, store: Path) -> None:
             writer.write(_REPLY.pack(number, failed, len(content)) + content)
             await writer.drain()
 
+    watching = asyncio.create_task(end_when_idle())
     try:
         while True:
             number, hold, length = _REQUEST.unpack(await reader.readexactly(_REQUEST.size))
@@ -178,7 +190,7 @@ async def serve(connection: socket.socket, store: Path) -> None:
     except (asyncio.IncompleteReadError, ConnectionError):
         pass
     finally:
-        for task in tasks:
+        for task in (watching, *tasks):
             task.cancel()
         writer.close()
         await node.aclose()

@@ -221,7 +221,7 @@ class RemotePlace:
             await asyncio.sleep(RECONNECT_SECONDS)
 
     def _use(self, member: Member, connection: Connection, hello: Hello) -> None:
-        if member.epochs > 1:
+        if member.name in self._seen:
             self._on_note(f"the node {member.name} is used again")
         if (minor := python_minor(hello.python)) not in self._pythons and self._pythons:
             self._on_note(f"the node {member.name} has Python {minor}, other nodes have {', '.join(self._pythons)}")

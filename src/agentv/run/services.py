@@ -69,7 +69,10 @@ async def node_services(plan: RunPlan, on_note: OnNote | None) -> AsyncIterator[
         return
     from agentv.nodes.opening import open_nodes  # noqa: PLC0415 - most runs use no nodes
 
-    async with await open_nodes(plan.nodes.on, plan.nodes.settings, plan.directories(), plan.secrets, on_note) as place:
+    nodes, folders = plan.nodes, plan.directories()
+    async with await open_nodes(
+        nodes.on, nodes.settings, folders, plan.secrets, on_note, configs=plan.configs()
+    ) as place:
         if on_note is not None:
             jobs = plural(place.slots, "job")
             on_note(
