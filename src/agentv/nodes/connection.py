@@ -407,7 +407,7 @@ class Connection:
         """Exchange frames until the node is lost."""
         under_way = self._under_way
         silence = self._work.settings.silence_seconds
-        hold = min(LONGEST_HOLD, silence / 3)
+        hold = min(LONGEST_HOLD, silence / 5)
         waiting: asyncio.Task[bool] | None = None
         try:
             while not self._lost.done():
@@ -429,7 +429,7 @@ class Connection:
                     self._heard += stopped
                 if now - self._checked > CHECK_SECONDS:
                     self._check_jobs(now)
-                if now - self._heard >= silence:
+                if now >= self._heard + silence:
                     why = f" ({self._last_error})" if self._last_error else ""
                     self._lose(f"it was silent for {silence:g} s{why}")
         except NodeRefusedError as error:
@@ -448,11 +448,11 @@ class Connection:
         again, self._again = self._again, False
         messages = stream.take()
         sent, started = stream.sent, self._loop.time()
-        hold = 0.0 if stream.pending else hold
+        hold = 0.0 if stream.pending or again else hold
         frame = Frame(self._work.driver, self._epoch, "", stream.received, stream.sent, again=again, messages=messages)
         try:
             # Without a limit, an engine that loses frames in silence would make the node seem silent.
-            async with asyncio.timeout(self._work.settings.silence_seconds * 2 / 3):
+            async with asyncio.timeout(self._work.settings.silence_seconds / 3):
                 data = await self._channel.exchange(self.name, frame.encoded(), hold)
         except (NodeRefusedError, FrameError):
             raise
@@ -460,7 +460,9 @@ class Connection:
             self._last_error = self._work.clean(f"{type(error).__name__}: {error}")[:MOST_SHOWN]
             stream.rewind()
             self._again = True
-            await asyncio.sleep(min(RETRY_SECONDS[1], max(RETRY_SECONDS[0], (self._loop.time() - self._heard) / 4)))
+            now = self._loop.time()
+            pause = min(RETRY_SECONDS[1], max(RETRY_SECONDS[0], (now - self._heard) / 4))
+            await asyncio.sleep(started + pause - now)
             return
         if self._accept(decode_frame(data), alone=alone, sent=sent):
             self._idle = 0
