@@ -8,6 +8,7 @@ import math
 import struct
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -182,16 +183,13 @@ class Hostile(StubNode):
     fields: dict[str, Any] = {}
 
     async def handle(self, data: bytes, hold: float) -> bytes:
+        for work in self._drivers.values() if self.started else ():
+            for kind, values, blob in self.messages:
+                message = Message(kind, values, blob)
+                object.__setattr__(message, "_head", json.dumps([kind, values, len(blob)])[1:])  # also NaN
+                work.send(message)
         reply = decode_frame(await super().handle(data, 0.0))
-        if not self.started:
-            return reply.encoded()
-        first = reply.messages[-1][0] + 1 if reply.messages else reply.sent + 1
-        added = [(first + index, Message(*message)) for index, message in enumerate(self.messages)]
-        numbered = (*reply.messages, *added)
-        fields = {"ack": reply.ack, "sent": first + len(added) - 1, "node": self.id, **self.fields}
-        header = {"v": 1, "driver": reply.driver, "epoch": reply.epoch, "again": False, **fields}
-        listed = [[number, each.kind, each.data, len(each.blob)] for number, each in numbered]
-        return packed({**header, "messages": listed}, b"".join(each.blob for _, each in numbered))
+        return replace(reply, **self.fields).encoded() if self.started else reply.encoded()
 
 
 async def hostile_run(

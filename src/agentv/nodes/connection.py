@@ -448,12 +448,13 @@ class Connection:
         again, self._again = self._again, False
         messages = stream.take()
         sent, started = stream.sent, self._loop.time()
-        hold = 0.0 if stream.pending or again else hold
         frame = Frame(self._work.driver, self._epoch, "", stream.received, stream.sent, again=again, messages=messages)
         try:
             # Without a limit, an engine that loses frames in silence would make the node seem silent.
             async with asyncio.timeout(self._work.settings.silence_seconds / 3):
-                data = await self._channel.exchange(self.name, frame.encoded(), hold)
+                data = await self._channel.exchange(
+                    self.name, frame.encoded(), 0.0 if stream.pending or again else hold
+                )
         except (NodeRefusedError, FrameError):
             raise
         except Exception as error:
@@ -464,14 +465,17 @@ class Connection:
             pause = min(RETRY_SECONDS[1], max(RETRY_SECONDS[0], (now - self._heard) / 4))
             await asyncio.sleep(started + pause - now)
             return
-        if self._accept(decode_frame(data), alone=alone, sent=sent):
+        reply = decode_frame(data)
+        if self._accept(reply, alone=alone):
             self._idle = 0
         elif len(self._under_way) == 1 and self._loop.time() - started < hold / 2:
             self._idle += 1
             await asyncio.sleep(min(RETRY_SECONDS[1], RETRY_SECONDS[0] * self._idle))
+        if alone and reply.ack < sent and len(self._under_way) == 1:
+            stream.rewind()  # all earlier exchanges have ended, so these messages are lost
 
-    def _accept(self, frame: Frame, *, alone: bool, sent: int) -> bool:
-        """Take the messages of a frame. `sent` is the last message that was sent before. Returns whether it has any."""
+    def _accept(self, frame: Frame, *, alone: bool) -> bool:
+        """Take the messages of a frame. Returns whether it has brought any, or has received any."""
         if self._lost.done():
             return True
         if frame.driver != self._work.driver or frame.epoch != self._epoch:
@@ -499,8 +503,6 @@ class Connection:
                 raise FrameError(f"unknown message '{message.kind[:40]}'")
         if alone and self._stream.gap:
             self._again = True
-        if alone and frame.ack < sent:  # all earlier exchanges have ended, so these messages are lost
-            self._stream.rewind()
         return bool(messages) or self._stream.backlog < backlog
 
     def _check_jobs(self, now: float) -> None:
