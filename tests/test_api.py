@@ -121,7 +121,7 @@ def test_suite_file_runs_against_a_function(tmp_path: Path) -> None:
 def test_cases_as_first_argument_are_refused_with_the_right_keyword() -> None:
     with pytest.raises(UsageError, match=r"must be paths of suites, got a mapping") as caught:
         agentv.evaluate([{"id": "a", "input": "b"}])  # type: ignore[list-item]
-    assert "evaluate(cases=[...])" in caught.value.next_step
+    assert "evaluate(cases=[...])" in (caught.value.next_step or "")
 
 
 def test_trials_of_cases_give_one_verdict_per_case() -> None:
@@ -367,6 +367,26 @@ def test_list_of_targets_with_equal_or_mixed_names_is_an_error(target: Any, mess
 def test_run_is_shown_in_one_line() -> None:
     run = agentv.evaluate(cases=CASES[:1], evaluators=[{"type": "contains", "value": "Paris"}], target=[paris, upper])
     assert repr(run) == f"<EvaluationRun: 1 passed, 1 failed, mean score 0.50; .agentv/runs/{run.run_id}>"
+
+
+def test_results_of_cases_and_evaluators_are_shown_in_one_line() -> None:
+    evaluators: list[Any] = [{"type": "contains", "value": "Paris"}]
+    run = agentv.evaluate(cases=CASES[:1], evaluators=evaluators, target=[paris, upper])
+    shown = {repr(result) for result in run}
+    assert shown == {
+        "<CaseResult 'france' (paris): pass, score 1.00>",
+        "<CaseResult 'france' (upper): fail, score 0.00>",
+    }
+    assert repr(run.results[0].evaluator_results[0]).startswith("<EvaluatorResult 'contains': ")
+
+
+def test_errors_are_shown_in_one_line() -> None:
+    def broken(question: str) -> str:
+        raise ValueError("no\nanswer")
+
+    (result,) = agentv.evaluate(cases=CASES[:1], evaluators=[{"type": "contains", "value": "Paris"}], target=broken)
+    assert repr(result).startswith("<CaseResult 'france' (broken): error, ")
+    assert "\n" not in repr(result)
 
 
 def test_results_as_mappings_and_as_data_frame(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,6 +118,13 @@ class ExecutionRecord(TypedDict, total=False):
     lost_cost_usd: float | None
 
 
+def _outcome(verdict: Verdict, score: float, error: str | None) -> str:
+    """The outcome in a few words. Scores are rounded down: 0.799 must not look as if it reached 0.80."""
+    if error is None:
+        return f"{verdict.value}, score {math.floor(score * 100 + 1e-9) / 100:.2f}"
+    return f"error, {' '.join(error.split())[:LONGEST_QUOTE]}"
+
+
 @dataclass(frozen=True, slots=True)
 class EvaluatorResult:
     """The result of one evaluator for one answer. With `error` set, the score is 0 and the verdict is `fail`."""
@@ -141,6 +148,9 @@ class EvaluatorResult:
     evaluator_results: Annotated[tuple[EvaluatorResult, ...], OMIT_DEFAULT] = ()
     execution: Annotated[Mapping[str, Any] | None, OMIT_DEFAULT, ExecutionRecord] = None
     """In a run with nodes: the node that ran the script, and how often it was tried."""
+
+    def __repr__(self) -> str:
+        return f"<EvaluatorResult {self.name!r}: {_outcome(self.verdict, self.score, self.error)}>"
 
     @property
     def failed_required(self) -> bool:
@@ -307,6 +317,10 @@ class CaseResult:
             for name in ("token_usage", "cost_usd", "duration_ms"):
                 object.__setattr__(self, name, getattr(amounts, name))
             object.__setattr__(self, "warnings", (*self.warnings, *amounts.warnings))
+
+    def __repr__(self) -> str:
+        error = self.error.message if self.error else None
+        return f"<CaseResult {self.eval_id!r} ({self.variant}): {_outcome(self.verdict, self.score, error)}>"
 
     @property
     def variant(self) -> str:

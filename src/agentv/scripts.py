@@ -162,6 +162,8 @@ async def run_script(
     tries = Tries(runtime.place(spec.on))
     while True:
         session = None if lend is None else lend()
+        if session is not None:
+            session.try_number = len(tries.lost) + 1
         try:
             score = await _run_once(spec, payload, runtime, session=session, observer=observer, tries=tries)
         except PlaceLostError as error:
@@ -199,11 +201,9 @@ class Tries:
         """The attempts as recorded; None for scripts on this machine."""
         if self.node is None:
             return None
-        recorded: dict[str, Any] = {"node": self.node, "tries": len(self.lost) + 1}
+        recorded: dict[str, Any] = {"node": self.node, "tries": len(self.lost) + 1, "lost_calls": self.lost_calls}
         if self.lost:
-            recorded["lost_on"] = [error.node for error in self.lost]
-        if self.lost_calls:
-            recorded |= {"lost_calls": self.lost_calls, "lost_cost_usd": self.lost_usd}
+            recorded |= {"lost_on": [error.node for error in self.lost], "lost_cost_usd": self.lost_usd}
         return recorded
 
 

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from agentv.importing.rows import short_assertion
-from agentv.importing.templates import UnsupportedTemplateError, combinations, converted, render, resolved
+from agentv.importing.templates import (
+    UnsupportedTemplateError,
+    combinations,
+    converted,
+    environment_variables,
+    render,
+    resolved,
+)
 from agentv.suite.yaml import YamlWalk
 from tests.conftest import Project
 
@@ -613,6 +620,129 @@ def test_prompts_of_providers_and_tests_become_separate_suites(project: Project)
         ("two", "long", "Please a"),
         ("two", "long", "Please b"),
     }
+
+
+def test_scenarios_join_the_assertions_of_their_configurations_and_tests(project: Project) -> None:
+    project.write(
+        "promptfooconfig.yaml",
+        """\
+        prompts: ["{{x}}"]
+        providers: [echo]
+        scenarios:
+          - config:
+              - {vars: {x: ab}, assert: [{type: contains, value: a}]}
+              - {vars: {x: b}, assert: [{type: contains, value: a}]}
+            tests: [{assert: [{type: icontains, value: b}]}]
+        """,
+    )
+    assert project.run("import", "promptfoo", "promptfooconfig.yaml").returncode == 0
+    assert project.run("eval", "suite.yaml").returncode == 1
+    assert {row["eval_id"]: row["verdict"] for row in project.rows()} == {"test-1": "pass", "test-2": "fail"}
+    assert [[result["name"] for result in row["evaluator_results"]] for row in project.rows()] == [
+        ["contains", "icontains"],
+        ["contains", "icontains"],
+    ]
+
+
+def test_tests_inherit_prompts_and_metadata_of_the_default_test(project: Project) -> None:
+    project.write(
+        "promptfooconfig.yaml",
+        """\
+        prompts:
+          - {label: "math:short", raw: "{{x}}"}
+          - {label: "math:long", raw: "Please {{x}}"}
+          - {label: talk, raw: Hi}
+        providers: [echo]
+        defaultTest: {prompts: [math], metadata: {area: sums, level: easy}}
+        tests:
+          - {vars: {x: a}}
+          - {vars: {x: b}, prompts: ["math:l*"], metadata: {level: hard}}
+        """,
+    )
+    done = project.run("import", "promptfoo", "promptfooconfig.yaml")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert project.run("eval", *sorted(path.name for path in project.root.glob("suite*.yaml"))).returncode == 0
+    answers = {(row["candidate_answer"], row["metadata"]["area"], row["metadata"]["level"]) for row in project.rows()}
+    assert answers == {("a", "sums", "easy"), ("Please a", "sums", "easy"), ("Please b", "sums", "hard")}
+
+
+def test_test_without_the_default_assertions_keeps_only_its_own(project: Project) -> None:
+    project.write(
+        "promptfooconfig.yaml",
+        """\
+        prompts: ["{{x}}"]
+        providers: [echo]
+        defaultTest: {assert: [{type: contains, value: a}]}
+        tests:
+          - {vars: {x: b}, options: {disableDefaultAsserts: true}, assert: [{type: contains, value: b}]}
+          - {vars: {x: b}, assert: [{type: contains, value: b}]}
+        """,
+    )
+    done = project.run("import", "promptfoo", "promptfooconfig.yaml")
+    assert (done.returncode, done.stderr) == (0, "")
+    project.run("eval", "suite.yaml")
+    assert {row["eval_id"]: row["verdict"] for row in project.rows()} == {"test-1": "pass", "test-2": "fail"}
+
+
+def test_provider_of_a_test_is_the_target_with_this_id_or_label(project: Project) -> None:
+    project.write(
+        "promptfooconfig.yaml",
+        """\
+        prompts: ["{{x}}"]
+        providers:
+          - {id: "openai:gpt-5", config: {temperature: 0}}
+          - {id: "openai:gpt-5-mini", label: The small one}
+        tests:
+          - {vars: {x: a}, providers: ["openai:gpt-5"]}
+          - {vars: {x: b}, provider: The small one}
+          - {vars: {x: c}, provider: "openai:gpt-5-nano"}
+        """,
+    )
+    done = project.run("import", "promptfoo", "promptfooconfig.yaml")
+    assert (done.returncode, done.stderr) == (0, "")
+    targets = document(project, "agentv.config.yaml")["targets"]
+    assert list(targets) == ["gpt-5", "The-small-one", "gpt-5-nano"]
+    assert targets["gpt-5"]["temperature"] == 0
+    assert [case["execution"] for case in document(project)["evalcases"]] == [
+        {"target": "gpt-5"},
+        {"target": "The-small-one"},
+        {"target": "gpt-5-nano"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("template", "setting"),
+    [
+        ("{{ env.HOST }}", "${{ HOST }}"),
+        ("https://{{env.HOST | default('a.example')}}/v1", "https://${{ HOST:-a.example }}/v1"),
+        ('{{ env.HOST | default("./a b", true) }}', "${{ HOST:-./a b }}"),
+        ("{{ env.HOST or 'x' }}", "${{ HOST:-x }}"),
+        ("{{ env.HOST | upper }}", "{{ env.HOST | upper }}"),
+    ],
+)
+def test_environment_variables_keep_their_defaults(template: str, setting: str) -> None:
+    assert environment_variables([template]) == [setting]
+
+
+def test_function_outside_the_repository_of_the_suite_is_left_out(project: Project) -> None:
+    project.write("theirs/check.py", "def get_assert(output, context): return True\n")
+    project.write(
+        "theirs/promptfooconfig.yaml",
+        """\
+        prompts: [Hello]
+        providers: [echo]
+        tests: [{assert: [{type: python, value: "file://check.py"}, {type: contains, value: H}]}]
+        """,
+    )
+    (project.root / "ours" / ".git").mkdir(parents=True)
+    done = project.run("import", "promptfoo", "theirs/promptfooconfig.yaml", "--out", "ours/suite.yaml")
+    assert done.returncode == 1
+    assert "write the suite next to the configuration (`--out`)" in done.stdout + done.stderr
+    assert [each["type"] for each in document(project, "ours/suite.yaml")["evalcases"][0]["evaluators"]] == ["contains"]
+    assert project.run("validate", "ours/suite.yaml").returncode == 0
+    assert (
+        project.run("import", "promptfoo", "theirs/promptfooconfig.yaml", "--out", "theirs/suite.yaml").returncode == 0
+    )
 
 
 def test_assertions_in_a_set_keep_their_meaning(project: Project) -> None:

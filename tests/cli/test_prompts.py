@@ -63,6 +63,24 @@ def test_run_has_a_row_for_each_case_and_prompt(prompts: Project) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("prompts", "expected"),
+    [
+        ("[a, b, c]", "prompt-1, prompt-2 and prompt-3 have the same mean score."),
+        ("[a, b, no]", "prompt-1 and prompt-2 have the highest mean score."),
+        ("[a, b, c, d, e]", "5 variants have the same mean score."),
+    ],
+)
+def test_all_variants_with_the_highest_mean_score_are_named(project: Project, prompts: str, expected: str) -> None:
+    project.write(
+        "agentv.config.yaml", "targets: {bot: {provider: mock, rules: [{match: no, response: x}], response: y}}"
+    )
+    project.write(
+        "suite.yaml", f"prompts: {prompts}\nevalcases: [{{id: k, evaluators: [{{type: equals, value: y}}]}}]\n"
+    )
+    assert f"  {expected}\n" in project.run("eval", "suite.yaml").stdout
+
+
 def test_table_of_many_variants_fits_into_the_line(prompts: Project) -> None:
     texts = "".join(
         f"  - {{id: a-long-name-of-prompt-{n}, template: 'Text {n} {{{{ question }}}}'}}\n" for n in range(12)
@@ -272,3 +290,24 @@ def test_judge_calls_belong_to_their_variant(prompts: Project) -> None:
     prompts.run("eval", "--resume", "run", "--quiet")
     assert len(prompts.rows(prompts.root / "run")) == 16
     assert (prompts.root / "calls").read_text().count("x") == 16  # nothing is judged twice
+
+
+def test_prompt_of_a_target_must_contain_the_question(project: Project) -> None:
+    project.write("agentv.config.yaml", "targets: {bot: {provider: mock, prompt: Be brief., response: y}}")
+    project.write("suite.yaml", "evalcases: [{id: k, input: Why?, evaluators: [{type: equals, value: y}]}]\n")
+    done = project.run("eval", "suite.yaml")
+    assert done.returncode == 2
+    assert "agentv.config.yaml:1:41: `prompt` must contain the question: write `{{ input }}` in it" in done.stderr
+    project.write(
+        "agentv.config.yaml", 'targets: {bot: {provider: mock, prompt: "{{ input }} Be brief.", response: y}}'
+    )
+    assert project.run("eval", "suite.yaml").returncode == 0
+
+
+def test_template_of_every_kind_of_target_is_checked(project: Project) -> None:
+    target = '{provider: http, url: "http://127.0.0.1:1/{{ prompt }}", system_prompt: "{{ open"}'
+    project.write("agentv.config.yaml", f"targets: {{bot: {target}}}")
+    project.write("suite.yaml", "evalcases: [{id: k, input: Why?, evaluators: [{type: equals, value: y}]}]\n")
+    done = project.run("eval", "suite.yaml")
+    assert done.returncode == 2
+    assert "agentv.config.yaml:1:88: `system_prompt`: unexpected end of template" in done.stderr

@@ -94,6 +94,27 @@ def check(site: Path) -> list[str]:
     return done.stdout.split("\n")[:-1] if done.stdout.strip() else []
 
 
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("compare two prompts", "compare-prompts.md"),
+        ("bring csv", "datasets.md"),
+        ("debug failing case", "debugging.md"),
+        ("flaky cases", "flaky-cases.md"),
+        ("test http api", "http-api.md"),
+        ("test LangChain OpenAI Agents pydantic-ai", "python-function.md"),
+        ("CI gate", "ci.md"),
+        ("coming from promptfoo", "importing-promptfoo.md"),
+        ("coming from Inspect", "from-inspect-ai.md"),
+        ("coming from DeepEval", "from-deepeval.md"),
+    ],
+)
+def test_how_to_is_found_under_the_words_people_search_for(words: str, page: str) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8").lower()
+    beginning = "\n".join(text.splitlines()[:8])
+    assert not [word for word in words.lower().split() if word not in beginning]
+
+
 def test_dead_links_and_assets_of_other_hosts_are_found(tmp_path: Path) -> None:
     (tmp_path / "assets").mkdir()
     (tmp_path / "assets" / "bundle.js").write_text('load("https://cdn.example/x.js"), ns("http://www.w3.org/2000/svg")')

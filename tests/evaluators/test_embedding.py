@@ -195,7 +195,7 @@ def test_missing_packages_are_reported_before_anything_is_called(project: Projec
     _, stderr = process.communicate(timeout=60)
     assert (process.returncode, project.run_dirs()) == (2, [])
     assert "suite.yaml:1:71: `metric: embedding` needs" in stderr
-    assert "onnxruntime" in stderr
+    assert "`onnxruntime`" in stderr
     assert "run `pip install 'agentv[embeddings]'`" in stderr
 
 

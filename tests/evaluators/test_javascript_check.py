@@ -61,6 +61,13 @@ def results(project: Project, *evaluators: str, code: int, cases: str = CASE) ->
     return list(project.rows()[0]["evaluator_results"])
 
 
+def test_quoted_field_in_code_is_reported_with_its_name(project: Project) -> None:
+    write(project, """value: 'answer.includes("{{reference_answer}}")'""")
+    done = project.run("validate", "suite.yaml")
+    assert done.returncode == 2
+    assert 'use the name `referenceAnswer` instead of "{{reference_answer}}"' in done.stderr
+
+
 def test_values_become_scores_that_name_the_expression(project: Project) -> None:
     is_true, is_false, below, mapping, passed, body, waited = results(
         project,

@@ -163,6 +163,22 @@ def test_metrics_run_warm_with_judge_access_and_their_options(project: Project) 
     assert strict["warnings"] == []
 
 
+def test_a_suite_with_every_metric_keeps_all_of_them_warm(project: Project) -> None:
+    project.write("agentv.config.yaml", CONFIG)
+    options: dict[str, dict[str, object]] = {
+        "tool_correctness": {"expected": [{"tool": "search"}]},
+        "summarization_coverage": {"source": "Texas"},
+    }
+    evaluators: list[dict[str, object]] = [
+        {"type": "metric", "name": metric, **options.get(metric, {})} for metric in METRICS
+    ]
+    case = {"id": "a", "input": "Where?", "reference_answer": "Texas", "metadata": {"retrieval_context": ["Texas"]}}
+    project.write("suite.yaml", json.dumps({"execution": {"evaluators": evaluators}, "evalcases": [case]}))
+    done = project.run("eval", "suite.yaml")
+    assert len(project.rows()[0]["evaluator_results"]) == len(METRICS) == 12
+    assert "kept warm" not in done.stdout + done.stderr
+
+
 def test_missing_material_is_an_error_with_a_plain_message(project: Project) -> None:
     strict, _ = run(project, metadata="{}")
     assert strict["error"].startswith("no retrieved passages; set `metadata.retrieval_context` of the case to a list")

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agentv.processes.launcher import Launcher
+from agentv.results import Score
+from agentv.scripts import Runtime, ScriptError, ScriptSpec, run_script
+from agentv.targets.environment import Environment
+from agentv.wire.payload import with_empty_values
 from tests.conftest import Project
 from tests.evaluators.support import problem_of
 
@@ -249,6 +256,21 @@ def test_code_of_the_suite_is_not_run_by_validate(project: Project) -> None:
     assert not (project.root / "ran.txt").exists()
 
 
+def test_quoted_field_in_code_is_reported_with_its_name(project: Project) -> None:
+    text = problems(project, """value: "'{{ reference_answer }}' in answer" """)
+    assert "suite.yaml:3:39: `value`: values are not inserted into code: use the name `reference_answer`" in text
+    assert "instead of '{{ reference_answer }}'" in text
+
+
+def test_braces_in_code_are_characters(project: Project) -> None:
+    passed, braces = results(
+        project,
+        """value: "'{{ customer }}' not in answer and '{{' not in answer" """,
+        """value: "f'{{{answer}}}' == '{' + answer + '}'" """,
+    )
+    assert (passed["score"], braces["score"]) == (1, 1)
+
+
 @pytest.mark.parametrize(
     "source",
     [
@@ -272,10 +294,20 @@ def test_files_of_checks_are_recorded_with_the_run(project: Project) -> None:
     assert {"checks.py", "more.py"} <= {Path(path).name for path in project.manifest()["digests"]}
 
 
-def test_a_check_that_forks_and_returns_twice_gets_advice_for_checks(project: Project) -> None:
-    project.write("twice.py", "import os\n\n\ndef forks(answer):\n    os.fork()\n    return True\n")
-    (result,) = results(project, "value: twice.py:forks", code=3)
-    assert result["error"].splitlines() == [
+def test_a_check_that_returns_twice_gets_advice_for_checks(tmp_path: Path) -> None:
+    # In one write, as of a check that forks: two processes do not always write before one of them reads on.
+    twice = 'import sys\nfor line in sys.stdin:\n    print(\'{"score": 1}\\n{"score": 1}\', flush=True)\n'
+    (tmp_path / "runner.py").write_text(twice)
+    spec = ScriptSpec("forks", [sys.executable, "runner.py"], tmp_path, protocol="jsonl", inline=True)
+
+    async def run() -> Score:
+        async with Launcher() as launcher:
+            runtime = Runtime(launcher, environment=Environment(dict(os.environ)))
+            return await run_script(spec, with_empty_values({"eval_id": "a", "attempt": 1}), runtime)
+
+    with pytest.raises(ScriptError) as caught:
+        asyncio.run(run())
+    assert caught.value.message.splitlines() == [
         "the check returned more than once, so its result is ambiguous.",
         "If it forks, end the child with os._exit(0), or use the `subprocess` module.",
     ]

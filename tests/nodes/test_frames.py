@@ -7,8 +7,9 @@ import json
 import math
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from agentv.errors import PlaceLostError
 from agentv.nodes.connection import _HANDLERS, MOST_SURPLUS
-from agentv.nodes.frames import MOST_BYTES, MOST_HEADER, Frame, FrameError, Message, decode_frame
+from agentv.nodes.frames import LARGEST_NUMBER, MOST_BYTES, MOST_HEADER, Frame, FrameError, Message, decode_frame
 from agentv.nodes.hello import PACKAGE
 from agentv.nodes.remote import RemotePlace
 from agentv.nodes.stream import FULL, MOST_EARLY_BYTES, Stream
@@ -56,9 +57,10 @@ def head(**changes: Any) -> dict[str, Any]:
        .map(lambda changes: packed(head(**changes))))  # fmt: skip
 def test_anything_is_a_frame_or_a_frame_error(data: bytes) -> None:
     try:
-        assert isinstance(decode_frame(data), Frame)
-    except FrameError as error:
-        assert len(str(error)) < 300
+        frame = decode_frame(data)
+    except FrameError:
+        return
+    assert all(0 <= number <= LARGEST_NUMBER for number in (frame.epoch, frame.ack, frame.sent))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +182,7 @@ class Hostile(StubNode):
     """A node that behaves until it has a job; then it sends these messages, in frames with these fields."""
 
     messages: Sequence[tuple[str, dict[str, Any], bytes]] = ()
-    fields: dict[str, Any] = {}
+    fields: Mapping[str, Any] = MappingProxyType({})
 
     async def handle(self, data: bytes, hold: float) -> bytes:
         for work in self._drivers.values() if self.started else ():

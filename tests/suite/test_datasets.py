@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -179,7 +180,7 @@ def test_problems_in_files_of_cases_are_reported_there(tmp_path):
 
 @pytest.mark.parametrize("name", ["cases.yaml", "cases.json"])
 def test_vars_of_a_file_apply_to_its_cases(tmp_path, name):
-    both = [{"id": each, "input": "{{ tone }} {{ b }} {{ c }} {{ d }}"} for each in "xy"]
+    both: list[dict[str, Any]] = [{"id": each, "input": "{{ tone }} {{ b }} {{ c }} {{ d }}"} for each in "xy"]
     both[1]["vars"] = {"tone": "case"}
     write(tmp_path, json.dumps({"vars": {"tone": "file", "b": "file"}, "cases": both}), name)
     head = "execution: {evaluators: [{type: is_json}]}\nvars: {tone: suite, b: suite, c: suite, d: suite}\n"
@@ -233,3 +234,25 @@ def test_dataset_of_hugging_face_is_read_from_a_directory(tmp_path):
     assert [(case.question, case.reference_answer) for case in loaded] == [("One?", "1"), ("Two?", "2")]
     text = f"{HEAD}evalcases: {{hf: qa, columns: {{reference_answer: answer}}}}\n"
     assert only_problem(tmp_path, text).endswith("`split` must be one of test, train, got nothing")
+
+
+def test_split_of_a_dataset_without_splits_is_an_error(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    datasets.Dataset.from_list([{"question": "One?", "answer": "1"}]).save_to_disk(str(tmp_path / "qa"))
+    text = f"{HEAD}evalcases: {{hf: qa, split: test, columns: {{reference_answer: answer}}}}\n"
+    assert only_problem(tmp_path, text).endswith("the dataset 'qa' has no splits: remove `split`")
+    assert len(cases(tmp_path, text.replace(" split: test,", ""))) == 1
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ("file://qa.csv", "2:13: write the path without `file://`: qa.csv"),
+        ("{file: 'file://qa.csv'}", "2:20: write the path without `file://`: qa.csv"),
+        ("[qa.csv]", "2:14: a case must be a mapping with `id` and `input`, got 'qa.csv'; to read cases from a file, "
+         "write `{file: PATH}`"),
+    ],
+)  # fmt: skip
+def test_other_spellings_of_a_file_are_reported_with_the_right_one(tmp_path, entry, expected):
+    write(tmp_path, CSV.encode(), "qa.csv")
+    assert only_problem(tmp_path, f"{HEAD}evalcases:  {entry}\n") == expected

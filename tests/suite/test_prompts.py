@@ -133,6 +133,60 @@ def test_syntax_error_in_a_prompt_file_has_its_line(tmp_path):
     assert only_problem(tmp_path, text).startswith("broken.txt:2:1: prompt 'broken': not a valid template: ")
 
 
+def test_problem_in_a_block_has_the_line_of_the_block(tmp_path):
+    text = """\
+        prompts:
+          - |
+            One
+            two {{ first }}
+          - id: list
+            messages:
+              - role: user
+                content: &shared |2-
+
+                    indented
+                  {{ second }}
+          - id: folded
+            template: >
+              not below
+              each other {{ third }}
+          - {id: escaped, template: "a\\n{{ fourth }}"}
+          - id: syntax
+            template: |
+              {% if x %}
+              {% endfor %}
+        evalcases: [{id: a, vars: {q: 1}, evaluators: [{type: contains, value: x}]}]
+        """
+    found = [message.split(": ") for message in problems(tmp_path, text)]
+    assert {parts[1].split("'")[1]: parts[0] for parts in found} == {
+        "prompt-1": "4:5",
+        "list": "11:11",
+        "folded": "13:15",
+        "escaped": "16:29",
+        "syntax": "20:7",
+    }
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [
+        ("short.txt", "a prompt in a file is written `{file: short.txt}`; to send the name itself, write `{template: "),
+        ("file:short.txt", "a prompt in a file is written `{file: short.txt}`"),
+        ("file://other.txt", "a prompt in a file is written `{file: other.txt}`"),
+    ],
+)
+def test_string_that_names_a_file_is_not_sent_as_a_prompt(tmp_path, prompt, expected):
+    write(tmp_path, "Why?", "short.txt")
+    text = f"{HEAD}prompts: [{prompt}]\nevalcases: [{{id: a}}]\n"
+    assert only_problem(tmp_path, text).startswith(f"2:11: {expected}")
+    assert asked(tmp_path, "prompts: [missing.txt]\nevalcases: [{id: a}]\n")[0][2] == [("user", "missing.txt")]
+
+
+def test_prompts_that_are_not_a_list_are_one_problem(tmp_path):
+    text = f"{HEAD}prompts: 'Why {{{{ q }}}}?'\nevalcases: [{{id: a, vars: {{q: 1}}}}]\n"
+    assert only_problem(tmp_path, text) == "2:10: `prompts` must be a list, got 'Why {{ q }}?'"
+
+
 def test_files_of_the_command_line_replace_the_prompts_of_a_suite(tmp_path):
     path = write(tmp_path, f"{HEAD}prompts: [x]\nevalcases: [{{id: a, input: Why?}}]\n")
     file = write(tmp_path, "Please: {{ input }}", "polite.md")

@@ -82,7 +82,7 @@ def test_unknown_variables_are_reported_at_their_position(tmp_path):
         """
     assert problems(tmp_path, text) == [
         "4:31: for case 'a': `{{ citi }}` is not defined (did you mean `city`?); add it to `vars`",
-        "7:12: `{{ contry }}` is not defined (did you mean `country`?); add it to `vars`",
+        "9:7: `{{ contry }}` is not defined (did you mean `country`?); add it to `vars`",
         "12:12: not a valid template: unexpected end of template, expected 'end of print statement'",
     ]
 

@@ -220,6 +220,12 @@ async def test_missing_answer_shows_the_reply_and_its_keys_without_secrets() -> 
     assert error.next_step == "Check `response` of the target."
 
 
+async def test_empty_reply_is_named_as_such() -> None:
+    error = await failed(text(" ", "application/json"), response="a")
+    assert error.message == "target 't': the reply is empty"
+    assert error.next_step == "Check `url` and `method` of the target."
+
+
 async def test_reply_that_is_not_json_is_reported_if_an_expression_needs_json() -> None:
     error = await failed(text("<html>", "text/html"), response="a")
     assert "the reply is not JSON (text/html), which `response` needs. It begins: '<html>'" in error.message

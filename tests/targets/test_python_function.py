@@ -208,6 +208,7 @@ async def test_process_is_restarted_after_a_crash(tmp_path: Path) -> None:
     async with target(tmp_path, code) as provider:
         error = await failed(provider, "crash")
         assert error.message.startswith("target 't': its process was killed by SIGSEGV: last words")
+        assert (error.next_step or "").startswith("Find out why the function ends its process")
         assert (await provider.invoke(ask("fine"))).text == "fine"
 
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, Request, expect
+from playwright.sync_api import Browser, Locator, Page, Request, Route, expect
 
 from tests.view.bookshop import RUNS, Bookshop
 from tests.view.odd_cases import LONG, STEPS, TARGET, write_odd_run
@@ -95,6 +95,41 @@ def test_failed_case_shows_what_was_asked_and_why_it_failed(opened: Opened) -> N
     assert checks[0] == "not met: names 3.90 first, weight 2 The answer does not do this: names 3.90."
     assert checks[1].startswith("not met: says free from 40 second")
     assert "Misses" not in text(rubric)  # they repeat the checks
+
+
+@pytest.mark.parametrize("opened", ["server"], indirect=True)
+def test_history_is_not_loaded_while_another_case_is_opened(opened: Opened) -> None:
+    page = opened("new-prompt")
+    histories: list[str] = []
+    page.on("request", lambda request: histories.append(request.url) if "/history/" in request.url else None)
+    go_on = """([from, to]) => {
+      const next = new MutationObserver(() => {
+        next.disconnect();
+        location.hash = to;
+      });
+      next.observe(document.querySelector("main"), { childList: true });
+      location.hash = from;
+    }"""
+    held: list[Route] = []
+    requests: list[Route] = []
+
+    def hold_the_second(route: Route) -> None:
+        requests.append(route)
+        if len(requests) == 1:
+            route.continue_()
+        else:
+            held.append(route)
+
+    opened.context.route("**/rows/*", hold_the_second)
+    page.evaluate(go_on, [opened.place("new-prompt", SHIPPING), opened.place("new-prompt", REFUND)])
+    expect(page.locator("main h1")).to_have_text("shipping-cost")
+    page.wait_for_timeout(500)
+    assert histories == []
+    for route in held:
+        route.continue_()
+    expect(page.locator("main h1")).to_have_text("refund-1033")
+    expect(page.locator(".history")).not_to_contain_text("Loading")
+    assert len(histories) == 1
 
 
 def test_score_is_explained_by_points(opened: Opened) -> None:

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import threading
 import tracemalloc
+from html import unescape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,29 @@ def test_hashes_are_those_of_the_record(whole: Decoded, rich_project: Bookshop) 
             (directory / file["name"]).stat().st_size for file in run["files"]
         ]
         assert {file["name"] for file in run["files"]} >= set(RECORD)
+
+
+def test_version_and_hashes_can_be_read_without_a_browser(whole: Decoded, own_project: Bookshop) -> None:
+    def head(file: Decoded) -> list[str]:
+        found = re.findall(r'<meta name="(?:generator|sha256)" content="([^"]*)">', file.text.partition("<style>")[0])
+        return list(map(unescape, found))
+
+    def sums(name: str, shown: str) -> list[str]:
+        paths = [own_project.directory(name) / file for file in RECORD]
+        return [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {shown}/{path.name}" for path in paths]
+
+    runs = own_project.runs
+    version, *recorded = head(whole)
+    assert version == f"agentv {__version__}"
+    expected = {*sums("new-prompt", runs["new-prompt"]), *sums("baseline", runs["baseline"])}
+    assert {line for line in recorded if line.endswith(RECORD)} == expected
+    # The directory of a run can have any name.
+    moved = own_project.root / 'a "b" <c>'
+    shutil.copytree(own_project.directory("baseline"), moved)
+    file = Decoded("".join(RunFile(Library(own_project.root, [str(moved)]), moved.name)))
+    assert head(file)[1:] == [
+        line.replace(runs["baseline"], moved.name) for line in recorded if runs["baseline"] in line
+    ]
 
 
 def test_two_files_differ_only_in_their_time(rich_project: Bookshop) -> None:

@@ -118,6 +118,27 @@ def test_only_the_newest_runs_are_read_and_only_once(tmp_path: Path, monkeypatch
     assert len(reads) == 2
 
 
+def test_cases_of_runs_are_read_only_if_there_is_something_to_compare(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[str] = []
+    original = RunReader.case_hashes
+
+    def counted(reader: RunReader) -> Any:
+        reads.append(reader.directory.path.name)
+        return original(reader)
+
+    monkeypatch.setattr(RunReader, "case_hashes", counted)
+    made(tmp_path, 1, 0.5)
+    library = Library(tmp_path)
+    assert [each["changed"] for each in library.history(day(1), 1)] == [[]]
+    assert reads == []
+    made(tmp_path, 2, 0.5)
+    for _ in range(2):
+        assert len(library.history(day(2), 1)) == 2
+    assert reads == [day(1), day(2)]
+
+
 @pytest.mark.parametrize("eval_id", ['quote " and \\ slash', "zwölf 中", "line\nbreak", "", "x" * 5_000])
 def test_unusual_names_are_found(tmp_path: Path, eval_id: str) -> None:
     for number in (1, 2):

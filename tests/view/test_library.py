@@ -15,9 +15,12 @@ from typing import Any
 import pytest
 
 from agentv.errors import AgentVError, RecordError
+from agentv.record.line_index import JudgeCallIndex
 from agentv.results import PassIf, Trials
+from agentv.view import open_run
 from agentv.view.library import Library
 from agentv.view.listing import UnknownRunError
+from agentv.view.open_run import OpenRun
 from agentv.view.packed_columns import plain, unpack
 from tests.report.rows import error_row, row
 from tests.view.bookshop import Bookshop
@@ -360,6 +363,25 @@ def test_replaced_judge_calls_are_indexed_again(tmp_path: Path) -> None:
     assert [call["index"] for call in library.detail(ONE, 0)["judge_calls"]] == [2]
     run.directory.judge_calls.unlink()
     assert library.detail(ONE, 0)["judge_calls"] == []
+
+
+def test_row_does_not_wait_for_the_index_of_a_large_run(
+    rich_project: Bookshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [rich_project.runs[name] for name in ("new-prompt", "summaries", "small-budget")]
+    library = Library(rich_project.root)
+    rows = [(run, row) for run in runs for row in range(library.column_data(run)["count"])]
+    expected = [library.detail(*each) for each in rows]
+    assert any(len(detail["judge_calls"]) > 1 for detail in expected)
+
+    def refuse(*_: object) -> None:
+        pytest.fail("the file of judge calls was indexed")
+
+    monkeypatch.setattr(open_run, "_LARGE", 0)
+    monkeypatch.setattr(OpenRun, "_index", lambda _: None)
+    monkeypatch.setattr(JudgeCallIndex, "refresh", refuse)
+    library = Library(rich_project.root)
+    assert [library.detail(*each) for each in rows] == expected
 
 
 def test_rows_that_are_not_there_are_refused(tmp_path: Path) -> None:

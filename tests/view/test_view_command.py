@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,6 +107,19 @@ def test_port_can_be_chosen_unless_it_is_in_use(recorded: Project) -> None:
     with viewing(recorded, "--port", port) as (_, line):
         assert f":{port}/open" in line
         assert RawClient(line.strip()).get("/").status == 200
+
+
+def test_threads_take_turns_quickly(recorded: Project) -> None:
+    """Otherwise, each request waits for a search or a calculation several times."""
+    code = (
+        "import sys\n"
+        "from agentv.cli import view\n"
+        "view.until_stopped = lambda serving: (serving.close(), serving)[0]\n"
+        "view.asyncio.run = lambda _: print(sys.getswitchinterval())\n"
+        "view.command.callback(runs=(), port=None, no_open=True, beside=None)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=recorded.root, capture_output=True, text=True, check=True)
+    assert float(done.stdout) <= 0.001
 
 
 def test_server_listens_on_loopback_only(recorded: Project) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentv.cli.signals import EXIT_CODES, until_stopped
-from agentv.errors import UsageError
+from agentv.errors import NodesLostError, UsageError
 from agentv.nodes.engines import EXAMPLES, EngineAddress, open_channel
 from agentv.nodes.remote import Member, RemotePlace
 from agentv.plan.build import Loaded
@@ -67,8 +67,12 @@ def command(near: str, option: str | None, config: str | None, as_json: bool) ->
 
 async def _rows(uses: UsesNodes) -> list[dict[str, Any]]:
     place = RemotePlace(open_channel(EngineAddress(uses.on, uses.settings)), uses.settings, where=uses.on, look=True)
-    async with place:
-        return [_row(member) for member in place.members.values()]
+    try:
+        async with place:
+            return [_row(member) for member in place.members.values()]
+    except NodesLostError as error:
+        error.exit_code = SOME_REFUSED
+        raise
 
 
 def _row(member: Member) -> dict[str, Any]:

@@ -26,6 +26,7 @@ COMMANDS = {
     "import": ("agentv.cli.import_suites:command", "Convert files of promptfoo, DeepEval and Ragas to suites."),
     "init": ("agentv.cli.init:command", "Create example suites that run offline."),
     "judge": ("agentv.cli.judge.command:command", "Create, run and debug judge scripts."),
+    "merge": ("agentv.cli.merge:command", "Join the runs of shards in one run."),
     "report": ("agentv.cli.report:command", "Report a run as Markdown, JUnit, annotations or HTML."),
     "nodes": ("agentv.cli.nodes:command", "Show the nodes that run scripts and commands."),
     "runs": ("agentv.cli.runs:command", "List recorded runs, and remove or annotate them."),

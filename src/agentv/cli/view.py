@@ -23,6 +23,8 @@ from agentv.view.listing import addressed
 from agentv.view.server import ViewServer
 
 _PRIORITY_BESIDE_A_RUN = 10
+_SWITCH_SECONDS = 0.001
+"""How long one thread may keep others waiting: each request passes through two, while others search or calculate."""
 
 
 @click.command()
@@ -41,6 +43,7 @@ def command(*, runs: tuple[str, ...], port: int | None, no_open: bool, beside: i
     The first line of stdout is a link for this user on this machine. The server listens on
     127.0.0.1 only, and runs until Ctrl-C.
     """
+    sys.setswitchinterval(_SWITCH_SECONDS)
     root = Path.cwd()
     library, place = _opened(runs, root)
     opens = not no_open and _has_browser()

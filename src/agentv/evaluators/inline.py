@@ -6,6 +6,7 @@ like a judge script. agentv itself never runs the code.
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,6 +24,10 @@ from agentv.text import quoted
 LONGEST_LABEL = 80
 MAX_CHARACTERS = 20_000
 PREFIX = "file://"
+_QUOTED_FIELD = re.compile(
+    r"""(["'`])\{\{ *(?P<name>input|question|answer|output|reference_answer|expected_outcome) *\}\}\1"""
+)
+"""A string in the code that would be a value elsewhere in the suite. Here, it would only be these characters."""
 
 
 class Reference(NamedTuple):
@@ -50,6 +55,11 @@ class InlineCheck(Scripted):
     @abstractmethod
     def reference_in(cls, value: str) -> Reference | None:
         """The function that `value` names; None if it is code."""
+
+    @classmethod
+    def in_code(cls, name: str) -> str:
+        """The name in the code of a field of the case."""
+        return name
 
     @classmethod
     def check_source(cls, source: str) -> None:
@@ -85,6 +95,11 @@ class InlineCheck(Scripted):
         if "\0" in value:
             raise ValueError("must not contain NUL characters")
         if cls.reference_in(value) is None:
+            if (quoted_field := _QUOTED_FIELD.search(value)) is not None:
+                name = cls.in_code(quoted_field["name"])
+                raise ValueError(
+                    f"values are not inserted into code: use the name `{name}` instead of {quoted_field[0]}"
+                )
             cls.check_source(value)
         return value
 

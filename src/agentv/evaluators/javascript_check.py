@@ -32,6 +32,11 @@ class JavaScriptCheck(InlineCheck):
         file = _FILE.fullmatch(value.strip())
         return None if file is None else Reference(file["function"] or DEFAULT_EXPORT, file=file["file"])
 
+    @classmethod
+    def in_code(cls, name: str) -> str:
+        first, *others = name.split("_")
+        return first + "".join(map(str.capitalize, others))
+
     def check_file(self, path: Path, reference: Reference) -> None:
         """Nothing: what a file exports is known only when Node has run it."""
 

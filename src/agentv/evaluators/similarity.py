@@ -17,7 +17,7 @@ from agentv.results import Score
 from agentv.suite.evaluator import Need
 from agentv.suite.search import ProgramSearch
 from agentv.suite.yaml import NodePath
-from agentv.text import quoted
+from agentv.text import all_of, quoted
 
 LONG = 3_000
 """Total characters above which strings are compared in a worker. Shorter strings take a few milliseconds."""
@@ -80,7 +80,7 @@ class Similarity(Evaluator):
         missing = missing_packages()
         if not missing:
             return {}
-        message = f"`metric: embedding` needs {' and '.join(missing)}; run `{INSTALL}`, or set `target`"
+        message = f"`metric: embedding` needs {all_of(missing)}; run `{INSTALL}`, or set `target`"
         return {("metric",): message}
 
     async def evaluate(self, context: EvaluationContext) -> Score:

@@ -13,6 +13,7 @@ from agentv.importing.assertion_types import CODE, GRADED, Assertion, LeftOutErr
 from agentv.importing.prompts import PROGRAM, free
 from agentv.importing.source import FILE, Node, Notes, UnreadableError, entries, named_files, read_document, read_text
 from agentv.importing.templates import UnsupportedTemplateError, converted
+from agentv.suite.files import repository_root
 
 KNOWN = {"type", "value", "threshold", "weight", "metric", "provider", "rubricPrompt"}
 SETS = {"type", "assert", "threshold", "weight", "metric"}
@@ -201,7 +202,12 @@ class AssertReader:
             raise LeftOutError(f"{name} does not exist")
         if path.suffix in (".ts", ".mts", ".cts"):
             raise LeftOutError(f"{path.name} is TypeScript; save it as JavaScript")
-        relative = os.path.relpath(path.resolve(), self.out.resolve())
+        home = self.out.resolve()
+        if not path.resolve().is_relative_to(root := repository_root(home) or home):
+            raise LeftOutError(
+                f"{name} is outside {root}, where the suite is; write the suite next to the configuration (`--out`)"
+            )
+        relative = os.path.relpath(path.resolve(), home)
         if path.suffix == ".py":
             return f"{relative}:{function or 'get_assert'}"
         return f"{relative}:{function}" if function else relative

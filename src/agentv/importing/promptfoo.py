@@ -32,7 +32,7 @@ HINTS = {
 RUN_OPTIONS = {"showProgressBar", "cache", "generateSuggestions", "eventSource"}
 """Options of a run that do not affect results."""
 _TEST_KEYS = {"description", "vars", "assert", "threshold", "options", "metadata", "provider", "providers", "prompts"}
-_OPTIONS = {"disableVarExpansion", "provider", "rubricPrompt", "runSerially"}
+_OPTIONS = {"disableDefaultAsserts", "disableVarExpansion", "provider", "rubricPrompt", "runSerially"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class _Importer:
         cases: list[tuple[dict[str, Any], frozenset[str]]] = []
         taken: set[str] = set()
         for number, test in enumerate(self.reader.tests(), 1):
-            chosen = matching(prompts, test.get("prompts"))
+            chosen = matching(prompts, self._own_or_default(test, "prompts"))
             own = [prompt for prompt in prompts if prompt.id in chosen]
             cases += [(case, chosen) for case in self._cases(own, test, number, taken)]
         if not cases:
@@ -225,12 +225,21 @@ class _Importer:
             case: dict[str, Any] = {"id": case_id}
             if description:
                 case["description"] = str(description)
-            if metadata := test.raw("metadata"):
-                case |= {"metadata": metadata} if isinstance(metadata, dict) else {}
+            if metadata := self._metadata(test):
+                case["metadata"] = metadata
             case |= {"vars": values} if values else {}
             if target := self._target(test):
                 case["execution"] = {"target": target}
             yield case | {"threshold": assertions.threshold, "evaluators": evaluators or [NOT_IMPORTED]}
+
+    def _own_or_default(self, test: Node, key: str) -> Node | None:
+        """A value of a test, otherwise that of the default test."""
+        own = test.get(key)
+        return own if own is not None or self.default is None else self.default.get(key)
+
+    def _metadata(self, test: Node) -> dict[str, Any]:
+        values = [owner.raw("metadata") for owner in (self.default, test) if owner is not None]
+        return {name: value for part in values if isinstance(part, dict) for name, value in part.items()}
 
     def _has_value(self, evaluator: Mapping[str, Any], values: dict[str, Any], test: Node) -> bool:
         """Whether an evaluator has something to compare with in this case. Raises UnsupportedTemplateError."""
@@ -254,20 +263,22 @@ class _Importer:
 
     def _target(self, test: Node) -> str | None:
         """The target of a test with its own provider."""
-        node = test.get("provider") or test.get("providers")
+        node = test.get("provider") or self._own_or_default(test, "providers")
         if node is None:
             return None
         nodes = list(node.items())
         if len(nodes) > 1:
             self.notes.left_out(node, "`providers` of a test: every case is sent to every target")
             return None
-        if nodes and isinstance(nodes[0].value, str) and slug(nodes[0].value) in self.providers.targets:
-            return slug(nodes[0].value)
+        if nodes and (name := self.providers.named(nodes[0].value)):
+            return name
         return self.providers.read(nodes[0]) if nodes else None
 
     def _assertions(self, test: Node) -> list[Node]:
         nodes: list[Node] = []
-        for owner in (self.default, test):
+        options = test.get("options")
+        own_only = options is not None and options.raw("disableDefaultAsserts") is True
+        for owner in (None if own_only else self.default, test):
             asserts = owner.get("assert") if owner is not None else None
             nodes += asserts.items() if asserts is not None else ()
         return nodes

@@ -85,6 +85,9 @@ class TestReader:
                     parts = [part for part in (config.raw(key), test.raw(key)) if isinstance(part, dict)]
                     if parts:
                         merged[key] = {name: value for part in parts for name, value in part.items()}
+                lists = [part for part in (config.raw("assert"), test.raw("assert")) if isinstance(part, list)]
+                if lists:
+                    merged["assert"] = [assertion for part in lists for assertion in part]
                 yield test.with_value(merged)
 
     def _read_files(self, nodes: Node | None) -> Iterator[Node]:

@@ -93,8 +93,14 @@ def matching(prompts: list[Prompt], node: Node | None) -> frozenset[str]:
     """The ids of the prompts that a provider or a test names; all of them if it names none."""
     if node is None:
         return frozenset(prompt.id for prompt in prompts)
-    wanted = {str(item.value).removeprefix(FILE) for item in node.items()}
-    return frozenset(prompt.id for prompt in prompts if prompt.names & wanted)
+    wanted = [str(item.value).removeprefix(FILE) for item in node.items()]
+    return frozenset(prompt.id for prompt in prompts if any(_refers(each, prompt.names) for each in wanted))
+
+
+def _refers(reference: str, names: frozenset[str]) -> bool:
+    """Whether a reference names a prompt: its name, the start of its name before `*`, or its group (`Group:name`)."""
+    start = reference[:-1] if reference.endswith("*") else f"{reference}:"
+    return reference in names or any(name.startswith(start) for name in names)
 
 
 def _of_file(path: Path) -> Iterator[Template]:

@@ -35,6 +35,8 @@ class ProviderReader:
     targets: dict[str, dict[str, Any]] = field(default_factory=dict)
     prompts: dict[str, Node] = field(default_factory=dict)
     """Target -> the names of its prompts, if it does not get all of them."""
+    references: dict[str, str] = field(default_factory=dict)
+    """Label or id of a provider -> its target."""
     to_fill_in: dict[str, str] = field(default_factory=dict)
     """Placeholder target -> what to do, for a comment in the configuration."""
 
@@ -51,11 +53,18 @@ class ProviderReader:
         self._limit(options, settings)
         label = options.raw("label") if options else None
         name = self._add(str(label or settings.get("model") or str(identity).rpartition(":")[2]), settings)
+        for reference in (label, identity):
+            if reference:
+                self.references.setdefault(str(reference), name)
         if options is not None and (prompts := options.get("prompts")) is not None:
             self.prompts[name] = prompts
         if reason:
             self._explain(name, f"provider `{str(identity)[:80]}`: {reason}", node)
         return name
+
+    def named(self, reference: Any) -> str | None:
+        """The target of the provider that a test refers to by its label or id."""
+        return self.references.get(reference) if isinstance(reference, str) else None
 
     def placeholder(self, node: Node, reason: str) -> str:
         """A target for a configuration without providers."""

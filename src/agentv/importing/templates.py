@@ -13,7 +13,11 @@ DEEPEST = 5
 """How often promptfoo renders a variable whose value contains variables."""
 _TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _DUMP = re.compile(r"\|\s*dump\b")
-_ENVIRONMENT = re.compile(r"\{\{-?\s*env\.([A-Za-z_]\w*)\s*-?\}\}")
+_ENVIRONMENT = re.compile(
+    r"""\{\{-?\s*env\.(?P<name>[A-Za-z_]\w*)\s*
+    (?:(?:\|\s*(?:default|d)\(\s*|(?:or|\|\|)\s+)(?P<quote>["'])(?P<fallback>[^"'{}]*)(?P=quote)\s*(?:,\s*true\s*)?\)?\s*)?-?\}\}""",
+    re.VERBOSE,
+)
 
 
 class UnsupportedTemplateError(ValueError):
@@ -106,12 +110,17 @@ def _has_template(value: Any) -> bool:
 
 
 def environment_variables(value: Any) -> Any:
-    """Convert `{{ env.NAME }}` to `${{ NAME }}` in every string of a value."""
+    """Convert `{{ env.NAME }}` to `${{ NAME }}` in every string of a value; `default("x")` becomes `:-x`."""
     if isinstance(value, str):
-        return _ENVIRONMENT.sub(r"${{ \1 }}", value)
+        return _ENVIRONMENT.sub(_as_setting, value)
     if isinstance(value, list):
         return [environment_variables(item) for item in value]
     return {key: environment_variables(item) for key, item in value.items()} if isinstance(value, Mapping) else value
+
+
+def _as_setting(tag: re.Match[str]) -> str:
+    fallback = tag["fallback"]
+    return f"${{{{ {tag['name']} }}}}" if fallback is None else f"${{{{ {tag['name']}:-{fallback} }}}}"
 
 
 def combinations(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

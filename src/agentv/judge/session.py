@@ -133,6 +133,8 @@ class JudgeSession:
         self._not_begun = 0
         self.waiting = WaitingTime()
         """How long the calls of this session have waited for the limits of their targets."""
+        self.try_number = 1
+        """Which attempt to run the script this is: nodes of earlier ones were lost."""
         self.limit_setting = "`max_calls` under `judge` of this evaluator in the suite"
         """The setting that raises the limit, for the message of a refused call."""
         self.on_refused: Callable[[JudgeCallError], None] | None = None
@@ -489,6 +491,7 @@ class JudgeSession:
             target=running.target,
             status=status,
             execution=None if execution == 1 else execution,
+            try_=None if self.try_number == 1 else self.try_number,
             code=code,
             eval_case_id=key.eval_id if call.eval_case_id is None else call.eval_case_id,
             attempt=key.attempt if call.attempt is None else call.attempt,

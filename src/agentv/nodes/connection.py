@@ -215,7 +215,7 @@ class Connection:
         return str(take((await self._answer("built")).data, "path", str))
 
     async def _sent(self, most: int) -> None:
-        """Wait until at most so many messages are not acknowledged."""
+        """Wait until at most `most` messages are not acknowledged."""
         while self._stream.backlog > most and not self._lost.done():
             self._progress.clear()
             await self._progress.wait()
@@ -450,8 +450,8 @@ class Connection:
         sent, started = stream.sent, self._loop.time()
         frame = Frame(self._work.driver, self._epoch, "", stream.received, stream.sent, again=again, messages=messages)
         try:
-            # Without a limit, an engine that loses frames in silence would make the node seem silent.
-            async with asyncio.timeout(self._work.settings.silence_seconds / 3):
+            # Without a limit, an engine that silently loses frames would make the node seem silent.
+            async with asyncio.timeout(_limit(self._work.settings.silence_seconds)):
                 data = await self._channel.exchange(
                     self.name, frame.encoded(), 0.0 if stream.pending or again else hold
                 )
@@ -550,6 +550,11 @@ class Connection:
     async def _stopped(self) -> None:
         self._pump.cancel()
         await asyncio.wait({self._pump})
+
+
+def _limit(silence: float) -> float:
+    """How long an exchange may take: so that two can be lost before a node seems silent, but not less than 5 s."""
+    return max(silence / 3, min(5.0, 0.8 * silence))
 
 
 def _failure(content: bytes) -> tuple[str, str | None]:

@@ -48,6 +48,17 @@ class Hello:
             parts.append("seccomp")
         return ", ".join(parts) + ("; runs as root, which no isolation holds" if self.reads_everything else "")
 
+    @property
+    def gap(self) -> str | None:
+        """What the node cannot protect from scripts, as a note; None if nothing is missing."""
+        if not self.supervised:
+            return "some nodes cannot supervise scripts: processes may survive the scripts that started them"
+        if self.reads_everything:
+            return "some nodes run scripts as root: nothing on them is protected from scripts"
+        if self.landlock is None:
+            return "some nodes have no Landlock: scripts can read the environment of other processes of their user"
+        return None
+
 
 PACKAGE = str(Path(agentv.__file__).parent)
 

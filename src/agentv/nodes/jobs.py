@@ -151,7 +151,7 @@ def outcome_of(message: Message, outputs: Sequence[str]) -> ProcessOutcome:
     files = {name.removeprefix("file "): part for name, part in parts.items()}
     problems = string_map(data, "file_problems")
     if not {*files, *problems} <= set(outputs) or any(len(part) > STDOUT_CAP for part in files.values()):
-        raise FrameError("the output files of a job must be those that it was told to write")
+        raise FrameError("the output files of a job must be those named in the job")
     returncode, signal = take(data, "returncode", int, type(None)), take(data, "signal", str, type(None))
     if abs(returncode or 0) >= 2**32 or len(signal or "") > LONGEST_SIGNAL:
         raise FrameError("the end of a job must be an exit code or the name of a signal")

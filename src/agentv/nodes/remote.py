@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from agentv.errors import NodesLostError
 from agentv.nodes.channel import Channel, Joined, Left, NodeRefusedError
 from agentv.nodes.connection import Connection, NodeLost, Work
+from agentv.nodes.frames import MOST_BYTES
 from agentv.nodes.hello import Hello, python_minor
 from agentv.places.place import PlaceLostError, Slot
 from agentv.processes.job import PYTHON, Job
@@ -30,6 +31,13 @@ if TYPE_CHECKING:
 
 GOODBYE_SECONDS = 2.0
 RECONNECT_SECONDS = 1.0
+NOTHING_WAS_RUN = 2
+"""The exit code of a run that has no node from the beginning."""
+SOON_SECONDS = 1.0
+"""How long a run waits for the other nodes when one is ready."""
+MB = 10**6
+LARGEST_JOB = MOST_BYTES - 4 * MB
+"""Largest input of a job, in bytes."""
 OnNote = Callable[[str], None]
 
 
@@ -84,12 +92,21 @@ class RemotePlace:
         self._failed: NodesLostError | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._pythons: set[str] = set()
+        self._gaps: set[str] = set()
         self._seen: dict[str, dict[str, Any]] = {}
         self._closed = False
 
     # -- the nodes
 
     async def __aenter__(self) -> Self:
+        try:
+            await self._enter()
+        except NodesLostError as error:
+            error.exit_code = NOTHING_WAS_RUN
+            raise
+        return self
+
+    async def _enter(self) -> None:
         await self.channel.__aenter__()
         try:
             self._watching = asyncio.get_running_loop().create_task(self._watch())
@@ -97,7 +114,6 @@ class RemotePlace:
         except BaseException:
             await self.__aexit__(None, None, None)
             raise
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -119,16 +135,20 @@ class RemotePlace:
 
     async def _first_node(self) -> None:
         """Wait until a node is ready. Raises NodesLostError if none of them can be used, with the reasons."""
+        until: float | None = None
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.silence_seconds + 2 * RECONNECT_SECONDS):
+            async with asyncio.timeout(self._settings.silence_seconds + 2 * RECONNECT_SECONDS) as deadline:
                 while True:
                     self._looked.clear()
                     if self._failed is not None:
                         raise self._failed
                     used = [member for member in self.members.values() if member.hello is not None]
                     refused = sum(member.refused is not None for member in self.members.values())
-                    if (used and not self._look) or (self.members and len(used) + refused == len(self.members)):
+                    if self.members and len(used) + refused == len(self.members):
                         break
+                    if used and not self._look and until is None:  # those that are there will be ready soon, too
+                        until = asyncio.get_running_loop().time() + SOON_SECONDS
+                        deadline.reschedule(until)
                     await self._looked.wait()
         if not self._look and not any(member.hello is not None for member in self.members.values()):
             raise self._no_node()
@@ -206,12 +226,20 @@ class RemotePlace:
         if (minor := python_minor(hello.python)) not in self._pythons and self._pythons:
             self._on_note(f"the node {member.name} has Python {minor}, other nodes have {', '.join(self._pythons)}")
         self._pythons.add(minor)
+        self._note_gap(hello)
         self._seen[member.name] = {"agentv": hello.version, "python": hello.python, "cpus": hello.cpus}
         member.connection, member.hello = connection, hello
         self._check_nodes()
         self._looked.set()
         for _ in range(connection.slots):
             self._freed(connection)
+
+    def _note_gap(self, hello: Hello) -> None:
+        """Note what a node cannot protect from scripts, once for each kind of node."""
+        gap = hello.gap
+        if gap is not None and gap not in self._gaps and not self._look:
+            self._gaps.add(gap)
+            self._on_note(f"note: {gap}")
 
     def _check_nodes(self) -> None:
         """Give up some time after the last node was lost."""
@@ -346,6 +374,12 @@ class RemoteSlot:
             raise ProcessStartError(
                 f"its working directory {job.cwd} is not among the files that are sent to nodes",
                 next_step="Move it into the repository of the suite, or set `on: driver`.",
+            )
+        size = len(job.stdin or b"") + sum(map(len, job.inputs.values())) + sum(map(len, job.argv))
+        if size > LARGEST_JOB:
+            raise ProcessStartError(
+                f"its input has {size / MB:,.0f} MB, and nodes get at most {LARGEST_JOB / MB:,.0f} MB",
+                next_step="Pass large files by their path, or set `on: driver`.",
             )
         finds = self._holds_secret
         if finds is not None and not job.may_hold_secrets and any(map(finds, (*job.argv, *job.env.values()))):

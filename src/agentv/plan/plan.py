@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentv.judge.choice import JudgeChoice
 from agentv.plan.cases import CaseCollector, SuiteCases
@@ -19,10 +20,12 @@ from agentv.suite.suite import EvalCase, EvalSuite, TrialSettings
 from agentv.targets.answers import Answers
 from agentv.targets.config import TargetsConfig, TargetSpec
 from agentv.targets.environment import Environment
-from agentv.targets.nodes_section import NodesModel
 from agentv.targets.provider import TargetSettings
 from agentv.targets.secrets import Secrets
-from agentv.text import all_of
+
+if TYPE_CHECKING:
+    from agentv.plan.shards import ShardOfRun
+    from agentv.targets.nodes_section import NodesModel
 
 OPEN_SUITES = 16
 """How many suites a lane reads alternately. Each keeps its file open."""
@@ -220,6 +223,8 @@ class RunPlan:
     """A note about the sample, if the run is one."""
     nodes: UsesNodes | None = None
     """The nodes that run scripts and commands; None for this machine."""
+    shard: ShardOfRun | None = None
+    """The shard that the run is restricted to."""
 
     def narrowed(self, chosen: ChosenCases) -> RunPlan:
         """The plan of only these cases."""
@@ -284,21 +289,15 @@ class RunPlan:
             return "target"
         return "judge" if judges and all(judges) and not any(targets) else ""
 
-    def self_graded(self) -> str | None:
-        """A note about cases without evaluators that are graded by the target that answers them."""
+    def self_graded(self) -> dict[str, int]:
+        """By target, the number of cases without evaluators that are graded by the target that answers them."""
         graded: dict[str, int] = {}
         for lane in self.lanes:
             for planned, ids in lane.work:
                 cases = planned.suite.without_evaluators & ids
                 if cases and lane.spec and self.judge_choice(lane, planned).resolve() == lane.spec.name:
                     graded[lane.spec.name] = graded.get(lane.spec.name, 0) + len(cases)
-        if not graded:
-            return None
-        count, names = max(graded.values()), all_of(sorted(graded))
-        remedy = "set `judge_target` in the configuration, or add evaluators"
-        if count == 1:
-            return f"1 case has no evaluators and is graded by its own target {names}; {remedy}"
-        return f"{count:,} cases have no evaluators and are graded by their own target {names}; {remedy}"
+        return graded
 
     def _judges(self, lane: Lane) -> list[TargetSpec]:
         """The targets that may judge the answers of this lane."""
@@ -329,7 +328,7 @@ class RunPlan:
     @property
     def needs(self) -> frozenset[Need]:
         """What the run must provide to its evaluators."""
-        return frozenset(need for planned in self.suites for need in planned.suite.evaluator_needs)
+        return frozenset(need for planned in self.suites if planned.selected for need in planned.suite.evaluator_needs)
 
     @property
     def runs_commands_on_nodes(self) -> bool:

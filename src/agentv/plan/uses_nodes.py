@@ -26,4 +26,7 @@ def nodes_named(option: str | None, configs: Iterable[TargetsConfig | None]) -> 
     on = option or settings.on
     if on is None or on == NO_NODES:
         return None
+    from agentv.nodes.engines import EngineAddress, check_address  # noqa: PLC0415 - most runs use no nodes
+
+    check_address(EngineAddress(on, settings))
     return UsesNodes(on, settings)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from agentv.processes.launcher import HelperProcess
 
 SITE = Path(__file__).with_name("warm_site")
-MOST_ZYGOTES = 8
+MOST_ZYGOTES = 16
 """Most zygotes alive; the least recently used idle one is ended to make room."""
 IDLE_SECONDS = 60.0
 """A zygote that has been idle for this long is ended."""

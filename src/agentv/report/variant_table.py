@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from agentv.codec import OMIT_DEFAULT, encode
 from agentv.text import plural
 
+MOST_NAMES = 4
 CONFIDENCE = 0.95
 
 
@@ -79,7 +80,9 @@ def in_words(variants: Variants) -> str:
     first, level = variants.rivals[0], f"{100 * variants.confidence:g}%"
     corrected = f", corrected for {len(variants.rivals)} comparisons" if len(variants.rivals) > 1 else ""
     if first.difference == 0:
-        return f"{variants.best} and {first.variant} have the same mean score."
+        tied = [variants.best, *(rival.variant for rival in variants.rivals if rival.difference == 0)]
+        listed = f"{', '.join(tied[:-1])} and {tied[-1]}" if len(tied) <= MOST_NAMES else f"{len(tied)} variants"
+        return f"{listed} have the {'same' if len(tied) == len(variants.names) else 'highest'} mean score."
     few = f"{plural(first.cases, 'case')} {'is' if first.cases == 1 else 'are'}"
     if first.difference is None or first.low is None or first.high is None:
         return f"{variants.best} has the highest mean score, but {few} too few to be certain."

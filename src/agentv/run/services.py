@@ -13,6 +13,7 @@ from agentv.plan.plan import Lane, PlannedSuite, RunPlan
 from agentv.redact import Redactor
 from agentv.suite.evaluator import JUDGED, Need
 from agentv.targets.pool import RunsCommands, TargetPool
+from agentv.text import plural
 
 if TYPE_CHECKING:
     from agentv.judge.cache import JudgeCache
@@ -69,6 +70,11 @@ async def node_services(plan: RunPlan, on_note: OnNote | None) -> AsyncIterator[
     from agentv.nodes.opening import open_nodes  # noqa: PLC0415 - most runs use no nodes
 
     async with await open_nodes(plan.nodes.on, plan.nodes.settings, plan.directories(), plan.secrets, on_note) as place:
+        if on_note is not None:
+            jobs = plural(place.slots, "job")
+            on_note(
+                f"scripts and commands run on {plural(len(place.nodes), 'node')} of {plan.nodes.on}, {jobs} at a time"
+            )
         yield place
 
 

@@ -33,6 +33,8 @@ LISTS = ("evalcases", "tests", "cases")
 """Keys under which a YAML or JSON file may list its cases."""
 ASKING = frozenset({"input", "input_messages", "question", "turns", "user"})
 """The fields of a case that say what is asked."""
+FILE = "file://"
+"""How paths begin in promptfoo."""
 _GLOB = frozenset("*?[")
 
 
@@ -87,6 +89,9 @@ class CaseFiles:
             yield from self._dataset(model, node, files, found, suite, has_problems=has_problems)
             return
         at = (*node, "file") if isinstance(entry, Mapping) else node
+        if model.file is not None and model.file.startswith(FILE):
+            findings.add(at, f"write the path without `{FILE}`: {model.file.removeprefix(FILE)}")
+            return
         named, is_empty = _Entry(findings, node, not self.has_prompts, Counter(), has_problems), True
         try:
             for path in self._paths(model.file or "", files):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentv.messages import Message
@@ -99,7 +99,9 @@ class CaseReader:
         With `is_data`, the values of the case are not templates.
         """
         if not isinstance(raw, dict):
-            findings.add(at, f"a case must be a mapping with `id` and `input`, got {show(raw)}")
+            is_path = isinstance(raw, str) and PurePath(raw).suffix
+            advice = "; to read cases from a file, write `{file: PATH}`" if is_path else ""
+            findings.add(at, f"a case must be a mapping with `id` and `input`, got {show(raw)}{advice}")
             return
         own = raw.get("vars")
         known, values = _NO_VARIABLES, _NO_VALUES
@@ -275,10 +277,10 @@ class CaseReader:
         own = Findings(findings.path)
         evaluator = self.evaluators.read(part.entry, own, part.node, self.files, values)
         of_suite = self.found.of(self.suite)
-        for node, problem, at_key in own.by_node():
+        for node, problem, at_key, line in own.by_node():
             if (node, problem) not in self.reported:
                 self.reported.add((node, problem))
-                of_suite.add(node, f"for case {show(case_id)}: {problem}", at_key=at_key)
+                of_suite.add(node, f"for case {show(case_id)}: {problem}", at_key=at_key, line=line)
         return part._replace(evaluator=evaluator)
 
     def _fallback(self, model: CaseModel, at: NodePath, findings: Findings) -> tuple[EvaluatorLike, ...]:

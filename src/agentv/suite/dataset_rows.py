@@ -317,6 +317,11 @@ class HuggingFace(NamedTuple):
 
     def _one_split(self, loaded: Any, problem: Callable[[str], None]) -> Any:
         if not hasattr(loaded, "keys"):
+            own = getattr(loaded, "split", None)
+            if self.split is not None and str(own) != self.split:
+                known = "has no splits" if own is None else f"has only the split {own}"
+                problem(f"the dataset {self.name!r} {known}: remove `split`")
+                return None
             return loaded
         splits = list(loaded.keys())
         if self.split is None and len(splits) == 1:

@@ -6,7 +6,8 @@ again with positions, so a file without problems pays nothing for positions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
 from operator import itemgetter
@@ -24,6 +25,8 @@ Place = Callable[[NodePath], tuple[Mark, bool]]
 """Returns the position of a node and True, or the position of its nearest parent and False."""
 LONGEST_SOURCE = 20_000
 MAX_SHOWN = 200
+_BLOCK = re.compile(r"(?:[&!]\S*\s+)*\|")
+"""How a string begins whose lines are written one below the other: `|` in YAML."""
 
 
 class Form(NamedTuple):
@@ -34,6 +37,15 @@ class Form(NamedTuple):
     """Whether lines of the file can be shown."""
     columns: Mapping[str, str] = {}
     """For files with rows: the column of each field of a case, if it has another name."""
+
+
+class Finding(NamedTuple):
+    """A problem at a node; `at_key` points at the key. `line` is the line of the text of the node, from 1, if known."""
+
+    node: NodePath
+    message: str
+    at_key: bool = False
+    line: int | None = None
 
 
 @dataclass(slots=True)
@@ -47,7 +59,7 @@ class Findings:
     """The spelling of booleans in the part being checked that are not written `true` or `false`."""
     read_as_text: set[NodePath] = field(default_factory=set)
     """Non-finite numbers that were read as text, and so are allowed."""
-    _by_node: list[tuple[NodePath, str, bool]] = field(default_factory=list)
+    _by_node: list[Finding] = field(default_factory=list)
     _placed: list[tuple[int, int, str]] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -57,23 +69,23 @@ class Findings:
         self._by_node.clear()
         self._placed.clear()
 
-    def add(self, node: NodePath, message: str, *, at_key: bool = False) -> None:
-        """Add a problem at a node; `at_key` points at the key instead of the value."""
+    def add(self, node: NodePath, message: str, *, at_key: bool = False, line: int | None = None) -> None:
+        """Add a problem at a node; `at_key` points at the key instead of the value, `line` at a line of its text."""
         if self.form is not None and self.form.columns and len(node) > 1:
             node = _in_columns(node, self.form.columns)
-        self._by_node.append((node, message, at_key))
+        self._by_node.append(Finding(node, message, at_key, line))
 
     def add_at(self, line: int, column: int, message: str) -> None:
         """Add a problem whose position is already known."""
         self._placed.append((line, column, message))
 
-    def by_node(self) -> list[tuple[NodePath, str, bool]]:
-        """The problems added by node: the node, the message, and whether it points at the key."""
+    def by_node(self) -> list[Finding]:
+        """The problems added by node."""
         return list(self._by_node)
 
     def latest_nodes(self, at: NodePath) -> set[NodePath]:
         """The nodes of the latest problems at or below `at`, and the non-finite numbers that were read as text."""
-        latest = takewhile(lambda node: node[: len(at)] == at, (node for node, _, _ in reversed(self._by_node)))
+        latest = takewhile(lambda node: node[: len(at)] == at, (each.node for each in reversed(self._by_node)))
         return {*latest, *self.read_as_text}
 
     def as_written(self, node: NodePath, value: Any) -> Any:
@@ -87,11 +99,17 @@ class Findings:
         places: dict[tuple[int, int, str], NodePath] = dict.fromkeys(self._placed, ())
         if self._by_node:
             find = yaml_places if self.form is None else self.form.places
-            place = find(self.path, [node for node, _, _ in self._by_node])
-            for node, message, at_key in self._by_node:
-                mark, exact = place(node)
-                line, column = (mark.key_line, mark.key_column) if at_key and exact else (mark.line, mark.column)
-                places.setdefault((line, column, message), node)
+            place = find(self.path, [each.node for each in self._by_node])
+            in_text: list[tuple[Finding, Mark]] = []
+            for each in self._by_node:
+                mark, exact = place(each.node)
+                if each.line is not None and exact and self.form is None:
+                    in_text.append((each, mark))
+                    continue
+                line, column = (mark.key_line, mark.key_column) if each.at_key and exact else (mark.line, mark.column)
+                places.setdefault((line, column, each.message), each.node)
+            for each, (line, column) in _in_blocks(self.path, in_text):
+                places.setdefault((line, column, each.message), each.node)
         shown = sorted(places)
         has_lines = self.form is None or self.form.has_lines
         sources = source_lines(self.path, {line for line, _, _ in shown[:MAX_SHOWN]}) if has_lines else {}
@@ -126,6 +144,20 @@ class AllFindings:
 
     def problems(self) -> list[Problem]:
         return [problem for findings in self._files.values() if findings for problem in findings.problems()]
+
+
+def _in_blocks(path: Path, found: list[tuple[Finding, Mark]]) -> Iterator[tuple[Finding, tuple[int, int]]]:
+    """The line and column of each of these problems: of the line of the text if the text is a `|` block."""
+    if not found:
+        return
+    sources = source_lines(path, {line for each, mark in found for line in (mark.line, mark.line + (each.line or 0))})
+    for each, mark in found:
+        line = mark.line + (each.line or 0)
+        text = sources.get(line, "")
+        if _BLOCK.match(sources.get(mark.line, "")[mark.column - 1 :]) and text.strip():
+            yield each, (line, len(text) - len(text.lstrip()) + 1)
+        else:
+            yield each, (mark.line, mark.column)
 
 
 def _in_columns(node: NodePath, columns: Mapping[str, str]) -> NodePath:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from agentv.suite.prompts import Prompt
 
 TARGETS = "targets"
+PROMPTS = "prompts"
 DATASETS = (".csv", ".tsv", ".parquet")
 """Files that a suite can read cases from, and that are not suites."""
 IS_CONFIGURATION = (
@@ -141,6 +142,11 @@ class _SuiteReader:
     @property
     def name(self) -> str:
         return self.head.dataset or self.path.stem
+
+    @property
+    def has_prompts(self) -> bool:
+        """Whether prompts can ask the questions. If they are invalid, that cases have no input is a consequence."""
+        return bool(self.prompt_files or self.head.prompts or (self.head.prompts is None and PROMPTS in self.head_keys))
 
     @property
     def is_json_lines(self) -> bool:
@@ -351,7 +357,7 @@ class _SuiteReader:
 
         reader = PromptReader(self.files, found, self.path)
         if not self.prompt_files:
-            return reader.read(self.head.prompts or (), ("prompts",))
+            return reader.read(self.head.prompts or (), (PROMPTS,))
         return reader.given(self.prompt_files)
 
     def _read_defaults(self, findings: Findings) -> Defaults:
@@ -383,7 +389,7 @@ class _SuiteReader:
             self.tags,
             self.variables,
             self.prompts,
-            has_prompts=bool(self.prompt_files or self.head.prompts),
+            has_prompts=self.has_prompts,
             found=found,
             suite=self.path,
             has_templates=bool(self.variables or self.prompts),
@@ -431,7 +437,7 @@ class _SuiteReader:
         if self._case_files is None:
             from agentv.suite.case_files import CaseFiles  # noqa: PLC0415 - only suites that refer to files need it
 
-            self._case_files = CaseFiles(bool(self.prompt_files or self.head.prompts))
+            self._case_files = CaseFiles(self.has_prompts)
         return self._case_files
 
     def _found(self, cases: Iterator[RawCase], reader: CaseReader) -> Iterator[_Found]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from agentv.jsonio import JsonError
@@ -26,6 +26,8 @@ from agentv.templates import TemplateError, compile_template, has_template
 
 TEXT_KEYS = ("template", "messages", "file")
 KEYS = ("id", *TEXT_KEYS, "system_prompt")
+FILE = "file:"
+"""How a string begins that names a file, for example `file://` in promptfoo."""
 STRUCTURED = (".json", ".yaml", ".yml")
 """Prompt files that contain messages; others contain the text of one user message."""
 
@@ -38,13 +40,17 @@ class Place(NamedTuple):
     node: NodePath | None
     """The node in the file; None in a file that is text."""
 
+    def inside(self, node: NodePath) -> Place:
+        """The place of a node in the message."""
+        return self if self.node is None else self._replace(node=(*self.node, *node))
+
     def report(self, found: AllFindings, suite: Path, message: str, line: int) -> None:
         """Add a problem of the message. `line` is the line of its text."""
         path = self.path or suite
         if self.node is None:
             found.of(path, PLAIN_TEXT).add_at(line, 1, message)
         else:
-            found.of(path).add(self.node, message)
+            found.of(path).add(self.node, message, line=line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +93,10 @@ class Prompt:
             findings = Findings(reader.findings.path)
             content = values.filled(message.content, findings, ())
             filled.append(message.model_copy(update={"content": content}))
-            for _, problem, _ in findings.by_node():
+            for node, problem, _, line in findings.by_node():
                 if (place, problem) not in reported:
                     reported.add((place, problem))
-                    line = _line_of_problem(message.content, values)
-                    report(place, f"prompt '{self.id}', for case {show(case_id)}: {problem}", line)
+                    report(place.inside(node), f"prompt '{self.id}', for case {show(case_id)}: {problem}", line or 1)
         asked = reader.read(filled, at)
         if not self.has_user:
             if not own and needs_input:
@@ -171,10 +176,11 @@ class PromptReader:
     def _prompt(self, entry: Any, index: int, at: NodePath) -> Prompt | None:
         name, where = f"prompt-{index + 1}", f"{self._name}, prompt {index + 1}"
         if isinstance(entry, str | list):
-            if isinstance(entry, str) and entry.startswith("file://"):
-                self._findings.add(at, f"a prompt in a file is written `{{file: {entry.removeprefix('file://')}}}`")
+            if isinstance(entry, str) and (path := self._path_in(entry)) is not None:
+                instead = "" if entry.startswith(FILE) else f"; to send the name itself, write `{{template: {path}}}`"
+                self._findings.add(at, f"a prompt in a file is written `{{file: {path}}}`{instead}")
                 return None
-            return self._built(name, where, _messages(entry), at)
+            return self._built(name, where, _messages(entry), at, is_text=isinstance(entry, str))
         if not isinstance(entry, dict):
             self._findings.add(at, f"a prompt must be a string, a list of messages or a mapping, got {show(entry)}")
             return None
@@ -187,11 +193,23 @@ class PromptReader:
             return self._built(identity or name, where, [], at, system=system)
         value, node = entry[texts[0]], (*at, texts[0])
         if texts[0] != "file":
-            return self._built(identity or name, where, _messages(value), node, system=system)
+            is_text = isinstance(value, str)
+            return self._built(identity or name, where, _messages(value), node, system=system, is_text=is_text)
         read = self._file(value, node)
         if read is None:
             return None
         return self._built(identity or read.path.stem, read.path.name, read.messages, node, system=system, source=read)
+
+    def _path_in(self, text: str) -> str | None:
+        """The path, if a string is that of a file instead of a prompt."""
+        if text.startswith(FILE):
+            return text.removeprefix(FILE).removeprefix("//").strip()
+        if "\n" in text or not PurePath(text).suffix or has_template(text):
+            return None
+        try:
+            return text if (self._files.directory / text).is_file() else None
+        except (OSError, ValueError):
+            return None
 
     def _keys_are_valid(self, entry: Mapping[str, Any], at: NodePath) -> bool:
         problems = len(self._findings)
@@ -252,6 +270,7 @@ class PromptReader:
         *,
         system: str | None = None,
         source: PromptFile | None = None,
+        is_text: bool = False,
     ) -> Prompt | None:
         if "[" in identity or "]" in identity:
             problem = f"the id of a prompt must not contain brackets, got {show(identity)}"
@@ -261,7 +280,7 @@ class PromptReader:
                 self._findings.add((*at[:-1], "id") if at and at[-1] in TEXT_KEYS else at, problem)
             return None
         problems = len(self._found)
-        places = [Place(None, (*at, index, "content")) for index in range(len(messages))]  # a string is at `at` itself
+        places = [Place(None, at if is_text else (*at, index, "content")) for index in range(len(messages))]
         if source is not None:
             places = [source.place(index) for index in range(len(messages))]
         if system is not None:
@@ -286,16 +305,6 @@ class PromptReader:
         if place.path is None or place.node is None:
             return validate(MessageModel, message, self._findings, at)
         return validate(MessageModel, message, self._found.of(place.path), place.node[:-1])
-
-
-def _line_of_problem(content: Any, values: CaseValues) -> int:
-    """The line of the first problem in the text of a message."""
-    try:
-        if isinstance(content, str):
-            compile_template(content).render(values.values)
-    except TemplateError as error:
-        return error.line
-    return 1
 
 
 def strings(value: Any) -> Iterator[str]:

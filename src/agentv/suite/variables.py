@@ -72,7 +72,7 @@ class CaseValues:
             return template.value(self.values) if typed else template.render(self.values)
         except TemplateError as error:
             if self.strict or error.name is not None:
-                findings.add(at, self.explained(error, is_valid=is_valid))
+                findings.add(at, self.explained(error, is_valid=is_valid), line=error.line)
             return text
 
     def _names_fields(self, names: frozenset[str]) -> bool:

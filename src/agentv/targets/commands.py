@@ -6,10 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from agentv.processes.job import Job, job_files
-from agentv.processes.run import run_process
-
 if TYPE_CHECKING:
+    from agentv.processes.job import Job
     from agentv.processes.launcher import Launcher
     from agentv.processes.run import ProcessOutcome
 
@@ -45,13 +43,15 @@ class RunJob(Protocol):
 async def run_job_here(
     job: Callable[[PathThere], Job],
     environment: Mapping[str, str],
-    run_command: RunCommand = run_process,
+    run_command: RunCommand | None = None,
 ) -> ProcessOutcome:
     """Run a command on this machine. The directory and the files exist until it has ended."""
-    from agentv.targets.providers.cli_template import without_inherited  # noqa: PLC0415 - few runs have a cli target
+    from agentv.processes.job import job_files  # noqa: PLC0415 - few runs have a cli target
+    from agentv.processes.run import run_process  # noqa: PLC0415
+    from agentv.targets.providers.cli_template import without_inherited  # noqa: PLC0415
 
     with job_files(job(str)) as files:
-        outcome = await run_command(
+        outcome = await (run_command or run_process)(
             files.job.argv,
             stdin=files.job.stdin,
             cwd=Path(files.job.cwd),

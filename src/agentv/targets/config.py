@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -24,11 +24,13 @@ from agentv.targets.environment import (
     search_folders,
     variables_in,
 )
-from agentv.targets.nodes_section import NodesModel, TlsFiles
 from agentv.targets.provider import TargetSettings
 from agentv.targets.registry import provider_class, provider_names
 from agentv.templates import literal
 from agentv.text import all_of, did_you_mean, one_of, some_of
+
+if TYPE_CHECKING:
+    from agentv.targets.nodes_section import NodesModel
 
 FILE_NAMES = (
     "agentv.config.yaml",
@@ -199,6 +201,8 @@ def _defaults(raw: Any, environment: Environment, findings: Findings) -> Default
 
 def _nodes(raw: Any, environment: Environment, findings: Findings) -> NodesModel | None:
     """The `nodes` section, with the paths of its files made absolute."""
+    from agentv.targets.nodes_section import NodesModel, TlsFiles  # noqa: PLC0415 - few configurations have it
+
     if isinstance(raw, dict):
         raw = {key: value for key, value in raw.items() if _can_be_filled(key, value, environment, findings, "nodes")}
         raw = interpolate(raw, environment, [])
@@ -523,7 +527,7 @@ def _check_what_can_be(
     scratch = Findings(findings.path)
     validate(model, filled, scratch, at, spelled)
     unfilled = {(*at, spelled[key]) for key, value in written.items() if variables_in(value)}
-    for node, message, at_key in scratch.by_node():
+    for node, message, at_key, _ in scratch.by_node():
         if not any(node[: len(path)] == path for path in unfilled) and IS_MISSING not in message:
             findings.add(node, message, at_key=at_key)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from agentv.amounts import bounded
 from agentv.errors import ProviderError
@@ -241,9 +241,9 @@ class TargetSettings(BaseModel):
 
     @field_validator("system_prompt", "prompt")
     @classmethod
-    def _is_a_template(cls, value: str | None) -> str | None:
-        if value is not None:
-            compile_template(value)
+    def _is_a_wording(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and compile_template(value).is_constant and info.field_name == "prompt":
+            raise ValueError("must contain the question: write `{{ input }}` in it; instructions are a `system_prompt`")
         return value
 
     @field_validator("provider_batching", mode="before")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
 
+from agentv import __version__
 from agentv.view.linker import joined, link, stripped_style
 
 _STATIC = files("agentv.view") / "static"
@@ -86,15 +88,20 @@ def shell() -> str:
     return _start("agentv", head) + "</body>\n</html>\n"
 
 
-def file_start(title: str) -> str:
-    """The beginning of the HTML file, up to its blocks of data."""
+def file_start(title: str, sums: Sequence[str] = ()) -> str:
+    """The beginning of the HTML file, up to its blocks of data.
+
+    `sums` are the hashes of its record. They are in the head with the version, to be read without the script.
+    """
     directives = (
         *POLICY,
         f"script-src '{_hash(script())}'",
         f"style-src '{_hash(style())}'",
     )
     policy = f'<meta http-equiv="Content-Security-Policy" content="{"; ".join(directives)}">\n'
-    return _start(title, f"<style>{style()}</style>\n", policy)
+    sources = [("generator", f"agentv {__version__}"), *(("sha256", line) for line in sums)]
+    metas = "".join(f'<meta name="{name}" content="{escape(content)}">\n' for name, content in sources)
+    return _start(title, f"{metas}<style>{style()}</style>\n", policy)
 
 
 def file_script() -> str:

@@ -24,7 +24,7 @@ from agentv.record.line_index import JudgeCallIndex
 from agentv.record.reading import RunReader
 from agentv.record.run_dir import RunDirectory
 from agentv.report.case_commands import CaseCommands
-from agentv.report.case_view import CaseView, score_sentences
+from agentv.report.case_view import CaseView, calls_made, score_sentences
 from agentv.results import CaseResult, RowKey
 from agentv.view.columns import ColumnStore
 
@@ -48,12 +48,15 @@ class Details:
         self,
         directory: RunDirectory,
         store: ColumnStore,
-        calls: JudgeCallIndex,
+        calls: JudgeCallIndex | None,
         superseded: Mapping[RowKey, int],
         *,
         several_targets: bool,
     ) -> None:
-        """`superseded` has the number of superseded rows by key. `several_targets`: whether the run has them."""
+        """`superseded` has the number of superseded rows by key. `several_targets`: whether the run has them.
+
+        Without `calls`, judge calls are looked for near their likely place: good for one row, slow for many.
+        """
         self._directory, self._store, self._calls, self._superseded = directory, store, calls, superseded
         self._reader = RunReader(directory)
         self._commands = CaseCommands(self._reader, several_targets=several_targets)
@@ -88,7 +91,7 @@ class Details:
         place = self._store.case_place(row)
         case = None if place is None else self._case(place)
         execution = 1 + self._superseded.get(result.key, 0)
-        calls = list(self._judge_calls(result.key))
+        calls = list(self._judge_calls(row, result, execution))
         view = CaseView.of(
             self._reader, result, None if case is None else case[0], (call for call, _ in calls), execution
         )
@@ -113,8 +116,13 @@ class Details:
                 self._cases.popitem(last=False)
         return self._cases[place]
 
-    def _judge_calls(self, key: RowKey) -> Iterator[tuple[JudgeCallRecord, str]]:
-        for offset, length in self._calls.places(*key):
+    def _judge_calls(self, row: int, result: CaseResult, execution: int) -> Iterator[tuple[JudgeCallRecord, str]]:
+        if self._calls is None:
+            near = self._store.place(row) if execution == 1 else None
+            for call in self._reader.judge_calls(result.key, near=near, expected=calls_made(result)):
+                yield call, jsonio.dump_line(encode(call))
+            return
+        for offset, length in self._calls.places(*result.key):
             recorded = _recorded(JudgeCallRecord, self._read(self._directory.judge_calls, offset, length))
             if recorded is not None:
                 yield recorded

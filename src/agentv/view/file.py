@@ -69,8 +69,9 @@ class RunFile:
                 run.open_details(opened.enter_context(self._library.details(run.address)))
             # Now that everything was read or opened, it is known whether it is what was hashed.
             infos = [self._info(run) for run in self._runs]
-            yield assets.file_start(f"{self._masked(self._runs[0].address)} · agentv")
-            yield plain("contents", json.loads(self._mask(jsonio.dump_line(self._contents(infos)))))
+            contents = json.loads(self._mask(jsonio.dump_line(self._contents(infos))))
+            yield assets.file_start(f"{self._masked(self._runs[0].address)} · agentv", _sums(contents))
+            yield plain("contents", contents)
             yield from self._block("runs", {"version": __version__, "runs": [info["head"] for info in infos]})
             yield from self._block("trend", self._library.trend())
             for run, info, (judges, labels) in zip(self._runs, infos, judged, strict=True):
@@ -221,6 +222,12 @@ def _state(directory: RunDirectory) -> list[tuple[int, int, int]] | None:
         return None
     files = [path.stat() for path in (directory.results, directory.cases, directory.judge_calls) if path.exists()]
     return [(file.st_ino, file.st_size, file.st_mtime_ns) for file in files]
+
+
+def _sums(contents: Mapping[str, Any]) -> list[str]:
+    """The hashes of the files of the record, as `sha256sum` prints them."""
+    record = contents["about"]["ledger"]
+    return [f"{file['sha256']}  {run['run']}/{file['name']}" for run in record for file in run["files"]]
 
 
 def shown_size(size: int) -> str:

@@ -32,7 +32,7 @@ class _Past:
     """A case in one run."""
 
     attempts: Attempts
-    ruler: Ruler
+    sha256: str | None
 
 
 class Histories:
@@ -54,26 +54,37 @@ class Histories:
 
         `rows_of` returns the rows of a case in a run that is indexed; None for other runs, whose files are searched.
         """
+        runs = list(islice(_with_suite(case.suite, address, entries), MOST_RUNS))
+        pasts: list[tuple[str, RunEntry, Any, _Past]] = []
+        for other, entry in reversed(runs):
+            state = _state(entry)
+            past = self._past(case, entry, state, partial(rows_of, other, case))
+            if past is not None:
+                pasts.append((other, entry, state, past))
         found: list[dict[str, Any]] = []
         before: Ruler | None = None
-        runs = list(islice(_with_suite(case.suite, address, entries), MOST_RUNS))
-        for other, entry in reversed(runs):
-            past = self._past(case, entry, partial(rows_of, other, case))
-            if past is not None:
-                changed = [] if before is None else past.ruler.changes(before, [case.eval_id])
-                found.append(_history_entry(_run(other, entry), past.attempts, changed, is_this=other == address))
-                before = past.ruler
+        for other, entry, state, past in pasts:
+            changed: list[str] = []
+            if len(pasts) > 1:  # otherwise, there is nothing that can have changed, and all cases would be read for it
+                try:
+                    ruler = self._ruler(case, entry, state, past.sha256)
+                except RecordError:  # it was removed meanwhile
+                    continue
+                changed = [] if before is None else ruler.changes(before, [case.eval_id])
+                before = ruler
+            found.append(_history_entry(_run(other, entry), past.attempts, changed, is_this=other == address))
         return found
 
-    def _past(self, case: CaseKey, entry: RunEntry, rows: Callable[[], Iterable[CaseResult] | None]) -> _Past | None:
-        state = [entry.directory, *(identity_of(entry.directory / name) for name in (MANIFEST, RESULTS, CASES))]
-        key = (case, tuple(state))
+    def _past(
+        self, case: CaseKey, entry: RunEntry, state: Any, rows: Callable[[], Iterable[CaseResult] | None]
+    ) -> _Past | None:
+        key = (case, state)
         with self._lock:
             if key in self._cases:
                 self._cases.move_to_end(key)
                 return self._cases[key]
         try:
-            past = self._read(case, RunReader.open(entry.directory), rows(), tuple(state))
+            past = _read(case, RunReader.open(entry.directory), rows())
         except RecordError:
             past = None
         with self._lock:
@@ -82,30 +93,34 @@ class Histories:
                 self._cases.popitem(last=False)
         return past
 
-    def _read(self, case: CaseKey, reader: RunReader, rows: Iterable[CaseResult] | None, state: Any) -> _Past | None:
-        default = RepeatedCases.of(reader.manifest).default
-        attempts, sha256 = None, None
-        for row in reader.rows_of_case(case) if rows is None else rows:
-            attempts = attempts or Attempts(row.trials or default)
-            attempts.add(row)
-            sha256 = row.case_sha256
-        if attempts is None:
-            return None
-        ruler = self._ruler(case.suite, case.target, reader, state)
-        return _Past(attempts, replace(ruler, cases={case.eval_id: sha256} if sha256 else {}))
-
-    def _ruler(self, suite: str, target: str, reader: RunReader, state: Any) -> Ruler:
-        """What measures the scores of a suite, without its cases, which would take much memory."""
-        key = (suite, target, state)
+    def _ruler(self, case: CaseKey, entry: RunEntry, state: Any, sha256: str | None) -> Ruler:
+        """What measures the score of a case. It is kept without its cases, which would take much memory."""
+        key = (case.suite, case.target, state)
         with self._lock:
             known = self._rulers.get(key)
         if known is None:
-            known = replace(Ruler.of(reader.manifest, suite, target, reader.case_hashes()), cases={})
+            reader = RunReader.open(entry.directory)
+            known = replace(Ruler.of(reader.manifest, case.suite, case.target, reader.case_hashes()), cases={})
             with self._lock:
                 self._rulers[key] = known
                 while len(self._rulers) > _KEPT:
                     self._rulers.popitem(last=False)
-        return known
+        return replace(known, cases={case.eval_id: sha256} if sha256 else {})
+
+
+def _state(entry: RunEntry) -> Any:
+    """Identifies what was read from a run."""
+    return (entry.directory, *(identity_of(entry.directory / name) for name in (MANIFEST, RESULTS, CASES)))
+
+
+def _read(case: CaseKey, reader: RunReader, rows: Iterable[CaseResult] | None) -> _Past | None:
+    default = RepeatedCases.of(reader.manifest).default
+    attempts, sha256 = None, None
+    for row in reader.rows_of_case(case) if rows is None else rows:
+        attempts = attempts or Attempts(row.trials or default)
+        attempts.add(row)
+        sha256 = row.case_sha256
+    return None if attempts is None else _Past(attempts, sha256)
 
 
 class AllHistories:

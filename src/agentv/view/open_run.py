@@ -41,6 +41,8 @@ class OpenRun:
         self._lock = threading.Lock()
         self._calls = JudgeCallIndex(directory)
         self._calls_file: Identity | None = None
+        self._calls_lock = threading.Lock()
+        self._superseded_lock = threading.Lock()
         self._superseded: Counter[RowKey] = Counter()
         self._superseded_file: Identity | None = None
         self._rows: dict[int, int] = {}
@@ -54,41 +56,50 @@ class OpenRun:
     def detail(self, row: int, run: ListedRun) -> str:
         """Everything about a row: `Detail`, as JSON. Raises RecordError if there is no such row."""
         self.store.refresh()
-        with self.details(run) as details:
+        is_indexed = self.prepare()
+        if is_indexed:
+            self._refresh_calls()
+        with self._details(run, self._calls if is_indexed else None) as details:
             return details.of(row).text
 
     def details(self, run: ListedRun) -> Details:
         """Reads many rows, each like `detail`. What all of them need is read once."""
-        with self._lock:
-            self._refresh_calls()
+        self._refresh_calls()
+        return self._details(run, self._calls)
+
+    def _details(self, run: ListedRun, calls: JudgeCallIndex | None) -> Details:
+        with self._superseded_lock:
             self._refresh_superseded()
         several = len(run.targets) > 1 or len(variant_order(run.manifest)[1]) > 1
-        return Details(self.directory, self.store, self._calls, self._superseded, several_targets=several)
+        return Details(self.directory, self.store, calls, self._superseded, several_targets=several)
 
-    def prepare(self) -> None:
-        """Index a large run in the background, so that the first case opens as fast as others."""
+    def prepare(self) -> bool:
+        """Index a large run in the background. Returns whether its index can be used: one row does not wait for it."""
         identity = identity_of(self.directory.judge_calls)
-        if not self._is_prepared and identity is not None and identity[1] > _LARGE:
+        if self._calls_file is not None or identity is None or identity[1] <= _LARGE:
+            return True
+        if not self._is_prepared:
             self._is_prepared = True
             index = threading.Timer(_LATER, self._index)
             index.daemon = True
             index.start()
+        return False
 
     def _index(self) -> None:
         with suppress(RecordError, OSError):
-            with self._lock:
-                self._refresh_calls()
+            self._refresh_calls()
             with self._lock:
                 self._refresh_rows()
 
     def _refresh_calls(self) -> None:
-        identity, before = identity_of(self.directory.judge_calls), self._calls_file
-        if identity == before:
-            return
-        if before is not None and (identity is None or identity[0] != before[0] or identity[1] < before[1]):
-            self._calls = JudgeCallIndex(self.directory)  # the file was replaced
-        self._calls.refresh()
-        self._calls_file = identity
+        with self._calls_lock:
+            identity, before = identity_of(self.directory.judge_calls), self._calls_file
+            if identity == before:
+                return
+            if before is not None and (identity is None or identity[0] != before[0] or identity[1] < before[1]):
+                self._calls = JudgeCallIndex(self.directory)  # the file was replaced
+            self._calls.refresh()
+            self._calls_file = identity
 
     def row_number(self, key: RowKey) -> int | None:
         """The number of the row with this key; None if there is none. Call `store.refresh` before."""

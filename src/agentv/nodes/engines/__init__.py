@@ -46,24 +46,23 @@ class EngineAddress:
 
 def open_channel(address: EngineAddress) -> Channel:
     """The channel to the nodes of an engine, not yet entered. Raises `UsageError` if there is no such engine."""
-    engine = _engine(address.scheme)
-    if engine is None or not address.rest:
-        known = [*ENGINES, *_others()]
-        hint = did_you_mean(address.scheme, known) if engine is None else ""
+    check_address(address)
+    place = ENGINES.get(address.scheme)
+    if place is None:
+        return cast("Callable[[EngineAddress], Channel]", _others()[address.scheme].load())(address)
+    module, _, name = place.partition(":")
+    return cast("Callable[[EngineAddress], Channel]", getattr(import_module(module), name))(address)
+
+
+def check_address(address: EngineAddress) -> None:
+    """Raise UsageError if there is no such engine. Imports no engine."""
+    known = ENGINES.keys() | _others().keys()
+    if address.scheme not in known or not address.rest:
+        hint = did_you_mean(address.scheme, known) if address.scheme not in known else ""
         raise UsageError(
             f"--on must name nodes, such as {EXAMPLES}; got '{address.text}'{hint}",
-            next_step=f"The part before the colon is the engine: {one_of(known)}.",
+            next_step=f"The part before the colon is the engine: {one_of(sorted(known))}.",
         )
-    return engine(address)
-
-
-def _engine(scheme: str) -> Callable[[EngineAddress], Channel] | None:
-    place = ENGINES.get(scheme)
-    if place is not None:
-        module, _, name = place.partition(":")
-        return cast("Callable[[EngineAddress], Channel]", getattr(import_module(module), name))
-    entry = _others().get(scheme)
-    return None if entry is None else cast("Callable[[EngineAddress], Channel]", entry.load())
 
 
 @cache

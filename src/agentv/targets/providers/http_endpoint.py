@@ -165,6 +165,8 @@ class HttpProvider(Provider):
         except workers.WorkerError as error:
             raise self._failed(f"the reply of {len(data):,} bytes could not be read: {error.message}") from None
         except ValueError:
+            if not data.strip():
+                raise self._failed("the reply is empty", next_step="Check `url` and `method` of the target.") from None
             raise self._failed(
                 f"the reply is not JSON ({kind or 'no content type'}), which `response` needs. It begins: "
                 f"{self._start_of(data)}",

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 HOST = Path(__file__).with_name("python_host.py")
 SHOWN = 2000
+ENDED = (
+    "Find out why the function ends its process, and raise an exception instead. The next call starts a new process."
+)
 """Maximum characters of a traceback, or of the stderr of the process, in an error."""
 
 
@@ -229,7 +232,7 @@ class PythonProvider(Provider):
         cause = f": {cause_of(shown)}" if shown else ""
         words = f"; the end of its stderr:\n{shown}" if shown else "; it wrote nothing to stderr"
         # Alone, the call is the cause. Otherwise any of the calls may be.
-        return self._failed(f"its process {outcome.ending}{cause}{words}", retryable=error.calls > 1)
+        return self._failed(f"its process {outcome.ending}{cause}{words}", next_step=ENDED, retryable=error.calls > 1)
 
     def _failed(self, what: str, *, next_step: str | None = None, retryable: bool = False) -> ProviderError:
         return ProviderError(f"target '{self._scope.name}': {what}", next_step=next_step, retryable=retryable)

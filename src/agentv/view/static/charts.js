@@ -28,7 +28,7 @@ const HEIGHT = 120;
  * @param {() => Child[][]} rows
  */
 function figure({ title, quiet, open }, drawing, head, rows) {
-  return el("figure", { class: "chart", "aria-label": title }, el("figcaption", { class: quiet ? "off-screen" : null }, title), drawing, fold(["Table", el("span", { class: "off-screen" }, ` of ${title}`)], () => sheet(title, head, rows()), { open, class: "no-print small" }));
+  return el("figure", { class: "chart", "aria-label": title }, el("figcaption", { class: quiet ? "off-screen" : null }, title), drawing, fold(["Table", el("span", { class: "off-screen" }, ` of ${title}`)], () => sheet(`Table of ${title}`, head, rows()), { open, class: "no-print small" }));
 }
 
 /** A function from values to positions across. @param {number} low @param {number} high */
@@ -121,6 +121,7 @@ export function histogram({ counts, all = counts }, { noun = "case", passLine = 
       svg(
         "svg",
         { height: bottom + 20, role: onSelect ? "group" : "img", "aria-label": options.title },
+        svg("title", null, options.title),
         line(0, top, "100%", top, "grid-line"),
         label(0, 12, plural(most, noun), "start"),
         ticks(0, 1).map((value) => label(x(value), bottom + 16, String(value))),
@@ -164,6 +165,7 @@ export function trend(points, { passLine = null, ...options }) {
       svg(
         "svg",
         { class: "trend", height: HEIGHT + 20, role: "group", "aria-label": options.title },
+        svg("title", null, options.title),
         ticks(low, high).map((value) => [line(0, y(value), "100%", y(value), "grid-line"), label(-6, y(value) + 4, value.toFixed(2), "end")]).flat(),
         hasLine && line(0, y(passLine), "100%", y(passLine), "pass-line"),
         breaks.flatMap((i, number) => [line(x(i), 16, x(i), HEIGHT, "break"), label(x(i), 12, String(number + 1), "middle", "break-name")]),

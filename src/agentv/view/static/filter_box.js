@@ -69,6 +69,6 @@ export class FilterBox {
 function help() {
   return [
     el("p", null, "Compare names with =, !=, <, <=, >, >= or ~ (contains). A name alone must not be empty or 0. Combine conditions with and, or, not and parentheses. Put values with spaces in quotation marks."),
-    el("dl", { class: "names" }, Object.entries(FIELDS).flatMap(([name, { about }]) => [el("dt", null, el("code", null, name.endsWith(".") ? `${name}NAME` : name)), el("dd", null, about)])),
+    el("div", { class: "filter-names", tabindex: "0", role: "region", "aria-label": "Names in filters" }, el("dl", { class: "names" }, Object.entries(FIELDS).flatMap(([name, { about }]) => [el("dt", null, el("code", null, name.endsWith(".") ? `${name}NAME` : name)), el("dd", null, about)]))),
   ];
 }

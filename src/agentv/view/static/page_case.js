@@ -161,7 +161,12 @@ class CasePage {
       show(body, historyView(entries, row, (address) => runs.some((run) => run.address === address)));
     };
     // Other runs are searched for it, which is not worth it for a reader who is already at the next case.
-    this.timer = window.setTimeout(() => this.loadNext().then(load).catch((error) => show(body, `The history cannot be shown: ${error.message}`)), HISTORY_MS);
+    const begin = () => {
+      // The page that is being opened must not wait for it.
+      if (this.element.closest("[aria-busy]")) this.timer = window.setTimeout(begin, HISTORY_MS);
+      else void this.loadNext().then(load).catch((error) => show(body, `The history cannot be shown: ${error.message}`));
+    };
+    this.timer = window.setTimeout(begin, HISTORY_MS);
     return body;
   }
 
