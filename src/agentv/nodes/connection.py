@@ -407,7 +407,7 @@ class Connection:
         """Exchange frames until the node is lost."""
         under_way = self._under_way
         silence = self._work.settings.silence_seconds
-        hold = min(LONGEST_HOLD, silence / 3)
+        hold = min(LONGEST_HOLD, silence / 5)
         waiting: asyncio.Task[bool] | None = None
         try:
             while not self._lost.done():
@@ -429,7 +429,7 @@ class Connection:
                     self._heard += stopped
                 if now - self._checked > CHECK_SECONDS:
                     self._check_jobs(now)
-                if now - self._heard >= silence:
+                if now >= self._heard + silence:
                     why = f" ({self._last_error})" if self._last_error else ""
                     self._lose(f"it was silent for {silence:g} s{why}")
         except NodeRefusedError as error:
@@ -448,28 +448,34 @@ class Connection:
         again, self._again = self._again, False
         messages = stream.take()
         sent, started = stream.sent, self._loop.time()
-        hold = 0.0 if stream.pending else hold
         frame = Frame(self._work.driver, self._epoch, "", stream.received, stream.sent, again=again, messages=messages)
         try:
             # Without a limit, an engine that silently loses frames would make the node seem silent.
-            async with asyncio.timeout(self._work.settings.silence_seconds * 2 / 3):
-                data = await self._channel.exchange(self.name, frame.encoded(), hold)
+            async with asyncio.timeout(_limit(self._work.settings.silence_seconds)):
+                data = await self._channel.exchange(
+                    self.name, frame.encoded(), 0.0 if stream.pending or again else hold
+                )
         except (NodeRefusedError, FrameError):
             raise
         except Exception as error:
             self._last_error = self._work.clean(f"{type(error).__name__}: {error}")[:MOST_SHOWN]
             stream.rewind()
             self._again = True
-            await asyncio.sleep(min(RETRY_SECONDS[1], max(RETRY_SECONDS[0], (self._loop.time() - self._heard) / 4)))
+            now = self._loop.time()
+            pause = min(RETRY_SECONDS[1], max(RETRY_SECONDS[0], (now - self._heard) / 4))
+            await asyncio.sleep(started + pause - now)
             return
-        if self._accept(decode_frame(data), alone=alone, sent=sent):
+        reply = decode_frame(data)
+        if self._accept(reply, alone=alone):
             self._idle = 0
         elif len(self._under_way) == 1 and self._loop.time() - started < hold / 2:
             self._idle += 1
             await asyncio.sleep(min(RETRY_SECONDS[1], RETRY_SECONDS[0] * self._idle))
+        if alone and reply.ack < sent and len(self._under_way) == 1:
+            stream.rewind()  # all earlier exchanges have ended, so these messages are lost
 
-    def _accept(self, frame: Frame, *, alone: bool, sent: int) -> bool:
-        """Take the messages of a frame. `sent` is the last message that was sent before. Returns whether it has any."""
+    def _accept(self, frame: Frame, *, alone: bool) -> bool:
+        """Take the messages of a frame. Returns whether it has brought any, or has received any."""
         if self._lost.done():
             return True
         if frame.driver != self._work.driver or frame.epoch != self._epoch:
@@ -497,8 +503,6 @@ class Connection:
                 raise FrameError(f"unknown message '{message.kind[:40]}'")
         if alone and self._stream.gap:
             self._again = True
-        if alone and frame.ack < sent:  # all earlier exchanges have ended, so these messages are lost
-            self._stream.rewind()
         return bool(messages) or self._stream.backlog < backlog
 
     def _check_jobs(self, now: float) -> None:
@@ -546,6 +550,11 @@ class Connection:
     async def _stopped(self) -> None:
         self._pump.cancel()
         await asyncio.wait({self._pump})
+
+
+def _limit(silence: float) -> float:
+    """How long an exchange may take: so that two can be lost before a node seems silent, but not less than 5 s."""
+    return max(silence / 3, min(5.0, 0.8 * silence))
 
 
 def _failure(content: bytes) -> tuple[str, str | None]:

@@ -91,6 +91,10 @@ class Node:
         """Nothing is left of the work."""
         self._ending.discard(work)
 
+    async def open_place(self, stack: contextlib.AsyncExitStack, variables: NodeVariables) -> LocalPlace:
+        """Where the jobs of a driver run, until the stack is closed."""
+        return LocalPlace(await stack.enter_async_context(Launcher(isolate=True)), variables)
+
     async def aclose(self) -> None:
         """End all work. Returns when no process is left."""
         for work in list(self._drivers.values()):
@@ -231,8 +235,7 @@ class DriverWork:
     async def place(self) -> LocalPlace:
         async with self._opening:
             if self._place is None:
-                launcher = await self._stack.enter_async_context(Launcher(isolate=True))
-                self._place = LocalPlace(launcher, self._variables)
+                self._place = await self._node.open_place(self._stack, self._variables)
         return self._place
 
     # -- files
