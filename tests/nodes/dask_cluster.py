@@ -189,19 +189,18 @@ class Cluster:
 
     def settings(self, **options: Any) -> NodesModel:
         tls = self.certificates.model
-        return NodesModel(**{"tls": tls, "silence_seconds": 2.0, "dead_man_seconds": 4.0, "slots": 4, **options})
+        return NodesModel(**{"tls": tls, "silence_seconds": 20.0, "slots": 4, **options})
 
     def place(self, *, trees: Any = (), settings: NodesModel | None = None, **options: Any) -> RemotePlace:
         settings = settings or self.settings()
         channel = open_channel(EngineAddress(self.address, settings))
         return RemotePlace(channel, settings, trees=trees, where=self.address, **options)
 
-    @property
-    def configuration(self) -> str:
+    def configuration(self, *, silence: float = 20, dead_man: float = 60) -> str:
         """The `nodes` section of a project that uses this cluster."""
         tls = self.certificates
         return (
-            f"nodes: {{on: '{self.address}', silence_seconds: 2, dead_man_seconds: 4, slots: 4, "
+            f"nodes: {{on: '{self.address}', silence_seconds: {silence}, dead_man_seconds: {dead_man}, slots: 4, "
             f"tls: {{ca: '{tls.ca}', cert: '{tls.cert}', key: '{tls.key}'}}}}\n"
         )
 

@@ -1,20 +1,21 @@
-"""Preloaded by a worker that lies to its driver: `LIE` is what it replies to frames."""
+"""Preloaded by a worker that lies to its driver: the file `LIES/lie` is what it replies to frames."""
 
 from __future__ import annotations
 
 import os
 import pickle
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from distributed import Worker
-from distributed.protocol import ToPickle, to_serialize
+from distributed.protocol.serialize import ToPickle, to_serialize
 
 from agentv.nodes.engines.dask_worker import OPERATION, NodePlugin
 from agentv.nodes.frames import Message, decode_frame
 
-LIE = os.environ["LIE"]
-RAN = os.environ["RAN"]
+LIES = Path(os.environ["LIES"])
+RAN = str(LIES / "ran")
 """A file in which every process that unpickles `Evil` writes its id."""
 
 
@@ -28,23 +29,24 @@ def dask_setup(worker: Worker) -> None:
     plugin.setup(worker)
 
     async def lying(frame: bytes, hold: float) -> Any:
-        match LIE:
+        lie = (LIES / "lie").read_text()
+        match lie:
             case "serialized":
-                return {"frame": to_serialize(Evil())}
+                return {"frame": to_serialize(Evil())}  # type: ignore[no-untyped-call]
             case "pickled":
                 return {"frame": ToPickle(Evil())}
             case "exception":
                 return {"status": "uncaught-error", "exception": pickle.dumps(Evil()), "exception_text": "ImportError"}
             case "event":
                 for topic in ("all", "print", "warn"):
-                    worker.log_event(topic, {"action": "add-worker", "worker": to_serialize(Evil())})
-                    worker.log_event(topic, to_serialize(Evil()))
+                    worker.log_event(topic, {"action": "add-worker", "worker": to_serialize(Evil())})  # type: ignore[no-untyped-call]
+                    worker.log_event(topic, to_serialize(Evil()))  # type: ignore[no-untyped-call]
             case "huge":
                 return {"frame": bytes(70 * 1024 * 1024)}
         reply = await plugin.exchange(frame, hold)
         answer = decode_frame(reply["frame"])
         number = answer.sent + 1
-        match LIE:
+        match lie:
             case "unknown":
                 answer = replace(answer, sent=number, messages=[*answer.messages, (number, Message("surprise"))])
             case "epoch":

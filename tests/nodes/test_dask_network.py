@@ -15,6 +15,8 @@ from tests.conftest import AGENTV, Project
 from tests.nodes.dask_cluster import Cluster, ancestors
 from tests.nodes.test_dask_runs import Held, wait
 
+pytestmark = pytest.mark.timeout(300)  # many processes, on a machine that may be busy
+
 DRIVER, NODE = "10.77.0.1", "10.77.0.2"
 
 
@@ -57,7 +59,7 @@ def test_node_behind_a_cut_network_ends_its_scripts_and_is_used_again(
         far = cluster.worker(host=NODE, inside=there)
         for worker in (near, far):
             cluster.joined(worker)
-        held = Held(project, tmp_path / "barrier", cluster.configuration)
+        held = Held(project, tmp_path / "barrier", cluster.configuration(silence=2, dead_man=3))
         with (tmp_path / "stderr").open("wb") as stderr:
             run = subprocess.Popen(
                 [*here, *AGENTV, "eval", "suite.yaml"],

@@ -15,6 +15,8 @@ import pytest
 from tests.conftest import Project
 from tests.nodes.dask_cluster import Cluster, ancestors, outer_pid
 
+pytestmark = pytest.mark.timeout(300)  # many processes, on a machine that may be busy
+
 CASES = 24
 SCRIPT = """\
 import json, os, sys, time
@@ -93,7 +95,7 @@ def wait(condition: Callable[[], Any], seconds: float = 40) -> Any:
 
 @pytest.fixture
 def held(project: Project, tmp_path: Path, cluster: Cluster) -> Iterator[Held]:
-    yield Held(project, tmp_path / "barrier", cluster.configuration)
+    yield Held(project, tmp_path / "barrier", cluster.configuration(dead_man=20))
     (tmp_path / "barrier" / "hold").unlink(missing_ok=True)
 
 
@@ -114,6 +116,7 @@ def test_scripts_of_a_killed_node_run_again_and_their_calls_stay_counted(held: H
     calls = (held.project.run_dirs()[-1] / "judge_calls.jsonl").read_text().splitlines()
     assert len(calls) == 2 * held.cases + 4
     assert "its 4 jobs run elsewhere" in err
+    assert "cannot be sent" not in err  # the configuration is not, and need not be
     assert "Traceback" not in err
     assert "distributed" not in err
 
@@ -138,7 +141,10 @@ def test_calls_of_a_killed_node_stay_in_the_budget(held: Held, cluster: Cluster)
     assert held.check_rows()
 
 
-def test_scripts_of_a_killed_driver_end_and_the_run_is_resumed_elsewhere(held: Held) -> None:
+def test_scripts_of_a_killed_driver_end_and_the_run_is_resumed_elsewhere(
+    project: Project, tmp_path: Path, cluster: Cluster
+) -> None:
+    held = Held(project, tmp_path / "barrier", cluster.configuration(silence=3, dead_man=3))
     run = held.project.start("eval", "suite.yaml")
     wait(lambda: len(held.starts()) == 8)
     pids = held.scripts()
@@ -147,7 +153,7 @@ def test_scripts_of_a_killed_driver_end_and_the_run_is_resumed_elsewhere(held: H
     run.communicate()
     begin = time.monotonic()
     wait(lambda: not held.scripts(), 20)
-    assert time.monotonic() - begin < 4 + 6  # dead_man_seconds, and the time to end processes on a busy machine
+    assert time.monotonic() - begin < 3 + 8  # dead_man_seconds, and the time to end processes on a busy machine
     held.let_go()
     resumed = held.project.run("eval", "--resume", "latest", "--on", "local:2")
     assert resumed.returncode == 0, resumed.stderr
@@ -160,7 +166,7 @@ def test_interrupted_run_ends_all_scripts_and_prints_no_traceback(held: Held) ->
     begin = time.monotonic()
     run.send_signal(signal.SIGINT)
     wait(lambda: not held.scripts(), 20)
-    assert time.monotonic() - begin < 4  # they do not wait for dead_man_seconds
+    assert time.monotonic() - begin < 10  # they do not wait for dead_man_seconds
     _, err = run.communicate(timeout=30)
     assert run.returncode == 130
     assert "Traceback" not in err
@@ -171,11 +177,15 @@ def test_interrupted_run_ends_all_scripts_and_prints_no_traceback(held: Held) ->
     held.check_rows()
 
 
-def test_run_without_a_scheduler_stops_with_its_rows_and_is_resumed_elsewhere(project: Project, tmp_path: Path) -> None:
+def test_run_needs_a_node_and_a_scheduler_and_is_resumed_elsewhere(project: Project, tmp_path: Path) -> None:
     cluster = Cluster(tmp_path / "own")
     try:
+        held = Held(project, tmp_path / "barrier", cluster.configuration(silence=2, dead_man=2), cases=8)
+        refused = project.run("eval", "suite.yaml")
+        assert refused.returncode in (2, 3)
+        assert f"no node of {cluster.address} has joined" in refused.stderr
+        assert not held.starts()
         cluster.whole(1)
-        held = Held(project, tmp_path / "barrier", cluster.configuration, cases=8)
         run = project.start("eval", "suite.yaml", "--workers", "8")
         wait(lambda: len(held.starts()) == 4)
         held.let_go()
@@ -195,21 +205,6 @@ def test_run_without_a_scheduler_stops_with_its_rows_and_is_resumed_elsewhere(pr
         resumed = project.run("eval", "--resume", "latest", "--on", "local:1")
         assert resumed.returncode == 0, resumed.stderr
         held.check_rows()
-    finally:
-        cluster.close()
-
-
-def test_cluster_without_workers_is_refused_before_anything_is_called(project: Project, tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path / "own")
-    try:
-        Held(project, tmp_path / "barrier", cluster.configuration)
-        done = project.run("eval", "suite.yaml")
-        assert done.returncode == 3
-        assert f"no node of {cluster.address} has joined" in done.stderr
-        assert not any(project.rows(run) for run in project.run_dirs() if (run / "results.jsonl").exists())
-        shown = project.run("nodes")
-        assert shown.returncode == 3
-        assert "none has joined" in shown.stdout
     finally:
         cluster.close()
 
@@ -238,7 +233,7 @@ def test_canaries_reach_neither_a_node_nor_the_wire(project: Project, tmp_path: 
             "targets:\n"
             f"  bot: {{provider: mock, response: ok, system_prompt: '{target}'}}\n"
             "  strict: {provider: mock, response: fine}\n"
-            "defaults: {target: bot, judge_target: strict}\n" + cluster.configuration,
+            "defaults: {target: bot, judge_target: strict}\n" + cluster.configuration(),
         )
         project.write(
             "judge.py",

@@ -14,7 +14,8 @@ from typing import Any
 
 import msgpack
 import pytest
-from distributed.protocol import ToPickle, dumps, to_serialize
+from distributed.protocol.core import dumps
+from distributed.protocol.serialize import ToPickle, to_serialize
 from distributed.protocol.utils import pack_frames_prelude
 
 from agentv.nodes.channel import NodeRefusedError
@@ -72,10 +73,10 @@ async def test_message_of_dask_is_read() -> None:
     [
         ToPickle,
         lambda evil: {"frame": ToPickle(evil)},
-        lambda evil: {"frame": to_serialize(evil)},
+        lambda evil: {"frame": to_serialize(evil)},  # type: ignore[no-untyped-call]
         lambda evil: {"status": "uncaught-error", "exception": pickle.dumps(evil), "exception_text": "it failed"},
         lambda evil: {"status": "uncaught-error", "exception": ToPickle(evil), "exception_text": "it failed"},
-        lambda evil: [{"op": "event", "topic": "all", "event": [0, to_serialize(evil)]}],
+        lambda evil: [{"op": "event", "topic": "all", "event": [0, to_serialize(evil)]}],  # type: ignore[no-untyped-call]
     ],
 )
 async def test_nothing_is_unpickled(message: Callable[[Any], Any], tmp_path: Path) -> None:

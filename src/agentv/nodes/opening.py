@@ -31,10 +31,16 @@ async def open_nodes(
     The configurations of targets are not sent, because they may contain keys, nor is the key of the driver.
     """
     redactor = Redactor(secrets.values)
-    own = [*configs, *([] if settings.tls is None else [Path(settings.tls.key)])]
+    own = [path.resolve() for path in (*configs, *([] if settings.tls is None else [Path(settings.tls.key)]))]
     channel = open_channel(EngineAddress(on, settings))
     trees = await asyncio.to_thread(_trees, directories, settings, own)
-    if on_note is not None and (left := [each.path for tree in trees for each in tree.left_out if not each.expected]):
+    left = [
+        each.path
+        for tree in trees
+        for each in tree.left_out
+        if not each.expected and (tree.root / each.path).resolve() not in own
+    ]
+    if on_note is not None and left:
         on_note(f"{plural(len(left), 'file')} of the repository cannot be sent to nodes, such as {left[0]}")
     return RemotePlace(
         channel,
@@ -55,5 +61,4 @@ def _trees(directories: Sequence[Path], settings: NodesModel, leave_out: Sequenc
     for root in roots:
         if not any(root.is_relative_to(each) for each in outer):
             outer.append(root)
-    never = [path.resolve() for path in leave_out]
-    return [read_tree(root, max_bytes=round(settings.max_ship_mb * MB), leave_out=never) for root in outer]
+    return [read_tree(root, max_bytes=round(settings.max_ship_mb * MB), leave_out=leave_out) for root in outer]
