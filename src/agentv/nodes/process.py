@@ -20,8 +20,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from agentv.errors import AgentVError
-from agentv.nodes.channel import NodeRefusedError
+from agentv.nodes.channel import NodeEndedError, NodeRefusedError
 from agentv.nodes.frames import MOST_BYTES
 
 _REQUEST = struct.Struct(">QII")
@@ -31,10 +30,8 @@ GOODBYE_SECONDS = 15.0
 """How long the process may take to end its jobs."""
 
 
-class NodeProcessEndedError(AgentVError):
+class NodeProcessEndedError(NodeEndedError):
     """The node process has ended."""
-
-    exit_code = 3
 
 
 class NodeProcess:
