@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
@@ -168,13 +169,11 @@ async def _places(
             for name in list(runtimes)[:: 1 if turn % 2 == 0 else -1]:
                 options.say(f"{name}, {turn + 1}")
                 counts = {1: options.pick(30, 2), 32: options.pick(200, 4), 100: options.pick(300, 4)}
-                rates[name].append(
-                    {n: await _many(counts[n], n, lambda name=name: execute(name, CALLS)) for n in IN_FLIGHT}
-                )
+                rates[name].append({n: await _many(counts[n], n, partial(execute, name, CALLS)) for n in IN_FLIGHT})
         taken: dict[str, float] = {}
         for name in runtimes:
             count = options.pick(20, 1)
-            few, many = [await _many(count, 1, lambda c=c, n=name: execute(n, c)) for c in (CALLS, MANY_CALLS)]
+            few, many = [await _many(count, 1, partial(execute, name, c)) for c in (CALLS, MANY_CALLS)]
             taken[name] = (many.wall - few.wall) / count / (MANY_CALLS - CALLS)
         latency = [(name, seconds - taken["this machine"]) for name, seconds in taken.items() if name != "this machine"]
         return rates, latency, median([await _killed() for _ in range(options.pick(3, 1))])
