@@ -29,7 +29,7 @@ Fault = Literal[
     "reply_lost",  # the same, after the node has handled the frame
     "request_lost_in_silence",
     "reply_lost_in_silence",
-    "twice",  # the node handles it two times at once
+    "twice",  # the node handles it two times in parallel
     "twice_later",  # and again after some seconds
     "slow_request",
     "slow_reply",

@@ -72,6 +72,11 @@ async def run(place: Place, code: str, *words: str, folder: Path, judge: Any = N
         return await slot.run(job, judge=judge)
 
 
+def all_free(place: RemotePlace) -> bool:
+    connections = [member.connection for member in place.members.values()]
+    return all(each is not None and each.free == each.slots for each in connections)
+
+
 async def test_exit_code_output_and_input_arrive(place: Place, tmp_path: Path) -> None:
     code = "import sys; print(sys.stdin.read()[::-1]); print('note', file=sys.stderr); sys.exit(7)"
     outcome = await run(place, code, folder=tmp_path, stdin=b"input")
@@ -128,7 +133,10 @@ async def test_missing_program_is_a_start_error(place: Place, tmp_path: Path) ->
 
 
 async def test_python_and_files_are_those_of_the_place(place: Place, tmp_path: Path) -> None:
-    code = "import sys; data = open(sys.argv[1], 'rb').read(); open(sys.argv[2], 'wb').write(data + b' out'); print(sys.executable)"
+    code = (
+        "import sys; data = open(sys.argv[1], 'rb').read(); open(sys.argv[2], 'wb').write(data + b' out')\n"
+        "print(sys.executable)"
+    )
     async with place.slot() as slot:
         words = [PYTHON, "-c", code, file_mark("prompt"), file_mark("output")]
         job = Job(words, str(tmp_path), inputs={"prompt": b"\xff in"}, outputs=["output", "other"])
@@ -200,14 +208,14 @@ async def test_script_that_serves_lines_runs_several_jobs(place: Place, tmp_path
 
 async def test_cancelled_job_is_killed(place: Place, tmp_path: Path) -> None:
     running = asyncio.create_task(run(place, PAUSES, str(tmp_path / "pid"), folder=tmp_path))
-    assert await until(lambda: (tmp_path / "pid").exists())
+    assert await until((tmp_path / "pid").exists)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
     pid = int((tmp_path / "pid").read_text())
     assert await until(lambda: not alive(pid))
     if isinstance(place, RemotePlace):
-        assert await until(lambda: all(c.connection.free == c.connection.slots for c in place.members.values()))  # type: ignore[union-attr]
+        assert await until(lambda: all_free(place))
 
 
 async def test_jobs_cancelled_immediately_leave_their_slots(place: Place, tmp_path: Path) -> None:
@@ -219,15 +227,15 @@ async def test_jobs_cancelled_immediately_leave_their_slots(place: Place, tmp_pa
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     if isinstance(place, RemotePlace):
-        assert await until(lambda: all(c.connection.free == c.connection.slots for c in place.members.values()))  # type: ignore[union-attr]
+        assert await until(lambda: all_free(place))
     assert (await run(place, "pass", folder=tmp_path)).returncode == 0
 
 
 async def test_leaving_the_nodes_kills_everything(tmp_path: Path) -> None:
-    tasks = []
     async with RemotePlace(LocalEngine(EngineAddress("local:2", SETTINGS)), SETTINGS) as place:
-        for number in range(4):
-            tasks.append(asyncio.create_task(run(place, PAUSES, str(tmp_path / f"{number}"), folder=tmp_path)))
+        tasks = [
+            asyncio.create_task(run(place, PAUSES, str(tmp_path / f"{number}"), folder=tmp_path)) for number in range(4)
+        ]
         assert await until(lambda: all((tmp_path / f"{number}").exists() for number in range(4)))
     pids = [int((tmp_path / f"{number}").read_text()) for number in range(4)]
     assert not any(map(alive, pids)), "processes were alive after the nodes had been left"
@@ -240,7 +248,7 @@ async def test_killed_node_loses_its_jobs_which_die_and_is_used_again(tmp_path: 
     notes: list[str] = []
     async with RemotePlace(engine, SETTINGS, on_note=notes.append) as place:
         running = asyncio.create_task(run(place, PAUSES, str(tmp_path / "pid"), folder=tmp_path))
-        assert await until(lambda: (tmp_path / "pid").exists())
+        assert await until((tmp_path / "pid").exists)
         node = engine.processes["local-1"].pid
         assert node is not None
         os.kill(node, signal.SIGKILL)

@@ -16,6 +16,12 @@ class NodeRefusedError(AgentVError):
     exit_code = 3
 
 
+class NodeEndedError(AgentVError):
+    """The process of a node has ended, with everything that it ran. Another one may take its place."""
+
+    exit_code = 3
+
+
 @dataclass(frozen=True, slots=True)
 class Joined:
     """A node is there. Its name is unique, and a new node never gets that of an earlier one."""
@@ -52,6 +58,6 @@ class Channel(Protocol):
     async def exchange(self, node: str, frame: bytes, hold: float) -> bytes:
         """Send a frame to a node and return its reply, which the node may hold back for `hold` seconds.
 
-        It may fail, and a frame may be delivered several times. Raises `NodeRefusedError` if the node can never be
-        used.
+        It may fail, and a frame may be delivered several times. Raises `NodeEndedError` if the node's process has
+        ended, and `NodeRefusedError` if the node can never be used.
         """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentv import __version__
 from agentv.codec import DecodeError, decode
-from agentv.nodes.channel import Channel, NodeRefusedError
+from agentv.nodes.channel import Channel, NodeEndedError, NodeRefusedError
 from agentv.nodes.frames import Frame, FrameError, Message, decode_frame
 from agentv.nodes.hello import PACKAGE, Hello
 from agentv.nodes.jobs import job_message, outcome_of, take
@@ -457,6 +457,9 @@ class Connection:
                 )
         except (NodeRefusedError, FrameError):
             raise
+        except NodeEndedError as error:
+            self._lose(self._work.clean(error.message))
+            return
         except Exception as error:
             self._last_error = self._work.clean(f"{type(error).__name__}: {error}")[:MOST_SHOWN]
             stream.rewind()

@@ -20,8 +20,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from agentv.errors import AgentVError
-from agentv.nodes.channel import NodeRefusedError
+from agentv.nodes.channel import NodeEndedError, NodeRefusedError
 from agentv.nodes.frames import MOST_BYTES
 
 _REQUEST = struct.Struct(">QII")
@@ -33,10 +32,8 @@ IDLE_SECONDS = 120.0
 """Without a driver for this time, the process ends. The next frame starts another one."""
 
 
-class NodeProcessEndedError(AgentVError):
+class NodeProcessEndedError(NodeEndedError):
     """The node process has ended."""
-
-    exit_code = 3
 
 
 class NodeProcess:
