@@ -725,7 +725,8 @@ def test_environment_variables_keep_their_defaults(template: str, setting: str) 
 
 
 def test_function_outside_the_repository_of_the_suite_is_left_out(project: Project) -> None:
-    project.write("theirs/check.py", "def get_assert(output, context): return True\n")
+    project.write("theirs/check.py", "import own\ndef get_assert(output, context): return True\n")
+    project.write("theirs/own.py", "")
     project.write(
         "theirs/promptfooconfig.yaml",
         """\
