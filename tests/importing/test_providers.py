@@ -199,7 +199,7 @@ def test_class_of_a_package_for_node_is_called(project: Project) -> None:
 def test_environment_and_directory_of_codex_are_kept(tmp_path: Path) -> None:
     config = (
         "{working_dir: '{{ env.FOLDER | default(\"./work\") }}', "
-        "cli_env: {AWS_REGION: us-east-2, AWS_SECRET_ACCESS_KEY: '{{env.KEY}}', MY_TOKEN: abcdef}}"
+        "cli_env: {AWS_REGION: us-east-2, AWS_SECRET_ACCESS_KEY: '{{env.KEY}}', MY_API_KEY: abcdef}}"
     )
     path = tmp_path / "old" / "promptfooconfig.yaml"
     path.parent.mkdir()
@@ -210,9 +210,9 @@ def test_environment_and_directory_of_codex_are_kept(tmp_path: Path) -> None:
     assert target["env"] == {
         "AWS_REGION": "us-east-2",
         "AWS_SECRET_ACCESS_KEY": "${{ KEY }}",
-        "MY_TOKEN": "${{ MY_TOKEN }}",
+        "MY_API_KEY": "${{ MY_API_KEY }}",
     }
-    assert left_out(result) == ["the value of MY_TOKEN is not copied; set the environment variable MY_TOKEN"]
+    assert left_out(result) == ["the value of MY_API_KEY is not copied; set the environment variable MY_API_KEY"]
 
 
 def test_mcp_servers_of_claude_are_passed_to_the_program(tmp_path: Path) -> None:

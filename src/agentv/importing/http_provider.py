@@ -12,7 +12,7 @@ from agentv.templates import compile_template, has_template
 VARIABLES = {"prompt", "messages", "vars", "eval_id", "attempt", "system_prompt"}
 _ARROW = re.compile(r"^\(?\s*json\s*(?:,\s*\w+\s*)*\)?\s*=>\s*")
 _PATH = re.compile(r"json((?:\??\.[A-Za-z_]\w*|(?:\?\.)?\[\d+\]|(?:\?\.)?\[['\"][\w-]+['\"]\])*);?")
-SECRET = re.compile(r"authorization|api-?key|token|cookie|secret", re.IGNORECASE)
+_SECRET = re.compile(r"authorization|api-?key|token|cookie|secret", re.IGNORECASE)
 
 
 def http_settings(identity: str, config: Node | None, notes: Notes) -> dict[str, Any] | None:
@@ -57,7 +57,7 @@ def _copy(settings: dict[str, Any], key: str, entry: Node, notes: Notes) -> None
 
 def _masked(name: str, text: Any, entry: Node, notes: Notes) -> Any:
     """The value of a header; a secret is replaced by a variable."""
-    if not SECRET.search(name) or "{{" in str(text):
+    if not _SECRET.search(name) or "{{" in str(text):
         return text
     variable = re.sub(r"\W+", "_", name).upper()
     notes.left_out(entry, f"the value of the header {name} is not copied; set the environment variable {variable}")

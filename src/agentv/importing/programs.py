@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentv.importing.http_provider import SECRET
 from agentv.importing.source import FILE, Node, Notes, entries
 from agentv.importing.templates import environment_variables
 
@@ -48,6 +47,7 @@ console.log = console.info = console.error;
   writeSync(1, JSON.stringify({ text }));
 })().then(() => process.exit(0), (error) => { console.error(error); process.exit(1); });
 """
+_SECRET = re.compile(r"key|token|secret|password|credential|auth|cookie", re.IGNORECASE)
 _CLAUDE_OPTIONS = {
     "model": "--model",
     "max_turns": "--max-turns",
@@ -182,7 +182,7 @@ class Programs:
     def _environment(self, name: str, node: Node) -> str:
         """The value of an environment variable; that of a secret is not copied."""
         value = environment_variables(str(node.value).lower() if isinstance(node.value, bool) else str(node.value))
-        if "${{" in value or not SECRET.search(name):
+        if "${{" in value or not _SECRET.search(name):
             return str(value)
         self.notes.left_out(node, f"the value of {name} is not copied; set the environment variable {name}")
         return f"${{{{ {name} }}}}"
