@@ -226,9 +226,7 @@ def test_unsupported_providers_become_placeholders_that_say_what_to_fill_in(proj
     run = project.run("eval", "suite.yaml")
     assert run.returncode == 2
     assert "FILL_IN_URL_OF_SAGEMAKER_LLAMA_MY_ENDPOINT is not set" in run.stderr
-    project.write(
-        "agentv.config.yaml", "targets: {sagemaker-llama-my-endpoint: {provider: mock, response: Hi Ann}}"
-    )
+    project.write("agentv.config.yaml", "targets: {sagemaker-llama-my-endpoint: {provider: mock, response: Hi Ann}}")
     assert project.run("eval", "suite.yaml").returncode == 0
 
 
