@@ -140,7 +140,7 @@ LEFT_OUT = """\
 prompts: [Hello]
 providers:
   - echo
-  - huggingface:text-generation:some/model
+  - huggingface:text-classification:some/model
   - id: openai:chat:gpt-4o
     config:
       apiKey: sk-abcdefgh12345678
@@ -200,8 +200,8 @@ def test_api_key_is_never_copied(project: Project) -> None:
 PLACEHOLDERS = """\
 prompts: ["Hello {{name}}"]
 providers:
-  - sagemaker:jumpstart:my-endpoint
-  - id: package:my-package:Provider
+  - sagemaker:llama:my-endpoint
+  - id: slack:my-package:Provider
     label: mine
 tests:
   - {vars: {name: Ann}, assert: [{type: contains, value: Ann}]}
@@ -212,23 +212,21 @@ def test_unsupported_providers_become_placeholders_that_say_what_to_fill_in(proj
     project.write("promptfooconfig.yaml", PLACEHOLDERS)
     done = project.run("import", "promptfoo", "promptfooconfig.yaml")
     assert done.returncode == 1
-    assert "promptfooconfig.yaml:3: provider `sagemaker:jumpstart:my-endpoint`: not supported" in done.stderr
+    assert "promptfooconfig.yaml:3: provider `sagemaker:llama:my-endpoint`: not supported" in done.stderr
     assert "Fill in: 2 targets in agentv.config.yaml" in done.stdout
     targets = document(project, "agentv.config.yaml")["targets"]
-    assert targets["sagemaker-jumpstart-my-endpoint"] == {
+    assert targets["sagemaker-llama-my-endpoint"] == {
         "provider": "openai_compatible",
-        "model": "sagemaker:jumpstart:my-endpoint",
-        "base_url": "${{ FILL_IN_URL_OF_SAGEMAKER_JUMPSTART_MY_ENDPOINT }}",
+        "model": "sagemaker:llama:my-endpoint",
+        "base_url": "${{ FILL_IN_URL_OF_SAGEMAKER_LLAMA_MY_ENDPOINT }}",
     }
     config = (project.root / "agentv.config.yaml").read_text()
-    assert "# - mine: provider `package:my-package:Provider`: not supported; replace it with a target" in config
+    assert "# - mine: provider `slack:my-package:Provider`: not supported; replace it with a target" in config
     assert project.run("validate", "suite.yaml").returncode == 0
     run = project.run("eval", "suite.yaml")
     assert run.returncode == 2
-    assert "FILL_IN_URL_OF_SAGEMAKER_JUMPSTART_MY_ENDPOINT is not set" in run.stderr
-    project.write(
-        "agentv.config.yaml", "targets: {sagemaker-jumpstart-my-endpoint: {provider: mock, response: Hi Ann}}"
-    )
+    assert "FILL_IN_URL_OF_SAGEMAKER_LLAMA_MY_ENDPOINT is not set" in run.stderr
+    project.write("agentv.config.yaml", "targets: {sagemaker-llama-my-endpoint: {provider: mock, response: Hi Ann}}")
     assert project.run("eval", "suite.yaml").returncode == 0
 
 
@@ -725,7 +723,8 @@ def test_environment_variables_keep_their_defaults(template: str, setting: str) 
 
 
 def test_function_outside_the_repository_of_the_suite_is_left_out(project: Project) -> None:
-    project.write("theirs/check.py", "def get_assert(output, context): return True\n")
+    project.write("theirs/check.py", "import own\ndef get_assert(output, context): return True\n")
+    project.write("theirs/own.py", "")
     project.write(
         "theirs/promptfooconfig.yaml",
         """\

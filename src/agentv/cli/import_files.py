@@ -35,9 +35,13 @@ def rendered(title: str, data: Mapping[str, object], lists: Mapping[str, Sequenc
     return yaml_file(comments, data)
 
 
-def write(contents: Mapping[Path, str], *, force: bool) -> None:
-    """Write the files, after all of them are validated. Raises UsageError or InvalidFilesError."""
-    existing = [path for path in contents if path.exists()]
+def write(contents: Mapping[Path, str], scripts: Mapping[Path, str] | None = None, *, force: bool) -> None:
+    """Write the files, after all of them are validated. Raises UsageError or InvalidFilesError.
+
+    Suites refer to the scripts, so these are written before the validation, and put back if it fails.
+    """
+    changed = {path: text for path, text in (scripts or {}).items() if not _contains(path, text)}
+    existing = [path for path in (*contents, *changed) if path.exists()]
     if existing and not force:
         raise UsageError(
             f"{existing[0]} already exists.", next_step="Nothing was written. Use --force to overwrite it."
@@ -46,7 +50,12 @@ def write(contents: Mapping[Path, str], *, force: bool) -> None:
     mark = secrets.token_hex(4)
     drafts = {path: path.with_name(f".{path.stem}-{mark}{path.suffix}") for path in contents}
     created = [parent for path in contents for parent in path.parents if not parent.exists()]
+    before: dict[Path, bytes | None] = {}
     try:
+        for path, text in changed.items():
+            old = path.read_bytes() if path.exists() else None
+            _replace(path, text.encode(), mark)
+            before[path] = old
         for path, draft in drafts.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             draft.write_text(contents[path], encoding="utf-8")
@@ -55,14 +64,34 @@ def write(contents: Mapping[Path, str], *, force: bool) -> None:
             draft.replace(path)
             created = []
             click.echo(f"wrote {path}")
+        for path in changed:
+            click.echo(f"wrote {path}")
+        before = {}
     except OSError as error:
         raise UsageError(f"{error.filename} cannot be written: {error.strerror or error}.") from None
     finally:
         for draft in drafts.values():
             draft.unlink(missing_ok=True)
+        for path, data in before.items():
+            if data is None:
+                path.unlink(missing_ok=True)
+            else:
+                _replace(path, data, mark)
         for folder in dict.fromkeys(created):
             if folder.is_dir():
                 folder.rmdir()
+
+
+def _contains(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_bytes() == text.encode()
+
+
+def _replace(path: Path, data: bytes, mark: str) -> None:
+    """Write a whole file, instead of a link if there is one."""
+    draft = path.with_name(f".{path.stem}-{mark}{path.suffix}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft.write_bytes(data)
+    draft.replace(path)
 
 
 def _validate(drafts: Mapping[Path, Path]) -> None:

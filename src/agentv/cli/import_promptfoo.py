@@ -34,7 +34,7 @@ def convert(source: Path, target: Path, *, force: bool) -> int:
     """Write the suites and the configuration, and return the exit code."""
     imported = import_promptfoo(source, target.parent)
     contents = _files(imported, source, target)
-    write(contents, force=force)
+    write(contents, {target.with_name(name): text for name, text in imported.scripts.items()}, force=force)
     return _print_report(imported, [path for path in contents if path.name != CONFIG])
 
 

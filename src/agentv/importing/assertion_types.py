@@ -43,6 +43,14 @@ _METRICS = {
     "context-recall": "contextual_recall",
     "context-relevance": "contextual_relevancy",
 }
+_IS_XML = """\
+from xml.etree import ElementTree
+try:
+    ElementTree.fromstring(answer)
+except ElementTree.ParseError:
+    return False
+return True
+"""
 _SCORED = (
     "Score from 0 to 1 how well the answer meets this:\n\n{criteria}\n\n"
     "Question:\n{{{{ question }}}}\n\nAnswer:\n{{{{ candidate_answer }}}}\n"
@@ -134,6 +142,12 @@ def _word_count(assertion: Assertion) -> dict[str, Any]:
         return {"type": "python", "value": f"len(answer.split()) == {int(limits)}"}
     except (TypeError, ValueError):
         raise LeftOutError("`value` must be a number, or a mapping with `min` and `max`") from None
+
+
+def _is_xml(assertion: Assertion) -> dict[str, Any]:
+    if assertion.value:
+        raise LeftOutError("required elements are not supported; check them in a `python` check")
+    return {"type": "python", "value": _IS_XML}
 
 
 # -- code
@@ -247,6 +261,7 @@ _CONVERTERS: dict[str, Callable[[Assertion], dict[str, Any]]] = {
     "equals": _equals,
     "regex": _regex,
     "is-json": _is_json,
+    "is-xml": _is_xml,
     "word-count": _word_count,
     "javascript": _code,
     "python": _code,

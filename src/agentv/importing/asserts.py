@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentv.importing.assertion_types import CODE, GRADED, Assertion, LeftOutError, evaluator_for
+from agentv.importing.copied_files import CopiedFiles
 from agentv.importing.prompts import PROGRAM, free
 from agentv.importing.source import FILE, Node, Notes, UnreadableError, entries, named_files, read_document, read_text
 from agentv.importing.templates import UnsupportedTemplateError, converted
@@ -48,6 +49,8 @@ class AssertReader:
     templates: Node | None = None
     """The `assertionTemplates` of the configuration."""
     default_options: Node | None = None
+    copied: CopiedFiles = field(default_factory=CopiedFiles)
+    """Scripts outside the repository of the suite, which are copied next to it."""
     _converted: dict[int, tuple[Node, dict[str, Any]]] = field(default_factory=dict)
 
     def read(self, nodes: list[Node], options: Node | None, threshold: float | None) -> Assertions:
@@ -187,14 +190,14 @@ class AssertReader:
         if not isinstance(value, str) or not value.startswith(FILE):
             return value
         if kind in CODE:
-            return self._function(value)
+            return self._function(value, node)
         path = named_files(value, self.directory)[0]
         if PROGRAM.fullmatch(path.name):
             raise LeftOutError(f"`value` comes from the program {path.name}; write it as text")
         is_data = kind == "is-json" or path.suffix in (".json", ".yaml", ".yml")
         return read_document(path).value if is_data else read_text(path).strip()
 
-    def _function(self, reference: str) -> str:
+    def _function(self, reference: str, node: Node) -> str:
         """The function in a file that an assertion calls, with its path relative to the suite."""
         name, _, function = reference.removeprefix(FILE).partition(":")
         path = named_files(name, self.directory)[0]
@@ -203,11 +206,16 @@ class AssertReader:
         if path.suffix in (".ts", ".mts", ".cts"):
             raise LeftOutError(f"{path.name} is TypeScript; save it as JavaScript")
         home = self.out.resolve()
-        if not path.resolve().is_relative_to(root := repository_root(home) or home):
+        if path.resolve().is_relative_to(root := repository_root(home) or home):
+            relative = os.path.relpath(path.resolve(), home)
+        elif copy := self.copied.add(path):
+            relative = copy
+            self.notes.look_at(node, f"{name} is outside {root}, where the suite is; the suite uses a copy")
+        else:
             raise LeftOutError(
-                f"{name} is outside {root}, where the suite is; write the suite next to the configuration (`--out`)"
+                f"{name} is outside {root}, where the suite is, and needs other files; "
+                "write the suite next to the configuration (`--out`)"
             )
-        relative = os.path.relpath(path.resolve(), home)
         if path.suffix == ".py":
             return f"{relative}:{function or 'get_assert'}"
         return f"{relative}:{function}" if function else relative

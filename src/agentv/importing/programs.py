@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agentv.importing.source import FILE, Node, Notes, entries
+from agentv.importing.templates import environment_variables
 
 CALL_PYTHON = """\
 import asyncio, contextlib, importlib.util, inspect, json, os, sys
@@ -29,11 +30,14 @@ print(json.dumps({"text": output if isinstance(output, str) else json.dumps(outp
 """
 CALL_JAVASCRIPT = """\
 const { readFileSync, writeSync } = require("node:fs");
-const [path, options] = process.argv.slice(1);
+const [path, options, name] = process.argv.slice(1);
 console.log = console.info = console.error;
 (async () => {
-  const module = await import(require("node:url").pathToFileURL(require("node:path").resolve(path)));
-  const found = module.default?.default ?? module.default ?? module;
+  const here = require("node:module").createRequire(require("node:path").resolve("package.json"));
+  const file = name ? here.resolve(path) : require("node:path").resolve(path);
+  const module = await import(require("node:url").pathToFileURL(file));
+  const part = (value) => name.split(".").reduce((outer, key) => outer?.[key], value);
+  const found = name ? part(module) ?? part(module.default) : module.default?.default ?? module.default ?? module;
   const isClass = typeof found === "function" && found.prototype?.callApi;
   const provider = isClass ? new found(JSON.parse(options)) : found;
   const call = provider.callApi ? provider.callApi.bind(provider) : provider;
@@ -43,6 +47,7 @@ console.log = console.info = console.error;
   writeSync(1, JSON.stringify({ text }));
 })().then(() => process.exit(0), (error) => { console.error(error); process.exit(1); });
 """
+_SECRET = re.compile(r"key|token|secret|password|credential|auth|cookie", re.IGNORECASE)
 _CLAUDE_OPTIONS = {
     "model": "--model",
     "max_turns": "--max-turns",
@@ -72,6 +77,8 @@ class Programs:
             return self._codex(identity.removeprefix("openai:codex-sdk").lstrip(":"), config, node)
         if identity in ("anthropic:claude-agent-sdk", "anthropic:claude-code"):
             return self._claude(config, node)
+        if vendor == "package":
+            return self._package(rest, config, node)
         path = rest if vendor == "python" else identity.removeprefix(FILE)
         if vendor != "python" and not identity.startswith(FILE):
             return None
@@ -103,7 +110,8 @@ class Programs:
 
     def _codex(self, model: str, config: Node | None, node: Node) -> dict[str, Any]:
         """The command that the SDK of Codex runs."""
-        command, settings = ["codex", "exec"], self._cwd()
+        command: list[str] = ["codex", "exec"]
+        settings: dict[str, Any] = dict(self._cwd())
         for key, entry in entries(config):
             value = entry.value
             if key == "model":
@@ -116,8 +124,10 @@ class Programs:
                 command += ["-c", f"{key}={json.dumps(value)}"]
             elif key == "cli_config" and entry.is_mapping:
                 command += [word for name, item in value.items() for word in ("-c", f"{name}={json.dumps(item)}")]
-            elif key == "working_dir" and "{{" not in str(value):
-                settings["cwd"] = os.path.relpath((self.directory / str(value)).resolve(), self.out.resolve())
+            elif key == "working_dir" and (folder := self._folder(str(value))):
+                settings["cwd"] = folder
+            elif key == "cli_env" and entry.is_mapping:
+                settings["env"] = {name: self._environment(name, item) for name, item in entries(entry)}
             else:
                 self.notes.left_out(entry, f"`{key}` in the provider's config is not imported")
         self.notes.look_at(node, "the target runs the program `codex`; the SDK of Codex runs it, too")
@@ -132,9 +142,11 @@ class Programs:
             value = entry.value
             if key in _CLAUDE_OPTIONS:
                 command += [_CLAUDE_OPTIONS[key], str(value)]
-            elif key == "working_dir" and "{{" not in str(value):
-                settings["cwd"] = os.path.relpath((self.directory / str(value)).resolve(), self.out.resolve())
+            elif key == "working_dir" and (folder := self._folder(str(value))):
+                settings["cwd"] = folder
                 tools += ["Read", "Grep", "Glob", "LS"]
+            elif key == "mcp" and (servers := _mcp_servers(entry)):
+                command += ["--strict-mcp-config", "--mcp-config", json.dumps({"mcpServers": servers})]
             elif key == "append_allowed_tools" and entry.is_list:
                 tools += map(str, value)
             elif key == "custom_allowed_tools" and entry.is_list:
@@ -145,6 +157,55 @@ class Programs:
         allowed = ["--allowedTools", ",".join(tools)] if tools else ["--tools", ""]
         return {"provider": "cli", "command": [*command, *allowed], **settings}
 
+    def _package(self, name: str, config: Node | None, node: Node) -> dict[str, Any]:
+        """A class or function of a package for Node, as in `package:NAME:EXPORT`."""
+        match = re.fullmatch(r"(@?[\w./-]+):([\w.$]+)", name)
+        if match is None:
+            raise ValueError("it must name a package and an export, as in `package:NAME:EXPORT`")
+        self.notes.look_at(node, WITHOUT_VARS)
+        options = json.dumps({"config": config.value if config else {}})
+        return {
+            "provider": "cli",
+            "command": ["node", "-e", CALL_JAVASCRIPT, match[1], options, match[2]],
+            **self._cwd(),
+        }
+
+    def _folder(self, written: str) -> str | None:
+        """A directory relative to the suite, also as the default of a variable; None for other templates."""
+        converted = environment_variables(written.strip())
+        match = re.fullmatch(r"(\$\{\{ \w+:-)(.+)( \}\})", converted)
+        start, path, end = match.groups() if match else ("", converted, "")
+        if "{{" in path:
+            return None
+        return start + os.path.relpath((self.directory / path).resolve(), self.out.resolve()) + end
+
+    def _environment(self, name: str, node: Node) -> str:
+        """The value of an environment variable; that of a secret is not copied."""
+        value = environment_variables(str(node.value).lower() if isinstance(node.value, bool) else str(node.value))
+        if "${{" in value or not _SECRET.search(name):
+            return str(value)
+        self.notes.left_out(node, f"the value of {name} is not copied; set the environment variable {name}")
+        return f"${{{{ {name} }}}}"
+
     def _cwd(self) -> dict[str, str]:
         relative = os.path.relpath(self.directory.resolve(), self.out.resolve())
         return {} if relative == "." else {"cwd": relative}
+
+
+def _mcp_servers(node: Node) -> dict[str, Any] | None:
+    """The servers of an `mcp` setting, as the program `claude` reads them; None if some of it has no equivalent."""
+    servers = node.raw("servers")
+    if not node.is_mapping or not node.value.keys() <= {"enabled", "servers"} or not isinstance(servers, list):
+        return None
+    found: dict[str, Any] = {}
+    for server in servers:
+        if not isinstance(server, dict) or not server.keys() <= {"name", "command", "args", "url"}:
+            return None
+        name = str(server.get("name") or server.get("url") or server.get("command"))
+        if isinstance(server.get("command"), str):
+            found[name] = {"command": server["command"], "args": list(map(str, server.get("args", ())))}
+        elif isinstance(server.get("url"), str):
+            found[name] = {"type": "http", "url": server["url"]}
+        else:
+            return None
+    return found if node.raw("enabled", default=True) else None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from agentv.errors import InvalidFilesError, Problem
 from agentv.importing.asserts import NOT_IMPORTED, AssertReader
 from agentv.importing.promptfoo_tests import TestReader
-from agentv.importing.prompts import Prompt, PromptReader, free, matching, slug
+from agentv.importing.prompts import Prompt, PromptReader, free, matching, names_in_text, slug
 from agentv.importing.providers import ProviderReader
 from agentv.importing.source import Node, Note, Notes, UnreadableError, entries, read_document, unreadable
 from agentv.importing.templates import UnsupportedTemplateError, render
@@ -32,7 +32,7 @@ HINTS = {
 RUN_OPTIONS = {"showProgressBar", "cache", "generateSuggestions", "eventSource"}
 """Options of a run that do not affect results."""
 _TEST_KEYS = {"description", "vars", "assert", "threshold", "options", "metadata", "provider", "providers", "prompts"}
-_OPTIONS = {"disableDefaultAsserts", "disableVarExpansion", "provider", "rubricPrompt", "runSerially"}
+_OPTIONS = {"disableDefaultAsserts", "disableVarExpansion", "includeMetrics", "provider", "rubricPrompt", "runSerially"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,8 @@ class Imported:
     """Targets for the providers, without those used only as judges."""
     to_fill_in: Mapping[str, str]
     """Placeholder target -> what to do."""
+    scripts: Mapping[str, str] = field(default_factory=dict)
+    """Scripts to write next to the suite: name -> content."""
 
 
 def import_promptfoo(path: Path, out: Path) -> Imported:
@@ -96,7 +98,9 @@ class _Importer:
         self._run_options()
         defaults = {"target": targets[0]} | ({"judge_target": self.judge} if self.judge else {})
         config = {"targets": self.providers.targets, "defaults": defaults}
-        return Imported(suites, config, tuple(self.notes.all), targets, self.providers.to_fill_in)
+        return Imported(
+            suites, config, tuple(self.notes.all), targets, self.providers.to_fill_in, self.asserts.copied.contents
+        )
 
     def _nothing_left(self, message: str) -> InvalidFilesError:
         """Why nothing could be imported: everything that was left out."""
@@ -212,6 +216,7 @@ class _Importer:
         for values in self.reader.values(test, self.default):
             assertions = self.asserts.read(self._assertions(test), options, self._threshold(test))
             known = set(values)
+            self._note_media(prompts, values, test)
             try:
                 render([prompt.template for prompt in prompts], values)
                 evaluators = [each for each in assertions.evaluators if self._has_value(each, values, test)]
@@ -231,6 +236,15 @@ class _Importer:
             if target := self._target(test):
                 case["execution"] = {"target": target}
             yield case | {"threshold": assertions.threshold, "evaluators": evaluators or [NOT_IMPORTED]}
+
+    def _note_media(self, prompts: list[Prompt], values: Mapping[str, Any], test: Node) -> None:
+        """Report images and audio that prompts use as text: targets get them only in parts of messages."""
+        names = {name for name, value in values.items() if isinstance(value, str) and value in self.reader.media}
+        for name in sorted({name for prompt in prompts for name in names & names_in_text(prompt.template)}):
+            message = (
+                f"the file of the variable `{name}` is sent as text; use it in a part `image_url` or `input_audio`"
+            )
+            self.notes.left_out(test, message)
 
     def _own_or_default(self, test: Node, key: str) -> Node | None:
         """A value of a test, otherwise that of the default test."""

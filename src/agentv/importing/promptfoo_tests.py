@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agentv.importing.media import as_base64, is_media
 from agentv.importing.prompts import PROGRAM
 from agentv.importing.rows import row_as_test
 from agentv.importing.source import (
@@ -33,6 +34,8 @@ class TestReader:
 
     root: Node
     notes: Notes
+    media: set[str] = field(default_factory=set)
+    """Values of variables that are images, audio or video, in base64."""
 
     @property
     def directory(self) -> Path:
@@ -165,6 +168,10 @@ class TestReader:
             return ""
         try:
             path = named_files(value, self.directory)[0]
+            if is_media(path):
+                encoded = as_base64(path)
+                self.media.add(encoded)
+                return encoded
             is_data = path.suffix in (".yaml", ".yml", ".json")
             return read_document(path).value if is_data else read_text(path).strip()
         except UnreadableError as error:

@@ -12,6 +12,7 @@ from typing import Any
 from agentv import jsonio
 from agentv.importing.source import FILE, Node, Notes, UnreadableError, entries, named_files, read_document, read_text
 from agentv.importing.templates import UnsupportedTemplateError, converted
+from agentv.templates import compile_template, has_template
 
 PROGRAM = re.compile(r".*\.(?:[cm]?[jt]s|py|rb|go|sh)(?::\w+)?")
 _PATH = re.compile(r"[^\n{}]+\.(?:txt|md|json|jsonl|ya?ml|j2)")
@@ -159,6 +160,21 @@ def _content(value: Any) -> str | list[Any]:
         if all(part.get("type") in PARTS for part in value):
             return value
     raise UnreadableError("its messages contain parts of another API, which are not imported")
+
+
+def names_in_text(template: Template) -> set[str]:
+    """The variables that a prompt uses outside of images and audio."""
+    contents = [template] if isinstance(template, str) else [message["content"] for message in template]
+    return {name for text in _texts(contents) if has_template(text) for name in compile_template(text).names}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        yield from chain.from_iterable(map(_texts, value))
+    elif isinstance(value, dict) and value.get("type") not in ("image_url", "input_audio"):
+        yield from chain.from_iterable(map(_texts, value.values()))
 
 
 def slug(text: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentv.importing.source import FILE, Node, Notes, UnreadableError, entries, named_files, read_document
+from agentv.importing.source import FILE, Node, Notes, UnreadableError, entries, named_files, read_document, read_text
 from agentv.importing.templates import environment_variables
 from agentv.importing.vendors import (
     FIELDS,
@@ -19,6 +19,7 @@ from agentv.importing.vendors import (
     SETTINGS,
     WITHOUT_EFFECT,
 )
+from agentv.templates import has_template
 
 STRUCTURED_OUTPUT = "structured-outputs-2025-11-13"
 """The beta feature of Anthropic that `output_format` needs."""
@@ -45,10 +46,10 @@ class ConfigReader:
             elif item == "showThinking":
                 self.notes.look_at(entry, "the thinking of a model is not part of the answer")
             elif entry.value is not None and item not in WITHOUT_EFFECT:
-                self._add(settings, item, entry)
+                self._add(settings, item, entry, config)
         return key
 
-    def _add(self, settings: dict[str, Any], item: str, entry: Node) -> None:
+    def _add(self, settings: dict[str, Any], item: str, entry: Node, config: Node | None) -> None:
         provider = settings["provider"]
         name = OWN_SETTINGS.get(provider, {}).get(item) or SETTINGS.get(item)
         value = environment_variables(entry.value)
@@ -57,6 +58,10 @@ class ConfigReader:
                 settings[name] = value
             elif item in ("timeout", "timeoutMs") and isinstance(value, int | float) and value > 0:
                 settings["timeout_seconds"] = value / 1000
+            elif item == "region" and "//bedrock-mantle." in settings.get("base_url", ""):
+                pass  # it is in the URL
+            elif item == "isReasoningModel" and provider == "azure" and not _samples(config):
+                pass  # the target sends `max_completion_tokens` for every model
             elif not self._field(settings, item, value):
                 self.notes.left_out(entry, f"`{item}` in the provider's config is not imported")
         except UnreadableError as error:
@@ -71,6 +76,8 @@ class ConfigReader:
             return self._responses(settings, item, value)
         if item == "passthrough" and isinstance(value, Mapping) and provider in FIELDS:
             _body(settings).update(value)
+        elif provider == "gemini" and item == "systemInstruction" and isinstance(value, str):
+            return self._instruction(settings, value)
         elif provider == "gemini" and item in GENERATION_FIELDS:
             _body(settings).setdefault("generationConfig", {})[item] = self._data(value)
         elif item in (RESPONSES_FIELDS if is_responses else FIELDS.get(provider, ())):
@@ -109,6 +116,17 @@ class ConfigReader:
         text["format"] = {"type": data.get("type"), **(inner if isinstance(inner, Mapping) else data)}
         return True
 
+    def _instruction(self, settings: dict[str, Any], value: str) -> bool:
+        """Gemini's system instruction, as text or in a file."""
+        if value.startswith(FILE) and not value.endswith((".json", ".yaml", ".yml")):
+            value = read_text(named_files(value, self.directory)[0])
+        instruction = self._data(value)
+        if has_template(str(instruction)):
+            return False  # variables of the cases are only in prompts
+        is_text = isinstance(instruction, str)
+        _body(settings)["systemInstruction"] = {"parts": [{"text": instruction}]} if is_text else instruction
+        return True
+
     def _data(self, value: Any) -> Any:
         """A value, read from the file it names."""
         if isinstance(value, list):
@@ -130,6 +148,11 @@ class ConfigReader:
 
 _ANTHROPIC = ("thinking", "effort", "output_format")
 _RESPONSES = ("reasoning_effort", "verbosity", "response_format")
+
+
+def _samples(config: Node | None) -> bool:
+    """Whether a config has settings that promptfoo does not send to reasoning models."""
+    return config is not None and any(config.raw(name) is not None for name in ("temperature", "top_p", "max_tokens"))
 
 
 def _body(settings: dict[str, Any]) -> dict[str, Any]:

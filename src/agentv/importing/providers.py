@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agentv.importing.hosted_models import hosted_settings
 from agentv.importing.http_provider import http_settings
 from agentv.importing.programs import Programs
 from agentv.importing.prompts import free, slug
@@ -17,6 +18,13 @@ from agentv.importing.templates import environment_variables
 from agentv.importing.vendors import OTHER_MODES, VENDORS, Vendor
 
 PER_MINUTE_MS = 60_000
+_AZURE_EMBEDDINGS = Vendor("openai_compatible", "AZURE_API_KEY")
+_EMBEDDINGS = {
+    "azure": _AZURE_EMBEDDINGS,
+    "azureopenai": _AZURE_EMBEDDINGS,
+    "mistral": Vendor("openai_compatible", "MISTRAL_API_KEY", "https://api.mistral.ai/v1"),
+}
+"""Vendors whose embeddings have the API of OpenAI, although their models have another provider."""
 
 
 class NotCarriedError(ValueError):
@@ -109,10 +117,12 @@ class ProviderReader:
                 self.notes.left_out(entry, f"`{key}` of a provider is not imported")
         vendor, _, rest = identity.partition(":")
         try:
-            if settings := Programs(self.notes, self.directory, self.out).settings(identity, config, node):
-                return settings
+            programs = Programs(self.notes, self.directory, self.out)
+            settings = programs.settings(identity, config, node) or hosted_settings(identity, config, self.notes, node)
         except ValueError as error:
             raise NotCarriedError(str(error)) from None
+        if settings:
+            return settings
         if vendor in ("http", "https"):
             settings = http_settings(identity, config, self.notes)
             if settings is None:
@@ -134,15 +144,19 @@ class ProviderReader:
         identity, options = _parts(node)
         vendor, _, rest = str(identity).partition(":")
         model = rest.removeprefix("embeddings:").removeprefix("embedding:")
-        known = VENDORS.get(vendor)
+        known = _EMBEDDINGS.get(vendor) or VENDORS.get(vendor)
         if known is None or known.provider not in ("openai", "openai_compatible") or model == rest:
             self.notes.left_out(
                 node, f"provider `{str(identity)[:80]}`: not supported; a local model computes embeddings"
             )
             return None
         settings: dict[str, Any] = {"provider": "embeddings", "model": model}
-        settings |= {"base_url": known.base_url} if known.base_url else {}
-        key = self._config().read(settings, options.get("config") if options else None, known.key)
+        config = options.get("config") if options else None
+        if known is _EMBEDDINGS["azure"]:
+            settings["base_url"] = f"{_host(config) or 'https://${{ AZURE_API_HOST }}'}/openai/v1"
+        elif known.base_url:
+            settings["base_url"] = known.base_url
+        key = self._config().read(settings, config, known.key)
         return self._add(model, settings | ({"api_key": f"${{{{ {key} }}}}"} if key else {}))
 
     def _config(self) -> ConfigReader:
@@ -158,7 +172,8 @@ class ProviderReader:
     def _model(self, vendor: Vendor, rest: str, config: Node | None) -> dict[str, Any]:
         mode, _, model = rest.partition(":")
         if mode not in vendor.modes:
-            if mode in OTHER_MODES:
+            is_profile = vendor.provider == "bedrock" and mode == "arn"
+            if mode in OTHER_MODES and not is_profile:
                 raise NotCarriedError(f"`{mode}` is not supported")
             mode, model = "", rest
         if not model and config is not None and isinstance(config.raw("model"), str):
@@ -198,10 +213,21 @@ def _gateway(vendor: str, rest: str, config: Node | None) -> Vendor | None:
         router = config.raw("router") if config else None
         base = url("baseUrl", "http://localhost:8080")
         return Vendor("openai_compatible", None, f"{base}/router/{router}" if router else f"{base}/ai")
+    if vendor == "bedrock" and rest.startswith("mantle:"):
+        return _mantle(rest.removeprefix("mantle:"), config)
     if vendor == "mlflow-gateway":
         base = url("gatewayUrl", "${{ MLFLOW_GATEWAY_URL }}")
         return Vendor("openai_compatible", None, f"{base}/gateway/mlflow/v1")
     return None
+
+
+def _mantle(model: str, config: Node | None) -> Vendor:
+    """The chat completions API of Bedrock."""
+    is_grok = model.startswith("xai.")
+    region = (config.raw("region") if config else None) or ("us-west-2" if is_grok else "us-east-1")
+    path = "openai/v1" if is_grok or model.startswith("google.gemma-4") else "v1"
+    base = f"https://bedrock-mantle.{environment_variables(str(region))}.api.aws/{path}"
+    return Vendor("openai_compatible", "AWS_BEARER_TOKEN_BEDROCK", base, ("mantle",))
 
 
 def _host(config: Node | None) -> str | None:

@@ -148,6 +148,6 @@ GENERATION_FIELDS = (
 """Settings of Gemini that become fields of `generationConfig` in the request."""
 WITHOUT_EFFECT = {
     *("apiHost", "model", "cost", "workspaceUrl", "isPayPerToken", "gatewayUrl", "router", "stream", "usage_tier"),
-    *("inputCost", "outputCost"),
+    *("inputCost", "outputCost", "inferenceModelType"),
 }
 """Settings that are read elsewhere, or that do not affect the answer here."""
