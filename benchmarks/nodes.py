@@ -25,6 +25,7 @@ from agentv.judge.lending import Lender
 from agentv.judge.session import JudgeSession, JudgeTargets
 from agentv.messages import Message
 from agentv.nodes.channel import Change, Joined
+from agentv.nodes.collector import rare_collections
 from agentv.nodes.engines import EngineAddress, open_channel
 from agentv.nodes.engines.local import LocalEngine
 from agentv.nodes.hello import PACKAGE
@@ -47,6 +48,8 @@ from benchmarks.options import Options
 from benchmarks.report import Figure, Report
 
 NAME = "nodes"
+PER_NODE = 8
+"""Cases in flight on each simulated node."""
 IN_FLIGHT = (1, 32, 100)
 SETTINGS = NodesModel(files="shared", slots=64)
 CALLS, MANY_CALLS = 5, 45
@@ -91,9 +94,10 @@ def measure(options: Options) -> Report:
             (Path(temporary) / f"asks{calls}.py").write_text(SCRIPT.format(calls=calls))
         rates, latency, lost = asyncio.run(_places(Path(temporary), options))
     simulated = {
-        nodes: [asyncio.run(_simulated(nodes, options.pick(4000, 20))) for _ in range(options.pick(3, 1))]
+        nodes: [asyncio.run(_simulated(nodes, PER_NODE, options.pick(4000, 20))) for _ in range(options.pick(3, 1))]
         for nodes in options.pick((10, 100, 1000), (2, 4))
     }
+    alone = [asyncio.run(_simulated(max(simulated), 1, options.pick(4000, 20))) for _ in range(options.pick(3, 1))]
     figures = [
         figure
         for place in rates
@@ -114,12 +118,15 @@ def measure(options: Options) -> Report:
                 for nodes in cpu]  # fmt: skip
     fewest, most = min(cpu), max(cpu)
     figures.append(Figure(f"{most:,} / {fewest:,} simulated nodes, CPU per case", cpu[most] / cpu[fewest], goal=1.3))
+    one = median(rate.cpu_ms for rate in alone)
+    figures.append(Figure(f"{most:,} simulated nodes with one case each, CPU of driver and nodes per case", one, "ms"))
     return Report(
         NAME,
         figures,
         notes=[
             f"a warm script on the SDK with {CALLS} judge calls in sequence, a judge of 0 ms; all on one machine",
-            f"simulated: 1,000 cases in flight with {CALLS} calls each; nodes without processes in the same process",
+            f"simulated: {PER_NODE} cases in flight on each node, with {CALLS} calls each; nodes without processes, in "
+            "the same process as the driver",
         ],
     )
 
@@ -307,9 +314,15 @@ class _Memory:
         return await self._nodes[node].handle(frame, hold)
 
 
-async def _simulated(nodes: int, cases: int) -> Rate:
-    in_flight = 1000
-    settings = SETTINGS.model_copy(update={"slots": max(1, in_flight // nodes)})
+async def _simulated(nodes: int, per_node: int, cases: int) -> Rate:
+    in_flight = nodes * per_node
+    cases = max(cases, 2 * in_flight)
+    settings = SETTINGS.model_copy(update={"slots": per_node})
+    with rare_collections():
+        return await _executed(nodes, in_flight, cases, settings)
+
+
+async def _executed(nodes: int, in_flight: int, cases: int, settings: NodesModel) -> Rate:
     judge = _Yes()
     async with RemotePlace(cast("Any", _Memory(nodes)), settings, look=True) as place:
 

@@ -169,7 +169,7 @@ class Execution:
     async def run(self) -> None:
         """Run every item of the plan that is not done yet. Cancelling stops the work in flight."""
         try:
-            async with node_services(self.plan, self.on_note) as nodes:
+            async with node_services(self.plan, self.on_note, own_process=self.own_process) as nodes:
                 self.nodes = nodes
                 await self._run(nodes)
         except BaseExceptionGroup as group:

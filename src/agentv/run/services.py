@@ -61,18 +61,23 @@ async def script_services(
 
 
 @asynccontextmanager
-async def node_services(plan: RunPlan, on_note: OnNote | None) -> AsyncIterator[RemotePlace | None]:
+async def node_services(
+    plan: RunPlan, on_note: OnNote | None, *, own_process: bool
+) -> AsyncIterator[RemotePlace | None]:
     """The nodes of the run, if it uses any and has something to run there, else None."""
     calls = plan.answers is None and plan.options.replay is None
     if plan.nodes is None or not (Need.SCRIPTS in plan.needs or (calls and plan.runs_commands_on_nodes)):
         yield None
         return
-    from agentv.nodes.opening import open_nodes  # noqa: PLC0415 - most runs use no nodes
+    from agentv.nodes.collector import rare_collections  # noqa: PLC0415 - most runs use no nodes
+    from agentv.nodes.opening import open_nodes  # noqa: PLC0415
 
     nodes, folders = plan.nodes, plan.directories()
-    async with await open_nodes(
-        nodes.on, nodes.settings, folders, plan.secrets, on_note, configs=plan.configs()
-    ) as place:
+    async with AsyncExitStack() as stack:
+        if own_process:
+            stack.enter_context(rare_collections())
+        opened = await open_nodes(nodes.on, nodes.settings, folders, plan.secrets, on_note, configs=plan.configs())
+        place = await stack.enter_async_context(opened)
         if on_note is not None:
             jobs = plural(place.slots, "job")
             on_note(
