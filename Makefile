@@ -6,6 +6,9 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet
 RUNTIME_READY := $(VENV)/.runtime-ready
 READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.docs-ready
+# An environment with Ray (260 MB) for the tests of Ray; it also sees the packages of .venv.
+RAY := .venv-ray
+RAY_READY := $(RAY)/.ready
 TYPESCRIPT := sdk/typescript
 # Without npm (or with `make test NPM=`), the TypeScript SDK is not built and its tests are skipped.
 NPM := $(shell command -v npm)
@@ -43,7 +46,7 @@ english: $(READY)  ## count phrases to avoid per directory; `python -m tests.eng
 bench: $(READY)  ## run the benchmarks; writes benchmarks/results/
 	$(BIN)/python -m benchmarks
 
-soak: $(READY)  ## run the long tests: 1,400 kill -9 / resume cycles, 300 killed runtimes, 350,000 fuzzed inputs, endurance, long attacks
+soak: $(READY) $(RAY_READY)  ## run the long tests: 1,400 kill -9 / resume cycles, 300 killed runtimes, 350,000 fuzzed inputs, endurance, long attacks
 	$(BIN)/python -m benchmarks.kill_resume --kills 1000
 	$(BIN)/python -m benchmarks.kill_calls --kills 400
 	$(BIN)/python -m benchmarks.kill_runtime --rounds 300
@@ -51,6 +54,7 @@ soak: $(READY)  ## run the long tests: 1,400 kill -9 / resume cycles, 300 killed
 	$(BIN)/python -m benchmarks.fuzz_suites --examples 50000
 	$(BIN)/python -m benchmarks.endurance
 	$(BIN)/pytest -q -m soak tests/threats tests/benchmarks tests/docs
+	$(RAY)/bin/python -m pytest -q -m soak tests/nodes/test_ray.py
 
 docs: $(READY)  ## regenerate the tables of the reference
 	$(BIN)/python docs/generate_reference.py
@@ -93,6 +97,14 @@ $(DOCS_READY): $(READY) requirements.docs.lock
 	$(PIP) install --require-hashes --requirement requirements.docs.lock
 	touch $@
 
+PACKAGES := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
+RAY_EXTRA := -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["ray"])'
+$(RAY_READY): $(READY) pyproject.toml
+	test -x $(RAY)/bin/python || $(BIN)/python -m venv $(RAY)
+	echo "import site; site.addsitedir('$$($(BIN)/python $(PACKAGES))')" > "$$($(RAY)/bin/python $(PACKAGES))/agentv-packages.pth"
+	$(RAY)/bin/python -m pip --disable-pip-version-check --quiet install "$$($(BIN)/python $(RAY_EXTRA))"
+	touch $@
+
 $(TYPESCRIPT)/node_modules/.ready: $(TYPESCRIPT)/package.json $(TYPESCRIPT)/package-lock.json
 	cd $(TYPESCRIPT) && $(NPM) ci --ignore-scripts --loglevel=error
 	touch $@
@@ -107,4 +119,4 @@ $(TYPESCRIPT)/dist/.ready: $(TYPESCRIPT)/node_modules/.ready $(TYPESCRIPT)/tscon
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(TYPESCRIPT)/dist $(TYPESCRIPT)/node_modules $(LIVE)/node_modules dist build site .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(RAY) $(TYPESCRIPT)/dist $(TYPESCRIPT)/node_modules $(LIVE)/node_modules dist build site .mypy_cache .ruff_cache .pytest_cache

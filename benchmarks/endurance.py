@@ -18,6 +18,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from agentv.errors import EvaluatorError
@@ -175,7 +176,7 @@ async def script_end(rounds: int) -> AsyncIterator[Measured]:
             for number in range(rounds):
                 log = folder / f"calls-{number}"
                 spec = _spec(folder, CALLS_ON, str(log))
-                score = await run_script(spec, PAYLOAD, runtime, session=_session(Counting(), LIMIT))
+                score = await run_script(spec, PAYLOAD, runtime, lend=partial(_session, Counting(), LIMIT))
                 done = time.monotonic_ns()
                 ended = int((score.details or {})["exit"])
                 last = int(log.read_bytes().split()[-1])
@@ -215,7 +216,7 @@ async def executions(count: int) -> AsyncIterator[Measured]:
                             ScriptSpec("endurance", argv, Path("/")),
                             PAYLOAD,
                             runtime,
-                            session=_session(Counting(), LIMIT),
+                            lend=partial(_session, Counting(), LIMIT),
                         )
                         for _ in range(min(20, number - start))
                     )

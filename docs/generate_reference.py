@@ -43,6 +43,7 @@ from agentv.processes.protection import Capabilities
 from agentv.suite import models
 from agentv.suite.dataset_cases import DatasetModel
 from agentv.targets.config import DefaultsModel
+from agentv.targets.nodes_section import NodesModel, TlsFiles
 from agentv.targets.prices import Prices
 from agentv.targets.provider import TargetSettings
 from agentv.targets.providers.cli_settings import CommandCheck, HttpCheck
@@ -371,6 +372,8 @@ SOURCES: dict[str, Callable[[], str]] = {
     "expected call": lambda: options_of(ExpectedCall),
     "judge access": lambda: options_of(JudgeAccess),
     "defaults": lambda: options_of(DefaultsModel),
+    "nodes": lambda: options_of(NodesModel),
+    "nodes tls": lambda: options_of(TlsFiles),
     "target options": lambda: options_of(TargetSettings),
     "chat options": lambda: options_of(ChatSettings, but=set(TargetSettings.model_fields) - {"timeout_seconds"}),
     "chat providers": chat_providers,

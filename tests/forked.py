@@ -88,7 +88,10 @@ def _server() -> str:
     """Start the process, once per pytest worker. Returns the address of its socket."""
     directory = tempfile.TemporaryDirectory(prefix="agentv-forked-")
     path = f"{directory.name}/socket"
-    process = subprocess.Popen([sys.executable, "-m", "tests.forked", path], stdout=subprocess.PIPE, text=True)
+    root = Path(__file__).parent.parent
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.forked", path], stdout=subprocess.PIPE, text=True, cwd=root
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
 

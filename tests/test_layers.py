@@ -45,7 +45,7 @@ BASE = VALUES | {
     "patterns",
     "wire",
 }
-RUN_ARM = ["suite", "targets", "judge", "scripts", "evaluators", "plan", "run"]
+RUN_ARM = ["suite", "targets", "judge", "places", "nodes", "scripts", "evaluators", "plan", "run"]
 READ_ARM = ["record", "report", "view"]
 ARMS = BASE | set(RUN_ARM) | set(READ_ARM)
 JOINS = {

@@ -25,9 +25,11 @@ VALUES: dict[str, Any] = {
     "where": ("metadata.lang=fr",),
     "sample": 5,
     "seed": 7,
+    "shard": "1/1",
     "workers": 3,
     "repeat": 2,
     "prompts": ("prompt.txt",),
+    "on": "none",
     "timeout": 7.5,
     "threshold": 0.5,
     "outputs": "answers.jsonl",
@@ -136,7 +138,15 @@ def test_older_name_of_judge_io_is_read_and_must_not_contradict_the_new_one() ->
 
 def test_editors_know_every_option_with_its_type() -> None:
     hints = get_type_hints(api.Options)
-    kinds = {"whole": int, "number": float, "switch": bool, "text": str, "file": PathLike[str], "list": Sequence[str]}
+    kinds = {
+        "whole": int,
+        "number": float,
+        "switch": bool,
+        "text": str,
+        "shard": str,
+        "file": PathLike[str],
+        "list": Sequence[str],
+    }
     for option in OPTIONS.values():
         if option.keyword:
             assert option.keyword in hints, f"agentv.api.Options has no key for {option.keyword}"

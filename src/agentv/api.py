@@ -129,8 +129,11 @@ class Options(TypedDict, total=False):
     where: str | Sequence[str]
     sample: int | None
     seed: int | None
+    shard: str | None
+    """One of several shards of the run, such as `"2/4"`. `agentv merge` joins them."""
     workers: int | None
     repeat: int | None
+    on: str | None
     timeout: float | None
     threshold: float | None
     outputs: FilePath | None

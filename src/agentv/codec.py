@@ -3,6 +3,8 @@
     score: Annotated[float, Between(0, 1)]
     judge: Annotated[Mapping[str, Any] | None, OMIT_DEFAULT, JudgeSpend] = None
 
+A field whose name is a keyword of Python has an underscore at its end, which is not part of its name in JSON.
+
 Decoding validates types and ranges. For compatibility between versions, a field with a default may be missing or
 `null`, and unknown keys are ignored.
 
@@ -81,9 +83,12 @@ def _encoder(cls: Any) -> Callable[[Any], dict[str, Any]]:
         item = "item" if write is None else f"None if item is None else write_{field.name}(item)"
         if OMIT_DEFAULT in notes:
             omitted = "not item" if field.default == () or field.default is False else "item is None"
-            maybe += [f"    item = value.{field.name}", f"    if not ({omitted}): data[{field.name!r}] = {item}"]
+            maybe += [
+                f"    item = value.{field.name}",
+                f"    if not ({omitted}): data[{_in_json(field.name)!r}] = {item}",
+            ]
         else:
-            always.append(f"{field.name!r}: {item.replace('item', f'value.{field.name}')}")
+            always.append(f"{_in_json(field.name)!r}: {item.replace('item', f'value.{field.name}')}")
     source = ["def encoder(value):", f"    data = {{{', '.join(always)}}}", *maybe, "    return data"]
     return _compiled(source, "encoder", names)
 
@@ -127,16 +132,20 @@ def _decoder(cls: Any) -> Callable[[Any], Any]:
     source = ["def decoder(data):", "    if type(data) is not dict: raise not_an_object(data)", "    get = data.get"]
     for name, default in defaults.items():
         reader, item = _reader(hints[name]), f"item_{name}"
-        names[f"read_{name}"] = None if reader.read is None else _located(reader.read, name)
-        names[f"odd_{name}"] = _odd(name, reader.expected)
+        names[f"read_{name}"] = None if reader.read is None else _located(reader.read, _in_json(name))
+        names[f"odd_{name}"] = _odd(_in_json(name), reader.expected)
         names[f"default_{name}"] = default
         value = item if reader.read is None else f"read_{name}({item})"
         checked = f"{value} if {reader.condition.replace('item', item)} else odd_{name}({item}, data)"
         absent = "" if default is None else f"default_{name}() if {item} is None else "
-        source += [f"    {item} = get({name!r})", f"    {item} = {absent}{checked}"]
+        source += [f"    {item} = get({_in_json(name)!r})", f"    {item} = {absent}{checked}"]
     values = ", ".join(f"item_{name}" for name in defaults)
     source.append("    return data" if is_typeddict(cls) else f"    return cls({values})")
     return _compiled(source, "decoder", names)
+
+
+def _in_json(name: str) -> str:
+    return name.rstrip("_")
 
 
 def _default(field: Any) -> Callable[[], Any] | None:

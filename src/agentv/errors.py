@@ -12,10 +12,13 @@
     |   +-- NotRecordedError        the call is not in the record of the run that is replayed
     +-- ProcessStartError           a program could not be started (`processes/run.py`)
     +-- JudgeCallError              a script's judge call failed (`judge/session.py`)
+    +-- PlaceLostError              the node of a process was lost: it can be run elsewhere
+    +-- NodesLostError              the run has no nodes left: it stops and can be resumed
     +-- BudgetExhaustedError        the budget of the run is spent: the case is not run, and the run can be resumed
     +-- EvaluatorError              an evaluator could not compute a score (never a low score)
     |   +-- ScoreError              a score is not a number from 0 to 1
     |   +-- ScriptError             a judge script failed; contains its stderr (`scripts.py`)
+    +-- TreeRefusedError            a node cannot accept or store the files of a suite (`nodes/tree_store.py`)
     +-- OtlpError                   spans could not be sent to a collector (`report/otlp.py`)
     +-- RecordError                 the files of a run could not be read or written
         +-- RunLockedError
@@ -165,6 +168,23 @@ class BudgetExhaustedError(AgentVError):
     exit_code = 3
 
 
+class PlaceLostError(AgentVError):
+    """The node of a process is gone or silent, so it is unknown how the process ended. It can be run elsewhere."""
+
+    exit_code = 3
+
+    def __init__(self, node: str, reason: str, *, next_step: str | None = None) -> None:
+        super().__init__(f"the node {node} was lost: {reason}", next_step=next_step)
+        self.node = node
+        self.reason = reason
+
+
+class NodesLostError(AgentVError):
+    """A run has no nodes left. Never recorded as a result: its open cases count as not run."""
+
+    exit_code = 3
+
+
 class EvaluatorError(AgentVError):
     """An evaluator could not compute a score. Its judge usage so far is in `judge_proxy` or `judge`."""
 
@@ -185,6 +205,8 @@ class EvaluatorError(AgentVError):
         self.judge_proxy = judge_proxy
         self.judge = judge
         self.details = details
+        self.execution: Mapping[str, Any] | None = None
+        """The node that ran its script, and how often it was tried."""
 
 
 class ScoreError(EvaluatorError, ValueError):

@@ -116,6 +116,8 @@ class JudgeCallRecord:
     """`ok`, `failed`, `timeout` or `cancelled`."""
     execution: Annotated[Counted | None, OMIT_DEFAULT] = None
     """Which judging of the row made the call: None for the first, 2 if one errored row was superseded, and so on."""
+    try_: Annotated[Counted | None, OMIT_DEFAULT] = None
+    """Which attempt of the script made the call: None for the first, 2 if a node was lost before, and so on."""
     code: str | None = None
     eval_case_id: str = ""
     attempt: int = 1

@@ -1,8 +1,9 @@
-"""The git commit that a run starts from, without running anything that the repository configures.
+"""The git commit that a run starts from, and the files of a repository, without running anything that it configures.
 
 Commit and branch are read from the files in `.git`. Whether tracked files have changed is asked from `git status`, in a
 process that works beside the run: with a git directory of our own that refers to the repository's objects and index. So
-its hooks, filters, monitors and aliases are unknown to git and cannot run.
+its hooks, filters, monitors and aliases are unknown to git and cannot run. The same
+holds for `git ls-files`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import re
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +25,15 @@ if TYPE_CHECKING:
 
 SECONDS = 10.0
 """How long `git status` may take while the run works."""
+LIST_SECONDS = 60.0
+"""How long `git ls-files` may take."""
 PATIENCE = 0.25
 """How long a run that is finished waits for `git status`."""
 _SMALL, _PACKED = 64 << 10, 64 << 20
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _SAFE_SETTINGS = ("filemode", "autocrlf", "eol", "ignorecase", "symlinks", "precomposeunicode")
-_SETTING = re.compile(r"\s*(\w+)\s*=\s*(\w+)\s*")
+_SETTING = re.compile(r"\s*(\w+)\s*=\s*(\S.*?)\s*")
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +55,7 @@ class Checkout:
         if root is None:
             return None
         try:
-            folder = _folder(root)
-            common = folder
-            if (folder / "commondir").is_file():
-                common = (folder / _line(folder / "commondir")).resolve()
+            folder, common = _folders(root)
             head = _line(folder / "HEAD")
             if not head.startswith("ref: "):
                 return cls(root, folder, common, head, None) if _COMMIT.fullmatch(head) else None
@@ -62,6 +64,66 @@ class Checkout:
         except (FileUnusableError, OSError, ValueError):
             return None
         return cls(root, folder, common, commit, ref.removeprefix("refs/heads/")) if commit else None
+
+
+class GitListError(ValueError):
+    """`git ls-files` failed. The message is the reason."""
+
+
+def listed_files(directory: Path) -> list[bytes] | None:
+    """The tracked files and the untracked files that are not ignored, at or below the directory and relative to it.
+
+    A tracked file may no longer exist. A submodule is one name, and another repository is a name with a slash at its
+    end. None outside a repository and without git. GitListError says why git could not list the files.
+    """
+    import shutil  # noqa: PLC0415 - few commands list files
+    import tempfile  # noqa: PLC0415
+
+    root = next((folder for folder in (directory, *directory.parents) if os.path.lexists(folder / ".git")), None)
+    program = shutil.which("git")
+    if root is None or program is None or not Path(program).is_absolute():
+        return None
+    try:
+        checkout = Checkout(root, *_folders(root), "", None)
+        with tempfile.TemporaryDirectory(prefix="agentv-git-") as folder:
+            return _list(program, checkout, directory, Path(folder))
+    except (FileUnusableError, OSError, ValueError) as error:
+        raise error if isinstance(error, GitListError) else GitListError(str(error)) from None
+
+
+def _list(program: str, checkout: Checkout, directory: Path, folder: Path) -> list[bytes]:
+    import subprocess  # noqa: PLC0415
+
+    for name in ("refs", "objects", "info"):
+        (folder / name).mkdir()
+    (folder / "HEAD").write_text("ref: refs/heads/main\n")
+    (folder / "config").write_text(_config(checkout))
+    with suppress(FileUnusableError):
+        (folder / "info" / "exclude").write_bytes(read_regular(checkout.common / "info" / "exclude", _SMALL))
+    for shared in checkout.folder.glob("sharedindex.*"):  # where git keeps most of a split index
+        (folder / shared.name).symlink_to(shared.absolute())
+    environment = _environment(checkout, folder)
+    if not (checkout.common / "objects").is_dir():
+        del environment["GIT_OBJECT_DIRECTORY"]
+    if (ignored := _ignore_file(checkout)) is not None:
+        environment |= {"GIT_CONFIG_COUNT": "3", "GIT_CONFIG_KEY_2": "core.excludesFile", "GIT_CONFIG_VALUE_2": ignored}
+    try:
+        done = subprocess.run(
+            [program, "--no-pager", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=LIST_SECONDS,
+            check=False,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired:
+        raise GitListError(f"`git ls-files` took longer than {LIST_SECONDS:g} seconds") from None
+    if done.returncode != 0:
+        reason = done.stderr.decode("utf-8", "replace").strip()
+        raise GitListError(f"`git ls-files` failed: {reason[:500] or f'exit code {done.returncode}'}")
+    return [name for name in done.stdout.split(b"\0") if name]
 
 
 class GitState:
@@ -160,18 +222,43 @@ def _environment(checkout: Checkout, folder: Path) -> dict[str, str]:
 def _config(checkout: Checkout) -> str:
     """A configuration with the settings of the repository that decide whether a file has changed."""
     lines = ["[core]", "bare = false"]
+    new_hash = len(checkout.commit) == 64
+    for section, name, value in _settings(checkout):
+        if section == "[core]" and name in _SAFE_SETTINGS and _WORD.fullmatch(value):
+            lines.append(f"{name} = {value}")
+        new_hash |= (section, name, value) == ("[extensions]", "objectformat", "sha256")
+    lines.append(f"repositoryformatversion = {int(new_hash)}")
+    if new_hash:
+        lines += ["[extensions]", "objectformat = sha256"]
+    return "\n".join(lines) + "\n"
+
+
+def _settings(checkout: Checkout) -> Iterator[tuple[str, str, str]]:
+    """Section, name and value of the simple settings of a repository; names are in lower case."""
     section = ""
     with suppress(FileUnusableError):
         for line in read_regular(checkout.common / "config", _SMALL).decode("utf-8", "replace").splitlines():
             if line.lstrip().startswith("["):
                 section = line.strip().lower()
-            elif section == "[core]" and (match := _SETTING.fullmatch(line)) and match[1].lower() in _SAFE_SETTINGS:
-                lines.append(f"{match[1]} = {match[2]}")
-    new_hash = len(checkout.commit) == 64
-    lines.append(f"repositoryformatversion = {int(new_hash)}")
-    if new_hash:
-        lines += ["[extensions]", "objectformat = sha256"]
-    return "\n".join(lines) + "\n"
+            elif match := _SETTING.fullmatch(line):
+                yield section, match[1].lower(), match[2]
+
+
+def _ignore_file(checkout: Checkout) -> str | None:
+    """The repository's `core.excludesFile`, with more patterns of ignored files."""
+    for section, name, value in _settings(checkout):
+        if (section, name) == ("[core]", "excludesfile"):
+            path = value.strip('"')
+            return path if path.startswith("~") else str(checkout.root / path)
+    return None
+
+
+def _folders(root: Path) -> tuple[Path, Path]:
+    """The git directory of a working tree, and the one that all working trees of the repository share."""
+    folder = _folder(root)
+    if (folder / "commondir").is_file():
+        return folder, (folder / _line(folder / "commondir")).resolve()
+    return folder, folder
 
 
 def _folder(root: Path) -> Path:

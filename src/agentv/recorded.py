@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentv.errors import RecordError, RunChangedError, SuiteError, UsageError
 from agentv.git_state import Checkout, GitState
+from agentv.plan.options import RunOptions
 from agentv.plan.plan import RunPlan
 from agentv.record.answers import AnswerJournal
 from agentv.record.cases import record_cases
@@ -162,8 +163,7 @@ class RecordedRun:
             else:  # resumed: `agentv runs note` may have changed the note before the lock was taken
                 self.manifest["note"] = self.directory.read_manifest().get("note")
             summary = SummaryBuilder.of(self.manifest)
-            budget = Budget(self.plan.options.max_cost, self.plan.options.max_judge_calls)
-
+            budget = _budget(self.plan.options)
             spent = _SpentBefore(self.plan, budget)
 
             def count_earlier(row: CaseResult) -> None:
@@ -279,6 +279,8 @@ class RecordedRun:
 
                 built = with_questions(built, self.directory.results)
             self.manifest["budget"] = budget.to_dict()
+            if execution.nodes is not None:
+                self.manifest["nodes"] = execution.nodes.to_dict()
             self._close_manifest(status, built)
         if judging is not None:
             await judging[0].finish(self.plan.options.judge_io == "failures", recovery.execution)
@@ -500,6 +502,18 @@ def _refuse_to_overwrite(plan: RunPlan, cwd: Path, directory: Path) -> None:
     refuse_recorded(out, directory)
     if str(out.resolve()) in {*plan.digests(), *(str(path.resolve()) for path in plan.configs())}:
         raise UsageError(f"--out {plan.options.out} would overwrite a file that the run reads.", next_step=ANOTHER)
+
+
+def _budget(options: RunOptions) -> Budget:
+    """The limits of the run; for a shard, its part of them."""
+    shard = options.own_shard
+    if shard is None:
+        return Budget(options.max_cost, options.max_judge_calls)
+    return Budget(
+        None if options.max_cost is None else shard.share(options.max_cost),
+        None if options.max_judge_calls is None else shard.whole_share(options.max_judge_calls),
+        shard=str(shard),
+    )
 
 
 class _RetryNotes:

@@ -76,6 +76,8 @@ class Score:
     judge_proxy: Mapping[str, Any] | None = None
     judge: Mapping[str, Any] | None = None
     """Judge usage of the evaluator itself: target, calls, tokens, cost."""
+    execution: Mapping[str, Any] | None = None
+    """The node that ran its script, and how often it was tried."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "score", valid_score(self.score))
@@ -101,6 +103,19 @@ class JudgeSpend(TypedDict, total=False):
     token_usage: TokenUsage | None
     cost_usd: float | None
     duration_ms: float
+
+
+class ExecutionRecord(TypedDict, total=False):
+    """Where a script or a command ran, in a run with nodes."""
+
+    node: str
+    tries: int
+    """How often it was started: again after each lost node."""
+    lost_on: tuple[str, ...]
+    """The nodes that were lost while it ran."""
+    lost_calls: int
+    """Judge calls of lost attempts. They count in the budget, but not in the ledger of the last attempt."""
+    lost_cost_usd: float | None
 
 
 def _outcome(verdict: Verdict, score: float, error: str | None) -> str:
@@ -131,6 +146,8 @@ class EvaluatorResult:
     judge: Annotated[Mapping[str, Any] | None, OMIT_DEFAULT, JudgeSpend] = None
     """Judge usage of the evaluator itself; `judge_proxy` is the judge usage of a script."""
     evaluator_results: Annotated[tuple[EvaluatorResult, ...], OMIT_DEFAULT] = ()
+    execution: Annotated[Mapping[str, Any] | None, OMIT_DEFAULT, ExecutionRecord] = None
+    """In a run with nodes: the node that ran the script, and how often it was tried."""
 
     def __repr__(self) -> str:
         return f"<EvaluatorResult {self.name!r}: {_outcome(self.verdict, self.score, self.error)}>"
@@ -289,6 +306,8 @@ class CaseResult:
     """The turns of a conversation. `candidate_answer` is the answer of the last one."""
     turn: Annotated[Counted | None, OMIT_DEFAULT] = None
     """Only in `answers.jsonl`: the number of the turn in this line, whose conversation was not finished."""
+    execution: Annotated[Mapping[str, Any] | None, OMIT_DEFAULT, ExecutionRecord] = None
+    """In a run with nodes: the node that ran the command of a `cli` target, and how often it was tried."""
     replayed: Annotated[str | None, OMIT_DEFAULT] = None
     """The id of the run whose answer and judge replies were used again (`--replay`). Nothing was called or paid."""
 
@@ -326,9 +345,11 @@ class CaseResult:
 
 
 def judge_ledgers(results: Iterable[EvaluatorResult]) -> Iterator[Mapping[str, Any]]:
-    """The judge usage of each evaluator, including composite members: calls, tokens and cost."""
+    """The judge usage of each evaluator, including composite members and lost attempts: calls, tokens and cost."""
     for result in results:
         yield from (bounded_ledger(ledger) for ledger in (result.judge_proxy, result.judge) if ledger is not None)
+        if result.execution is not None and (lost := result.execution.get("lost_calls")):
+            yield bounded_ledger({"call_count": lost, "cost_usd": result.execution.get("lost_cost_usd")})
         if result.evaluator_results:
             yield from judge_ledgers(result.evaluator_results)
 

@@ -21,6 +21,9 @@ from agentv.record.run_dir import RunDirectory, check_manifest, unusable
 from agentv.redact import MASK, Redactor
 from agentv.suite.files import digest
 from agentv.targets.config import holds_secret
+from agentv.text import all_of
+
+_LISTED = 5
 
 
 def resumed_options(manifest: dict[str, Any], directory: RunDirectory) -> tuple[RunOptions, Path]:
@@ -38,6 +41,20 @@ def resumed_options(manifest: dict[str, Any], directory: RunDirectory) -> tuple[
     return options, recorded
 
 
+def refuse_merged(manifest: Mapping[str, Any], flag: str, directory: RunDirectory) -> None:
+    """UsageError for a run of `agentv merge`: its shards are resumed, not the merged run."""
+    if (merged := manifest.get("merged")) is None:
+        return
+    parts = merged.get("parts") if isinstance(merged, dict) else None
+    runs = [part["run_dir"] for part in parts or [] if isinstance(part, dict) and isinstance(part.get("run_dir"), str)]
+    listed = f" ({', '.join(runs[:_LISTED])}{', ...' if len(runs) > _LISTED else ''})" if runs else ""
+    raise UsageError(
+        f"{flag} cannot be used with {directory.name}: it is merged from shards{listed}.",
+        next_step=f"Use {flag} with those, then merge again. `agentv eval --last-failed {directory.name}` runs its "
+        "failed and errored cases in a new run.",
+    )
+
+
 def recorded_choice(manifest: dict[str, Any], directory: RunDirectory) -> ChosenCases | None:
     """The cases that a recorded run was restricted to; None if its options alone select them."""
     if manifest.get("chosen") is None:
@@ -50,6 +67,7 @@ def recorded_choice(manifest: dict[str, Any], directory: RunDirectory) -> Chosen
 
 def manifest_of(plan: RunPlan, run_id: str, cwd: Path, labels: RunLabels, git: GitState) -> dict[str, Any]:
     """The `run.json` of a new run."""
+    graded = plan.self_graded()
     system = os.uname()  # platform.platform() is slow: it reads the interpreter binary to find its libc
     return {
         "run_id": run_id,
@@ -66,13 +84,27 @@ def manifest_of(plan: RunPlan, run_id: str, cwd: Path, labels: RunLabels, git: G
         "total": plan.total,
         "scripted": plan.scripted or _answers_are_scripted(plan, cwd),
         "scripted_part": plan.scripted_part,
-        "summary_notes": [note for note in (plan.sample, plan.self_graded()) if note],
+        "summary_notes": [
+            note for note in (plan.sample, plan.shard and plan.shard.note, self_graded_note(graded)) if note
+        ],
         "suites": [_recorded_suite(plan, planned) for planned in plan.suites],
         "digests": dict(plan.digests()),
         "configuration": {str(path.resolve()): _shown_config(config) for path, config in plan.configs().items()},
         **({} if plan.chosen is None else {"chosen": plan.chosen.to_dict()}),
+        **({} if plan.shard is None else {"shard": {**plan.shard.to_dict(), "self_graded": graded}}),
         "summary": None,
     }
+
+
+def self_graded_note(graded: Mapping[str, int]) -> str | None:
+    """A note about cases without evaluators, given their number by the target that answers and grades them."""
+    if not graded:
+        return None
+    count, names = max(graded.values()), all_of(sorted(graded))
+    remedy = "set `judge_target` in the configuration, or add evaluators"
+    if count == 1:
+        return f"1 case has no evaluators and is graded by its own target {names}; {remedy}"
+    return f"{count:,} cases have no evaluators and are graded by their own target {names}; {remedy}"
 
 
 def _recorded_suite(plan: RunPlan, planned: PlannedSuite) -> dict[str, Any]:

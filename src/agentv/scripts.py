@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from agentv import workers
@@ -19,7 +17,9 @@ from agentv.errors import EvaluatorError
 from agentv.json_sizes import is_quick
 from agentv.judge.choice import JudgeChoice
 from agentv.judge.lending import Lender
-from agentv.processes.execution import Script
+from agentv.places.local import LocalPlace
+from agentv.places.place import Place, PlaceLostError, Slot, Where
+from agentv.processes.job import Job
 from agentv.processes.programs import script_index
 from agentv.processes.run import STDOUT_CAP, ProcessOutcome, ProcessStartError
 from agentv.redact import NO_SECRETS, Redactor
@@ -31,18 +31,11 @@ from agentv.wire.output import EXAMPLE, OutputError, explanation, line_kind, par
 from agentv.wire.payload import encode_payload, without_absent_values
 
 if TYPE_CHECKING:
-    from agentv.judge.proxy import JudgeProxy
     from agentv.judge.session import JudgeCallError, JudgeSession
     from agentv.processes.launcher import Launcher
 
-PROXY_VARIABLES = (
-    "AGENTV_JUDGE_PROXY_URL",
-    "AGENTV_JUDGE_PROXY_TOKEN",
-    "AGENTV_TARGET_PROXY_URL",
-    "AGENTV_TARGET_PROXY_TOKEN",
-)
-PROTOCOL_VARIABLE = "AGENTV_JUDGE_PROTOCOL"
-"""Set to `jsonl` for scripts that serve many executions in one process."""
+FILE_KEYS = ("input_files", "guideline_files")
+"""The keys of the payload with paths of files."""
 STDERR_SHOWN = 4000
 OUTPUT_SHOWN = 500
 PARSE_SECONDS = 10.0
@@ -73,11 +66,25 @@ class Runtime:
     secrets: Secrets = field(default_factory=Secrets, repr=False)
     redactor: Redactor = NO_SECRETS
     script_slots: asyncio.Semaphore | None = field(default=None, repr=False)
-    """Limits how many scripts of the run are alive at the same time; None for no limit."""
+    """Limits how many scripts of the run are alive at the same time on this machine; None for no limit."""
+    nodes: Place | None = field(default=None, repr=False)
+    """Where scripts run that need not run on this machine (`--on`); None for this machine."""
 
-    def script_slot(self) -> AbstractAsyncContextManager[Any]:
-        """A slot for one execution, held while its process is alive. Evaluators that only call a judge need none."""
-        return nullcontext() if self.script_slots is None else self.script_slots
+    def place(self, on: Where | None) -> Place:
+        """Where a script runs."""
+        if self.nodes is not None and on != "driver":
+            return self.nodes
+        if self.launcher is None:
+            raise EvaluatorError("a judge script can be started only during a run")
+        return LocalPlace(self.launcher, self, self.script_slots)
+
+    def all(self) -> Mapping[str, str]:
+        """The variables of this machine."""
+        return self.environment.values
+
+    def without_secrets(self) -> Mapping[str, str]:
+        """The variables of this machine that contain no secret."""
+        return self.secrets.scrub(self.environment.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +102,8 @@ class ScriptSpec:
     warm: bool = False
     inline: bool = False
     """Whether it runs code from the suite: messages then speak of a check, and begin with its own error."""
+    on: Where | None = None
+    """Where it runs in a run with nodes: on this machine or, by default, on one of them."""
 
     @property
     def noun(self) -> str:
@@ -142,25 +151,100 @@ async def run_script(
     payload: Mapping[str, Any],
     runtime: Runtime,
     *,
-    session: JudgeSession | None = None,
+    lend: Callable[[], JudgeSession] | None = None,
     observer: ScriptObserver | None = None,
 ) -> Score:
-    """Run the script with a payload and return its score. With a `session`, it can call the judge through a proxy.
+    """Run the script with a payload and return its score. With `lend`, it can call the judge through a proxy.
 
-    Raises EvaluatorError if there is no valid score: `ScriptError` if the script itself failed.
+    Every attempt gets a session of its own, because a lost node may still hold that of an earlier one. Raises
+    EvaluatorError if there is no valid score: `ScriptError` if the script itself failed.
     """
-    if runtime.launcher is None:
-        raise EvaluatorError("a judge script can be started only during a run")
+    tries = Tries(runtime.place(spec.on))
+    while True:
+        session = None if lend is None else lend()
+        if session is not None:
+            session.try_number = len(tries.lost) + 1
+        try:
+            score = await _run_once(spec, payload, runtime, session=session, observer=observer, tries=tries)
+        except PlaceLostError as error:
+            tries.add_lost(error, session)
+            if len(tries.lost) >= tries.place.attempts:
+                raise _lost_too_often(spec, tries) from None
+        except EvaluatorError as error:
+            error.execution = tries.to_dict()
+            raise
+        else:
+            execution = tries.to_dict()
+            return score if execution is None else replace(score, execution=execution)
+
+
+@dataclass(slots=True)
+class Tries:
+    """The attempts to run a script on a node."""
+
+    place: Place
+    node: str | None = None
+    """The node of the last attempt; None for this machine."""
+    lost: list[PlaceLostError] = field(default_factory=list)
+    lost_calls: int = 0
+    lost_usd: float | None = 0.0
+    """What the calls of lost attempts cost; None if it is unknown."""
+
+    def add_lost(self, error: PlaceLostError, session: JudgeSession | None) -> None:
+        self.lost.append(error)
+        if session is not None and session.ledger.call_count:
+            self.lost_calls += session.ledger.call_count
+            usd = session.ledger.to_dict()["cost_usd"]
+            self.lost_usd = None if usd is None or self.lost_usd is None else self.lost_usd + usd
+
+    def to_dict(self) -> dict[str, Any] | None:
+        """The attempts as recorded; None for scripts on this machine."""
+        if self.node is None:
+            return None
+        recorded: dict[str, Any] = {"node": self.node, "tries": len(self.lost) + 1, "lost_calls": self.lost_calls}
+        if self.lost:
+            recorded |= {"lost_on": [error.node for error in self.lost], "lost_cost_usd": self.lost_usd}
+        return recorded
+
+
+def _lost_too_often(spec: ScriptSpec, tries: Tries) -> EvaluatorError:
+    count, last = len(tries.lost), tries.lost[-1]
+    times = "once" if count == 1 else f"{count} times"
+    error = EvaluatorError(
+        f"the node of the {spec.noun} '{spec.name}' was lost {times} "
+        f"({', '.join(lost.node for lost in tries.lost)}): {last.reason}",
+        next_step="Check the nodes with `agentv nodes --on ...`, then run `agentv eval --retry-errors RUN`. "
+        "`nodes.reruns` in the configuration allows more attempts.",
+    )
+    execution = tries.to_dict()
+    error.execution = None if execution is None else {**execution, "tries": count}
+    return error
+
+
+async def _run_once(
+    spec: ScriptSpec,
+    payload: Mapping[str, Any],
+    runtime: Runtime,
+    *,
+    session: JudgeSession | None,
+    observer: ScriptObserver | None,
+    tries: Tries,
+) -> Score:
     not_warm: list[str] = []
-    async with runtime.script_slot(), _proxy(session) as proxy:
-        script = _script(spec, payload, runtime, proxy, session=session, observer=observer)
+    async with tries.place.slot() as slot:
+        tries.node = slot.node
+        job = _job(spec, payload, slot, runtime.redactor, isolate=session is not None)
         if observer is not None:
             observer.started(without_absent_values(payload))
             if session is not None:
                 session.on_refused = observer.refused
         try:
-            outcome = await runtime.launcher.run(
-                script, on_exit=None if session is None else session.close, on_cold=not_warm.append
+            outcome = await slot.run(
+                job,
+                judge=session,
+                on_stderr=None if observer is None else observer.stderr,
+                on_cold=not_warm.append,
+                repeatable=_repeatable(spec, session),
             )
         except asyncio.CancelledError:
             if session is not None:
@@ -169,6 +253,9 @@ async def run_script(
         except ProcessStartError as error:
             ledger = None if session is None else session.ledger.to_dict()
             raise EvaluatorError(error.message, next_step=error.next_step, judge_proxy=ledger) from error
+        finally:
+            if session is not None:
+                session.close()
     if session is not None and session.out_of_budget is not None:
         session.give_back()
         raise session.out_of_budget
@@ -182,85 +269,43 @@ async def run_script(
     return replace(score, warnings=(*score.warnings, *warnings)) if warnings else score
 
 
-def _proxy(session: JudgeSession | None) -> AbstractAsyncContextManager[JudgeProxy | None]:
-    if session is None:
-        return nullcontext()
-    from agentv.judge.proxy import JudgeProxy  # noqa: PLC0415 - scripts without judge access need no HTTP
-
-    return JudgeProxy(session)
-
-
-def _script(
-    spec: ScriptSpec,
-    payload: Mapping[str, Any],
-    runtime: Runtime,
-    proxy: JudgeProxy | None,
-    *,
-    session: JudgeSession | None,
-    observer: ScriptObserver | None,
-) -> Script:
-    """The script as the launcher starts it: the spec with its environment and its stdin."""
-    lines = spec.protocol == "jsonl"
-    environment = _environment(spec, runtime, proxy)
-    execution_id = ""
-    if lines:
-        execution_id = token_hex(8)
-        payload = {**payload, "execution_id": execution_id}
-        if proxy is not None:
-            payload["judge_proxy"] = {"url": proxy.url, "token": proxy.token}
+def _job(spec: ScriptSpec, payload: Mapping[str, Any], slot: Slot, redactor: Redactor, *, isolate: bool) -> Job:
+    """The script as its place starts it: its command, its variables and its stdin."""
+    if slot.node is not None and redactor.active:
+        payload = redactor.value(dict(payload))  # an answer may repeat a key, which must not reach a node
     try:
-        stdin = encode_payload(payload, one_line=lines)
+        stdin = encode_payload(_at(slot, payload), one_line=spec.protocol == "jsonl")
     except ValueError as error:
         raise EvaluatorError(f"the payload cannot be encoded as JSON: {error}") from None
-    return Script(
-        argv=with_own_python(spec.argv),
-        cwd=spec.cwd,
-        env=environment,
+    return Job(
+        argv=[slot.path(word) for word in with_own_python(spec.argv)],
+        cwd=slot.path(str(spec.cwd)),
+        env=dict(spec.env) if isinstance(spec.env, Mapping) else {},
+        passed=() if isinstance(spec.env, Mapping) else tuple(spec.env),
         stdin=stdin,
         timeout=spec.timeout,
-        waiting=None if session is None else session.waiting,
-        isolate=proxy is not None,
-        on_stderr=None if observer is None else observer.stderr,
+        isolate=isolate,
         warm=spec.warm,
-        lines=lines,
-        execution_id=execution_id,
-        repeatable=_repeatable(spec, session),
+        lines=spec.protocol == "jsonl",
         inline=spec.inline,
-        own_variables=frozenset(name for name in PROXY_VARIABLES if name in environment),
+        label=spec.name,
     )
+
+
+def _at(slot: Slot, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The payload with the paths of files as they are at the place. Text is not touched."""
+    if slot.node is None:
+        return payload
+    moved: dict[str, Any] = {key: [slot.path(path) for path in payload[key]] for key in FILE_KEYS if payload.get(key)}
+    check = payload.get("check")
+    if isinstance(check, Mapping) and isinstance(check.get("file"), str):
+        moved["check"] = {**check, "file": slot.path(check["file"])}
+    return {**payload, **moved}
 
 
 def _repeatable(spec: ScriptSpec, session: JudgeSession | None) -> Callable[[], bool]:
     """Whether an execution can be repeated in a new process: a check that has made no judge calls, which count."""
     return lambda: spec.inline and (session is None or session.ledger.call_count == 0)
-
-
-def _environment(spec: ScriptSpec, runtime: Runtime, proxy: JudgeProxy | None) -> dict[str, str]:
-    """The variables of the run (without secrets if the script has judge access) and those of the script."""
-    variables = runtime.environment.values
-    allowed = variables if proxy is None else runtime.secrets.scrub(variables)
-    environment = {name: value for name, value in allowed.items() if name not in PROXY_VARIABLES}
-    if isinstance(spec.env, Mapping):
-        environment |= spec.env
-    else:
-        environment |= {name: variables[name] for name in spec.env if name in variables}
-    if spec.protocol == "jsonl":
-        environment[PROTOCOL_VARIABLE] = "jsonl"
-    elif proxy is not None:
-        environment |= dict(zip(PROXY_VARIABLES, (proxy.url, proxy.token) * 2, strict=True))
-    if proxy is not None:
-        _bypass_http_proxies(environment)
-    return environment
-
-
-def _bypass_http_proxies(environment: dict[str, str]) -> None:
-    """Exclude loopback from HTTP proxies of the environment, which would otherwise receive the token."""
-    loopback = "127.0.0.1,localhost,::1"
-    names = ("NO_PROXY", "no_proxy")
-    # Some programs read only one of the two names, so both get the hosts of either.
-    hosts = {name: environment.get(name) or environment.get(other, "") for name, other in (names, names[::-1])}
-    for name, value in hosts.items():
-        environment[name] = value if value.strip() == "*" else f"{value},{loopback}" if value else loopback
 
 
 async def _parsed(outcome: ProcessOutcome) -> Score | OutputError:

@@ -31,6 +31,7 @@ NAMES = (
     "warm",
     "reuse",
     "inline",
+    "nodes",
     "proxy",
     "clients",
     "llm_judge",

@@ -76,6 +76,12 @@ class Response:
         return str(self.json["code"])
 
 
+def session_of(proxy: JudgeProxy) -> JudgeSession:
+    """The session behind a proxy of this process."""
+    assert isinstance(proxy.session, JudgeSession)
+    return proxy.session
+
+
 def port_of(proxy: JudgeProxy) -> int:
     return int(proxy.url.rpartition(":")[2])
 

@@ -12,10 +12,11 @@ import pytest
 
 from agentv.errors import EvaluatorError
 from agentv.http import server as server_module
+from agentv.judge import proxied as proxied_module
 from agentv.judge import proxy as proxy_module
 from agentv.judge.proxy import JudgeProxy, limits_of
 from agentv.processes import descriptors
-from tests.judge.support import Judge, Wire, ask, info, make_session, request
+from tests.judge.support import Judge, Wire, ask, info, make_session, request, session_of
 
 MIB = 2**20
 
@@ -28,9 +29,9 @@ def small_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def until_closed(proxy: JudgeProxy) -> str:
     async with asyncio.timeout(30):
-        while proxy.session.overuse is None:
+        while (overuse := session_of(proxy).overuse) is None:
             await asyncio.sleep(0.01)
-    return proxy.session.overuse
+    return overuse
 
 
 def test_every_call_may_have_its_own_connection() -> None:
@@ -48,12 +49,12 @@ async def test_connection_over_the_limit_closes_the_proxy(monkeypatch: pytest.Mo
         async with asyncio.timeout(30):
             while len([one for one in proxy._connections if one.trusted]) < 3:
                 await asyncio.sleep(0)
-        assert proxy.session.overuse is None
+        assert session_of(proxy).overuse is None
         wires.append(await stack.enter_async_context(await Wire.to(proxy)))
         wires[-1].send(request(proxy, headers={"Content-Length": "9"}) + b"{")
         assert "more than 3 connections" in await until_closed(proxy)
         assert [await wire.rest() for wire in wires] == [b""] * 4
-        assert proxy.session.closed
+        assert session_of(proxy).closed
         with pytest.raises(ConnectionRefusedError):
             await Wire.to(proxy)
 
@@ -68,7 +69,7 @@ async def test_connections_without_the_token_never_fail_the_evaluator(monkeypatc
             if number % 10 == 9:
                 assert (await ask(proxy)).status == 200
         assert len(proxy._strangers) <= 20
-        assert proxy.session.overuse is None
+        assert session_of(proxy).overuse is None
 
 
 async def test_flood_of_connections_without_the_token_is_accepted_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +110,7 @@ async def test_large_bodies_wait_for_memory_and_all_succeed(chunked: bool) -> No
         for wire in wires:
             wire.send(whole[MIB // 2 :])
         assert [(await wire.response()).status for wire in wires] == [200] * 8
-        assert (judge.calls, proxy.budget.body_bytes, proxy.session.overuse) == (8, 0, None)
+        assert (judge.calls, proxy.budget.body_bytes, session_of(proxy).overuse) == (8, 0, None)
 
 
 @pytest.mark.usefixtures("small_bodies")
@@ -124,7 +125,7 @@ async def test_memory_does_not_grow_with_the_number_of_half_sent_bodies() -> Non
                 await asyncio.sleep(0.01)
         assert (await ask(proxy)).status == 200  # small requests do not wait
         assert sum(len(one._buffer) for one in proxy._connections) < 2 * MIB + 20 * server_module.READ_AHEAD
-    assert "2 MiB of request bodies" in str(proxy.session.overuse)
+    assert "2 MiB of request bodies" in str(session_of(proxy).overuse)
 
 
 @pytest.mark.usefixtures("small_bodies")
@@ -148,7 +149,7 @@ async def test_client_that_gives_up_while_nothing_waits_is_harmless() -> None:
             while proxy.budget.body_bytes or proxy._connections:
                 await asyncio.sleep(0.01)
         assert (await ask(proxy)).status == 200
-    assert proxy.session.overuse is None
+    assert session_of(proxy).overuse is None
 
 
 async def test_refused_requests_are_limited_and_the_last_one_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +163,7 @@ async def test_refused_requests_are_limited_and_the_last_one_is_quoted(monkeypat
             wire.send(request(proxy, body={"question": "q", "target": "unknown"}))
             await wire.rest()
     assert "more than 5 of its requests were refused, the last one with 400: unknown target" in str(
-        proxy.session.overuse
+        session_of(proxy).overuse
     )
 
 
@@ -189,12 +190,12 @@ async def test_large_requests_are_parsed_elsewhere_with_the_same_result() -> Non
         batch = [{"question": "q", "target": name} for name in ("strict", None)] * 10_000
         reply = await ask(proxy, {"requests": batch}, path="/invokeBatch")
         assert (reply.status, reply.code) == (429, "max_calls_exceeded")
-        assert proxy.session.ledger.refused_calls == 20_000
+        assert session_of(proxy).ledger.refused_calls == 20_000
         batch[15_000] = {"question": "q", "target": "unknown"}
         reply = await ask(proxy, {"requests": batch}, path="/invokeBatch")
         assert reply.code == "unknown_target"
         assert reply.json["error"].startswith("requests[15000]: unknown target 'unknown'")
-        assert (judge.calls, proxy.session.ledger.refused_calls) == (1, 20_000)
+        assert (judge.calls, session_of(proxy).ledger.refused_calls) == (1, 20_000)
 
 
 async def test_proxy_waits_for_descriptors_and_then_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +226,7 @@ async def test_action_is_retried_until_a_descriptor_is_free() -> None:
 
 
 async def test_body_that_cannot_be_parsed_in_time_is_400_and_costs_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxy_module, "PARSE_SECONDS", 0.01)
+    monkeypatch.setattr(proxied_module, "PARSE_SECONDS", 0.01)
     async with JudgeProxy(make_session()) as proxy:
         reply = await ask(proxy, b'{"question": [' + b"[]," * 300_000 + b"[]]}")
         assert (reply.status, reply.code) == (400, "invalid_request")

@@ -20,7 +20,7 @@ from agentv.http import server as server_module
 from agentv.judge import proxy as proxy_module
 from agentv.judge.proxy import JudgeProxy
 from agentv.targets.provider import Provider, Request
-from tests.judge.support import Judge, Wire, ask, make_session, port_of, request
+from tests.judge.support import Judge, Wire, ask, make_session, port_of, request, session_of
 
 
 def descriptors() -> int:
@@ -68,7 +68,7 @@ async def test_exit_cancels_calls_in_flight_and_counts_them_as_failed() -> None:
         await judge.has_calls(4)
         assert await leave(proxy) < 20
         assert judge.cancelled == 4
-        assert proxy.session.ledger.to_dict()["failed_calls"] == 4
+        assert session_of(proxy).ledger.to_dict()["failed_calls"] == 4
         assert await one.rest() == b""
         assert await other.rest() == b""
     assert await is_closed(proxy)
@@ -92,7 +92,7 @@ async def test_exit_does_not_wait_for_a_judge_that_ignores_cancellation() -> Non
         wire.send(request(proxy, body={"question": "q"}))
         await started.wait()
         assert await leave(proxy) < 20
-        assert proxy.session.ledger.failed_calls == 1
+        assert session_of(proxy).ledger.failed_calls == 1
         finish.set()
         assert await wire.rest() == b""
 
@@ -113,10 +113,10 @@ async def test_request_during_shutdown_is_503() -> None:
     judge = Judge()
     async with JudgeProxy(make_session(judge)) as proxy:
         assert (await ask(proxy)).status == 200
-        proxy.session.close()
+        session_of(proxy).close()
         reply = await ask(proxy)
         assert (reply.status, reply.code) == (503, "shutting_down")
-    assert (judge.calls, proxy.session.ledger.breached) == (1, False)
+    assert (judge.calls, session_of(proxy).ledger.breached) == (1, False)
 
 
 @pytest.mark.parametrize("turns", range(4))
@@ -185,7 +185,7 @@ async def test_call_is_cancelled_when_the_client_disconnects() -> None:
         async with asyncio.timeout(30):
             while not judge.cancelled:
                 await asyncio.sleep(0)
-        assert proxy.session.ledger.failed_calls == 1
+        assert session_of(proxy).ledger.failed_calls == 1
 
 
 async def test_connection_limit_closes_the_oldest_connection_without_token(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,7 +264,7 @@ async def test_connection_limit_closes_idle_connections_but_not_calls_in_flight(
         judge.let_go()
         for wire in busy:
             assert (await wire.response()).status == 200
-        assert proxy.session.overuse is None
+        assert session_of(proxy).overuse is None
 
 
 async def test_500_concurrent_proxies_answer_independently() -> None:

@@ -10,7 +10,7 @@ import pytest
 from agentv.errors import ProviderError
 from agentv.judge.proxy import JudgeProxy
 from agentv.targets.provider import Reply, Request
-from tests.judge.support import Judge, Response, Wire, ask, info, make_session, request, send
+from tests.judge.support import Judge, Response, Wire, ask, info, make_session, request, send, session_of
 
 ROUNDS = 20
 
@@ -30,16 +30,16 @@ async def test_default_limit_is_50_calls() -> None:
     assert statuses == [200] * 50 + [429]
     assert reply.code == "max_calls_exceeded"
     assert all(part in reply.json["error"] for part in ("50", "precision", "max_calls"))
-    assert (judge.calls, proxy.session.ledger.breached) == (50, True)
+    assert (judge.calls, session_of(proxy).ledger.breached) == (50, True)
 
 
 async def test_call_over_the_limit_is_429_and_marks_the_ledger(proxy: JudgeProxy, judge: Judge) -> None:
     assert [(await ask(proxy)).status for _ in range(10)] == [200] * 10
-    assert not proxy.session.ledger.breached
+    assert not session_of(proxy).ledger.breached
     assert (await ask(proxy)).status == 429
-    ledger = proxy.session.ledger.to_dict()
+    ledger = session_of(proxy).ledger.to_dict()
     assert (judge.calls, ledger["call_count"], ledger["refused_calls"]) == (10, 10, 1)
-    assert proxy.session.ledger.breached
+    assert session_of(proxy).ledger.breached
 
 
 async def test_limit_of_0_refuses_every_call_but_not_info() -> None:
@@ -55,7 +55,7 @@ async def test_batch_over_the_remaining_calls_is_refused_as_a_whole(proxy: Judge
     assert (reply.status, reply.code) == (429, "max_calls_exceeded")
     assert (judge.calls, (await info(proxy))["callCount"]) == (7, 7)
     assert (await batch(proxy, *[question] * 3)).status == 200
-    assert (judge.calls, proxy.session.ledger.refused_calls) == (10, 5)
+    assert (judge.calls, session_of(proxy).ledger.refused_calls) == (10, 5)
 
 
 async def test_calls_that_fail_at_the_judge_are_counted() -> None:
@@ -64,7 +64,7 @@ async def test_calls_that_fail_at_the_judge_are_counted() -> None:
 
     async with JudgeProxy(make_session(Judge(fail), max_calls=3)) as proxy:
         assert [(await ask(proxy)).status for _ in range(4)] == [502, 502, 502, 429]
-        ledger = proxy.session.ledger.to_dict()
+        ledger = session_of(proxy).ledger.to_dict()
     assert (ledger["call_count"], ledger["failed_calls"], ledger["refused_calls"]) == (3, 3, 1)
 
 
@@ -77,11 +77,11 @@ async def test_requests_that_never_reach_the_judge_are_not_counted() -> None:
             assert (await ask(proxy, headers={"Content-Length": str(9 * 2**20)})).status == 413
             assert (await ask(proxy, {"question": "q", "target": "nope"})).status == 400
         assert [(await ask(proxy)).status for _ in range(5)] == [200] * 5
-        assert not proxy.session.ledger.breached
+        assert not session_of(proxy).ledger.breached
         # At the limit, an invalid request is still reported as invalid.
         assert (await ask(proxy, {"question": ""})).status == 400
         assert (await ask(proxy, {"question": "q", "target": "nope"})).code == "unknown_target"
-        assert not proxy.session.ledger.breached
+        assert not session_of(proxy).ledger.breached
 
 
 async def test_info_is_exact_and_not_counted(proxy: JudgeProxy) -> None:
@@ -124,7 +124,7 @@ async def test_200_concurrent_calls_never_exceed_a_limit_of_50() -> None:
             await judge.has_calls(50)
             judge.let_go()
             assert await statuses_of(wires) == [200] * 50 + [429] * 150
-            assert (judge.calls, proxy.session.ledger.refused_calls) == (50, 150)
+            assert (judge.calls, session_of(proxy).ledger.refused_calls) == (50, 150)
 
 
 async def test_limit_holds_when_bodies_arrive_after_all_heads() -> None:

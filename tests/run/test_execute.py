@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -320,7 +321,7 @@ class Script(Probe):
 
     async def evaluate(self, context: EvaluationContext) -> Score:
         assert context.runtime is not None
-        async with context.runtime.script_slot():
+        async with context.runtime.script_slots or nullcontext():
             return Score(await self.function(context))
 
 

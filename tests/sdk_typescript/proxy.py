@@ -51,6 +51,7 @@ async def main() -> None:
         if "close" in order:
             proxy, stack = stacks.pop(order["close"])
             await stack.aclose()
+            assert isinstance(proxy.session, JudgeSession)
             ledger = proxy.session.ledger
             told: dict[str, Any] = {
                 "calls": ledger.call_count,

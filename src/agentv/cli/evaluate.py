@@ -30,7 +30,7 @@ from agentv.report.live import choose_progress
 from agentv.report.progress import Progress
 from agentv.report.terminal import can_print_unicode, terminal_width, wants_color
 from agentv.run.services import protection_gaps
-from agentv.run_manifest import recorded_choice, resumed_options
+from agentv.run_manifest import recorded_choice, refuse_merged, resumed_options
 from agentv.text import plural, short_path
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class _Console:
             click.echo(text, err=True)
 
     def execute(self, run: RecordedRun) -> Ended:
-        gaps = () if self.gaps_printed else protection_gaps(run.plan.needs)
+        gaps = () if self.gaps_printed or run.plan.nodes is not None else protection_gaps(run.plan.needs)
         self.gaps_printed = True
         for note in (*run.plan.notes, *run.notes, *gaps, *(_details(run) if self.verbose else ())):
             self.say(f"note: {note}")
@@ -231,6 +231,7 @@ def _resumed(arguments: dict[str, Any]) -> RecordedRun:
         )
     directory = find_run(name, Path.cwd())
     manifest = directory.read_manifest()
+    refuse_merged(manifest, flag, directory)
     options, cwd = resumed_options(manifest, directory)
     changed = {
         name: arguments[name] for name, option in OPTIONS.items() if option.may_change and arguments[name] is not None

@@ -24,7 +24,7 @@ from agentv.run_manifest import resumed_options
 from agentv.text import plural
 
 NEWEST = "latest"
-_NOT_INHERITED = ("cases", "tags", "exclude_tags", "where", "sample", "seed", "out")
+_NOT_INHERITED = ("cases", "tags", "exclude_tags", "where", "sample", "seed", "shard", "out")
 """Options of the other run that already took effect there, or that would overwrite its output."""
 
 

@@ -68,6 +68,8 @@ class Candidate:
     """The turns of a conversation. `answer` is that of the last one, `output_messages` are those of all of them."""
     cache_hit: bool = False
     """Whether the answer was read from the cache."""
+    execution: Mapping[str, Any] | None = None
+    """The node that ran the command of the target, and how often it was tried."""
 
 
 @dataclass(frozen=True, slots=True)

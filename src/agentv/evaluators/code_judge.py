@@ -33,6 +33,7 @@ _OPTIONS = (
     "config",
     "warm",
     "protocol",
+    "on",
 )
 _COMMON = ("name", "type", "weight", "required", "threshold", "negate")
 

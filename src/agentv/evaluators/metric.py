@@ -154,7 +154,9 @@ class ReadyMetric(CodeJudge):
             reported = _REPORTED.findall(error.stderr)
             if not reported:
                 raise
-            raise EvaluatorError(reported[-1], judge_proxy=error.judge_proxy) from error
+            clean = EvaluatorError(reported[-1], judge_proxy=error.judge_proxy)
+            clean.execution = error.execution
+            raise clean from error
 
     def payload(self, context: EvaluationContext) -> dict[str, Any]:
         """The payload with the options of the metric as `config`."""

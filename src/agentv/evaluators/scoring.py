@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentv.errors import AgentVError, BudgetExhaustedError, EvaluatorError
+from agentv.errors import AgentVError, BudgetExhaustedError, EvaluatorError, NodesLostError
 from agentv.evaluators.base import EvaluationContext, Evaluator
 from agentv.results import CaseError, EvaluatorResult, Score, Verdict, verdict_for, weighted_mean
 from agentv.text import without_controls
@@ -26,13 +26,13 @@ class CaseScore:
 
 
 async def judge(evaluator: Evaluator, context: EvaluationContext) -> EvaluatorResult:
-    """Run one evaluator on one answer. Raises only BudgetExhaustedError, cancellation and interrupts."""
+    """Run one evaluator on one answer. Raises only what ends the run or its case, cancellation and interrupts."""
     started = time.perf_counter()
     try:
         score = await evaluator.evaluate(context)
         if not isinstance(score, Score):
             raise TypeError(f"evaluate() must return a Score, got {type(score).__name__}")  # noqa: TRY301 - handled below
-    except BudgetExhaustedError:
+    except (BudgetExhaustedError, NodesLostError):
         raise  # the case counts as not run
     except AgentVError as error:
         return _failed(evaluator, str(error), started, error)
@@ -107,6 +107,7 @@ def _judged(evaluator: Evaluator, score: Score, started: float) -> EvaluatorResu
         judge_proxy=score.judge_proxy,
         judge=score.judge,
         evaluator_results=tuple(score.evaluator_results),
+        execution=score.execution,
     )
 
 
@@ -126,6 +127,7 @@ def _failed(evaluator: Evaluator, message: str, started: float, error: Exception
         judge=spent.judge,
         details=spent.details,
         evaluator_results=tuple(spent.evaluator_results),
+        execution=spent.execution,
     )
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
@@ -36,6 +38,10 @@ class Scripted(Evaluator):
         default={}, description="Extra environment variables: a mapping, or a list of names to pass through."
     )
     config: dict[str, Any] | None = Field(None, description="Mapping passed to the script unchanged.")
+    on: Literal["driver", "nodes"] | None = Field(
+        None,
+        description="Where it runs in a run with `--on`: `driver` is the machine that runs agentv. Default: `nodes`.",
+    )
 
     @field_validator("env")
     @classmethod
@@ -107,8 +113,8 @@ class Scripted(Evaluator):
         """Run the script on this payload and return its score."""
         if context.runtime is None:
             raise EvaluatorError(f"the evaluator '{self.name}' cannot start its script outside of a run")
-        session = None
+        lend = None
         if self.judge is not None:
-            session = context.runtime.lender.lend(self.judge, context.asker(self.name, script=True))
-        spec = self.spec(context.directory or Path.cwd())
-        return await run_script(spec, payload, context.runtime, session=session, observer=observer)
+            lend = partial(context.runtime.lender.lend, self.judge, context.asker(self.name, script=True))
+        spec = replace(self.spec(context.directory or Path.cwd()), on=self.on)
+        return await run_script(spec, payload, context.runtime, lend=lend, observer=observer)

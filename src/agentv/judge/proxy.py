@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import re
 import time
-from typing import Any, Self
+from typing import Self
 
 from agentv import workers
 from agentv.errors import EvaluatorError
@@ -14,22 +13,10 @@ from agentv.http.app import App, Response, Route
 from agentv.http.budget import ClientBudget, ClientLimits
 from agentv.http.messages import Refused, Request
 from agentv.http.server import Server
-from agentv.json_sizes import is_quick
-from agentv.judge.session import JudgeCallError, JudgeSession
+from agentv.judge.proxied import ProxiedSession, TimedCalls, read_calls
+from agentv.judge.session import JudgeCallError
 from agentv.processes import descriptors
-from agentv.targets.provider import Reply
-from agentv.wire.judge import (
-    InvalidRequestError,
-    JudgeCall,
-    ParsedBody,
-    error_object,
-    failed_object,
-    parse_batch,
-    parse_in_worker,
-    parse_invoke,
-    reply_object,
-    to_json,
-)
+from agentv.wire.judge import InvalidRequestError, JudgeCall, error_object, to_json
 
 SPARE_CONNECTIONS = 256
 """Connections besides one per call that the script may make, and connections without the token."""
@@ -38,8 +25,6 @@ BODY_BYTES = 32 * 1024 * 1024
 MOST_REFUSED = 1_000
 CPU_SECONDS = 10.0
 CPU_SECONDS_PER_CALL = 0.02
-PARSE_SECONDS = 5.0
-MASKED_IN_LINE = 64 * 1024
 
 
 def limits_of(max_calls: int) -> ClientLimits:
@@ -61,9 +46,9 @@ class JudgeProxy(Server):
     limits of its proxy ends it, and `session.overuse` is set.
     """
 
-    def __init__(self, session: JudgeSession) -> None:
+    def __init__(self, session: ProxiedSession) -> None:
         app = JudgeApp(session)
-        super().__init__(app, limits=limits_of(session.ledger.max_calls), on_exceeded=session.end_for_overuse)
+        super().__init__(app, limits=limits_of(session.max_calls), on_exceeded=session.end_for_overuse)
         app.budget = self.budget
         self.session = session
 
@@ -92,7 +77,7 @@ _TOKENS = re.compile(rb"^authorization:[ \t]*bearer +([\x21-\x7e]+)[ \t]*\r?$", 
 class JudgeApp(App):
     """The routes of one session. Replies and errors are JSON, with secret values masked."""
 
-    def __init__(self, session: JudgeSession) -> None:
+    def __init__(self, session: ProxiedSession) -> None:
         self._session = session
         self._token = session.token.encode("ascii")
         self.budget = ClientBudget(ClientLimits())
@@ -102,52 +87,25 @@ class JudgeApp(App):
 
     async def _info(self, _: Request) -> Response:
         started = time.perf_counter()
-        body = to_json(self._session.info())
+        body = to_json(await self._session.describe())
         self.budget.charge(time.perf_counter() - started)
         return Response(200, body)
 
     async def _invoke(self, request: Request) -> Response:
         (call,) = await self._calls(request, batch=False)
-        return Response(200, to_json(await self._render(await self._session.invoke(call))))
+        return Response(200, to_json(await self._session.answer(call)))
 
     async def _invoke_batch(self, request: Request) -> Response:
-        replies = await self._session.invoke_batch(await self._calls(request, batch=True))
-        return Response(200, to_json({"responses": [await self._render(reply) for reply in replies]}))
+        calls = await self._calls(request, batch=True)
+        return Response(200, to_json({"responses": await self._session.answer_batch(calls)}))
 
     async def _calls(self, request: Request, *, batch: bool) -> tuple[JudgeCall, ...]:
-        """The calls in the body. If parsing may take long, it is done in another process."""
         body, request.body = request.body, b""
-        if is_quick(body):
-            started = time.perf_counter()
-            try:
-                return parse_batch(body) if batch else (parse_invoke(body),)
-            finally:
-                self.budget.charge(time.perf_counter() - started)
-        remaining = self._session.ledger.remaining
-        available = frozenset(self._session.targets.available)
+        timed = TimedCalls()
         try:
-            parsed: ParsedBody = await workers.call(
-                parse_in_worker, body, batch, remaining, available, seconds=PARSE_SECONDS
-            )
-        except workers.WorkerError:
-            self.budget.charge(PARSE_SECONDS)
-            raise
-        self.budget.charge(parsed.seconds)
-        if parsed.problem is not None:
-            raise InvalidRequestError(parsed.problem)
-        if batch and parsed.count > remaining:
-            raise self._session.refuse_batch(parsed.count, parsed.calls, parsed.first)
-        return parsed.calls
-
-    async def _render(self, reply: Reply | JudgeCallError) -> dict[str, Any]:
-        if isinstance(reply, JudgeCallError):
-            return failed_object(reply.message, reply.code)
-        content = reply_object(reply.output_messages, reply.token_usage)
-        if len(reply.text) <= MASKED_IN_LINE:
-            rendered: dict[str, Any] = self._session.masked(content)
-        else:  # a megabyte of escapes takes 300 ms; masking works in short steps, so the event loop keeps running
-            rendered = await asyncio.to_thread(self._session.masked, content)
-        return rendered
+            return await read_calls(self._session, body, batch=batch, timed=timed)
+        finally:
+            self.budget.charge(timed.seconds)
 
     routes = (
         Route("GET", "/info", _info),

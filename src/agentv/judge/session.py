@@ -24,11 +24,13 @@ from agentv.results import RowKey
 from agentv.targets.budget import Budget
 from agentv.targets.provider import CallHooks, Provider, Reply, Request
 from agentv.text import short_or_described
-from agentv.wire.judge import JudgeCall, reply_object
+from agentv.wire.judge import JudgeCall, failed_object, reply_object
 
 DEFAULT_TIMEOUT = 60.0
 LONGEST_ERROR = 2_000
 TOKEN_BYTES = 32
+MASKED_IN_LINE = 64 * 1024
+"""Longer replies are masked in a thread."""
 
 
 class JudgeCallError(AgentVError):
@@ -131,6 +133,8 @@ class JudgeSession:
         self._not_begun = 0
         self.waiting = WaitingTime()
         """How long the calls of this session have waited for the limits of their targets."""
+        self.try_number = 1
+        """Which attempt to run the script this is: nodes of earlier ones were lost."""
         self.limit_setting = "`max_calls` under `judge` of this evaluator in the suite"
         """The setting that raises the limit, for the message of a refused call."""
         self.on_refused: Callable[[JudgeCallError], None] | None = None
@@ -153,6 +157,18 @@ class JudgeSession:
     def closed(self) -> bool:
         return self.ledger.closed
 
+    @property
+    def max_calls(self) -> int:
+        return self.ledger.max_calls
+
+    @property
+    def remaining(self) -> int:
+        return self.ledger.remaining
+
+    @property
+    def available(self) -> list[str]:
+        return self.targets.available
+
     def clean(self, text: str) -> str:
         """Text that may be sent to a script: shortened, with secret values and the token masked."""
         if "token" in self.__dict__:
@@ -173,9 +189,33 @@ class JudgeSession:
             "waitedMs": round(self.waiting.seconds * 1000),
         }
 
-    def masked(self, value: Any) -> Any:
-        """The JSON value with secret values masked."""
-        return self._redactor.value(value) if self._redactor.active else value
+    async def describe(self) -> dict[str, Any]:
+        """`info`, as the proxy asks for it."""
+        return self.info()
+
+    async def answer(self, call: JudgeCall) -> dict[str, Any]:
+        """The reply to one call as JSON, with secret values masked."""
+        return await self._rendered(await self.invoke(call))
+
+    async def answer_batch(self, calls: Sequence[JudgeCall]) -> list[dict[str, Any]]:
+        """The replies to a batch as JSON, with secret values masked."""
+        return [await self._rendered(reply) for reply in await self.invoke_batch(calls)]
+
+    async def refuse(self, count: int, calls: Sequence[JudgeCall], first: int) -> JudgeCallError:
+        """`refuse_batch`, as the proxy asks for it."""
+        return self.refuse_batch(count, calls, first)
+
+    async def _rendered(self, reply: Reply | JudgeCallError) -> dict[str, Any]:
+        if isinstance(reply, JudgeCallError):
+            return failed_object(reply.message, reply.code)
+        content = reply_object(reply.output_messages, reply.token_usage)
+        if not self._redactor.active:
+            return content
+        if len(reply.text) <= MASKED_IN_LINE:
+            rendered: dict[str, Any] = self._redactor.value(content)
+        else:  # a megabyte of escapes takes 300 ms; masking works in short steps, so the event loop keeps running
+            rendered = await asyncio.to_thread(self._redactor.value, content)
+        return rendered
 
     async def invoke(self, call: JudgeCall) -> Reply:
         """Call the judge once. Secret values in the reply are not masked."""
@@ -236,7 +276,7 @@ class JudgeSession:
 
     def _refuse_when_closed(self) -> None:
         if self.closed:
-            raise _shutting_down()
+            raise shutting_down()
 
     def _choose(self, call: JudgeCall, where: str) -> str:
         name = self.targets.default if call.target is None else call.target
@@ -322,14 +362,14 @@ class JudgeSession:
             if running.closed:
                 if task is not None:
                     task.uncancel()
-                raise _shutting_down() from None
+                raise shutting_down() from None
             if task is not None and task.cancelling():
                 self._settle(running, "cancelled", code="cancelled")
                 raise
             raise self._failed(running, "failed", "its provider cancelled the call") from None
         except (Exception, SystemExit) as error:
             if running.closed:
-                raise _shutting_down() from None
+                raise shutting_down() from None
             if isinstance(error, ProviderTimeoutError):
                 raise self._failed(running, "timeout", str(error)) from None
             if isinstance(error, BudgetExhaustedError):
@@ -338,7 +378,7 @@ class JudgeSession:
             reason = str(error) if known else f"its provider crashed: {type(error).__name__}: {error}"
             raise self._failed(running, "failed", reason, missing=isinstance(error, NotRecordedError)) from None
         if self.closed:
-            raise _shutting_down()
+            raise shutting_down()
         written = self._settle(running, "ok", reply=reply)
         if written is not None:  # a reply that its caller has seen is on disk, whatever kills the run
             with suppress(Exception):  # the recorder reports its own errors
@@ -451,6 +491,7 @@ class JudgeSession:
             target=running.target,
             status=status,
             execution=None if execution == 1 else execution,
+            try_=None if self.try_number == 1 else self.try_number,
             code=code,
             eval_case_id=key.eval_id if call.eval_case_id is None else call.eval_case_id,
             attempt=key.attempt if call.attempt is None else call.attempt,
@@ -497,6 +538,6 @@ def _reply_of(reply: Reply) -> dict[str, Any]:
     return answer
 
 
-def _shutting_down() -> JudgeCallError:
+def shutting_down() -> JudgeCallError:
     message = "this execution has ended; make judge calls only while the script is running"
     return JudgeCallError(503, "shutting_down", message)

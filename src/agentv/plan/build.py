@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from agentv.errors import ConfigError, Problem, SuiteError, UsageError
+from agentv.errors import AgentVError, ConfigError, Problem, SuiteError, UsageError
 from agentv.evaluators.reader import EvaluatorReader
 from agentv.plan.cases import CaseCollector, SuiteCases
 from agentv.plan.chosen import ChosenCases
 from agentv.plan.discovery import find_suites
 from agentv.plan.names import check_names, refuse_without_a_judge
 from agentv.plan.options import RunOptions
-from agentv.plan.plan import Lane, PlannedSuite, RunPlan
+from agentv.plan.plan import Lane, PlannedSuite, RunPlan, UsesNodes
 from agentv.plan.selection import DEFAULT_SEED, CaseFilter, sampled, select_ids
 from agentv.results import DEFAULT_THRESHOLD
 from agentv.suite.findings import AllFindings
@@ -36,6 +36,9 @@ from agentv.targets.provider import TargetSettings
 from agentv.targets.secrets import Secrets
 from agentv.text import one_of
 
+if TYPE_CHECKING:
+    from agentv.plan.shards import Shard, ShardOfRun
+
 DEFAULT_CONCURRENCY = 16
 _LIKE_A_VARIANT = re.compile(r" \[[^\[\]]*\]$")
 ANSWERS_TARGET = "outputs"
@@ -53,12 +56,18 @@ class Loaded:
     """The files of `--prompt`."""
     search: bool = True
     """Whether programs and scripts that evaluators need and that do not exist are errors."""
+    on: str | None = None
+    """The nodes of `--on`."""
+    shard: Shard | None = None
+    """The shard that gets its part of the limits of all targets."""
     collected: list[SuiteCases] = field(default_factory=list)
     """What `suites` kept of the cases of each suite, if it had a collector."""
     _environments: dict[tuple[Path, ...], Environment] = field(default_factory=dict)
     """Keyed by the `.env` files that were read."""
     _configs: dict[tuple[Path, tuple[Path, ...]], TargetsConfig] = field(default_factory=dict)
     """Keyed by the configuration file and the `.env` files."""
+    undivided: dict[tuple[str, str], TargetSpec] = field(default_factory=dict)
+    """For a shard: the targets with the limits of the whole run, by configuration file and name."""
 
     def suites(self, paths: Sequence[str], collector: CaseCollector | None = None) -> list[EvalSuite]:
         """Every suite, or one SuiteError with the problems of all of them. What is kept of their cases goes to
@@ -83,10 +92,18 @@ class Loaded:
         return suites
 
     def _reader(self, suite: Path) -> EvaluatorReader:
-        if not self.search:
+        if not self.search or self._uses_nodes((self.home or suite.parent).resolve()):
             return EvaluatorReader()
         environment = self.environment((self.home or suite.parent).resolve())
         return EvaluatorReader(search=ProgramSearch(environment.values))
+
+    def _uses_nodes(self, directory: Path) -> bool:
+        """Whether scripts run on nodes, which may have programs that this machine does not have."""
+        try:
+            config = self.config(directory)
+        except AgentVError:  # reported when the configuration is needed
+            config = None
+        return _nodes(self.on, [config]) is not None
 
     def environment(self, directory: Path) -> Environment:
         files = dotenv_files(directory, self.cwd)
@@ -104,7 +121,13 @@ class Loaded:
         environment = self.environment(directory)
         key = (path, environment.dotenv_files)
         if key not in self._configs:
-            self._configs[key] = load_config(path, environment)
+            config = load_config(path, environment)
+            if self.shard is not None:
+                from agentv.plan.shares import share_of_targets  # noqa: PLC0415 - only shards need it
+
+                self.undivided |= {(str(spec.path), name): spec for name, spec in config.targets.items()}
+                config = share_of_targets(config, self.shard)
+            self._configs[key] = config
         return self._configs[key]
 
 
@@ -129,20 +152,30 @@ def build_plan(
     With `record_cases`, the plan has the lines of `cases.jsonl`. `chosen` restricts it to these cases.
     With `watched`, it also knows which cases a judge script affects.
     """
-    loaded = Loaded(cwd, options.config, added_evaluators, home, _prompt_files(options, cwd), search)
+    loaded = Loaded(
+        cwd,
+        options.config,
+        added_evaluators,
+        home,
+        _prompt_files(options, cwd),
+        search,
+        on=options.on,
+        shard=options.own_shard,
+    )
     selecting = _Selecting(options, CaseFilter.of(options), chosen)
     collector = None
     if record_cases or selecting.filter is not None:
         collector = CaseCollector(cwd, options.threshold, selecting.filter, record_cases, watched)
     suites = loaded.suites(options.paths, collector)
     selected = _select(suites, loaded.collected, selecting)
+    shard, own = _shard_of(suites, selected, loaded.shard)
     cases = dict(zip((suite.path for suite in suites), loaded.collected, strict=False)) if record_cases else {}
     planned = [
         PlannedSuite(
             suite=suite,
             environment=loaded.environment(suite.directory),
             config=loaded.config(suite.directory),
-            selected=selected[suite.path],
+            selected=own[suite.path],
             threshold=_first(options.threshold, suite.threshold, DEFAULT_THRESHOLD),
             repeat=options.repeat,
             cases=cases.get(suite.path),
@@ -176,11 +209,24 @@ def build_plan(
         collected=collector if record_cases else None,
         chosen=chosen,
         sample=selecting.sample,
+        nodes=_nodes(options.on, [item.config for item in planned]),
+        shard=shard,
     )
+    if shard is not None:
+        plan = replace(plan, notes=(*plan.notes, *_shard_notes(plan, shard, loaded)))
     _check_wording(lanes)
-    if search and options.replay is None:
+    if search and options.replay is None and plan.nodes is None:
         _search_for_targets(plan)
     return plan
+
+
+def _nodes(option: str | None, configs: Sequence[TargetsConfig | None]) -> UsesNodes | None:
+    """The nodes that a run uses; None for none."""
+    if option is None and all(config is None or config.nodes is None for config in configs):
+        return None
+    from agentv.plan.uses_nodes import nodes_named  # noqa: PLC0415 - most runs use no nodes
+
+    return nodes_named(option, configs)
 
 
 def _prompt_files(options: RunOptions, cwd: Path) -> list[Path]:
@@ -281,6 +327,28 @@ def _select(suites: Sequence[EvalSuite], cases: Sequence[SuiteCases], run: _Sele
         selected = sampled(suites, selected, options.sample, seed)
         run.sample = f"sampled {options.sample:,} of {total:,} cases, seed {seed}"
     return selected
+
+
+def _shard_of(
+    suites: Sequence[EvalSuite], selected: dict[Path, frozenset[str]], shard: Shard | None
+) -> tuple[ShardOfRun | None, dict[Path, frozenset[str]]]:
+    """The shard of the run, if it is one, and the cases that run. A suite without cases in the shard keeps its place:
+    the suites and the files of a run are those of all its shards."""
+    if shard is None:
+        return None, selected
+    from agentv.plan.shards import ShardOfRun  # noqa: PLC0415 - only shards need it
+
+    own = shard.cases(suites, selected)
+    return ShardOfRun(shard, sum(map(len, own.values())), sum(map(len, selected.values()))), own
+
+
+def _shard_notes(plan: RunPlan, shard: ShardOfRun, loaded: Loaded) -> list[str]:
+    from agentv.plan.shares import notes_on_shares  # noqa: PLC0415 - only shards need it
+
+    if not shard.cases:
+        return [f"{shard.note}; nothing is run, and the run can be merged with those of the other shards"]
+    called = [] if plan.options.replay is not None else [spec for spec, _ in plan.called_targets()]
+    return [shard.note, *notes_on_shares(plan.options, shard.shard, called, loaded.undivided)]
 
 
 @dataclass(slots=True)

@@ -10,17 +10,23 @@ import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from agentv.errors import UsageError
 from agentv.text import one_of
+
+if TYPE_CHECKING:
+    from agentv.plan.shards import Shard
+
+
+SHARDS = "I/N, such as 2/4, with I from 1 to N"
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
     """The name, the help and the allowed values of an option."""
 
-    kind: Literal["text", "file", "list", "whole", "number", "switch", "choice"]
+    kind: Literal["text", "file", "list", "whole", "number", "switch", "choice", "shard"]
     help: str
     metavar: str = ""
     keyword: str = ""
@@ -49,7 +55,8 @@ class Option:
             return f"{noun} from {self.least:g} to {self.most:g}"
         if self.kind == "choice":
             return one_of(self.choices)
-        return {"list": "a list of strings", "switch": "true or false"}.get(self.kind, "a string")
+        others = {"list": "a list of strings", "switch": "true or false", "shard": SHARDS}
+        return others.get(self.kind, "a string")
 
     def check(self, name: str, value: Any) -> None:
         """UsageError if the value is not allowed."""
@@ -67,10 +74,18 @@ class Option:
             return isinstance(value, str) and value in self.choices
         if self.kind in ("text", "file"):
             return isinstance(value, str)
+        if self.kind == "shard":
+            return isinstance(value, str) and _shard(value) is not None
         number = int if self.kind == "whole" else int | float
         if isinstance(value, bool) or not isinstance(value, number) or not math.isfinite(value):
             return False
         return self.least < value <= self.most if self.is_open else self.least <= value <= self.most
+
+
+def _shard(written: str) -> Shard | None:
+    from agentv.plan.shards import Shard  # noqa: PLC0415 - few runs have one
+
+    return Shard.parse(written)
 
 
 def _text(metavar: str, keyword: str, text: str) -> Any:
@@ -130,8 +145,20 @@ class RunOptions:
     )
     sample: int | None = _whole("sample", "Run a random sample of N of the selected cases.", 1)
     seed: int | None = _whole("seed", "Seed of --sample; the same seed selects the same cases.  [0]", 0)
+    shard: str | None = _field(
+        Option("shard", "Run only shard I of N of the selected cases (see `agentv merge`).", "I/N", "shard")
+    )
     workers: int | None = _whole("workers", "Cases judged at a time per target, while as many are answered.  [16]", 1)
     repeat: int | None = _whole("repeat", "Attempts per case, which give one verdict.  [`execution.trials`, else 1]", 1)
+    on: str | None = _field(
+        Option(
+            "text",
+            "Run scripts and commands on nodes: tls://HOST:PORT, tcp://HOST:PORT, ray://HOST:PORT, ray:auto, local:N.",
+            "NODES",
+            "on",
+            may_change=True,
+        )
+    )
     timeout: float | None = _above_zero("S", "timeout", "Timeout for one target call, in seconds.")
     threshold: float | None = _share("S", "threshold", "Minimum score for a case to pass.  [0.8]")
     outputs: str | None = _file("outputs", "Grade existing answers (JSON Lines, or a run) instead of calling targets.")
@@ -157,6 +184,11 @@ class RunOptions:
         refuse_empty({name: getattr(self, name) for name in OPTIONS})
         for name, option in OPTIONS.items():
             option.check(name, getattr(self, name))
+
+    @property
+    def own_shard(self) -> Shard | None:
+        """The shard that the run is restricted to, if any."""
+        return None if self.shard is None else _shard(self.shard)
 
     def to_dict(self) -> dict[str, Any]:
         values = {name: getattr(self, name) for name in OPTIONS}

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentv.judge.choice import JudgeChoice
 from agentv.plan.cases import CaseCollector, SuiteCases
@@ -19,8 +20,12 @@ from agentv.suite.suite import EvalCase, EvalSuite, TrialSettings
 from agentv.targets.answers import Answers
 from agentv.targets.config import TargetsConfig, TargetSpec
 from agentv.targets.environment import Environment
+from agentv.targets.provider import TargetSettings
 from agentv.targets.secrets import Secrets
-from agentv.text import all_of
+
+if TYPE_CHECKING:
+    from agentv.plan.shards import ShardOfRun
+    from agentv.targets.nodes_section import NodesModel
 
 OPEN_SUITES = 16
 """How many suites a lane reads alternately. Each keeps its file open."""
@@ -192,6 +197,14 @@ def _attempts(planned: PlannedSuite, ids: frozenset[str]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class UsesNodes:
+    """The nodes of a run, as in `--on` or `nodes.on`, and how they are used."""
+
+    on: str
+    settings: NodesModel
+
+
+@dataclass(frozen=True, slots=True)
 class RunPlan:
     """What a run will do. Building it calls no model."""
 
@@ -208,6 +221,10 @@ class RunPlan:
     """The cases of the run, if they were chosen one by one."""
     sample: str | None = None
     """A note about the sample, if the run is one."""
+    nodes: UsesNodes | None = None
+    """The nodes that run scripts and commands; None for this machine."""
+    shard: ShardOfRun | None = None
+    """The shard that the run is restricted to."""
 
     def narrowed(self, chosen: ChosenCases) -> RunPlan:
         """The plan of only these cases."""
@@ -272,21 +289,15 @@ class RunPlan:
             return "target"
         return "judge" if judges and all(judges) and not any(targets) else ""
 
-    def self_graded(self) -> str | None:
-        """A note about cases without evaluators that are graded by the target that answers them."""
+    def self_graded(self) -> dict[str, int]:
+        """By target, the number of cases without evaluators that are graded by the target that answers them."""
         graded: dict[str, int] = {}
         for lane in self.lanes:
             for planned, ids in lane.work:
                 cases = planned.suite.without_evaluators & ids
                 if cases and lane.spec and self.judge_choice(lane, planned).resolve() == lane.spec.name:
                     graded[lane.spec.name] = graded.get(lane.spec.name, 0) + len(cases)
-        if not graded:
-            return None
-        count, names = max(graded.values()), all_of(sorted(graded))
-        remedy = "set `judge_target` in the configuration, or add evaluators"
-        if count == 1:
-            return f"1 case has no evaluators and is graded by its own target {names}; {remedy}"
-        return f"{count:,} cases have no evaluators and are graded by their own target {names}; {remedy}"
+        return graded
 
     def _judges(self, lane: Lane) -> list[TargetSpec]:
         """The targets that may judge the answers of this lane."""
@@ -317,7 +328,20 @@ class RunPlan:
     @property
     def needs(self) -> frozenset[Need]:
         """What the run must provide to its evaluators."""
-        return frozenset(need for planned in self.suites for need in planned.suite.evaluator_needs)
+        return frozenset(need for planned in self.suites if planned.selected for need in planned.suite.evaluator_needs)
+
+    @property
+    def runs_commands_on_nodes(self) -> bool:
+        """Whether a target that answers or judges runs commands on nodes."""
+        specs = (spec for spec, _ in self.called_targets())
+        settings = (spec.reading.settings for spec in specs)
+        return any(isinstance(each, TargetSettings) and each.on_nodes for each in settings)
+
+    def directories(self) -> list[Path]:
+        """The directories whose files scripts and commands need: those of the suites and of their configurations."""
+        suites = [item.suite.directory.resolve() for item in self.suites]
+        configs = [item.config.path.resolve().parent for item in self.suites if item.config is not None]
+        return list(dict.fromkeys([*suites, *configs]))
 
     def digests(self) -> Mapping[str, str]:
         """SHA-256 of every file the run depends on, by absolute path."""

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from agentv.evaluators.registry import evaluator_class, evaluator_types
 from agentv.suite.models import CaseModel, SuiteModel
 from agentv.targets.config import AGENTS, DefaultsModel
+from agentv.targets.nodes_section import NodesModel
 from agentv.targets.provider import TargetSettings
 from agentv.targets.registry import ALIASES, provider_class, provider_names
 
@@ -89,6 +90,7 @@ def config_schema() -> dict[str, Any]:
                 ]
             },
             "defaults": _inline(DefaultsModel, definitions),
+            "nodes": _inline(NodesModel, definitions),
         },
         "patternProperties": {"^x-": {}},
         "additionalProperties": False,

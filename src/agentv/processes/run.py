@@ -17,8 +17,9 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from agentv.errors import AgentVError
 from agentv.processes import descriptors
@@ -62,6 +63,12 @@ class ProcessOutcome:
     """The script or one of its descendants killed its supervisor, so its output must not be trusted."""
     survivors: tuple[int, ...] = ()
     """Descendants that could not be killed in time."""
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """The output files of the job that the program wrote."""
+    file_problems: Mapping[str, str] = field(default_factory=dict)
+    """Why output files that exist cannot be read."""
+    execution: Mapping[str, Any] | None = None
+    """The node that ran it, and how often it was tried; None for this machine."""
 
     @property
     def ending(self) -> str:

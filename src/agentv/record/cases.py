@@ -52,7 +52,7 @@ def record_cases(
             try:
                 cut_torn_line(descriptor)
                 known = _recorded(directory)
-                _write(descriptor, (line for line in masked if _identity(line) not in known))
+                _write(descriptor, (line for line in masked if identity_of(line) not in known))
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
@@ -94,14 +94,15 @@ def _recorded(directory: RunDirectory) -> set[tuple[Any, ...]]:
     with open_recorded(directory.cases) as file:
         while line := file.readline(LONGEST_LINE):
             try:
-                identity = _identity(line)
+                identity = identity_of(line)
             except (ValueError, TypeError):
                 continue
             newest[identity[:3]] = identity
     return set(newest.values())
 
 
-def _identity(line: str | bytes) -> tuple[Any, ...]:
+def identity_of(line: str | bytes) -> tuple[Any, ...]:
+    """What a line of `cases.jsonl` is about: suite, id, prompt and hash. ValueError or TypeError if it is damaged."""
     data = load(line if isinstance(line, bytes) else line.encode("utf-8"))
     if not isinstance(data, Mapping):
         raise TypeError("a case must be an object")

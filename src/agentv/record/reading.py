@@ -281,6 +281,11 @@ def heads_of(path: Path) -> Iterator[tuple[bytes, RowHead | None]]:
         yield line, _head(offset, line, names)
 
 
+def whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The complete lines of a file with their offsets; none if there is no such file."""
+    return _lines(path)
+
+
 def head_at(path: Path, offset: int, length: int) -> RowHead | None:
     """The head of the line at this place of a file of rows; None if it is not a row."""
     return _head(offset, _read(path, offset, length), {})

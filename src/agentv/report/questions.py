@@ -21,11 +21,12 @@ _KEPT = 2_000
 class Questions:
     """Returns the question of a row, or None if it was not recorded. Never fails: a report does without."""
 
-    def __init__(self, results: Path) -> None:
+    def __init__(self, results: Path, *, indexed: bool = True) -> None:
+        """Without `indexed`, the file of cases is searched for each row: slower, but nothing is kept in memory."""
         from agentv.record.reading import RunReader  # noqa: PLC0415 - only runs with cases that did not pass need it
 
         self._reader = RunReader(RunDirectory(results.parent)) if results.name == RESULTS else None
-        self._is_indexed = False
+        self._is_indexed = not indexed
 
     def __call__(self, key: RowKey) -> str | None:
         if self._reader is None:
@@ -59,11 +60,11 @@ def part_shown(part: Any) -> str:
     return part_text(part) or json.dumps(part, ensure_ascii=False, default=str)
 
 
-def with_questions(summary: Summary, results: Path) -> Summary:
-    """The summary of a run with the questions of its worst cases."""
+def with_questions(summary: Summary, results: Path, *, indexed: bool = True) -> Summary:
+    """The summary of a run with the questions of its worst cases. `indexed` is that of `Questions`."""
     if not summary.worst:
         return summary
-    questions = Questions(results)
+    questions = Questions(results, indexed=indexed)
     worst = tuple(
         replace(case, question=questions(RowKey(case.suite, case.eval_id, case.target, case.attempt)))
         for case in summary.worst

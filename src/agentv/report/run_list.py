@@ -181,6 +181,7 @@ _STATUS_STYLES = {
     "running": "cyan",
     "interrupted": "yellow",
     "out of budget": "yellow",
+    "partial": "yellow",
     "failed": "red",
     "broken": "red",
 }

@@ -125,7 +125,7 @@ def _facts(view: CaseView, choice: Choice) -> list[tuple[str, str]]:
     tags, metadata = (case.tags, case.metadata) if case is not None else ((), row.metadata)
     return [
         ("suite", f"{row.suite}{place}"),
-        ("target", f"{row.target}{model}{stopped}"),
+        ("target", f"{row.target}{model}{stopped}{_on_node(row.execution)}"),
         ("prompt", row.prompt or ""),
         ("run", f"{view.run_id}{_when(row.started_at)}"),
         ("usage", spent(row.duration_ms, row.token_usage, row.cost_usd, cache_hit=row.cache_hit)),
@@ -281,6 +281,14 @@ def _trajectory(row: CaseResult, page: Page) -> None:
             _tool_call(call, page, 1, f"{number}. ")
 
 
+def _on_node(execution: Mapping[str, Any] | None) -> str:
+    """The node that ran a script or a command, and the nodes that were lost before."""
+    if execution is None:
+        return ""
+    lost = ", ".join(execution.get("lost_on") or ())
+    return f", on {execution.get('node')}" + (f" after the loss of {lost}" if lost else "")
+
+
 # -- evaluators
 
 
@@ -292,7 +300,7 @@ def _evaluator(result: EvaluatorResult, view: CaseView, page: Page, indent: int)
     required = ", required" if result.required else ""
     mark, style = outcome_mark(result, look)
     outcome = "error" if result.error is not None else f"{result.verdict.value} {format_score(result.score)}{needs}"
-    facts = f"weight {result.weight:g}{required}, {_time(result.duration_ms)}"
+    facts = f"weight {result.weight:g}{required}, {_time(result.duration_ms)}{_on_node(result.execution)}"
     kind = f" ({result.type})" if result.name != result.type else ""
     room = look.width - len(INDENT * indent) - len(f"{mark}   {outcome}  {facts}{kind}")
     name = look.cut(look.text(result.name), max(10, room)) + look.style(kind, "dim")

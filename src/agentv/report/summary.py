@@ -99,6 +99,8 @@ class Summary:
     not_run: int = 0
     """Cases that were not run because the budget was used up."""
     why_not_run: str | None = None
+    missing_shards: Annotated[tuple[str, ...], OMIT_DEFAULT] = ()
+    """For a merged run: the shards that are missing or incomplete."""
     not_called: int = 0
     """Errored rows whose target was not called, because it was declared down."""
     cut_off: int = 0
@@ -150,8 +152,11 @@ class Summary:
 
     @property
     def exit_code(self) -> int:
-        """3 if any case errored, was not run or is incomplete, else 1 if any case did not pass, else 0."""
-        if self.errors or self.not_run or self.incomplete:
+        """3 if any case errored, was not run or is incomplete, else 1 if any case did not pass, else 0.
+
+        Also 3 if a merged run lacks shards.
+        """
+        if self.errors or self.not_run or self.incomplete or self.missing_shards:
             return 3
         return 1 if self.borderline or self.failed else 0
 
@@ -182,6 +187,8 @@ def headline(summary: Summary) -> str:
         parts.append(f"{plural(summary.not_run, summary.noun)} not run")
     if summary.incomplete:
         parts.append(f"{plural(summary.incomplete, summary.noun)} incomplete")
+    if summary.missing_shards:
+        parts.append(f"{plural(len(summary.missing_shards), 'shard')} missing or incomplete")
     if parts:
         return ", ".join(parts)
     if not summary.total:
@@ -192,6 +199,8 @@ def headline(summary: Summary) -> str:
 def remarks(summary: Summary) -> list[str]:
     """What else to know about a run besides its counts, in sentences."""
     lines = [f"budget: {summary.why_not_run}"] if summary.why_not_run else []
+    if summary.missing_shards:
+        lines.append(f"missing or incomplete: shard {', '.join(summary.missing_shards)}")
     if summary.not_called:
         lines.append(f"{plural(summary.not_called, summary.noun)} not called: target down")
     if summary.cut_off:
@@ -244,6 +253,7 @@ class SummaryBuilder:
         self._not_called = 0
         self._cut_off = 0
         self.why_not_run: str | None = None
+        self.missing_shards = _missing_shards(self.manifest)
 
     @classmethod
     def of(cls, manifest: Mapping[str, Any]) -> SummaryBuilder:
@@ -347,6 +357,7 @@ class SummaryBuilder:
                 scripted_part=self.scripted_part,
                 replayed=self.replayed,
                 notes=self.notes,
+                missing_shards=self.missing_shards,
                 duration_seconds=duration_seconds,
             )
         failed = tuple(f"{what} ({error})" for what, error in self._not_computed.items())
@@ -441,9 +452,16 @@ class SummaryBuilder:
             duration_seconds=duration_seconds,
             not_run=self.not_run,
             why_not_run=self.why_not_run,
+            missing_shards=self.missing_shards,
             not_called=self._not_called,
             cut_off=self._cut_off,
         )
+
+
+def _missing_shards(manifest: Mapping[str, Any]) -> tuple[str, ...]:
+    merged = manifest.get("merged")
+    missing = merged.get("missing") if isinstance(merged, dict) else None
+    return tuple(shard for shard in missing if isinstance(shard, str)) if isinstance(missing, list) else ()
 
 
 def interval_of(tally: Tally) -> tuple[float, float] | None:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from agentv.errors import AgentVError, BudgetExhaustedError, ProviderError, RecordError, TargetDownError
+from agentv.errors import AgentVError, BudgetExhaustedError, NodesLostError, ProviderError, RecordError, TargetDownError
 from agentv.evaluators.base import Candidate, EvaluationContext, Evaluator
 from agentv.evaluators.scoring import CaseScore, combine, judge_all
 from agentv.messages import Message, TokenUsage, ToolCall, part_text, whole_text
@@ -81,7 +81,7 @@ async def answer(item: WorkItem, ask: Ask, talk: Talk | None = None) -> Answered
         if talk is not None:
             return Answered(started_at, await _conversation_of(item, ask, talk))
         reply = await ask(build_request(item.case, item.attempt, item.planned.suite.files))
-    except (BudgetExhaustedError, RecordError):
+    except (BudgetExhaustedError, NodesLostError, RecordError):
         raise
     except TargetDownError as error:
         return _failure(started_at, str(error), talk, not_called=talk is None or not talk.answered)
@@ -167,6 +167,7 @@ def answered_before(row: CaseResult) -> Answered:
         model=row.model,
         turns=row.turns,
         cache_hit=row.cache_hit,
+        execution=row.execution,
     )
     return Answered(row.started_at, candidate, recorded=True)
 
@@ -185,6 +186,7 @@ def candidate_of(reply: Reply, elapsed_ms: float) -> Candidate:
         warnings=reply.warnings,
         model=reply.model,
         cache_hit=reply.cache_hit,
+        execution=reply.execution,
     )
 
 
@@ -225,6 +227,7 @@ def row_of(item: WorkItem, answered: Answered, run_id: str, judged: Judged | Non
         prompt=item.case.prompt,
         turns=candidate.turns,
         trials=item.trials,
+        execution=candidate.execution,
     )
 
 

@@ -36,7 +36,15 @@ from agentv.run.case import (
     row_of,
     with_file_text,
 )
-from agentv.run.services import OnNote, Services, most_scripts, reply_cache, script_services
+from agentv.run.services import (
+    OnNote,
+    Services,
+    most_scripts,
+    node_commands,
+    node_services,
+    reply_cache,
+    script_services,
+)
 from agentv.run.stop_early import NeededAttempts
 from agentv.targets.answers import Answers
 from agentv.targets.budget import Budget
@@ -49,6 +57,7 @@ from agentv.trials import Attempts
 if TYPE_CHECKING:
     from agentv.evaluators.base import Evaluator
     from agentv.judge.recording import Recording
+    from agentv.nodes.remote import RemotePlace
     from agentv.run.conversation import Talk
     from agentv.run.replay import Replay
     from agentv.scripts import Runtime
@@ -153,10 +162,20 @@ class Execution:
     journal: Journal | None = None
     replay: Replay | None = None
     """Answers for all targets and judges, in a replayed run."""
+    nodes: RemotePlace | None = None
+    """The nodes of the run, once it has begun."""
     _unwritten: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(UNWRITTEN))
 
     async def run(self) -> None:
         """Run every item of the plan that is not done yet. Cancelling stops the work in flight."""
+        try:
+            async with node_services(self.plan, self.on_note, own_process=self.own_process) as nodes:
+                self.nodes = nodes
+                await self._run(nodes)
+        except BaseExceptionGroup as group:
+            raise _first(group) from group
+
+    async def _run(self, nodes: RemotePlace | None) -> None:
         options = self.plan.options
         slot_count = max(32, 4 * (os.cpu_count() or 1), options.workers or 0)
         pool = TargetPool(
@@ -167,24 +186,22 @@ class Execution:
             budget=self.budget,
             max_consecutive_errors=options.max_consecutive_errors,
             retry_command=self.retry_command,
+            nodes=None if nodes is None else node_commands(nodes, self.plan),
         )
-        try:
-            async with (
-                pool,
-                script_services(self.plan, own_process=self.own_process, on_note=self.on_note) as launcher,
-                reply_cache(self.plan, self.cwd, self.on_note) as cache,
-                reported_waits(pool.gates, self.on_waiting),
-                asyncio.TaskGroup() as lanes,
-            ):
-                self._check_targets(pool)
-                await self._note_unknown_prices(pool)
-                slots = asyncio.Semaphore(slot_count if launcher is None else most_scripts(slot_count))
-                judges = None if self.replay is None else self.replay.judges
-                services = Services(self.plan, pool, launcher, self.recording, cache, slots, judges)
-                for lane in self.plan.lanes:
-                    lanes.create_task(self._run_lane(lane, services))
-        except BaseExceptionGroup as group:
-            raise _first(group) from group
+        async with (
+            pool,
+            script_services(self.plan, own_process=self.own_process, on_note=self.on_note) as launcher,
+            reply_cache(self.plan, self.cwd, self.on_note) as cache,
+            reported_waits(pool.gates, self.on_waiting),
+            asyncio.TaskGroup() as lanes,
+        ):
+            self._check_targets(pool)
+            await self._note_unknown_prices(pool)
+            slots = asyncio.Semaphore(slot_count if launcher is None else most_scripts(slot_count))
+            judges = None if self.replay is None else self.replay.judges
+            services = Services(self.plan, pool, launcher, self.recording, cache, slots, judges, nodes)
+            for lane in self.plan.lanes:
+                lanes.create_task(self._run_lane(lane, services))
 
     def _check_targets(self, pool: TargetPool) -> None:
         """Raise the first error if no target of the run is available, so that nothing is run."""

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from agentv.plan.plan import Lane, PlannedSuite, RunPlan
 from agentv.redact import Redactor
 from agentv.suite.evaluator import JUDGED, Need
-from agentv.targets.pool import TargetPool
+from agentv.targets.pool import RunsCommands, TargetPool
+from agentv.text import plural
 
 if TYPE_CHECKING:
     from agentv.judge.cache import JudgeCache
     from agentv.judge.recording import Recording
     from agentv.judge.replay import JudgeReplay
+    from agentv.nodes.remote import RemotePlace
     from agentv.processes.launcher import Launcher
     from agentv.scripts import Runtime
 
@@ -56,6 +58,39 @@ async def script_services(
                 on_note(redactor.head(text, NOTE_SHOWN))
 
         yield await stack.enter_async_context(Launcher(adopt_orphans=own_process, isolate=isolate, on_note=masked_note))
+
+
+@asynccontextmanager
+async def node_services(
+    plan: RunPlan, on_note: OnNote | None, *, own_process: bool
+) -> AsyncIterator[RemotePlace | None]:
+    """The nodes of the run, if it uses any and has something to run there, else None."""
+    calls = plan.answers is None and plan.options.replay is None
+    if plan.nodes is None or not (Need.SCRIPTS in plan.needs or (calls and plan.runs_commands_on_nodes)):
+        yield None
+        return
+    from agentv.nodes.collector import rare_collections  # noqa: PLC0415 - most runs use no nodes
+    from agentv.nodes.opening import open_nodes  # noqa: PLC0415
+
+    nodes, folders = plan.nodes, plan.directories()
+    async with AsyncExitStack() as stack:
+        if own_process:
+            stack.enter_context(rare_collections())
+        opened = await open_nodes(nodes.on, nodes.settings, folders, plan.secrets, on_note, configs=plan.configs())
+        place = await stack.enter_async_context(opened)
+        if on_note is not None:
+            jobs = plural(place.slots, "job")
+            on_note(
+                f"scripts and commands run on {plural(len(place.nodes), 'node')} of {plan.nodes.on}, {jobs} at a time"
+            )
+        yield place
+
+
+def node_commands(nodes: RemotePlace, plan: RunPlan) -> RunsCommands:
+    """Runs the commands of targets on the nodes."""
+    from agentv.nodes.commands import NodeCommands  # noqa: PLC0415 - most runs use no nodes
+
+    return NodeCommands(nodes, Redactor(plan.secrets.values))
 
 
 def most_scripts(slot_count: int) -> int:
@@ -102,6 +137,7 @@ class Services:
     script_slots: asyncio.Semaphore | None = None
     """Slots for scripts, shared by all lanes."""
     replay: JudgeReplay | None = None
+    nodes: RemotePlace | None = None
     redactor: Redactor = field(init=False)
     _runtimes: dict[tuple[str, Path], Runtime] = field(default_factory=dict)
     """By target and suite."""
@@ -140,4 +176,5 @@ class Services:
             secrets=self.plan.secrets,
             redactor=self.redactor,
             script_slots=self.script_slots,
+            nodes=self.nodes,
         )

@@ -22,7 +22,11 @@ HOW = "Continue with --resume and a larger limit."
 class Budget:
     """The limits of one run and the amounts spent so far. No method awaits between a check and its update."""
 
-    def __init__(self, max_cost: float | None = None, max_judge_calls: int | None = None) -> None:
+    def __init__(
+        self, max_cost: float | None = None, max_judge_calls: int | None = None, *, shard: str | None = None
+    ) -> None:
+        """With `shard`, such as `2/4`, the limits are the part of this shard."""
+        self._whose = f" for shard {shard}" if shard is not None else ""
         self.max_cost = max_cost
         self.max_judge_calls = max_judge_calls
         self.spent_usd = 0.0
@@ -87,7 +91,7 @@ class Budget:
     def check(self) -> None:
         """Raise `BudgetExhaustedError` if all dollars are spent."""
         if self.max_cost is not None and self.spent_usd >= self.max_cost:
-            raise self._over(f"the run has spent ${self.spent_usd:.4g} of --max-cost {self.max_cost:g}")
+            raise self._over(f"the run has spent ${self.spent_usd:.4g} of --max-cost {self.max_cost:g}{self._whose}")
 
     def spend(self, usd: float | None) -> None:
         """Count an answered call; None if its price is unknown."""
@@ -113,7 +117,7 @@ class Budget:
         if self.max_judge_calls is not None and self.judge_calls + calls > self.max_judge_calls:
             requested = "one more judge call" if calls == 1 else f"{calls} more judge calls"
             raise self._over(
-                f"{requested} would exceed --max-judge-calls {self.max_judge_calls} "
+                f"{requested} would exceed --max-judge-calls {self.max_judge_calls}{self._whose} "
                 f"({self.judge_calls} made in this run)"
             )
         self.judge_calls += calls
@@ -149,9 +153,9 @@ class Budget:
     def _what_is_left(self) -> str:
         parts = []
         if self.max_cost is not None:
-            parts.append(f"${self.spent_usd:.4g} of --max-cost {self.max_cost:g} is spent")
+            parts.append(f"${self.spent_usd:.4g} of --max-cost {self.max_cost:g}{self._whose} is spent")
         if self.max_judge_calls is not None:
-            parts.append(f"{self.judge_calls} of --max-judge-calls {self.max_judge_calls} are used")
+            parts.append(f"{self.judge_calls} of --max-judge-calls {self.max_judge_calls}{self._whose} are used")
         return " and ".join(parts)
 
     def _over(self, why: str) -> BudgetExhaustedError:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -28,6 +28,9 @@ from agentv.targets.provider import TargetSettings
 from agentv.targets.registry import provider_class, provider_names
 from agentv.templates import literal
 from agentv.text import all_of, did_you_mean, one_of, some_of
+
+if TYPE_CHECKING:
+    from agentv.targets.nodes_section import NodesModel
 
 FILE_NAMES = (
     "agentv.config.yaml",
@@ -106,6 +109,8 @@ class TargetsConfig:
     targets: Mapping[str, TargetSpec]
     environment: Environment
     defaults: DefaultsModel = field(default_factory=DefaultsModel)
+    nodes: NodesModel | None = None
+    """How runs use nodes; paths in it are absolute."""
 
     def find(self, name: str, *, asked_by: str) -> TargetSpec:
         """The target of that name. Raises `UsageError` with the available names if there is none."""
@@ -176,10 +181,11 @@ def load_config(path: Path, environment: Environment) -> TargetsConfig:
         elif spec := _spec(name, raw, node, environment, findings, line_of=line_of):
             specs[name] = spec
     defaults = _defaults(data.get("defaults") or {}, environment, findings)
+    nodes = _nodes(data["nodes"], environment, findings) if data.get("nodes") is not None else None
     _check_names(specs, defaults, data, findings)
     if findings:
         raise ConfigError(findings.problems())
-    return TargetsConfig(path, specs, environment, defaults)
+    return TargetsConfig(path, specs, environment, defaults, nodes)
 
 
 def _defaults(raw: Any, environment: Environment, findings: Findings) -> DefaultsModel:
@@ -193,14 +199,34 @@ def _defaults(raw: Any, environment: Environment, findings: Findings) -> Default
     return DefaultsModel(**{key: named[key] for key in DefaultsModel.model_fields if isinstance(named.get(key), str)})
 
 
-def _can_be_filled(key: str, value: Any, environment: Environment, findings: Findings) -> bool:
-    """Whether all variables of a default are set. A missing one is an error: there is no target to mark unavailable."""
+def _nodes(raw: Any, environment: Environment, findings: Findings) -> NodesModel | None:
+    """The `nodes` section, with the paths of its files made absolute."""
+    from agentv.targets.nodes_section import NodesModel, TlsFiles  # noqa: PLC0415 - few configurations have it
+
+    if isinstance(raw, dict):
+        raw = {key: value for key, value in raw.items() if _can_be_filled(key, value, environment, findings, "nodes")}
+        raw = interpolate(raw, environment, [])
+    model = validate(NodesModel, raw, findings, ("nodes",))
+    if model is None or model.tls is None:
+        return model
+    home = findings.path.resolve().parent
+    tls = {name: str(home / Path(value).expanduser()) for name, value in model.tls.model_dump().items()}
+    for name, path in tls.items():
+        if not Path(path).is_file():
+            findings.add(("nodes", "tls", name), f"`{name}`: there is no file {path}")
+    return model.model_copy(update={"tls": TlsFiles(**tls)})
+
+
+def _can_be_filled(
+    key: str, value: Any, environment: Environment, findings: Findings, section: str = "defaults"
+) -> bool:
+    """Whether all variables of an option are set. A missing one is an error: there is no target to mark unavailable."""
     missing: list[str] = []
     interpolate(value, environment, missing)
     if missing:
-        findings.add(("defaults", key), f"`{key}`: the environment variable {missing[0]} is not set")
+        findings.add((section, key), f"`{key}`: the environment variable {missing[0]} is not set")
     elif has_unreadable(value):
-        findings.add(("defaults", key), f"`{key}`: {UNREADABLE}")
+        findings.add((section, key), f"`{key}`: {UNREADABLE}")
     else:
         return True
     return False
@@ -221,7 +247,7 @@ def _read(path: Path) -> tuple[dict[str, Any], Findings, LineOf]:
     if not isinstance(data, dict):
         findings.add((), "expected a mapping with `targets:`")
         raise ConfigError(findings.problems())
-    known = ("targets", "defaults", "$schema")
+    known = ("targets", "defaults", "nodes", "$schema")
     for key in data:
         if key not in known and not key.startswith("x-"):
             findings.add((key,), f"unknown key `{key}`{did_you_mean(key, known)}", at_key=True)

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 from agentv.errors import AgentVError, TargetUnavailableError
 from agentv.redact import Redactor
 from agentv.targets.budget import Budget, MeteredProvider
-from agentv.targets.commands import Commands
+from agentv.targets.commands import Commands, RunJob
 from agentv.targets.config import AGENTV_FILES, TargetSpec
 from agentv.targets.environment import Environment
 from agentv.targets.gate import DEFAULT_CONCURRENCY, TargetGate
 from agentv.targets.provider import OnRetry, TargetScope, TargetSettings
 from agentv.targets.registry import provider_class
 from agentv.targets.secrets import Secrets
+
+
+class RunsCommands(Protocol):
+    """Runs the commands of targets elsewhere."""
+
+    def runner(self, target: str, settings: TargetSettings, secret_values: Iterable[str], own: Iterable[str]) -> RunJob:
+        """What runs the commands of a target. Raises `TargetUnavailableError` if they cannot run there."""
 
 
 class _Opened(NamedTuple):
@@ -38,10 +45,12 @@ class TargetPool:
         budget: Budget | None = None,
         max_consecutive_errors: int | None = None,
         retry_command: str | None = None,
+        nodes: RunsCommands | None = None,
     ) -> None:
         """`workers`, `timeout` and `max_consecutive_errors` override the settings of the targets.
 
-        `retry_command` is the command that repeats calls that were not made because a target was down.
+        `retry_command` is the command that repeats calls that were not made because a target was down. `nodes` run the
+        commands of targets that need not run on this machine.
         """
         self._secrets = secrets
         self._redactor = Redactor(secrets.values)
@@ -51,6 +60,7 @@ class TargetPool:
         self.budget = budget
         self._max_consecutive_errors = max_consecutive_errors
         self._retry_command = retry_command
+        self._nodes = nodes
         self._opened: dict[tuple[Path, str], list[_Opened]] = {}
         self._commands = Commands()
         self._closing = AsyncExitStack()
@@ -76,6 +86,7 @@ class TargetPool:
             environment=self._secrets.scrub_for(spec, environment),
             redactor=self._redactor,
             run_command=self._commands.run,
+            run_job=self._runner(spec, settings, environment),
         )
         limited = self._limits(settings)
         # Suites with their own `.env` load the configuration separately. They share the gate if the target is the same.
@@ -97,6 +108,13 @@ class TargetPool:
         same_name.append(_Opened(scope, limited, gate))
         self._closing.push_async_callback(gate.aclose)
         return gate
+
+    def _runner(self, spec: TargetSpec, settings: TargetSettings, environment: Environment) -> RunJob:
+        """What runs the commands of a target."""
+        if self._nodes is None or not settings.on_nodes:
+            return self._commands.run_job
+        own = [name for name in spec.reading.reads if name in environment.values]
+        return self._nodes.runner(spec.name, settings, spec.reading.secret_values, own)
 
     def gates(self) -> Iterator[TargetGate]:
         """The targets that are open."""

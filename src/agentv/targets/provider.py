@@ -30,7 +30,7 @@ from agentv.messages import (
     final_text,
 )
 from agentv.redact import NO_SECRETS, Redactor
-from agentv.targets.commands import RunCommand
+from agentv.targets.commands import RunCommand, RunJob
 from agentv.targets.outage import DEFAULT_LIMIT
 from agentv.templates import compile_template
 
@@ -138,6 +138,8 @@ class Reply:
     """Whether the reply was read from a file. The measured time then says nothing about the target."""
     warnings: tuple[str, ...] = ()
     """Values that the target reported and that could not be used."""
+    execution: Mapping[str, Any] | None = None
+    """The node that ran the command of the target, and how often it was tried."""
 
     def __post_init__(self) -> None:
         amounts = bounded(self.token_usage, self.cost_usd, self.duration_ms)
@@ -265,6 +267,16 @@ class TargetSettings(BaseModel):
         return spelled
 
     @property
+    def on_nodes(self) -> bool:
+        """Whether the target runs commands that can run on nodes."""
+        return False
+
+    @property
+    def sends_secrets(self) -> bool:
+        """Whether keys of the target may be sent to nodes."""
+        return False
+
+    @property
     def changes_prompts(self) -> bool:
         """Whether it adds something to the prompts of its cases (`targets/wording.py`)."""
         return self.system_prompt is not None or self.prompt is not None
@@ -293,6 +305,8 @@ class TargetScope:
     """Masks secret values in the output of servers and commands before it is truncated."""
     run_command: RunCommand | None = field(default=None, compare=False, repr=False)
     """Runs a command so that none of its processes outlives the pool; None to start commands directly."""
+    run_job: RunJob | None = field(default=None, compare=False, repr=False)
+    """Runs a command where the target's commands run: here or on nodes; None to start commands directly."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,8 +111,8 @@ def run_judge(
 
     async def evaluate_script(context: EvaluationContext) -> Score:
         assert context.runtime is not None  # noqa: S101 - set below
-        session = None if judge is None else judge.lend(spec.name, eval_id=case.id, attempt=attempt)
-        return await run_script(spec, values, context.runtime, session=session)
+        lend = None if judge is None else partial(judge.lend, spec.name, eval_id=case.id, attempt=attempt)
+        return await run_script(spec, values, context.runtime, lend=lend)
 
     async def run() -> EvaluatorResult:
         async with Launcher() as launcher:

@@ -107,12 +107,13 @@ def suites_of(run: ListedRun) -> list[dict[str, Any]]:
 def commands_of(run: ListedRun, directory: RunDirectory, head: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     """Commands to continue with."""
     name, status = quote(directory.name), run.status
-    if status in ("interrupted", "failed", "out of budget"):
+    is_merged = run.manifest.get("merged") is not None  # then its shards are resumed
+    if not is_merged and status in ("interrupted", "failed", "out of budget"):
         usd, calls = limits(run)
         more = [flag for flag, limit in (("--max-cost", usd), ("--max-judge-calls", calls)) if limit is not None]
         raised = "".join(f" {flag} MORE" for flag in more) if status == "out of budget" else ""
         yield {"title": "resume this run", "command": f"{directory.resume_command}{raised}"}
-    if status != "running" and head["errors"]:
+    if not is_merged and status != "running" and head["errors"]:
         yield {"title": "run errored cases again", "command": directory.retry_command}
     if status != "running" and (head["failed"] or head["borderline"] or head["errors"]):
         yield {"title": "run cases that did not pass, as a new run", "command": f"agentv eval --last-failed {name}"}

@@ -201,6 +201,12 @@ def _hint(word: str, known: Iterable[str]) -> str:
     return did_you_mean(word, names, any_case=True) or f"; known: {', '.join(f'`{name}`' for name in names)}"
 
 
+def call_object(call: JudgeCall) -> dict[str, Any]:
+    """The call of a script as the object of a request, from which the same call can be parsed."""
+    fields = (call.question, call.system_prompt, call.eval_case_id, call.attempt, call.target)
+    return {name: value for name, value in zip(_FIELDS, fields, strict=True) if value is not None}
+
+
 def reply_object(messages: Sequence[Message], usage: TokenUsage | None) -> dict[str, Any]:
     """The reply to a successful call. `rawText` is the text of the last assistant message."""
     reply: dict[str, Any] = {

@@ -20,6 +20,7 @@ from agentv.plan.discovery import missing_path
 from agentv.plan.options import RunOptions
 from agentv.plan.plan import RunPlan, WorkItem
 from agentv.plan.single import item_of, judged_by, single, single_of_payload
+from agentv.plan.uses_nodes import NO_NODES
 from agentv.recorded import outputs_file
 from agentv.scripts import ScriptSpec
 from agentv.suite.suite import EvalCase
@@ -79,6 +80,7 @@ class Selection:
             config=self.config,
             cases=(glob.escape(self.case),) if self.case else (),
             outputs=outputs_file(self.outputs, Path.cwd()) if self.outputs else None,
+            on=NO_NODES,
         )
 
 

@@ -22,6 +22,7 @@ from agentv.judge.ledger import DEFAULT_MAX_CALLS
 from agentv.judge.lending import HOW, Asker, Lender
 from agentv.judge.proxy import JudgeProxy
 from agentv.judge.recording import Recording
+from agentv.judge.session import JudgeSession
 from agentv.plan.build import Loaded
 from agentv.processes.protection import protect_runtime
 from agentv.redact import Redactor
@@ -111,7 +112,7 @@ async def _serve(
             session.limit_setting = "`--max-calls` of `agentv judge serve`"
             why = "stopped"
             async with JudgeProxy(session) as proxy:
-                _announce(view, proxy, minutes)
+                _announce(view, proxy, session, minutes)
                 try:
                     await asyncio.sleep(minutes * 60)
                     why = f"time limit of {minutes:g} min reached"
@@ -120,9 +121,8 @@ async def _serve(
                     view.say(f"Judge proxy closed ({why}). {ledger_line(session.ledger.to_dict())}")
 
 
-def _announce(view: TerminalView, proxy: JudgeProxy, minutes: float) -> None:
+def _announce(view: TerminalView, proxy: JudgeProxy, session: JudgeSession, minutes: float) -> None:
     end = datetime.now().astimezone() + timedelta(minutes=minutes)
-    session = proxy.session
     in_background = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     how = "Stop it with: kill" if in_background else "Stop it with Ctrl-C or: kill"
     view.say(

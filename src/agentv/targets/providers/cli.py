@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import os
 import shlex
-import shutil
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from agentv.errors import ProviderError, ProviderTimeoutError
+from agentv.errors import PlaceLostError, ProviderError, ProviderTimeoutError
 from agentv.http.client import Client, HttpError
 from agentv.http.urls import without_secrets
 from agentv.messages import Message
 from agentv.processes.causes import cause_of
-from agentv.processes.run import STDERR_KEEP, STDOUT_CAP, ProcessOutcome, ProcessStartError, run_process
-from agentv.regular_files import FileUnusableError, read_regular
-from agentv.targets.commands import RunCommand
+from agentv.processes.job import Job, file_mark
+from agentv.processes.run import STDERR_KEEP, STDOUT_CAP, ProcessOutcome, ProcessStartError
+from agentv.targets.commands import PathThere, RunJob, run_job_here
 from agentv.targets.provider import Provider, Reply, Request, TargetScope, TargetSettings
 from agentv.targets.providers.cli_output import parse_batch, parse_output
 from agentv.targets.providers.cli_settings import (
@@ -34,11 +31,13 @@ from agentv.targets.providers.cli_settings import (
     with_own_program,
     working_directory,
 )
-from agentv.targets.providers.cli_template import CommandTemplate, without_inherited
+from agentv.targets.providers.cli_template import CommandTemplate
 from agentv.targets.structured import ShapeError
 
 LONGEST_STRING = 32 * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 131_072
 """Linux's limit for one argument or environment variable, in bytes (MAX_ARG_STRLEN)."""
+FILE_NAMES = {"PROMPT_FILE": "prompt.txt", "OUTPUT_FILE": "output.json"}
+BATCH_FILE_NAMES = {"PROMPT_FILE": "cases.jsonl", "OUTPUT_FILE": "output.jsonl"}
 SHOWN = 2000
 """Maximum characters of a failed command's output in the error."""
 
@@ -56,8 +55,7 @@ class CliProvider(Provider):
     def __init__(self, settings: CliSettings, scope: TargetScope) -> None:
         self._settings, self._scope = settings, scope
         self._template = command_template(settings)
-        self._environment = {**without_inherited(scope.environment), **settings.env}
-        self._run_command: RunCommand = scope.run_command or run_process
+        self._run_job: RunJob = scope.run_job or run_job_here
         self._check: asyncio.Task[str | None] | None = None
 
     async def price_gap(self) -> str | None:
@@ -65,19 +63,16 @@ class CliProvider(Provider):
 
     async def invoke(self, request: Request) -> Reply:
         await self._healthy(request.directory)
-        with _temporary_files(self._template, request, keep=self._settings.keep_temp_files) as values:
-            outcome = await self._run(
-                self._template, request, values, self._settings.cwd, self._settings.timeout_seconds
-            )
-            self._raise_for(outcome)
-            output = self._output(outcome, values)
+        outcome = await self._run(self._template, request, self._settings.cwd, self._settings.timeout_seconds)
+        self._raise_for(outcome)
         try:
-            return await parse_output(output)
+            reply = await parse_output(self._output(outcome))
         except ShapeError as error:
             raise self._failed(
                 f"the output of the command is invalid: {error}",
                 next_step="Print plain UTF-8 text, or one JSON object with `text` or `output_messages`.",
             ) from error
+        return reply if outcome.execution is None else replace(reply, execution=outcome.execution)
 
     async def invoke_batch(self, requests: Sequence[Request]) -> Mapping[str, Reply]:
         """Run the command once for all cases. It gets JSON Lines in place of the prompt and writes JSON Lines."""
@@ -91,15 +86,12 @@ class CliProvider(Provider):
             guidelines="",
             files=tuple(dict.fromkeys(path for request in requests for path in request.files)),
         )
-        lines = "".join(_batch_line(request, self._template) for request in requests)
-        with _temporary_files(self._template, whole, keep=self._settings.keep_temp_files, batch=lines) as values:
-            outcome = await self._run(
-                self._template, whole, values, self._settings.cwd, self._settings.timeout_seconds, stdin=lines
-            )
-            self._raise_for(outcome)
-            output = self._output(outcome, values)
+        outcome = await self._run(
+            self._template, whole, self._settings.cwd, self._settings.timeout_seconds, batch=requests
+        )
+        self._raise_for(outcome)
         try:
-            replies = await parse_batch(output)
+            replies = await parse_batch(self._output(outcome))
         except ShapeError as error:
             raise self._failed(
                 f"the output of the batch is invalid: {error}",
@@ -107,7 +99,11 @@ class CliProvider(Provider):
             ) from error
         share = round(outcome.duration_ms / len(requests), 3)
         return {
-            name: reply if reply.duration_ms is not None else replace(reply, duration_ms=share)
+            name: replace(
+                reply,
+                execution=outcome.execution,
+                duration_ms=share if reply.duration_ms is None else reply.duration_ms,
+            )
             for name, reply in replies.items()
         }
 
@@ -120,29 +116,69 @@ class CliProvider(Provider):
         self,
         template: CommandTemplate,
         request: Request,
-        values: Mapping[str, str],
         cwd: str | None,
         timeout: float | None,
         *,
-        stdin: str | None = None,
+        batch: Sequence[Request] | None = None,
     ) -> ProcessOutcome:
-        folder = self._folder(cwd, request)
-        argv = with_own_program(template.argv(values, request.files), folder, self._scope.directory)
-        if self._settings.verbose:
-            _log.info("target '%s': %s", self._scope.name, self._scope.redactor.text(shlex.join(argv)))
-        variables = template.variables(values, request.files)
-        self._refuse_oversize(argv, variables)
-        by_stdin = template.names.isdisjoint(("PROMPT", "PROMPT_FILE"))
+        def job(path: PathThere) -> Job:
+            return self._job(template, request, cwd, timeout, batch=batch, path=path)
+
         try:
-            return await self._run_command(
-                argv,
-                stdin=_encoded(values["PROMPT"] if stdin is None else stdin) if by_stdin else None,
-                cwd=folder,
-                env={**self._environment, **variables},
-                timeout=timeout,
-            )
+            return await self._run_job(job, self._scope.environment)
         except ProcessStartError as error:
             raise self._failed(error.message, next_step=error.next_step) from error
+        except PlaceLostError as error:
+            raise self._failed(
+                f"the command was lost with its node: {error.message}", next_step=error.next_step
+            ) from error
+
+    def _job(
+        self,
+        template: CommandTemplate,
+        request: Request,
+        cwd: str | None,
+        timeout: float | None,
+        *,
+        batch: Sequence[Request] | None,
+        path: PathThere,
+    ) -> Job:
+        """The command for one call, or for a batch of calls."""
+        folder = self._folder(cwd, request)
+        files = [Path(path(str(file))) for file in request.files]
+        prompt = _prompt(request, template)
+        if batch is not None:
+            prompt = "".join(_batch_line(each, template, path) for each in batch)
+        names = FILE_NAMES if batch is None else BATCH_FILE_NAMES
+        made = {name: names[name] for name in names if name in template.names}
+        values = {
+            "PROMPT": "" if batch is not None else prompt,
+            "EVAL_ID": request.eval_id,
+            "ATTEMPT": str(request.attempt),
+            "GUIDELINES": request.guidelines,
+            **{name: file_mark(name) for name in names},
+        }
+        argv = with_own_program(template.argv(values, files), folder, self._scope.directory)
+        variables = template.variables(values, files)
+        self._refuse_oversize(argv, variables)
+        by_stdin = template.names.isdisjoint(("PROMPT", "PROMPT_FILE"))
+        return Job(
+            argv=[path(word) for word in argv],
+            cwd=path(str(folder)),
+            env={**self._settings.env, **variables},
+            stdin=_encoded(prompt) if by_stdin else None,
+            inputs={"PROMPT_FILE": _encoded(prompt)} if "PROMPT_FILE" in made else {},
+            outputs=["OUTPUT_FILE"] if "OUTPUT_FILE" in made else [],
+            file_names=made,
+            keep_files=self._settings.keep_temp_files,
+            timeout=timeout,
+            scrub=True,
+            on_start=self._log_command if self._settings.verbose else None,
+            label=request.eval_id,
+        )
+
+    def _log_command(self, argv: Sequence[str]) -> None:
+        _log.info("target '%s': %s", self._scope.name, self._scope.redactor.text(shlex.join(argv)))
 
     def _folder(self, cwd: str | None, request: Request) -> Path:
         """The working directory: that of the configuration file, or `cwd` relative to it.
@@ -193,19 +229,17 @@ class CliProvider(Provider):
         cut = len(output) > STDERR_KEEP or outcome.stderr_cut
         return self._scope.redactor.tail(text, SHOWN, cut_start=cut) if text else ""
 
-    def _output(self, outcome: ProcessOutcome, values: Mapping[str, str]) -> bytes:
+    def _output(self, outcome: ProcessOutcome) -> bytes:
         if "OUTPUT_FILE" not in self._template.names:
             return outcome.stdout
-        try:
-            return read_regular(Path(values["OUTPUT_FILE"]), STDOUT_CAP)
-        except FileUnusableError as error:
-            if os.path.lexists(values["OUTPUT_FILE"]):
-                raise self._failed(f"cannot read {{OUTPUT_FILE}}: it {error}") from None
-            output = self._last_words(outcome)
-            raise self._failed(
-                f"the command {outcome.ending} but did not write {{OUTPUT_FILE}}{output}",
-                next_step="Write the answer to that path, or print it and remove {OUTPUT_FILE} from the command.",
-            ) from None
+        if (content := outcome.files.get("OUTPUT_FILE")) is not None:
+            return content
+        if (problem := outcome.file_problems.get("OUTPUT_FILE")) is not None:
+            raise self._failed(f"cannot read {{OUTPUT_FILE}}: it {self._scope.redactor.head(problem, SHOWN)}")
+        raise self._failed(
+            f"the command {outcome.ending} but did not write {{OUTPUT_FILE}}{self._last_words(outcome)}",
+            next_step="Write the answer to that path, or print it and remove {OUTPUT_FILE} from the command.",
+        )
 
     def _failed(self, what: str, *, next_step: str | None = None) -> ProviderError:
         return ProviderError(f"target '{self._scope.name}': {what}", next_step=next_step)
@@ -231,8 +265,7 @@ class CliProvider(Provider):
                 return None if problem is None else self._scope.redactor.head(problem, SHOWN)
             template = command_template(check)
             request = Request("", eval_id="healthcheck", directory=directory)
-            with _temporary_files(template, request, keep=False) as values:
-                outcome = await self._run(template, request, values, check.cwd, check.timeout_seconds)
+            outcome = await self._run(template, request, check.cwd, check.timeout_seconds)
         except ProviderError as error:
             return error.message
         except OSError as error:
@@ -264,12 +297,12 @@ def _prompt(request: Request, template: CommandTemplate) -> str:
     return f"{instructions}\n\n{request.question}" if instructions else request.question
 
 
-def _batch_line(request: Request, template: CommandTemplate) -> str:
+def _batch_line(request: Request, template: CommandTemplate, path: PathThere) -> str:
     line = {
         "id": request.eval_id,
         "attempt": request.attempt,
         "prompt": _prompt(request, template),
-        "files": [str(path) for path in request.files],
+        "files": [path(str(file)) for file in request.files],
     }
     return json.dumps(line, ensure_ascii=False) + "\n"
 
@@ -281,33 +314,3 @@ def _encoded(text: str) -> bytes:
         raise ProviderError(
             f"the prompt contains a lone surrogate (position {error.start}) and cannot be sent"
         ) from None
-
-
-@contextlib.contextmanager
-def _temporary_files(
-    template: CommandTemplate, request: Request, *, keep: bool, batch: str | None = None
-) -> Iterator[dict[str, str]]:
-    """The values of the placeholders. Files that they name exist until the end, readable only by this user."""
-    values = {
-        "PROMPT": _prompt(request, template),
-        "EVAL_ID": request.eval_id,
-        "ATTEMPT": str(request.attempt),
-        "GUIDELINES": request.guidelines,
-    }
-    if template.names.isdisjoint(("PROMPT_FILE", "OUTPUT_FILE")):
-        yield values
-        return
-    folder = Path(tempfile.mkdtemp(prefix="agentv-"))
-    try:
-        names = ("prompt.txt", "output.json") if batch is None else ("cases.jsonl", "output.jsonl")
-        values |= {"PROMPT_FILE": str(folder / names[0]), "OUTPUT_FILE": str(folder / names[1])}
-        if "PROMPT_FILE" in template.names:
-            descriptor = os.open(values["PROMPT_FILE"], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(_encoded(values["PROMPT"] if batch is None else batch))
-        yield values
-    finally:
-        if keep:
-            _log.info("temporary files of '%s' are kept in %s", request.eval_id, folder)
-        else:
-            shutil.rmtree(folder, ignore_errors=True)

@@ -84,6 +84,14 @@ class CliSettings(TargetSettings):
     healthcheck: Annotated[HttpCheck | CommandCheck, Field(discriminator="type")] | None = Field(
         None, description="Check that must succeed before the first call; runs once."
     )
+    on: Literal["driver", "nodes"] | None = Field(
+        None,
+        description="Where the command runs in a run with `--on`: `driver` is the machine that runs agentv. "
+        "Default: `nodes`.",
+    )
+    send_secrets: bool = Field(
+        False, description="Send the keys that this entry reads to the nodes that run its command. Needs TLS."
+    )
     verbose: bool = Field(False, description="Log every command line.")
     keep_temp_files: bool = Field(False, description="Keep the temporary prompt and output files.")
 
@@ -111,6 +119,14 @@ class CliSettings(TargetSettings):
     def _one_command(self) -> CliSettings:
         command_template(self)
         return self
+
+    @property
+    def on_nodes(self) -> bool:
+        return self.on != "driver"
+
+    @property
+    def sends_secrets(self) -> bool:
+        return self.send_secrets
 
     def not_found(self, directory: Path, search: ProgramSearch) -> Mapping[NodePath, str]:
         problems = dict(_command_not_found(self, self.env, directory, search))

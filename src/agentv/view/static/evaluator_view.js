@@ -58,7 +58,7 @@ export function evaluatorView(result, options = {}) {
       !error && scoreBar(result.score, record?.threshold),
       !error && record?.threshold && el("span", { class: "muted small" }, `needs ${formatNeeds(record.threshold)}`),
       required && el("span", { class: isRequiredFailure(result) ? "badge bad" : "badge" }, "required"),
-      el("span", { class: "muted small" }, [`weight ${formatWeight(result.weight)}`, !error && isLoss(lost) && `lost ${formatPoints(lost)}`, result.duration_ms && formatMs(result.duration_ms), count && plural(count, "judge call")].filter(Boolean).join(" · ")),
+      el("span", { class: "muted small" }, [`weight ${formatWeight(result.weight)}`, !error && isLoss(lost) && `lost ${formatPoints(lost)}`, result.duration_ms && formatMs(result.duration_ms), result.execution?.node && `on ${result.execution.node}`, count && plural(count, "judge call")].filter(Boolean).join(" · ")),
     ],
     () => el("div", { class: "fold-body" }, bodyOf(result, record, options)),
     { open, class: "evaluator" },

@@ -13,6 +13,7 @@ import { formatCost, formatCount, formatDuration, formatPercent, plural } from "
 const STOPPED = {
   interrupted: "This run was interrupted: the process that wrote it ended before all cases were run.",
   "out of budget": "This run stopped because its budget was used up.",
+  partial: "This run was merged from shards of which some are missing or incomplete.",
   broken: "The record of this run is damaged.",
 };
 

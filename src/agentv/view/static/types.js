@@ -165,6 +165,7 @@
  * @property {any} [judge_proxy]
  * @property {any} [judge]
  * @property {EvaluatorResult[]} [evaluator_results]
+ * @property {{node?: string, tries?: number, lost_on?: string[]}} [execution]
  */
 
 /**

@@ -1,0 +1,1 @@
+"""Where the processes of a run are: on this machine (`local.py`) or on other nodes (`agentv.nodes`)."""
