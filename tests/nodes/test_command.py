@@ -323,3 +323,25 @@ def test_scripts_of_a_killed_node_run_elsewhere_and_their_calls_count(shop: Proj
     manifest = shop.manifest(shop.root / "there")
     assert manifest["budget"]["judge_calls"] == len(calls)
     assert manifest["summary"]["judge_calls"] == len(calls)
+
+
+def test_other_packages_add_engines(shop: Project) -> None:
+    folder = shop.root.parent / "packages"
+    metadata = folder / "mine-0.1.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 0.1\n")
+    (metadata / "entry_points.txt").write_text("[agentv.engines]\nmine = mine:Engine\n")
+    (folder / "mine.py").write_text(
+        "from agentv.nodes.engines import EngineAddress\n"
+        "from agentv.nodes.engines.local import LocalEngine\n\n\n"
+        "def Engine(address):\n"
+        "    return LocalEngine(EngineAddress(f'local:{len(address.rest)}', address.settings))\n"
+    )
+    running = shop.start("nodes", "--on", "mine:xyz", env={"PYTHONPATH": str(folder)})
+    output, errors = running.communicate(timeout=60)
+    assert running.returncode == 0, errors
+    assert [name for name in ("local-1", "local-2", "local-3", "local-4") if name in output] == [
+        "local-1",
+        "local-2",
+        "local-3",
+    ]
