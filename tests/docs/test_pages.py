@@ -50,9 +50,11 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_untested_blocks_give_a_reason() -> None:
-    reasons = [block.not_tested for page in TESTED for block in blocks(page) if block.not_tested is not None]
-    assert all(len(reason.split()) > 3 for reason in reasons)
-    assert len(reasons) <= 10
+    reasons = {page: [block.not_tested for block in blocks(page) if block.not_tested is not None] for page in TESTED}
+    assert all(len(reason.split()) > 3 for of_page in reasons.values() for reason in of_page)
+    clusters = next(page for page in reasons if page.name == "many-machines.md")
+    assert len(reasons.pop(clusters)) <= 11
+    assert sum(map(len, reasons.values())) <= 11
 
 
 def test_blocks_that_need_isolation_run_without_capabilities(tmp_path: Path) -> None:

@@ -295,17 +295,18 @@ def test_scripts_of_a_killed_node_run_elsewhere_and_their_calls_count(shop: Proj
     )
     started = shop.root.parent / "started"
     started.mkdir()
-    shop.write("suite.yaml", SUITE.replace("judge: {max_calls: 5}", f"judge: true, env: {{STARTED: '{started}'}}"))
-    shop.write("agentv.config.yaml", CONFIG + "nodes: {slots: 4}\n")
+    # Nothing but these four scripts runs on the nodes, which get them in turn: two each.
+    suite = SUITE.replace("judge: {max_calls: 5}", f"judge: true, env: {{STARTED: '{started}'}}")
+    shop.write("suite.yaml", suite.replace("name: short,", "name: short, on: driver,"))
+    config = CONFIG.replace("{provider: cli,", "{provider: cli, on: driver,")
+    shop.write("agentv.config.yaml", config + "nodes: {slots: 4}\n")
     running = shop.start("eval", "suite.yaml", "--on", "local:2", "--run-dir", "there")
     deadline = time.monotonic() + 60
     while len(list(started.iterdir())) < 4 and time.monotonic() < deadline:
         time.sleep(0.02)
-    scripts = [int(path.name.rpartition("-")[2]) for path in started.iterdir()]
     os.kill(node_processes(running.pid)[0], signal.SIGKILL)
     while len(list(started.iterdir())) < 5 and time.monotonic() < deadline:  # runs elsewhere, while the others wait
         time.sleep(0.02)
-    assert any(not Path(f"/proc/{pid}").exists() for pid in scripts)
     (started / "go").touch()
     _, errors = running.communicate(timeout=60)
     assert running.returncode == 0, errors
@@ -323,3 +324,25 @@ def test_scripts_of_a_killed_node_run_elsewhere_and_their_calls_count(shop: Proj
     manifest = shop.manifest(shop.root / "there")
     assert manifest["budget"]["judge_calls"] == len(calls)
     assert manifest["summary"]["judge_calls"] == len(calls)
+
+
+def test_other_packages_add_engines(shop: Project) -> None:
+    folder = shop.root.parent / "packages"
+    metadata = folder / "mine-0.1.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 0.1\n")
+    (metadata / "entry_points.txt").write_text("[agentv.engines]\nmine = mine:Engine\n")
+    (folder / "mine.py").write_text(
+        "from agentv.nodes.engines import EngineAddress\n"
+        "from agentv.nodes.engines.local import LocalEngine\n\n\n"
+        "def Engine(address):\n"
+        "    return LocalEngine(EngineAddress(f'local:{len(address.rest)}', address.settings))\n"
+    )
+    running = shop.start("nodes", "--on", "mine:xyz", env={"PYTHONPATH": str(folder)})
+    output, errors = running.communicate(timeout=60)
+    assert running.returncode == 0, errors
+    assert [name for name in ("local-1", "local-2", "local-3", "local-4") if name in output] == [
+        "local-1",
+        "local-2",
+        "local-3",
+    ]

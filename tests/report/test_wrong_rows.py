@@ -18,6 +18,8 @@ from tests.conftest import Project
 from tests.record.rows import make_row
 
 SPEND: dict[str, Any] = {"target": "judge", "call_count": 1, "token_usage": {"input": 1, "output": 2, "cached": 3}}
+EXECUTION = {"node": "n", "tries": 2, "lost_on": ["m"], "lost_calls": 1, "lost_cost_usd": 0.5}
+OBJECTS: dict[str | int, Any] = {"judge": SPEND, "judge_proxy": SPEND, "execution": EXECUTION}
 MEMBER = EvaluatorResult("m", "contains", 0.5, 1.0, Verdict.FAIL, judge=SPEND, judge_proxy=SPEND)
 ROW = make_row(
     error=CaseError("evaluator", "could not judge"),
@@ -68,8 +70,8 @@ def changed(path: tuple[str | int, ...], value: Any) -> bytes:
     data: Any = json.loads(json.dumps(ROW.to_dict()))
     node = data
     for part in path[:-1]:
-        if isinstance(node, dict) and part in ("judge", "judge_proxy"):
-            node = node.setdefault(part, json.loads(json.dumps(SPEND)))
+        if isinstance(node, dict) and part in OBJECTS:
+            node = node.setdefault(part, json.loads(json.dumps(OBJECTS[part])))
         else:
             node = node.setdefault(part, [{}]) if isinstance(node, dict) else node[part]
     node[path[-1]] = value

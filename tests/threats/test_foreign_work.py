@@ -92,7 +92,7 @@ def assert_refused(project: Project, command: str, message: str) -> Finished:
     done = measured(project, command, "suite.yaml")
     assert done.code == 2, done.output
     assert message in " ".join(done.output.split())
-    assert done.cpu_seconds < 4
+    assert done.cpu_seconds < 8  # a second of compiling, twice at most, on a slow and busy machine
     assert done.most_memory < 200 * MEGABYTE
     return done
 
