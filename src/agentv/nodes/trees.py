@@ -227,7 +227,7 @@ def read_tree(root: Path, *, max_bytes: int, leave_out: Collection[Path] = ()) -
 def read_pieces(tree: Tree, sha256: str, size: int = PIECE) -> Iterator[bytes]:
     """The contents of a file in pieces; one empty piece for an empty file.
 
-    AgentVError if the contents are no longer those of the tree. The last piece is read only after the digest of the
+    AgentVError if the contents have changed since. The last piece is read only after the digest of the
     file was compared, so the pieces of a changed file are never complete.
     """
     path = tree.blob(sha256)
