@@ -140,6 +140,11 @@ class JudgeCallRecord:
     messages: Annotated[tuple[Message, ...], OMIT_DEFAULT] = ()
     """The conversation, if it is more than a system prompt and a question."""
     options: Annotated[Mapping[str, Any] | None, OMIT_DEFAULT] = None
+    """The generation options that the target got."""
+    asked_model: Annotated[str | None, OMIT_DEFAULT] = None
+    """The model that a client library asked for, if the call came through the API of a vendor."""
+    dropped_options: Annotated[Mapping[str, str] | None, OMIT_DEFAULT] = None
+    """Options of such a call that the target did not get -> the reason."""
     reply: Annotated[Mapping[str, Any] | None, OMIT_DEFAULT] = None
     """What the judge answered, in the form of the judge proxy (`outputMessages`, `rawText`, `usage`), with `logprobs`
     if they were requested."""

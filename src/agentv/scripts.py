@@ -233,7 +233,7 @@ async def _run_once(
     not_warm: list[str] = []
     async with tries.place.slot() as slot:
         tries.node = slot.node
-        job = _job(spec, payload, slot, runtime.redactor, isolate=session is not None)
+        job = _job(spec, payload, slot, runtime.redactor, session)
         if observer is not None:
             observer.started(without_absent_values(payload))
             if session is not None:
@@ -269,7 +269,9 @@ async def _run_once(
     return replace(score, warnings=(*score.warnings, *warnings)) if warnings else score
 
 
-def _job(spec: ScriptSpec, payload: Mapping[str, Any], slot: Slot, redactor: Redactor, *, isolate: bool) -> Job:
+def _job(
+    spec: ScriptSpec, payload: Mapping[str, Any], slot: Slot, redactor: Redactor, session: JudgeSession | None
+) -> Job:
     """The script as its place starts it: its command, its variables and its stdin."""
     if slot.node is not None and redactor.active:
         payload = redactor.value(dict(payload))  # an answer may repeat a key, which must not reach a node
@@ -284,7 +286,8 @@ def _job(spec: ScriptSpec, payload: Mapping[str, Any], slot: Slot, redactor: Red
         passed=() if isinstance(spec.env, Mapping) else tuple(spec.env),
         stdin=stdin,
         timeout=spec.timeout,
-        isolate=isolate,
+        isolate=session is not None,
+        vendors=() if session is None else session.vendors,
         warm=spec.warm,
         lines=spec.protocol == "jsonl",
         inline=spec.inline,

@@ -67,7 +67,7 @@ class Scripted(Evaluator):
     def targets_named(self) -> list[str]:
         if self.judge is None:
             return []
-        return [name for name in (self.judge.target, *(self.judge.allowed_targets or ())) if name is not None]
+        return self.judge.targets
 
     def judge_targets(self) -> list[str | None]:
         return [] if self.judge is None else [self.judge.target]

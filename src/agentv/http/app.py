@@ -132,8 +132,9 @@ class App:
         del head
         return refused
 
-    def error(self, refused: Refused) -> Response:
-        """The reply that reports a refusal."""
+    def error(self, refused: Refused, request: Request | None) -> Response:
+        """The reply that reports a refusal. `request` is None if it could not be parsed."""
+        del request
         body = json.dumps({"error": refused.message, "code": refused.code}).encode()
         return Response(refused.status, body, headers=refused.headers)
 

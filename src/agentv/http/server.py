@@ -353,7 +353,7 @@ class Connection(asyncio.BufferedProtocol):
             try:
                 body = self._body.take(self._buffer)
             except Refused as refused:
-                self._refuse(refused)
+                self._refuse(refused, about=request)
                 return
             if body is None:
                 self._read_on()
@@ -464,7 +464,7 @@ class Connection(asyncio.BufferedProtocol):
                 response = await cast("Handler", self._handler)(self._app, request)
             except Exception as error:
                 refused = self._refusal(error)
-                response = self._app.error(refused)
+                response = self._app.error(refused, request)
                 self._loop.call_soon(self._count, refused)  # after the reply
             close = not request.keeps_alive
             if isinstance(response, Stream):
@@ -525,8 +525,11 @@ class Connection(asyncio.BufferedProtocol):
         if in_chunks:
             transport.write(b"0\r\n\r\n")
 
-    def _refuse(self, refused: Refused, request: Request | None = None) -> None:
-        """Reply without reading the body. Further bytes are ignored, unless the request has no body."""
+    def _refuse(self, refused: Refused, request: Request | None = None, *, about: Request | None = None) -> None:
+        """Reply without reading the body. Further bytes are ignored, unless the request has no body.
+
+        `about` is a request whose body was begun.
+        """
         head_only = request is not None and request.method == b"HEAD"
         continues = (
             request is not None
@@ -535,7 +538,7 @@ class Connection(asyncio.BufferedProtocol):
             and not head_only
             and refused.status in (404, 405)
         )
-        response = self._app.error(refused)
+        response = self._app.error(refused, request or about)
         self._transport.write(response.to_bytes(close=not continues, head_only=head_only, common=self._app.headers))
         if continues:
             self._continue()
@@ -601,8 +604,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._request is not None and not self._lingering:
             self.note_unfinished()
-            self._request = None
+            request, self._request = self._request, None
             message = f"the body did not arrive within {BODY_SECONDS:g} s; send it immediately after the head"
-            self._refuse(Refused(408, "request_timeout", message))
+            self._refuse(Refused(408, "request_timeout", message), about=request)
             return
         self._transport.abort()

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentv.judge.ledger import DEFAULT_MAX_CALLS
+from agentv.wire.apis.registry import VENDORS
 
 
 class JudgeAccess(BaseModel):
@@ -22,6 +23,31 @@ class JudgeAccess(BaseModel):
         description="Targets the script may choose, besides the judge target. Default: all except `cli` targets.",
     )
     timeout_seconds: float = Field(60.0, gt=0, description="Deadline of one judge call.")
+    models: dict[str, str] | None = Field(
+        None,
+        description="Model names of client libraries -> the targets to use for them. Other names use the judge target.",
+    )
+    embeddings: str | None = Field(
+        None, min_length=1, description="Target of provider `embeddings` that answers requests for embeddings."
+    )
+    openai: bool = Field(
+        True, description="Set `OPENAI_BASE_URL`, `OPENAI_API_BASE` and `OPENAI_API_KEY` to the judge proxy."
+    )
+    anthropic: bool = Field(True, description="Set `ANTHROPIC_BASE_URL` and `ANTHROPIC_API_KEY` to the judge proxy.")
+    gemini: bool = Field(
+        True, description="Set `GOOGLE_GEMINI_BASE_URL`, `GEMINI_API_KEY` and `GOOGLE_API_KEY` to the judge proxy."
+    )
+
+    @property
+    def vendors(self) -> tuple[str, ...]:
+        """The vendors whose client libraries find the judge proxy by their variables."""
+        return tuple(name for name in VENDORS if getattr(self, name))
+
+    @property
+    def targets(self) -> list[str]:
+        """All targets that are named."""
+        named = (self.target, self.embeddings, *(self.allowed_targets or ()), *(self.models or {}).values())
+        return [name for name in named if name is not None]
 
 
 Complain = Callable[[str, str], None]

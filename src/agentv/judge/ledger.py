@@ -29,6 +29,8 @@ class JudgeLedger:
         self.from_record = 0
         self.batch_used = False
         self.targets: dict[str, int] = {}
+        self.models: dict[str, dict[str, int]] = {}
+        """Models that client libraries asked for -> the targets that were used, with the number of calls."""
         self.token_usage: TokenUsage | None = None
         self.closed = False
         self._cost = 0.0
@@ -63,6 +65,11 @@ class JudgeLedger:
         for name in targets:
             self.targets[name] = self.targets.get(name, 0) + 1
         return True
+
+    def note_model(self, asked: str, target: str) -> None:
+        """Count a reserved call under the name of the model that it asked for."""
+        used = self.models.setdefault(asked, {})
+        used[target] = used.get(target, 0) + 1
 
     def refuse(self, calls: int) -> None:
         """Count calls that were not made because of the limit."""
@@ -130,6 +137,7 @@ class JudgeLedger:
             "cache_hits": self.cache_hits,
             "from_record": self.from_record,
             "targets": dict(self.targets),
+            **({"models": {name: dict(used) for name, used in self.models.items()}} if self.models else {}),
             "token_usage": self.token_usage.to_dict() if self.token_usage else None,
             "cost_usd": self._known_cost(),
             "duration_ms": round((self._busy + running) * 1000, 3),

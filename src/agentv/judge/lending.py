@@ -91,6 +91,8 @@ class Lender:
                 self._targets_for(asker),
                 self._unavailable_to_scripts,
                 access.allowed_targets,
+                models=access.models or {},
+                embeddings=access.embeddings,
                 replayed=self.replay is not None,
             ),
             evaluator=asker.evaluator,
@@ -105,6 +107,7 @@ class Lender:
             recording=self.recording,
             budget=self.budget,
             for_script=asker.script,
+            vendors=access.vendors,
         )
 
     def refusal(self, access: JudgeAccess) -> str | None:

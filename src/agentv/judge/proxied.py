@@ -10,6 +10,7 @@ from agentv import workers
 from agentv.json_sizes import is_quick
 from agentv.judge.session import JudgeCallError
 from agentv.processes.script_time import WaitingTime
+from agentv.wire.apis.api import ApiReply
 from agentv.wire.judge import (
     InvalidRequestError,
     JudgeCall,
@@ -54,6 +55,9 @@ class ProxiedSession(Protocol):
 
     async def answer_batch(self, calls: Sequence[JudgeCall]) -> list[dict[str, Any]]:
         """The replies to a batch, or their errors. Raises `JudgeCallError` if the batch is refused."""
+
+    async def answer_api(self, path: str, body: bytes, timed: TimedCalls) -> ApiReply:
+        """The reply to a request to the API of a vendor. Raises `JudgeCallError`."""
 
     async def refuse(self, count: int, calls: Sequence[JudgeCall], first: int) -> JudgeCallError:
         """The refusal of a batch of `count` calls over the limit, or of one of its calls, `calls`, which begin at

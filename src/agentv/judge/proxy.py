@@ -5,17 +5,20 @@ from __future__ import annotations
 import hmac
 import re
 import time
+from itertools import repeat
 from typing import Self
 
 from agentv import workers
 from agentv.errors import EvaluatorError
-from agentv.http.app import App, Response, Route
+from agentv.http.app import App, Handler, Response, Route
 from agentv.http.budget import ClientBudget, ClientLimits
 from agentv.http.messages import Refused, Request
 from agentv.http.server import Server
 from agentv.judge.proxied import ProxiedSession, TimedCalls, read_calls
 from agentv.judge.session import JudgeCallError
 from agentv.processes import descriptors
+from agentv.text import one_of
+from agentv.wire.apis.registry import APIS, EMBEDDINGS, KEY_HEADERS, MODELS, Vendor, error_body, vendor_at
 from agentv.wire.judge import InvalidRequestError, JudgeCall, error_object, to_json
 
 SPARE_CONNECTIONS = 256
@@ -25,6 +28,14 @@ BODY_BYTES = 32 * 1024 * 1024
 MOST_REFUSED = 1_000
 CPU_SECONDS = 10.0
 CPU_SECONDS_PER_CALL = 0.02
+REQUEST_TIMEOUT = 408
+NO_RETRY = (("x-should-retry", "false"),)
+"""Tells client libraries not to repeat a request, which would be another judge call."""
+OWN_ROUTES = ("GET /info", "POST /invoke", "POST /invokeBatch")
+NOT_SUPPORTED = (
+    "the judge proxy only supports POST /v1/chat/completions, /v1/responses, /v1/messages and /v1/embeddings, POST "
+    "/v1beta/models/MODEL:generateContent and GET /v1/models; judges get no files, images or audio"
+)
 
 
 def limits_of(max_calls: int) -> ClientLimits:
@@ -107,11 +118,33 @@ class JudgeApp(App):
         finally:
             self.budget.charge(timed.seconds)
 
+    async def _api(self, request: Request) -> Response:
+        """A request to the API of a vendor, as its client libraries send it."""
+        body, request.body = request.body, b""
+        timed = TimedCalls()
+        try:
+            reply = await self._session.answer_api(request.path.decode("ascii"), body, timed)
+        finally:
+            self.budget.charge(timed.seconds)
+        return Response(200, reply.body, reply.content_type)
+
     routes = (
         Route("GET", "/info", _info),
         Route("POST", "/invoke", _invoke),
         Route("POST", "/invokeBatch", _invoke_batch),
+        *map(Route, repeat("POST"), (*APIS, *EMBEDDINGS), repeat(_api)),
+        *map(Route, repeat("GET"), MODELS, repeat(_api)),
     )
+
+    def handler_of(self, request: Request) -> Handler:
+        try:
+            return super().handler_of(request)
+        except Refused as refused:
+            if refused.status == 404 and _vendor_of(request) is not None:
+                raise Refused(404, "not_supported", NOT_SUPPORTED) from None
+            if refused.status == 404:
+                raise Refused(404, "not_found", f"unknown path; use {one_of(OWN_ROUTES)}") from None
+            raise
 
     # -- checks before every route: token, host, origin
 
@@ -119,7 +152,10 @@ class JudgeApp(App):
         headers = request.headers
         authorization = headers.get(b"authorization", b"")
         bearer = authorization[:7].lower() == b"bearer " and b"authorization" not in request.repeated
-        if not (bearer and hmac.compare_digest(authorization[7:].strip(b" "), self._token)):
+        presented = [authorization[7:].strip(b" ")] if bearer else []
+        presented += [headers[name] for name in KEY_HEADERS if name in headers and name not in request.repeated]
+        matches = [hmac.compare_digest(token, self._token) for token in presented]
+        if not any(matches):
             raise _unauthorized()
         if headers.get(b"host", b"").lower() not in self.hosts or b"host" in request.repeated:
             raise Refused(421, "misdirected", "the Host header must be the host and port of AGENTV_JUDGE_PROXY_URL")
@@ -137,7 +173,7 @@ class JudgeApp(App):
         if isinstance(error, InvalidRequestError):
             return Refused(400, "invalid_request", str(error))
         if isinstance(error, JudgeCallError):
-            return Refused(error.status, error.code, error.message)
+            return _RefusedCall(error)
         if isinstance(error, workers.WorkerError):
             message = "the body could not be parsed in time and memory; send less in one request"
             return Refused(400, "invalid_request", message)
@@ -146,9 +182,28 @@ class JudgeApp(App):
     def crashed(self) -> Refused:
         return Refused(502, "judge_failed", super().crashed().message)
 
-    def error(self, refused: Refused) -> Response:
-        body = to_json(error_object(self._session.clean(refused.message), refused.code))
-        return Response(refused.status, body, headers=refused.headers)
+    def error(self, refused: Refused, request: Request | None) -> Response:
+        message = self._session.clean(refused.message)
+        vendor = _vendor_of(request)
+        if vendor is None:
+            return Response(refused.status, to_json(error_object(message, refused.code)), headers=refused.headers)
+        parameter = refused.parameter if isinstance(refused, _RefusedCall) else None
+        body = to_json(error_body(vendor, refused.status, refused.code, message, parameter))
+        retry = () if refused.status == REQUEST_TIMEOUT else NO_RETRY
+        return Response(refused.status, body, headers=(*refused.headers, *retry))
+
+
+class _RefusedCall(Refused):
+    """A judge call without a reply."""
+
+    def __init__(self, error: JudgeCallError) -> None:
+        super().__init__(error.status, error.code, error.message)
+        self.parameter = error.parameter
+
+
+def _vendor_of(request: Request | None) -> Vendor | None:
+    """The vendor whose client library sent the request; None for a client of the judge proxy itself."""
+    return None if request is None else vendor_at(request.path.decode("latin-1"))
 
 
 def _unauthorized() -> Refused:

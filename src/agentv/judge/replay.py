@@ -25,7 +25,7 @@ from agentv.messages import Message
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.results import RowKey
 from agentv.targets.config import TargetsConfig, TargetSpec
-from agentv.targets.provider import Provider, Reply, Request
+from agentv.targets.provider import Provider, Reply, Request, TargetSettings
 from agentv.targets.registry import provider_class
 from agentv.text import first_difference
 
@@ -79,6 +79,9 @@ class ReplayedJudge(Provider):
         # Requests must be the same as in the recorded run, so the provider claims the same abilities.
         self.honours = frozenset() if kind is None else kind.honours
         self.runs_commands = spec.provider == "cli"
+        self.follows_prompts = kind is None or kind.follows_prompts
+        settings = spec.reading.settings
+        self.fixes = settings.fixed_options if isinstance(settings, TargetSettings) else frozenset()
 
     async def invoke(self, request: Request) -> Reply:
         sha256 = await hash_of(self._name, request, self._calls.replay.redactor)

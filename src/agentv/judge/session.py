@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentv.errors import AgentVError, BudgetExhaustedError, NotRecordedError, ProviderTimeoutError
 from agentv.evidence import JudgeCallRecord
@@ -21,10 +21,16 @@ from agentv.messages import NO_OPTIONS, Message, ToolCall, as_messages
 from agentv.processes.script_time import WaitingTime
 from agentv.redact import MASK, NO_SECRETS, Redactor
 from agentv.results import RowKey
+from agentv.targets.best_effort import UNSUPPORTED
 from agentv.targets.budget import Budget
 from agentv.targets.provider import CallHooks, Provider, Reply, Request
 from agentv.text import short_or_described
-from agentv.wire.judge import JudgeCall, failed_object, reply_object
+from agentv.wire.apis.registry import VENDORS
+from agentv.wire.judge import Asked, JudgeCall, failed_object, reply_object
+
+if TYPE_CHECKING:
+    from agentv.judge.proxied import TimedCalls
+    from agentv.wire.apis.api import ApiReply
 
 DEFAULT_TIMEOUT = 60.0
 LONGEST_ERROR = 2_000
@@ -34,12 +40,13 @@ MASKED_IN_LINE = 64 * 1024
 
 
 class JudgeCallError(AgentVError):
-    """A call without a reply: the HTTP status, the error code and the message."""
+    """A call without a reply: the HTTP status, the error code, the message and the parameter that it is about."""
 
-    def __init__(self, status: int, code: str, message: str) -> None:
+    def __init__(self, status: int, code: str, message: str, parameter: str | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
+        self.parameter = parameter
 
 
 @dataclass(slots=True, eq=False)
@@ -72,6 +79,10 @@ class JudgeTargets:
     unavailable: Mapping[str, str] = field(default_factory=dict)
     allowed: Collection[str] | None = None
     """Names that a script may choose; None allows all that run no command. The default is always allowed."""
+    models: Mapping[str, str] = field(default_factory=dict)
+    """Model names of client libraries -> the targets to use for them, which are allowed."""
+    embeddings: str | None = None
+    """The target that answers requests for embeddings."""
     replayed: bool = False
     """Whether all replies come from the record of another run (`--replay`)."""
 
@@ -80,7 +91,7 @@ class JudgeTargets:
             raise ValueError(f"the default judge target '{self.default}' is not among the live targets")
 
     def permits(self, name: str) -> bool:
-        if name == self.default:
+        if name == self.default or name in self.models.values():
             return True
         return name in self.allowed if self.allowed is not None else not self.runs_commands(name)
 
@@ -91,6 +102,12 @@ class JudgeTargets:
     @property
     def available(self) -> list[str]:
         return sorted(name for name in self.live if self.permits(name))
+
+    def of_model(self, model: str) -> str:
+        """The target for the model that a client library asks for."""
+        if model in self.live and self.permits(model):
+            return model
+        return self.models.get(model, self.default)
 
 
 class JudgeSession:
@@ -112,8 +129,11 @@ class JudgeSession:
         recording: Recording = NOT_RECORDED,
         budget: Budget | None = None,
         for_script: bool = True,
+        vendors: tuple[str, ...] = tuple(VENDORS),
     ) -> None:
         self.evaluator = evaluator
+        self.vendors = vendors
+        """The vendors whose client libraries find the proxy by their variables."""
         self._for_script = for_script
         self.targets = targets
         self.ledger = JudgeLedger(max_calls, target=targets.default)
@@ -201,9 +221,25 @@ class JudgeSession:
         """The replies to a batch as JSON, with secret values masked."""
         return [await self._rendered(reply) for reply in await self.invoke_batch(calls)]
 
+    async def answer_api(self, path: str, body: bytes, timed: TimedCalls) -> ApiReply:
+        """The reply to a request to the API of a vendor. Raises `JudgeCallError`."""
+        from agentv.judge.apis import answer  # noqa: PLC0415 - most scripts use no API of a vendor
+
+        return await answer(self, path, body, timed)
+
     async def refuse(self, count: int, calls: Sequence[JudgeCall], first: int) -> JudgeCallError:
         """`refuse_batch`, as the proxy asks for it."""
         return self.refuse_batch(count, calls, first)
+
+    async def masked(self, text: str) -> str:
+        """The text with secret values masked."""
+        if not self._redactor.active:
+            return text
+        return (
+            self._redactor.text(text)
+            if len(text) <= MASKED_IN_LINE
+            else await asyncio.to_thread(self._redactor.text, text)
+        )
 
     async def _rendered(self, reply: Reply | JudgeCallError) -> dict[str, Any]:
         if isinstance(reply, JudgeCallError):
@@ -242,6 +278,17 @@ class JudgeSession:
         chosen = [(call, self._choose(call, f"requests[{index}]: ")) for index, call in enumerate(calls)]
         running = self._reserve(chosen, await self._recorded(chosen), batch=True)
         return await asyncio.gather(*(self._ask_item(one) for one in running))
+
+    async def invoke_all(self, calls: Sequence[JudgeCall]) -> list[Reply]:
+        """Make all calls concurrently, or none if one of them is refused. Raises the error of one that fails."""
+        self._refuse_when_closed()
+        chosen = [(call, self._choose(call, "")) for call in calls]
+        running = self._reserve(chosen, await self._recorded(chosen), batch=False)
+        outcomes = await asyncio.gather(*(self._ask_item(one) for one in running))
+        for outcome in outcomes:
+            if isinstance(outcome, JudgeCallError):
+                raise outcome
+        return [outcome for outcome in outcomes if isinstance(outcome, Reply)]
 
     def close(self) -> None:
         """Refuse further calls and cancel those in flight, which count as failed. Does not wait for them to end."""
@@ -319,6 +366,9 @@ class JudgeSession:
             for position, ((call, name), reply) in enumerate(zip(chosen, recorded, strict=True), 1)
         ]
         self._running.update(reserved)
+        for call, name in chosen:
+            if call.asked is not None:
+                ledger.note_model(self.clean(call.asked.model), name)
         return reserved
 
     def _take_from_budget(self, budget: Budget, calls: int) -> None:
@@ -428,6 +478,7 @@ class JudgeSession:
             options=call.options,
             evaluator=self.evaluator,
             from_script=self._for_script,
+            best_effort=call.asked is not None,
             eval_id=self._key.eval_id if call.eval_case_id is None else call.eval_case_id,
             attempt=self._key.attempt if call.attempt is None else call.attempt,
             directory=self._directory,
@@ -481,9 +532,9 @@ class JudgeSession:
         execution = self._recording.execution(key)
         began = running.reserved if running.began is None else running.began
         waited = running.waited.seconds
-        io: dict[str, Any] = {}
+        io: dict[str, Any] = {} if call.asked is None else _asked_of(call.asked, reply)
         if self._recording.io:
-            io = {**_request_of(call), "reply": None if reply is None else _reply_of(reply), "error": error}
+            io |= {**_request_of(call), "reply": None if reply is None else _reply_of(reply), "error": error}
         record = JudgeCallRecord(
             *key,
             evaluator=self.evaluator,
@@ -528,6 +579,12 @@ def _request_of(call: JudgeCall) -> dict[str, Any]:
     if call.options is not NO_OPTIONS:
         request["options"] = call.options.to_dict()
     return request
+
+
+def _asked_of(asked: Asked, reply: Reply | None) -> dict[str, Any]:
+    """What a client library asked for, as fields of the record of its call."""
+    unsupported = {} if reply is None else dict.fromkeys(reply.dropped_options, UNSUPPORTED)
+    return {"asked_model": asked.model, "dropped_options": {**asked.dropped_options, **unsupported} or None}
 
 
 def _reply_of(reply: Reply) -> dict[str, Any]:

@@ -17,9 +17,13 @@ from agentv.wire.judge import InvalidRequestError, parse_batch, to_json
 async def answered(judge: JudgeSession, message: Message) -> tuple[Mapping[str, Any], bytes]:
     """The reply to a message of a script: fields and a body. The node is not trusted, so the body is checked again."""
     try:
+        if message.kind == "api":
+            reply = await judge.answer_api(take(message.data, "path", str), message.blob, TimedCalls())
+            return {"type": reply.content_type}, reply.body
         return {}, to_json(await _answer(judge, message))
     except JudgeCallError as error:
-        return {"status": error.status, "code": error.code}, error.message.encode("utf-8", "replace")
+        about = {} if error.parameter is None else {"parameter": error.parameter}
+        return {"status": error.status, "code": error.code, **about}, error.message.encode("utf-8", "replace")
     except (InvalidRequestError, workers.WorkerError) as error:
         return {"status": 400, "code": "invalid_request"}, judge.clean(str(error)).encode("utf-8", "replace")
     except Exception as error:

@@ -579,6 +579,7 @@ def _pieces(tree: Tree, sha256: str) -> list[bytes]:
 
 _HANDLERS: Mapping[str, Callable[[Connection, Message], None]] = {
     "call": Connection._on_call,  # noqa: SLF001
+    "api": Connection._on_call,  # noqa: SLF001
     "info": Connection._on_call,  # noqa: SLF001
     "refuse": Connection._on_call,  # noqa: SLF001
     "drop": Connection._on_drop,  # noqa: SLF001

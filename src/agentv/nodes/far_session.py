@@ -13,12 +13,14 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from agentv.judge.proxied import TimedCalls
 from agentv.judge.session import LONGEST_ERROR, TOKEN_BYTES, JudgeCallError, shutting_down
 from agentv.nodes.frames import Message
 from agentv.nodes.jobs import strings, take
 from agentv.processes.script_time import WaitingTime
 from agentv.redact import MASK
 from agentv.text import short_or_described
+from agentv.wire.apis.api import ApiReply
 from agentv.wire.judge import JudgeCall, call_object, to_json
 
 Send = Callable[[Message], None]
@@ -60,6 +62,12 @@ class FarSession:
         replies: list[dict[str, Any]] = (await self._asked("call", {"batch": True}, body))["responses"]
         return replies
 
+    async def answer_api(self, path: str, body: bytes, timed: TimedCalls) -> ApiReply:
+        del timed  # the driver parses it
+        self.calls += 1
+        data, content = await self._exchanged("api", {"path": path}, body)
+        return ApiReply(content, take(data, "type", str))
+
     async def refuse(self, count: int, calls: Sequence[JudgeCall], first: int) -> JudgeCallError:
         body = to_json({"requests": [call_object(call) for call in calls]}) if calls else b""
         try:
@@ -93,6 +101,11 @@ class FarSession:
             self.waiting.begin() if waiting else self.waiting.end()
 
     async def _asked(self, kind: str, data: Mapping[str, Any], body: bytes) -> Any:
+        """The JSON that the driver replies."""
+        return json.loads((await self._exchanged(kind, data, body))[1])
+
+    async def _exchanged(self, kind: str, data: Mapping[str, Any], body: bytes) -> tuple[Mapping[str, Any], bytes]:
+        """The driver's reply to a message. Raises `JudgeCallError`."""
         if self.closed:
             raise shutting_down()
         number = next(self._numbers)
@@ -106,5 +119,11 @@ class FarSession:
         finally:
             del self._open[number]
         if "status" in reply:
-            raise JudgeCallError(take(reply, "status", int), take(reply, "code", str), content.decode("utf-8"))
-        return json.loads(content)
+            parameter = reply.get("parameter")
+            raise JudgeCallError(
+                take(reply, "status", int),
+                take(reply, "code", str),
+                content.decode("utf-8"),
+                parameter if isinstance(parameter, str) else None,
+            )
+        return reply, content

@@ -10,6 +10,7 @@ from agentv.nodes.frames import FrameError, Message
 from agentv.processes.job import Job
 from agentv.processes.run import STDERR_KEEP, STDOUT_CAP, ProcessOutcome
 from agentv.text import kind_of
+from agentv.wire.apis.registry import VENDORS
 
 JsonObject = Mapping[str, Any]
 LONGEST_MS = 1e12
@@ -85,6 +86,7 @@ def job_message(number: int, job: Job, judge: JsonObject | None) -> Message:
         "stderr_keep": job.stderr_keep,
         "isolate": job.isolate,
         "scrub": job.scrub,
+        "vendors": list(job.vendors),
         "warm": job.warm,
         "lines": job.lines,
         "inline": job.inline,
@@ -115,6 +117,7 @@ def job_of(message: Message) -> Job:
         stderr_keep=min(take(data, "stderr_keep", int), STDERR_KEEP),
         isolate=take(data, "isolate", bool),
         scrub=take(data, "scrub", bool),
+        vendors=[name for name in strings(data, "vendors") if name in VENDORS],
         warm=take(data, "warm", bool),
         lines=take(data, "lines", bool),
         inline=take(data, "inline", bool),

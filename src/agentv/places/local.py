@@ -12,6 +12,7 @@ from agentv.jsonio import dump_line
 from agentv.processes.execution import Script
 from agentv.processes.job import Job, job_files
 from agentv.processes.run import OnBytes, ProcessOutcome
+from agentv.wire.apis.registry import API_VARIABLES, variables_of
 
 if TYPE_CHECKING:
     from agentv.judge.proxied import ProxiedSession
@@ -103,7 +104,7 @@ class LocalPlace:
             execution_id=execution_id,
             repeatable=repeatable,
             inline=job.inline,
-            own_variables=frozenset(name for name in PROXY_VARIABLES if name in environment),
+            own_variables=_of_this_execution(environment, proxy),
         )
 
     def _environment(self, job: Job, proxy: JudgeProxy | None) -> dict[str, str]:
@@ -117,9 +118,19 @@ class LocalPlace:
             environment[PROTOCOL_VARIABLE] = "jsonl"
         elif proxy is not None:
             environment |= dict(zip(PROXY_VARIABLES, (proxy.url, proxy.token) * 2, strict=True))
+            environment |= variables_of(job.vendors, proxy.url, proxy.token, {*job.env, *job.passed})
         if proxy is not None:
             _bypass_http_proxies(environment)
         return environment
+
+
+def _of_this_execution(environment: Mapping[str, str], proxy: JudgeProxy | None) -> frozenset[str]:
+    """The variables with the address or the token of the proxy: another execution has other values."""
+    names = frozenset(name for name in PROXY_VARIABLES if name in environment)
+    if proxy is None:
+        return names
+    own = (name for name in API_VARIABLES if environment.get(name, "").startswith((proxy.url, proxy.token)))
+    return names.union(own)
 
 
 def _proxy(judge: ProxiedSession | None) -> AbstractAsyncContextManager[JudgeProxy | None]:

@@ -59,6 +59,8 @@ class Job:
     """Whether it runs apart from other processes and without secret variables, as scripts with judge access do."""
     scrub: bool = False
     """Whether it gets no secret variables although it is not isolated."""
+    vendors: Sequence[str] = ()
+    """The vendors whose client libraries find the judge proxy by their variables."""
     warm: bool = False
     lines: bool = False
     """Whether the process stays alive between executions (`protocol: jsonl`)."""

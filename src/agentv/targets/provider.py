@@ -74,6 +74,9 @@ class Request(Conversation):
     """The id of the suite's prompt that the messages are made from."""
     turn: int
     """The turn of a conversation, from 1; 0 for a case with one turn."""
+    best_effort: bool
+    """Whether to leave out options that the model does not support, and to describe the schema in the prompt if it
+    cannot be enforced, instead of failing the call."""
 
     def __init__(
         self,
@@ -93,6 +96,7 @@ class Request(Conversation):
         vars: Mapping[str, Any] = NO_VARS,  # noqa: A002 - the key in suites
         prompt: str | None = None,
         turn: int = 0,
+        best_effort: bool = False,
     ) -> None:
         fill = object.__setattr__
         fill(self, "messages", as_messages(question, system_prompt, messages))
@@ -108,6 +112,7 @@ class Request(Conversation):
         fill(self, "vars", vars)
         fill(self, "prompt", prompt)
         fill(self, "turn", turn)
+        fill(self, "best_effort", best_effort)
 
     @property
     def instructions(self) -> str | None:
@@ -138,6 +143,8 @@ class Reply:
     """Whether the reply was read from a file. The measured time then says nothing about the target."""
     warnings: tuple[str, ...] = ()
     """Values that the target reported and that could not be used."""
+    dropped_options: tuple[str, ...] = ()
+    """Options of a request with `best_effort` that the model does not support and that were not sent."""
     execution: Mapping[str, Any] | None = None
     """The node that ran the command of the target, and how often it was tried."""
 
@@ -277,6 +284,11 @@ class TargetSettings(BaseModel):
         return False
 
     @property
+    def fixed_options(self) -> frozenset[str]:
+        """Names of the `GenerationOptions` that these settings set. They override those of a request."""
+        return frozenset()
+
+    @property
     def changes_prompts(self) -> bool:
         """Whether it adds something to the prompts of its cases (`targets/wording.py`)."""
         return self.system_prompt is not None or self.prompt is not None
@@ -373,6 +385,10 @@ class Provider(ABC):
     honours: frozenset[str] = frozenset()
     """Names of the `GenerationOptions` that the provider supports. A request with any other option fails and is not
     sent."""
+    fixes: frozenset[str] = frozenset()
+    """Names of the `GenerationOptions` that settings of the target override (`Settings.fixed_options`)."""
+    follows_prompts: bool = True
+    """Whether instructions in a prompt, such as the description of a schema, can change the reply."""
     keeps_deadline: bool = False
     """Whether the provider enforces `timeout_seconds`. Otherwise the gate cancels calls."""
     runs_commands: bool = False
@@ -415,6 +431,8 @@ class ProviderLayer(Provider):
         self.answers_by_prompt = provider.answers_by_prompt
         self.cacheable = provider.cacheable
         self.honours = provider.honours
+        self.fixes = provider.fixes
+        self.follows_prompts = provider.follows_prompts
         self.keeps_deadline = provider.keeps_deadline
         self.runs_commands = provider.runs_commands
         self.takes_batches = provider.takes_batches

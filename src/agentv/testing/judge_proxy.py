@@ -20,10 +20,12 @@ from agentv.errors import ProviderError, UsageError
 from agentv.judge.ledger import DEFAULT_MAX_CALLS, JudgeLedger
 from agentv.judge.proxy import JudgeProxy
 from agentv.judge.session import JudgeSession, JudgeTargets
+from agentv.messages import OPTIONS
 from agentv.targets.provider import Provider, Reply, Request
 from agentv.targets.providers.function import as_reply
 from agentv.testing.loop_thread import loop_thread
 from agentv.text import plural
+from agentv.wire.apis.registry import VENDORS, variables_of
 from agentv.wire.judge import JudgeCall
 
 Answer = str | Mapping[str, Any] | Reply | Exception
@@ -75,8 +77,8 @@ class ScriptedJudge:
 
     @property
     def environ(self) -> dict[str, str]:
-        """The two environment variables that clients read."""
-        return {URL_VARIABLE: self.url, TOKEN_VARIABLE: self.token}
+        """The environment variables that clients read, also those of the libraries of vendors."""
+        return {URL_VARIABLE: self.url, TOKEN_VARIABLE: self.token, **variables_of(VENDORS, self.url, self.token)}
 
     @property
     def max_calls(self) -> int:
@@ -112,6 +114,8 @@ class ScriptedJudge:
 
 class _ScriptedTarget(Provider):
     """One target of a scripted judge."""
+
+    honours = frozenset(OPTIONS)
 
     def __init__(self, name: str, script: Replies, calls: list[JudgeCall]) -> None:
         self._name = name
@@ -167,7 +171,7 @@ def with_judge_proxy(
     max_calls: int = DEFAULT_MAX_CALLS,
     targets: Mapping[str, Replies] | None = None,
 ) -> Iterator[ScriptedJudge]:
-    """Start a judge proxy with a scripted judge, and set its two environment variables in this process."""
+    """Start a judge proxy with a scripted judge, and set its environment variables in this process."""
     with ScriptedJudge(reply, max_calls=max_calls, targets=targets) as judge:
         previous = {name: os.environ.get(name) for name in judge.environ}
         os.environ.update(judge.environ)

@@ -167,7 +167,8 @@ class _ModelApp(App):
     async def _complete(self, request: Request) -> Response | Stream:
         return await self._server.handle(request)
 
-    def error(self, refused: Refused) -> Response:
+    def error(self, refused: Refused, request: Request | None) -> Response:
+        del request
         return _json(refused.status, _error(refused.message))
 
     routes = (Route("POST", "*/chat/completions", _complete),)

@@ -211,10 +211,10 @@ class ViewApp(App):
             return Refused(422, "not_readable", str(error))
         return super().failure(error)
 
-    def error(self, refused: Refused) -> Response:
+    def error(self, refused: Refused, request: Request | None) -> Response:
         title = _FOR_PEOPLE.get(refused.status)
         if title is None:
-            return super().error(refused)
+            return super().error(refused, request)
         text = (
             '<!doctype html><html lang="en"><meta charset="utf-8"><title>agentv</title>'
             '<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">'

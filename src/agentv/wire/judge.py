@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from agentv.codec import decode
@@ -27,6 +27,15 @@ class InvalidRequestError(ValueError):
     """The body is not a valid request. The message names the problem and what to send instead."""
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a client library asked for, where the call differs from it."""
+
+    model: str
+    dropped_options: Mapping[str, str] = field(default_factory=dict)
+    """Options that the target does not get -> the reason."""
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class JudgeCall(Conversation):
     """One call to the judge. If `eval_case_id`, `attempt` or `target` is None, the value of the execution is used.
@@ -40,6 +49,8 @@ class JudgeCall(Conversation):
     eval_case_id: str | None
     attempt: int | None
     target: str | None
+    asked: Asked | None
+    """Set for calls through the API of a vendor."""
 
     def __init__(
         self,
@@ -51,6 +62,7 @@ class JudgeCall(Conversation):
         *,
         messages: Sequence[Message] = (),
         options: GenerationOptions = NO_OPTIONS,
+        asked: Asked | None = None,
     ) -> None:
         fill = object.__setattr__
         fill(self, "messages", as_messages(question, system_prompt, messages))
@@ -58,6 +70,7 @@ class JudgeCall(Conversation):
         fill(self, "eval_case_id", eval_case_id)
         fill(self, "attempt", attempt)
         fill(self, "target", target)
+        fill(self, "asked", asked)
 
 
 def parse_invoke(body: bytes) -> JudgeCall:
@@ -113,10 +126,11 @@ def _decode(body: bytes) -> Any:
     try:
         return read(body, infinite=True, surrogates=True)  # checked per field, so that the error names the field
     except JsonError as error:
-        raise InvalidRequestError(_problem(error)) from None
+        raise InvalidRequestError(json_problem(error)) from None
 
 
-def _problem(error: JsonError) -> str:
+def json_problem(error: JsonError) -> str:
+    """Why a body is not a JSON object."""
     if error.kind == "encoding":
         return f"the body is not UTF-8 (byte {error.offset}); send UTF-8 JSON"
     if error.kind == "empty":

@@ -19,6 +19,7 @@ from pydantic import Field
 from agentv.errors import AgentVError, ProviderError, TargetUnavailableError
 from agentv.http.urls import is_http
 from agentv.messages import GenerationOptions, Tool
+from agentv.targets.best_effort import describing_schema, is_any_object, without_options
 from agentv.targets.prices import Pricer
 from agentv.targets.provider import Provider, Reply, Request, TargetScope, TargetSettings
 from agentv.targets.providers.chat import wire_messages
@@ -62,6 +63,7 @@ class LibraryProvider(Provider):
 
     def __init__(self, settings: Any, scope: TargetScope) -> None:
         self._settings, self._scope = settings, scope
+        self.fixes = settings.fixed_options
         if not all(map(_is_installed, ("pydantic_ai", self.LIBRARY))):
             raise TargetUnavailableError(
                 scope.name, f"its library is not installed. Run: pip install '{self.REQUIREMENT}'"
@@ -140,10 +142,17 @@ class LibraryProvider(Provider):
 
     async def invoke(self, request: Request) -> Reply:
         self._pricer.start()
+        options = request.options
+        if request.best_effort and self._must_describe(options.response_schema):
+            request = describing_schema(request)
+            options = without_options(options, ["response_schema"])
         messages = wire_messages(request)
+        dropped: tuple[str, ...] = ()
         try:
             model = self._model or await self._open()
-            response = await self._request(model, messages, request.options)
+            if request.best_effort:
+                options, dropped = self._without_unsupported(model, options)
+            response = await self._request(model, messages, options)
         except Exception as error:
             known = _known_cause(error)
             if known is None:
@@ -153,7 +162,21 @@ class LibraryProvider(Provider):
             raise known from None
         if not self._pricer.ready:
             await self._pricer.loaded()
-        return self._reply(response)
+        reply = self._reply(response)
+        return replace(reply, dropped_options=dropped) if dropped else reply
+
+    def _must_describe(self, schema: Mapping[str, Any] | None) -> bool:
+        """Whether the library cannot request this schema. It forbids properties that a schema does not name."""
+        return schema is not None and (self._settings.structured_output == "off" or is_any_object(schema))
+
+    def _without_unsupported(
+        self, model: Model[Any], options: GenerationOptions
+    ) -> tuple[GenerationOptions, tuple[str, ...]]:
+        """The options without those that the model does not support, and the names of these."""
+        from agentv.targets.providers.library_messages import dropped_options  # noqa: PLC0415 - imports pydantic_ai
+
+        dropped = tuple(dropped_options(model, options))
+        return without_options(options, dropped), dropped
 
     async def _open(self) -> Model[Any]:
         async with self._opening:

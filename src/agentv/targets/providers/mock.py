@@ -119,6 +119,7 @@ class MockProvider(Provider):
 
     Settings: ClassVar[type[TargetSettings]] = MockSettings
     answers_by_prompt = True
+    follows_prompts = False
     honours = frozenset({"temperature", "top_p", "seed"})  # without sampling, every value gives the same answer
 
     def __init__(self, settings: MockSettings, scope: TargetScope) -> None:

@@ -14,6 +14,18 @@ from agentv.targets.provider import TargetSettings
 
 OWN_FIELDS = ("model", "messages", "input", "stream")
 """Fields of a request that only agentv sets."""
+_OPTIONS_OF_FIELDS = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "max_tokens": "max_output_tokens",
+    "max_completion_tokens": "max_output_tokens",
+    "seed": "seed",
+    "random_seed": "seed",
+    "stop": "stop",
+    "logprobs": "logprobs",
+    "top_logprobs": "logprobs",
+}
+"""Fields of `extra_body` -> the generation option that they set."""
 
 
 class ModelSettings(TargetSettings):
@@ -36,6 +48,11 @@ class ModelSettings(TargetSettings):
     prices: Prices | None = Field(
         None, description="`input`, `output` and `cached` in US dollars per million tokens. Overrides the price table."
     )
+
+    @property
+    def fixed_options(self) -> frozenset[str]:
+        own = ("temperature", "top_p", "max_output_tokens")
+        return frozenset(name for name in own if getattr(self, name) is not None)
 
     @field_validator("base_url")
     @classmethod
@@ -66,6 +83,10 @@ class ExtraBodySettings(ModelSettings):
         description="Further fields of the request, such as `tools` or `reasoning_effort`, exactly as the API names "
         "them.",
     )
+
+    @property
+    def fixed_options(self) -> frozenset[str]:
+        return super().fixed_options | {_OPTIONS_OF_FIELDS[k] for k in self.extra_body if k in _OPTIONS_OF_FIELDS}
 
     @field_validator("extra_body")
     @classmethod

@@ -14,6 +14,7 @@ from pydantic import Field
 from agentv.errors import ProviderError, TargetUnavailableError
 from agentv.http.urls import is_http
 from agentv.messages import NO_OPTIONS, OPTIONS
+from agentv.targets.best_effort import describing_schema
 from agentv.targets.prices import Pricer
 from agentv.targets.provider import NO_HOOKS, CallHooks, Provider, Reply, Request, TargetScope, TargetSettings
 from agentv.targets.providers.chat import (
@@ -27,6 +28,8 @@ from agentv.targets.providers.exchange import GOOD, Exchange, error_code, merged
 from agentv.targets.providers.model_settings import ExtraBodySettings
 
 _REFUSED_FORMAT = re.compile(r"response[_ ]format|json_schema|structured[_ ]output", re.IGNORECASE)
+_SCHEMA_UNKNOWN = ("off", "json_object")
+"""Values of `structured_output` with which the server does not get the schema."""
 _BROKEN_FORMAT = "json_validate_failed"
 """Groq's error code for output that does not match the schema. The next attempt may succeed."""
 
@@ -121,6 +124,7 @@ class OpenAICompatibleProvider(Provider):
         own = {"Content-Type": "application/json", **self._credentials(key)}
         self._headers = merged_headers(own, settings.headers)
         self._options = self._fixed_body()
+        self.fixes = settings.fixed_options
         self._format = settings.structured_output
         self._formats = ResponseFormats()
         self._pricer = Pricer(settings.prices, url=self._url)
@@ -165,13 +169,15 @@ class OpenAICompatibleProvider(Provider):
     async def call(self, request: Request, hooks: CallHooks) -> Reply:
         hooks.on_start()
         self._pricer.start()
-        body = {**self._options, "messages": wire_messages(request)}
         options = request.options
+        if request.best_effort and options.response_schema is not None and self._format in _SCHEMA_UNKNOWN:
+            request = describing_schema(request)
+        body = {**self._options, "messages": wire_messages(request)}
         if options is not NO_OPTIONS:  # settings of the target override the request
             names = self.PRESET
             body = {**wire_options(options, limit_name=names.limit_name, seed_name=names.seed_name), **body}
         if options.response_schema is not None and self._format != "off":
-            return await self._ask_for_object(body, options.response_schema, hooks)
+            return await self._ask_for_object(request, body, options.response_schema, hooks)
         return await self._ask(body)
 
     async def aclose(self) -> None:
@@ -202,7 +208,9 @@ class OpenAICompatibleProvider(Provider):
         except ProviderError as error:
             raise self._exchange.of_target(error) from None
 
-    async def _ask_for_object(self, body: dict[str, Any], schema: Mapping[str, Any], hooks: CallHooks) -> Reply:
+    async def _ask_for_object(
+        self, request: Request, body: dict[str, Any], schema: Mapping[str, Any], hooks: CallHooks
+    ) -> Reply:
         """Request structured output. If the server rejects it, retry without `response_format`."""
         mode = self._format
         try:
@@ -219,6 +227,8 @@ class OpenAICompatibleProvider(Provider):
             if not broken:
                 self._format = "off"
         await hooks.before_second_request()
+        if request.best_effort:
+            body["messages"] = wire_messages(describing_schema(request))
         return await self._ask(body)
 
 

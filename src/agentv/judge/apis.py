@@ -1,0 +1,117 @@
+"""Answers requests to the APIs of vendors with the judge calls of a session. No HTTP, except for status codes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+from agentv import workers
+from agentv.json_sizes import is_quick
+from agentv.judge.proxied import PARSE_SECONDS, TimedCalls
+from agentv.judge.session import MASKED_IN_LINE, JudgeCallError, JudgeSession
+from agentv.targets.best_effort import NOT_PASSED_ON, fitted
+from agentv.targets.provider import Reply
+from agentv.wire.apis.api import Api, ApiReply, ApiRequest, ApiRequestError, ModelReply, json_reply
+from agentv.wire.apis.openai import models_body
+from agentv.wire.apis.registry import MODELS, api_at
+from agentv.wire.judge import Asked, InvalidRequestError, JudgeCall
+
+LIMIT_STATUS = 403
+"""The status of a call over the limit. Client libraries retry 429, some of them without end."""
+
+
+async def answer(session: JudgeSession, path: str, body: bytes, timed: TimedCalls) -> ApiReply:
+    """The reply to a request. Raises `JudgeCallError`, whose status makes client libraries stop."""
+    if path in MODELS:
+        return _models(session)
+    api = api_at(path)
+    if api is None:
+        raise JudgeCallError(404, "not_supported", "unknown API")
+    request = await _parsed(api, path, body, timed)
+    call = _call(session, request)
+    try:
+        replies = await session.invoke_all([call] * request.count)
+    except JudgeCallError as error:
+        status = LIMIT_STATUS if error.status == 429 else error.status
+        raise JudgeCallError(status, error.code, error.message, error.parameter) from None
+    model = await session.masked(replies[0].model or call.target or "")
+    read = [await _model_reply(session, reply) for reply in replies]
+    if sum(len(reply.text) for reply in read) <= MASKED_IN_LINE:
+        return api.render(request, read, model)
+    return await asyncio.to_thread(api.render, request, read, model)
+
+
+def _models(session: JudgeSession) -> ApiReply:
+    return json_reply(models_body(sorted({*session.targets.available, *session.targets.models})))
+
+
+def _call(session: JudgeSession, request: ApiRequest) -> JudgeCall:
+    """The judge call for a request, with the options that its target gets."""
+    target = session.targets.of_model(request.model)
+    messages, options, dropped = request.messages, request.options, dict.fromkeys(request.unused, NOT_PASSED_ON)
+    provider = session.targets.live.get(target)
+    if provider is not None:
+        fit = fitted(messages, options, provider)
+        messages, options = fit.messages, fit.options
+        dropped |= fit.dropped
+    return JudgeCall(target=target, messages=messages, options=options, asked=Asked(request.model, dropped))
+
+
+async def _model_reply(session: JudgeSession, reply: Reply) -> ModelReply:
+    text = await session.masked(reply.text)
+    logprobs = reply.logprobs if text == reply.text else None  # tokens would spell what the text no longer contains
+    return ModelReply(text, reply.finish_reason, reply.token_usage, logprobs)
+
+
+# -- parsing
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What a worker found in a body."""
+
+    seconds: float
+    """CPU time that it took."""
+    request: ApiRequest | None = None
+    problem: tuple[str, str | None, str] | None = None
+    """Why the body is not a valid request: the message, the parameter and the code."""
+
+
+async def _parsed(api: Api, path: str, body: bytes, timed: TimedCalls) -> ApiRequest:
+    """The request in a body, which is parsed in another process if that may take long."""
+    if is_quick(body):
+        started = time.perf_counter()
+        try:
+            return api.parse(path, body)
+        except InvalidRequestError as error:
+            raise _invalid(*_problem(error)) from None
+        finally:
+            timed.seconds = time.perf_counter() - started
+    timed.seconds = PARSE_SECONDS
+    parsed: Parsed = await workers.call(parse_in_worker, path, body, seconds=PARSE_SECONDS)
+    timed.seconds = parsed.seconds
+    if parsed.problem is not None or parsed.request is None:
+        raise _invalid(*(parsed.problem or ("the body could not be parsed", None, "invalid_request")))
+    return parsed.request
+
+
+def parse_in_worker(path: str, body: bytes) -> Parsed:
+    """Parse a large body in another process."""
+    started = time.process_time()
+    api = api_at(path)
+    try:
+        request = None if api is None else api.parse(path, body)
+    except InvalidRequestError as error:
+        return Parsed(time.process_time() - started, problem=_problem(error))
+    return Parsed(time.process_time() - started, request)
+
+
+def _problem(error: InvalidRequestError) -> tuple[str, str | None, str]:
+    if isinstance(error, ApiRequestError):
+        return str(error), error.parameter, error.code
+    return str(error), None, "invalid_request"
+
+
+def _invalid(message: str, parameter: str | None, code: str) -> JudgeCallError:
+    return JudgeCallError(404 if code == "not_supported" else 400, code, message, parameter)

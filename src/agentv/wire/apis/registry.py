@@ -1,0 +1,110 @@
+"""The APIs by path, and the variables with which client libraries find them. APIs are imported when first used.
+
+To add an API, write one file and add a line to `APIS`. A new vendor also needs a line in `VENDORS`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Collection, Iterable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from agentv.wire.apis.api import Api
+
+URL, TOKEN = "{url}", "{token}"
+
+
+class Vendor(NamedTuple):
+    """The APIs of a vendor: where they are, and what its client libraries read."""
+
+    module: str
+    """The module with the function `error_body(status, code, message, parameter)`."""
+    paths: re.Pattern[str]
+    """All paths of the vendor, also of APIs that are not supported. Errors there have the vendor's form."""
+    variables: Mapping[str, str]
+    """What scripts with judge access get: `{url}` and `{token}` are those of the proxy."""
+    key_header: bytes | None = None
+    """The header with the token, if it is not `Authorization`."""
+
+
+VENDORS: Mapping[str, Vendor] = {
+    "openai": Vendor(
+        "agentv.wire.apis.openai",
+        re.compile(
+            r"/v1/(?!messages\b|complete\b).*"
+            r"|(/v1)?/(chat|responses|models|completions|embeddings|files|uploads|images|audio|moderations|batches"
+            r"|fine_tuning|vector_stores|assistants|threads|realtime)(/.*)?"
+        ),
+        {"OPENAI_BASE_URL": "{url}/v1", "OPENAI_API_BASE": "{url}/v1", "OPENAI_API_KEY": "{token}"},
+    ),
+    "anthropic": Vendor(
+        "agentv.wire.apis.anthropic",
+        re.compile(r"/v1/(messages|complete)(/.*)?"),
+        {"ANTHROPIC_BASE_URL": "{url}", "ANTHROPIC_API_KEY": "{token}"},
+        b"x-api-key",
+    ),
+    "gemini": Vendor(
+        "agentv.wire.apis.gemini",
+        re.compile(r"/v1(alpha|beta)/.*"),
+        {"GOOGLE_GEMINI_BASE_URL": "{url}", "GEMINI_API_KEY": "{token}", "GOOGLE_API_KEY": "{token}"},
+        b"x-goog-api-key",
+    ),
+}
+"""The vendors, by the option of `judge` that disables their variables."""
+
+APIS: Mapping[str, str] = {
+    "/v1/chat/completions": "agentv.wire.apis.openai_chat:ChatCompletions",
+    "/chat/completions": "agentv.wire.apis.openai_chat:ChatCompletions",
+    "/v1/responses": "agentv.wire.apis.openai_responses:Responses",
+    "/responses": "agentv.wire.apis.openai_responses:Responses",
+    "/v1/messages": "agentv.wire.apis.anthropic:Messages",
+    "/v1beta/models/{}": "agentv.wire.apis.gemini:GenerateContent",
+    "/v1alpha/models/{}": "agentv.wire.apis.gemini:GenerateContent",
+}
+"""Path of `POST` requests -> the API. `{}` stands for one segment."""
+
+EMBEDDINGS = ("/v1/embeddings", "/embeddings")
+MODELS = ("/v1/models", "/models")
+KEY_HEADERS = tuple(vendor.key_header for vendor in VENDORS.values() if vendor.key_header is not None)
+API_VARIABLES = frozenset(name for vendor in VENDORS.values() for name in vendor.variables)
+
+
+def variables_of(vendors: Iterable[str], url: str, token: str, named: Collection[str] = ()) -> dict[str, str]:
+    """The variables of these vendors. A vendor gets none if one of its variables is in `named`."""
+    variables: dict[str, str] = {}
+    for name in vendors:
+        vendor = VENDORS[name]
+        if not any(variable in named for variable in vendor.variables):
+            variables |= {
+                variable: value.replace(URL, url).replace(TOKEN, token) for variable, value in vendor.variables.items()
+            }
+    return variables
+
+
+def vendor_at(path: str) -> Vendor | None:
+    """The vendor whose client sends a request to this path; None for agentv's own routes."""
+    return next((vendor for vendor in VENDORS.values() if vendor.paths.fullmatch(path)), None)
+
+
+def error_body(vendor: Vendor, status: int, code: str, message: str, parameter: str | None) -> dict[str, Any]:
+    """An error in the form of the vendor's API."""
+    body: dict[str, Any] = importlib.import_module(vendor.module).error_body(status, code, message, parameter)
+    return body
+
+
+@cache
+def _api(where: str) -> Api:
+    module, _, name = where.partition(":")
+    api: Api = getattr(importlib.import_module(module), name)()
+    return api
+
+
+def api_at(path: str) -> Api | None:
+    """The API at a path."""
+    where = APIS.get(path) or next(
+        (APIS[known] for known in APIS if known.endswith("{}") and path.startswith(known[:-2])), None
+    )
+    return None if where is None else _api(where)
