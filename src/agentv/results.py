@@ -347,7 +347,11 @@ class CaseResult:
 def judge_ledgers(results: Iterable[EvaluatorResult]) -> Iterator[Mapping[str, Any]]:
     """The judge usage of each evaluator, including composite members and lost attempts: calls, tokens and cost."""
     for result in results:
-        yield from (bounded_ledger(ledger) for ledger in (result.judge_proxy, result.judge) if ledger is not None)
+        for ledger in (result.judge_proxy, result.judge):
+            if ledger is not None:
+                yield bounded_ledger(ledger)
+                if isinstance(embeddings := ledger.get("embeddings"), Mapping):
+                    yield bounded_ledger(embeddings)
         if result.execution is not None and (lost := result.execution.get("lost_calls")):
             yield bounded_ledger({"call_count": lost, "cost_usd": result.execution.get("lost_cost_usd")})
         if result.evaluator_results:

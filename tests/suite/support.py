@@ -96,6 +96,9 @@ class Read:
     def variables_used(self) -> frozenset[str]:
         return frozenset()
 
+    def embeddings_named(self) -> list[str]:
+        return []
+
     def targets_named(self) -> list[str]:
         return [f"judge-of-{self.name}"]
 

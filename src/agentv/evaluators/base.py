@@ -159,6 +159,10 @@ class Evaluator(BaseModel):
         """Targets named in the options. All of them must be configured. Default: none."""
         return []
 
+    def embeddings_named(self) -> list[str]:
+        """Those of them that must have an embeddings API. Default: none."""
+        return []
+
     def judge_targets(self) -> list[str | None]:
         """Judge targets of this evaluator and its members; None where the options do not name one."""
         return [] if self.needs.isdisjoint(JUDGED) else [None]

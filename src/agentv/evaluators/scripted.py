@@ -69,6 +69,9 @@ class Scripted(Evaluator):
             return []
         return self.judge.targets
 
+    def embeddings_named(self) -> list[str]:
+        return [] if self.judge is None or self.judge.embeddings is None else [self.judge.embeddings]
+
     def judge_targets(self) -> list[str | None]:
         return [] if self.judge is None else [self.judge.target]
 

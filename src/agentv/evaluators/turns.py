@@ -43,6 +43,9 @@ class Turns(Evaluator):
     def targets_named(self) -> list[str]:
         return [name for part in self._parts for name in part.targets_named()]
 
+    def embeddings_named(self) -> list[str]:
+        return [name for part in self._parts for name in part.embeddings_named()]
+
     def judge_targets(self) -> list[str | None]:
         return [name for part in self._parts for name in part.judge_targets()]
 

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from agentv import workers
 from agentv.json_sizes import is_quick
 from agentv.judge.proxied import PARSE_SECONDS, TimedCalls
 from agentv.judge.session import MASKED_IN_LINE, JudgeCallError, JudgeSession
+from agentv.messages import Message
 from agentv.targets.best_effort import NOT_PASSED_ON, fitted
 from agentv.targets.provider import Reply
 from agentv.wire.apis.api import Api, ApiReply, ApiRequest, ApiRequestError, ModelReply, json_reply
 from agentv.wire.apis.openai import models_body
+from agentv.wire.apis.openai_embeddings import Embeddings, EmbeddingsRequest
 from agentv.wire.apis.registry import MODELS, api_at
 from agentv.wire.judge import Asked, InvalidRequestError, JudgeCall
 
-LIMIT_STATUS = 403
+NO_EMBEDDINGS = (
+    "this evaluator has no embeddings: configure a target with `provider: embeddings`, and name it in "
+    "`judge: {embeddings: NAME}` of the evaluator"
+)
+MOST_BRACES = 200
+"""Replies with more of them are searched for an object in a thread."""
+OVER_THE_LIMIT, LIMIT_STATUS = 429, 403
 """The status of a call over the limit. Client libraries retry 429, some of them without end."""
 
 
@@ -28,18 +38,41 @@ async def answer(session: JudgeSession, path: str, body: bytes, timed: TimedCall
     api = api_at(path)
     if api is None:
         raise JudgeCallError(404, "not_supported", "unknown API")
-    request = await _parsed(api, path, body, timed)
+    if isinstance(api, Embeddings):
+        if session.targets.embeddings is None:
+            raise JudgeCallError(404, "not_supported", NO_EMBEDDINGS)
+        wanted: EmbeddingsRequest = await _parsed(api, path, body, timed)
+        return await _embeddings(session, api, wanted, session.targets.embeddings)
+    request: ApiRequest = await _parsed(api, path, body, timed)
     call = _call(session, request)
-    try:
-        replies = await session.invoke_all([call] * request.count)
-    except JudgeCallError as error:
-        status = LIMIT_STATUS if error.status == 429 else error.status
-        raise JudgeCallError(status, error.code, error.message, error.parameter) from None
+    replies = await _invoked(session, [call] * request.count)
     model = await session.masked(replies[0].model or call.target or "")
     read = [await _model_reply(session, reply) for reply in replies]
-    if sum(len(reply.text) for reply in read) <= MASKED_IN_LINE:
+    text = "".join(reply.text for reply in read)
+    if len(text) <= MASKED_IN_LINE and text.count("{") <= MOST_BRACES:
         return api.render(request, read, model)
     return await asyncio.to_thread(api.render, request, read, model)
+
+
+async def _invoked(session: JudgeSession, calls: Sequence[JudgeCall]) -> list[Reply]:
+    try:
+        return await session.invoke_all(calls)
+    except JudgeCallError as error:
+        status = LIMIT_STATUS if error.status == OVER_THE_LIMIT else error.status
+        raise JudgeCallError(status, error.code, error.message, error.parameter) from None
+
+
+async def _embeddings(session: JudgeSession, api: Embeddings, request: EmbeddingsRequest, target: str) -> ApiReply:
+    messages = tuple(Message("user", text) for text in request.texts)
+    call = JudgeCall(target=target, messages=messages, asked=Asked(request.model, embeddings=True))
+    (reply,) = await _invoked(session, [call])
+    if reply.embeddings is None:
+        message = (
+            f"target '{target}' returned no embeddings; `judge.embeddings` needs a target of provider `embeddings`"
+        )
+        raise JudgeCallError(502, "judge_failed", message)
+    model = await session.masked(reply.model or target)
+    return await asyncio.to_thread(api.render, request, reply.embeddings, reply.token_usage, model)
 
 
 def _models(session: JudgeSession) -> ApiReply:
@@ -73,12 +106,12 @@ class Parsed:
 
     seconds: float
     """CPU time that it took."""
-    request: ApiRequest | None = None
+    request: ApiRequest | EmbeddingsRequest | None = None
     problem: tuple[str, str | None, str] | None = None
     """Why the body is not a valid request: the message, the parameter and the code."""
 
 
-async def _parsed(api: Api, path: str, body: bytes, timed: TimedCalls) -> ApiRequest:
+async def _parsed(api: Api | Embeddings, path: str, body: bytes, timed: TimedCalls) -> Any:
     """The request in a body, which is parsed in another process if that may take long."""
     if is_quick(body):
         started = time.perf_counter()

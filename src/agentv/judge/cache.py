@@ -95,6 +95,8 @@ class CachedJudge(ProviderLayer):
 
     async def call(self, request: Request, hooks: CallHooks) -> Reply:
         """The cached reply, else the reply of an identical call in flight, else a new reply of the judge."""
+        if request.embeddings:
+            return await self.provider.call(request, hooks)
         key = self._key(request)
         cached_reply = self._cache.store.find(key)
         if cached_reply is not None:

@@ -32,6 +32,8 @@ class JudgeLedger:
         self.models: dict[str, dict[str, int]] = {}
         """Models that client libraries asked for -> the targets that were used, with the number of calls."""
         self.token_usage: TokenUsage | None = None
+        self.embeddings: JudgeLedger | None = None
+        """The ledger of requests for embeddings, which have a limit of their own."""
         self.closed = False
         self._cost = 0.0
         self._cost_known = True
@@ -44,7 +46,7 @@ class JudgeLedger:
     @property
     def breached(self) -> bool:
         """Whether a call was refused because of the limit. If so, the evaluator fails, whatever the script prints."""
-        return self.refused_calls > 0
+        return self.refused_calls > 0 or (self.embeddings is not None and self.embeddings.breached)
 
     @property
     def remaining(self) -> int:
@@ -109,6 +111,8 @@ class JudgeLedger:
         """Count calls in flight as failed, and allow no further reservations."""
         if self.closed:
             return
+        if self.embeddings is not None:
+            self.embeddings.close()
         self.failed_calls += self._in_flight
         if self._in_flight:
             self._busy += self._clock() - self._busy_since
@@ -141,4 +145,5 @@ class JudgeLedger:
             "token_usage": self.token_usage.to_dict() if self.token_usage else None,
             "cost_usd": self._known_cost(),
             "duration_ms": round((self._busy + running) * 1000, 3),
+            **({} if self.embeddings is None else {"embeddings": self.embeddings.to_dict()}),
         }

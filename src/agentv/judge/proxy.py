@@ -18,7 +18,7 @@ from agentv.judge.proxied import ProxiedSession, TimedCalls, read_calls
 from agentv.judge.session import JudgeCallError
 from agentv.processes import descriptors
 from agentv.text import one_of
-from agentv.wire.apis.registry import APIS, EMBEDDINGS, KEY_HEADERS, MODELS, Vendor, error_body, vendor_at
+from agentv.wire.apis.registry import APIS, MODELS, Vendor, error_body, vendor_at
 from agentv.wire.judge import InvalidRequestError, JudgeCall, error_object, to_json
 
 SPARE_CONNECTIONS = 256
@@ -132,7 +132,7 @@ class JudgeApp(App):
         Route("GET", "/info", _info),
         Route("POST", "/invoke", _invoke),
         Route("POST", "/invokeBatch", _invoke_batch),
-        *map(Route, repeat("POST"), (*APIS, *EMBEDDINGS), repeat(_api)),
+        *map(Route, repeat("POST"), APIS, repeat(_api)),
         *map(Route, repeat("GET"), MODELS, repeat(_api)),
     )
 
@@ -153,7 +153,10 @@ class JudgeApp(App):
         authorization = headers.get(b"authorization", b"")
         bearer = authorization[:7].lower() == b"bearer " and b"authorization" not in request.repeated
         presented = [authorization[7:].strip(b" ")] if bearer else []
-        presented += [headers[name] for name in KEY_HEADERS if name in headers and name not in request.repeated]
+        vendor = _vendor_of(request)
+        own = None if vendor is None else vendor.key_header
+        if own in headers and own not in request.repeated:
+            presented.append(headers[own])
         matches = [hmac.compare_digest(token, self._token) for token in presented]
         if not any(matches):
             raise _unauthorized()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from base64 import b64decode
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -152,6 +153,8 @@ def reply_of(record: JudgeCallRecord) -> Reply | None:
         messages = tuple(message_of(message) for message in reply["outputMessages"])
         tokens = reply.get("logprobs")
         logprobs = None if tokens is None else tuple(map(TokenLogprob.from_dict, tokens))
+        vectors = reply.get("embeddings")
+        embeddings = None if vectors is None else tuple(b64decode(vector) for vector in vectors)
     except (KeyError, TypeError, ValueError):
         return None
     return Reply(
@@ -162,6 +165,7 @@ def reply_of(record: JudgeCallRecord) -> Reply | None:
         finish_reason=record.finish_reason,
         model=record.model,
         logprobs=logprobs,
+        embeddings=embeddings,
         retries=record.retries,
         cache_hit=record.cache_hit,
         recorded=True,

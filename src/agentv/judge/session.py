@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from base64 import b64encode
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -137,6 +138,8 @@ class JudgeSession:
         self._for_script = for_script
         self.targets = targets
         self.ledger = JudgeLedger(max_calls, target=targets.default)
+        if targets.embeddings is not None:
+            self.ledger.embeddings = JudgeLedger(max_calls, target=targets.embeddings)
         self._timeout = timeout
         self._directory = directory
         self._redactor = redactor
@@ -312,7 +315,7 @@ class JudgeSession:
         for index, call in enumerate(calls, first):
             self._choose(call, f"requests[{index}]: ")
         self.ledger.refuse(count)
-        return self._refused(429, "max_calls_exceeded", self._over_the_limit(count))
+        return self._refused(429, "max_calls_exceeded", self._over_the_limit(count, self.ledger))
 
     def give_back(self) -> None:
         """Close, and return calls that were never sent to the budget, because the case counts as not run."""
@@ -327,9 +330,11 @@ class JudgeSession:
 
     def _choose(self, call: JudgeCall, where: str) -> str:
         name = self.targets.default if call.target is None else call.target
-        if name in self.targets.live and self.targets.permits(name):
+        for_embeddings = call.asked is not None and call.asked.embeddings and name == self.targets.embeddings
+        if name in self.targets.live and (for_embeddings or self.targets.permits(name)):
             return name
-        reason = self.targets.unavailable.get(name) if self.targets.permits(name) else None
+        allowed = for_embeddings or self.targets.permits(name)
+        reason = self.targets.unavailable.get(name) if allowed else None
         if reason is not None:
             problem = f"target '{name}' is not available: {reason}"
         elif self.targets.allowed is None and self.targets.runs_commands(name):
@@ -344,7 +349,11 @@ class JudgeSession:
     async def _recorded(self, chosen: Sequence[tuple[JudgeCall, str]]) -> list[Reply | None]:
         """The replies to these calls in the record of the run, for a row that is judged again after an interruption."""
         replies = self._recording.replies
-        if replies is None or len(chosen) > self.ledger.remaining or not replies.knows(self._key, self.evaluator):
+        if (
+            replies is None
+            or len(chosen) > self._ledger_of(chosen[0][0]).remaining
+            or not replies.knows(self._key, self.evaluator)
+        ):
             return [None] * len(chosen)
         recorded = [await replies.find(self._key, self.evaluator, name, self._request(call)) for call, name in chosen]
         self._refuse_when_closed()
@@ -353,13 +362,13 @@ class JudgeSession:
     def _reserve(
         self, chosen: Sequence[tuple[JudgeCall, str]], recorded: Sequence[Reply | None], *, batch: bool
     ) -> list[_Running]:
-        ledger = self.ledger
+        ledger = self._ledger_of(chosen[0][0])
         before = ledger.call_count
         if self._budget is not None and len(chosen) <= ledger.remaining:
             # The budget has counted recorded calls already, when the run was resumed.
             self._take_from_budget(self._budget, sum(reply is None for reply in recorded))
         if not ledger.reserve([name for _, name in chosen], batch=batch):
-            raise self._refused(429, "max_calls_exceeded", self._over_the_limit(len(chosen)))
+            raise self._refused(429, "max_calls_exceeded", self._over_the_limit(len(chosen), ledger))
         now = time.perf_counter()
         reserved = [
             _Running(call, name, before + position, batch, now, reply)
@@ -384,8 +393,11 @@ class JudgeSession:
             self.on_refused(error)
         return error
 
-    def _over_the_limit(self, calls: int) -> str:
-        ledger = self.ledger
+    def _ledger_of(self, call: JudgeCall) -> JudgeLedger:
+        embeddings = self.ledger.embeddings
+        return self.ledger if embeddings is None or call.asked is None or not call.asked.embeddings else embeddings
+
+    def _over_the_limit(self, calls: int, ledger: JudgeLedger) -> str:
         subject = "this call" if calls == 1 else f"this batch of {calls} calls"
         return (
             f"{subject} would exceed the judge call limit of {ledger.max_calls} for evaluator '{self.evaluator}' "
@@ -478,6 +490,7 @@ class JudgeSession:
             options=call.options,
             evaluator=self.evaluator,
             from_script=self._for_script,
+            embeddings=call.asked is not None and call.asked.embeddings,
             best_effort=call.asked is not None,
             eval_id=self._key.eval_id if call.eval_case_id is None else call.eval_case_id,
             attempt=self._key.attempt if call.attempt is None else call.attempt,
@@ -518,7 +531,7 @@ class JudgeSession:
         self._not_begun += status == "cancelled" and running.began is None
         retries = max(running.retries, reply.retries if reply else 0)
         usage, cost = (reply.token_usage, reply.cost_usd) if reply else (None, None)
-        self.ledger.settle(
+        self._ledger_of(running.call).settle(
             failed=reply is None,
             retries=retries,
             cache_hit=reply is not None and reply.cache_hit,
@@ -590,6 +603,8 @@ def _asked_of(asked: Asked, reply: Reply | None) -> dict[str, Any]:
 def _reply_of(reply: Reply) -> dict[str, Any]:
     """The reply as it is recorded."""
     answer = reply_object(reply.output_messages, reply.token_usage)
+    if reply.embeddings is not None:
+        answer["embeddings"] = [b64encode(vector).decode("ascii") for vector in reply.embeddings]
     if reply.logprobs is not None:
         answer["logprobs"] = [token.to_dict() for token in reply.logprobs]
     return answer

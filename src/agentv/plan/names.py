@@ -10,7 +10,8 @@ from agentv.plan.options import RunOptions
 from agentv.plan.plan import PlannedSuite
 from agentv.suite.findings import AllFindings, Findings, yaml_places
 from agentv.suite.suite import EvalSuite
-from agentv.targets.config import NO_JUDGE, TargetsConfig, no_config_error
+from agentv.targets.config import NO_JUDGE, TargetsConfig, TargetSpec, no_config_error
+from agentv.targets.registry import provider_class
 from agentv.text import all_of, did_you_mean
 
 
@@ -60,9 +61,18 @@ def _judge_name_problems(item: PlannedSuite, config: TargetsConfig, options: Run
     if options.judge_target not in (None, NO_JUDGE):
         config.find(str(options.judge_target), asked_by="--judge-target")
     problems: list[Problem] = []
-    for target, path, line, evaluator, index in item.suite.judge_names:
-        if target != NO_JUDGE and target not in config.targets:
+    for target, path, line, evaluator, index, embeds in item.suite.judge_names:
+        if target == NO_JUDGE:
+            continue
+        message = None
+        if target not in config.targets:
             message = f"evaluator '{evaluator}' names {_unknown(target, config)}"
+        elif embeds and not _embeds(config.targets[target]):
+            message = (
+                f"`judge.embeddings` of evaluator '{evaluator}' must be a target with `provider: embeddings`, got "
+                f"'{target}' (`provider: {config.targets[target].provider}`)"
+            )
+        if message is not None:
             if index is None:
                 problems.append(Problem(path, line, 1, message))
             else:
@@ -83,6 +93,11 @@ def refuse_without_a_judge(planned: Sequence[PlannedSuite], options: RunOptions)
         evaluators = (each for case in suite.cases() if case.id in item.selected for each in case.evaluators)
         if any(choice.resolve(own) != NO_JUDGE for evaluator in evaluators for own in evaluator.judge_targets()):
             raise no_config_error(f"The evaluators of {suite.path} need a judge", suite.directory)
+
+
+def _embeds(target: TargetSpec) -> bool:
+    kind = provider_class(target.provider)
+    return kind is not None and kind.embeds
 
 
 def _unknown(name: str, config: TargetsConfig) -> str:

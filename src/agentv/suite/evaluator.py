@@ -47,6 +47,9 @@ class EvaluatorLike(Protocol):
     def targets_named(self) -> Sequence[str]:
         """The targets named in its options."""
 
+    def embeddings_named(self) -> Sequence[str]:
+        """Those of them that must return embeddings."""
+
     def depends_on(self, directory: Path, /) -> Sequence[Path]:
         """Files that affect the score, such as the script."""
 

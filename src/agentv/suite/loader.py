@@ -268,7 +268,8 @@ class _SuiteReader:
             self.judge_choices.update(evaluator.judge_targets())
             for name in evaluator.targets_named():
                 index = next((i for i, each in enumerate(self.defaults.listed) if each is evaluator), None)
-                self.judge_names[NamedTarget(name, path, case.line, evaluator.name, index)] = None
+                embeds = name in evaluator.embeddings_named()
+                self.judge_names[NamedTarget(name, path, case.line, evaluator.name, index, embeds)] = None
 
     def _run_cases(self) -> Iterator[EvalCase]:
         found = AllFindings()

@@ -34,6 +34,8 @@ class NamedTarget(NamedTuple):
     evaluator: str
     number: int | None = None
     """The index of the evaluator in the suite's list; None if the case lists it."""
+    embeds: bool = False
+    """Whether it must return embeddings."""
 
 
 @dataclass(frozen=True, slots=True)

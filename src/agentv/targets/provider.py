@@ -74,6 +74,8 @@ class Request(Conversation):
     """The id of the suite's prompt that the messages are made from."""
     turn: int
     """The turn of a conversation, from 1; 0 for a case with one turn."""
+    embeddings: bool
+    """Whether the reply must contain the embeddings of the messages. Only the provider `embeddings` has them."""
     best_effort: bool
     """Whether to leave out options that the model does not support, and to describe the schema in the prompt if it
     cannot be enforced, instead of failing the call."""
@@ -96,6 +98,7 @@ class Request(Conversation):
         vars: Mapping[str, Any] = NO_VARS,  # noqa: A002 - the key in suites
         prompt: str | None = None,
         turn: int = 0,
+        embeddings: bool = False,
         best_effort: bool = False,
     ) -> None:
         fill = object.__setattr__
@@ -112,6 +115,7 @@ class Request(Conversation):
         fill(self, "vars", vars)
         fill(self, "prompt", prompt)
         fill(self, "turn", turn)
+        fill(self, "embeddings", embeddings)
         fill(self, "best_effort", best_effort)
 
     @property
@@ -137,6 +141,8 @@ class Reply:
     """The model that answered, as reported by the vendor. It may differ from the configured name."""
     logprobs: tuple[TokenLogprob, ...] | None = None
     """Log probabilities of the answer's tokens, if they were requested and the vendor returned them."""
+    embeddings: tuple[bytes, ...] | None = None
+    """The embeddings that were requested, each as 32-bit floats (little-endian)."""
     retries: int = 0
     cache_hit: bool = False
     recorded: bool = False
@@ -387,6 +393,8 @@ class Provider(ABC):
     sent."""
     fixes: frozenset[str] = frozenset()
     """Names of the `GenerationOptions` that settings of the target override (`Settings.fixed_options`)."""
+    embeds: bool = False
+    """Whether requests for embeddings can be answered."""
     follows_prompts: bool = True
     """Whether instructions in a prompt, such as the description of a schema, can change the reply."""
     keeps_deadline: bool = False
@@ -432,6 +440,7 @@ class ProviderLayer(Provider):
         self.cacheable = provider.cacheable
         self.honours = provider.honours
         self.fixes = provider.fixes
+        self.embeds = provider.embeds
         self.follows_prompts = provider.follows_prompts
         self.keeps_deadline = provider.keeps_deadline
         self.runs_commands = provider.runs_commands

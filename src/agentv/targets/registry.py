@@ -44,6 +44,7 @@ class ProviderClass(Protocol):
     Settings: type[TargetSettings]
     answers_by_prompt: bool
     honours: frozenset[str]
+    embeds: bool
     follows_prompts: bool
 
     def __call__(self, settings: Any, scope: TargetScope) -> Provider: ...

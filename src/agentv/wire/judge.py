@@ -34,6 +34,8 @@ class Asked:
     model: str
     dropped_options: Mapping[str, str] = field(default_factory=dict)
     """Options that the target does not get -> the reason."""
+    embeddings: bool = False
+    """Whether the reply is the embeddings of the messages."""
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -1,4 +1,4 @@
-"""`embeddings`: compares two strings with an OpenAI-compatible embeddings API, for `similarity` evaluators."""
+"""`embeddings`: an OpenAI-compatible embeddings API, for `similarity` evaluators and for scripts that need vectors."""
 
 from __future__ import annotations
 
@@ -13,9 +13,14 @@ from agentv.messages import TokenUsage
 from agentv.targets.provider import CallHooks, Reply, Request, TargetSettings
 from agentv.targets.providers.exchange import GOOD, error_code
 from agentv.targets.providers.openai_compatible import ChatSettings, OpenAICompatibleProvider, OpenAISettings, Preset
-from agentv.targets.vectors import cosine
+from agentv.targets.structured import named_model
+from agentv.targets.vectors import cosine, packed
+from agentv.text import plural
 
-NOT_A_CHAT = "An embeddings target cannot answer or judge; name it in `target` of a `similarity` evaluator."
+NOT_A_CHAT = (
+    "An embeddings target cannot answer or judge; name it in `target` of a `similarity` evaluator, or in "
+    "`judge.embeddings` of a script."
+)
 
 LONGEST = 1e150
 """Longer vectors are not embeddings, and the product of their lengths would be infinite."""
@@ -37,11 +42,13 @@ class EmbeddingsSettings(ChatSettings):
 
 
 class EmbeddingsProvider(OpenAICompatibleProvider):
-    """Replies to two user messages with the cosine of their embeddings, as text."""
+    """Replies to two user messages with the cosine of their embeddings, as text; on request, to any number of messages
+    with the embeddings."""
 
     Settings: ClassVar[type[TargetSettings]] = EmbeddingsSettings
     PRESET: ClassVar[Preset] = Preset("https://api.openai.com/v1")
     honours: frozenset[str] = frozenset()
+    embeds = True
 
     def _endpoint(self, base: str) -> str:
         parts = urlsplit(base)
@@ -49,7 +56,8 @@ class EmbeddingsProvider(OpenAICompatibleProvider):
 
     async def call(self, request: Request, hooks: CallHooks) -> Reply:
         strings = [message.content for message in request.messages if message.role == "user"]
-        if len(strings) != 2 or len(request.messages) != 2 or not all(isinstance(text, str) for text in strings):
+        is_right = len(strings) == len(request.messages) and (request.embeddings or len(strings) == 2)
+        if not is_right or not all(isinstance(text, str) for text in strings):
             raise self._exchange.error("it compares two strings and got a conversation", next_step=NOT_A_CHAT)
         hooks.on_start()
         self._pricer.start()
@@ -64,27 +72,33 @@ class EmbeddingsProvider(OpenAICompatibleProvider):
         if not self._pricer.ready:
             await self._pricer.loaded()
         cost = None if usage is None else self._pricer.cost(usage, (parsed.get("model"), self._settings.model))
-        vectors = _vectors(parsed)
+        vectors = _vectors(parsed, len(strings))
         if vectors is None:
+            count = "two embeddings" if len(strings) == 2 else plural(len(strings), "embedding")
             raise self._exchange.error(
-                "the reply does not contain two embeddings of the same length",
+                f"the reply does not contain {count} of the same length",
                 token_usage=usage,
                 cost_usd=cost,
                 next_step="Is this an embeddings endpoint?",
             )
-        try:
-            has_angle = all(0 < math.hypot(*vector) < LONGEST for vector in vectors)
-        except OverflowError:
-            has_angle = False
-        if not has_angle:
+        if not all(map(_has_angle, vectors)):
             raise self._exchange.error(
                 "an embedding in the reply is zero, infinite or not a number, so it cannot be compared",
                 token_usage=usage,
                 cost_usd=cost,
                 next_step="Check the model: some return zeros for empty text.",
             )
-        likeness = cosine(*vectors)
-        return Reply.of_text(f"{likeness:.6f}", token_usage=usage, cost_usd=cost)
+        if not request.embeddings:
+            return Reply.of_text(f"{cosine(*vectors):.6f}", token_usage=usage, cost_usd=cost)
+        model = named_model(parsed.get("model")) if isinstance(parsed, dict) else None
+        return Reply((), usage, cost, model=model, embeddings=tuple(map(packed, vectors)))
+
+
+def _has_angle(vector: list[float]) -> bool:
+    try:
+        return 0 < math.hypot(*vector) < LONGEST
+    except OverflowError:
+        return False
 
 
 def _usage(parsed: Any) -> TokenUsage | None:
@@ -93,13 +107,13 @@ def _usage(parsed: Any) -> TokenUsage | None:
     return TokenUsage(count, 0) if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
 
 
-def _vectors(parsed: Any) -> tuple[list[float], list[float]] | None:
-    """The two embeddings in the order of the strings; None if the reply is anything else."""
+def _vectors(parsed: Any, count: int) -> list[list[float]] | None:
+    """The embeddings in the order of the strings; None if the reply is anything else."""
     items = parsed.get("data") if isinstance(parsed, dict) else None
-    if not isinstance(items, list) or len(items) != 2 or not all(isinstance(item, dict) for item in items):
+    if not isinstance(items, list) or len(items) != count or not all(isinstance(item, dict) for item in items):
         return None
-    one, other = (item.get("embedding") for item in items)
-    for vector in (one, other):
+    vectors = [item.get("embedding") for item in items]
+    for vector in vectors:
         if not isinstance(vector, list) or not vector or not all(type(value) in (int, float) for value in vector):
             return None
-    return (one, other) if len(one) == len(other) else None
+    return vectors if len({len(vector) for vector in vectors}) == 1 else None

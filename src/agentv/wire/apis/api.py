@@ -119,8 +119,9 @@ def as_object(text: str) -> str:
     stripped = text.strip()
     if stripped.startswith("{") and _is_object(stripped):
         return stripped
-    found = [span.text for span in braced(text) if _is_object(span.text)]
-    return found[0] if len(found) == 1 else text
+    objects = (span.text for span in braced(text) if _is_object(span.text))
+    first, second = next(objects, None), next(objects, None)
+    return first if first is not None and second is None else text
 
 
 def _is_object(text: str) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from agentv.wire.apis.api import Api
+    from agentv.wire.apis.openai_embeddings import Embeddings
 
 URL, TOKEN = "{url}", "{token}"
 
@@ -60,15 +61,15 @@ APIS: Mapping[str, str] = {
     "/chat/completions": "agentv.wire.apis.openai_chat:ChatCompletions",
     "/v1/responses": "agentv.wire.apis.openai_responses:Responses",
     "/responses": "agentv.wire.apis.openai_responses:Responses",
+    "/v1/embeddings": "agentv.wire.apis.openai_embeddings:Embeddings",
+    "/embeddings": "agentv.wire.apis.openai_embeddings:Embeddings",
     "/v1/messages": "agentv.wire.apis.anthropic:Messages",
     "/v1beta/models/{}": "agentv.wire.apis.gemini:GenerateContent",
     "/v1alpha/models/{}": "agentv.wire.apis.gemini:GenerateContent",
 }
 """Path of `POST` requests -> the API. `{}` stands for one segment."""
 
-EMBEDDINGS = ("/v1/embeddings", "/embeddings")
 MODELS = ("/v1/models", "/models")
-KEY_HEADERS = tuple(vendor.key_header for vendor in VENDORS.values() if vendor.key_header is not None)
 API_VARIABLES = frozenset(name for vendor in VENDORS.values() for name in vendor.variables)
 
 
@@ -96,13 +97,13 @@ def error_body(vendor: Vendor, status: int, code: str, message: str, parameter: 
 
 
 @cache
-def _api(where: str) -> Api:
+def _api(where: str) -> Api | Embeddings:
     module, _, name = where.partition(":")
-    api: Api = getattr(importlib.import_module(module), name)()
+    api: Api | Embeddings = getattr(importlib.import_module(module), name)()
     return api
 
 
-def api_at(path: str) -> Api | None:
+def api_at(path: str) -> Api | Embeddings | None:
     """The API at a path."""
     where = APIS.get(path) or next(
         (APIS[known] for known in APIS if known.endswith("{}") and path.startswith(known[:-2])), None
