@@ -31,7 +31,8 @@ from agentv.wire.output import EXAMPLE, OutputError, explanation, line_kind, par
 from agentv.wire.payload import encode_payload, without_absent_values
 
 if TYPE_CHECKING:
-    from agentv.judge.session import JudgeCallError, JudgeSession
+    from agentv.judge.call_error import JudgeCallError
+    from agentv.judge.session import JudgeSession
     from agentv.processes.launcher import Launcher
 
 FILE_KEYS = ("input_files", "guideline_files")

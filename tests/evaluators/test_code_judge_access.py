@@ -70,7 +70,8 @@ def test_environment_without_judge_access_includes_caller_variables_and_env_file
 def test_environment_with_judge_access_excludes_secrets(project: Project) -> None:
     project.write(".env", "FROM_FILE=file\nFILE_API_KEY=key-in-the-file\n")
     seen = environment(project, ACCESS, {"OTHER": "has key-in-the-file in it"})
-    for name in ("MODEL_KEY", "OPENAI_API_KEY", "COPY_OF_IT", "FROM_FILE", "FILE_API_KEY", "OTHER"):
+    assert seen["OPENAI_API_KEY"] == seen["AGENTV_JUDGE_PROXY_TOKEN"]
+    for name in ("MODEL_KEY", "COPY_OF_IT", "FROM_FILE", "FILE_API_KEY", "OTHER"):
         assert name not in seen
     assert not [name for name, value in seen.items() if KEY in value or "key-in-the-file" in value]
     assert (seen["PLAIN"], seen["LC_TEST"]) == ("kept", "kept too")

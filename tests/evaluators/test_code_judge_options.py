@@ -203,7 +203,7 @@ def test_max_calls_must_be_a_non_negative_integer(tmp_path: Path, value: str, sp
         ("max_call", "`max_calls`"),
         ("maxCalls", "`max_calls`"),
         ("timeout", "`timeout_seconds`"),
-        ("nonsense", "expected"),
+        ("nonsense", "the nearest of the 9 known keys are"),
     ],
 )
 def test_unknown_keys_inside_judge_are_errors(tmp_path: Path, key: str, hint: str) -> None:

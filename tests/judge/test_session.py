@@ -10,8 +10,9 @@ import pytest
 
 from agentv.errors import ProviderError
 from agentv.evidence import JudgeCallRecord
+from agentv.judge.call_error import JudgeCallError
 from agentv.judge.proxy import JudgeProxy
-from agentv.judge.session import JudgeCallError, JudgeSession, JudgeTargets
+from agentv.judge.session import JudgeSession, JudgeTargets
 from agentv.messages import GenerationOptions, Message, TokenUsage
 from agentv.processes.script_time import WaitingTime
 from agentv.redact import Redactor

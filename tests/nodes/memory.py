@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, cast, get_args
 
-from agentv.judge.session import JudgeCallError
+from agentv.judge.call_error import JudgeCallError
 from agentv.nodes.channel import Change, Joined, Left
 from agentv.nodes.node import Node, NodeVariables
 from agentv.places.local import LocalPlace

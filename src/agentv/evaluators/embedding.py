@@ -94,7 +94,7 @@ def _session() -> Any:
 async def compared_by(target: str, evaluator: str, answer: str, expected: str, context: EvaluationContext) -> Likeness:
     """Ask a target with `provider: embeddings` for the similarity. The call is limited and recorded as a judge call."""
     from agentv.judge.access import JudgeAccess  # noqa: PLC0415 - other metrics do without
-    from agentv.judge.session import JudgeCallError  # noqa: PLC0415
+    from agentv.judge.call_error import JudgeCallError  # noqa: PLC0415
     from agentv.messages import Message  # noqa: PLC0415
     from agentv.wire.judge import JudgeCall  # noqa: PLC0415
 

@@ -6,12 +6,11 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentv import workers
 from agentv.json_sizes import is_quick
-from agentv.judge.proxied import PARSE_SECONDS, TimedCalls
-from agentv.judge.session import MASKED_IN_LINE, JudgeCallError, JudgeSession
+from agentv.judge.call_error import PARSE_SECONDS, JudgeCallError, TimedCalls
 from agentv.messages import Message
 from agentv.targets.best_effort import NOT_PASSED_ON, fitted
 from agentv.targets.provider import Reply
@@ -21,12 +20,15 @@ from agentv.wire.apis.openai_embeddings import Embeddings, EmbeddingsRequest
 from agentv.wire.apis.registry import MODELS, api_at
 from agentv.wire.judge import Asked, InvalidRequestError, JudgeCall
 
+if TYPE_CHECKING:
+    from agentv.judge.session import JudgeSession
+
 NO_EMBEDDINGS = (
     "this evaluator has no embeddings: configure a target with `provider: embeddings`, and name it in "
     "`judge: {embeddings: NAME}` of the evaluator"
 )
-MOST_BRACES = 200
-"""Replies with more of them are searched for an object in a thread."""
+RENDERED_IN_LINE, MOST_BRACES = 64 * 1024, 200
+"""Longer replies, and those with more braces, are searched for an object in a thread."""
 OVER_THE_LIMIT, LIMIT_STATUS = 429, 403
 """The status of a call over the limit. Client libraries retry 429, some of them without end."""
 
@@ -49,7 +51,7 @@ async def answer(session: JudgeSession, path: str, body: bytes, timed: TimedCall
     model = await session.masked(replies[0].model or call.target or "")
     read = [await _model_reply(session, reply) for reply in replies]
     text = "".join(reply.text for reply in read)
-    if len(text) <= MASKED_IN_LINE and text.count("{") <= MOST_BRACES:
+    if len(text) <= RENDERED_IN_LINE and text.count("{") <= MOST_BRACES:
         return api.render(request, read, model)
     return await asyncio.to_thread(api.render, request, read, model)
 

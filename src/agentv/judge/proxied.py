@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from agentv import workers
 from agentv.json_sizes import is_quick
-from agentv.judge.session import JudgeCallError
+from agentv.judge.call_error import PARSE_SECONDS, JudgeCallError, TimedCalls
 from agentv.processes.script_time import WaitingTime
 from agentv.wire.apis.api import ApiReply
 from agentv.wire.judge import (
@@ -19,8 +19,6 @@ from agentv.wire.judge import (
     parse_in_worker,
     parse_invoke,
 )
-
-PARSE_SECONDS = 5.0
 
 
 class ProxiedSession(Protocol):
@@ -68,13 +66,6 @@ class ProxiedSession(Protocol):
 
     def close(self) -> None:
         """Refuse further calls and cancel those in flight."""
-
-
-class TimedCalls:
-    """The calls in a body, and the CPU time that parsing them took."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
 
 
 async def read_calls(session: ProxiedSession, body: bytes, *, batch: bool, timed: TimedCalls) -> tuple[JudgeCall, ...]:

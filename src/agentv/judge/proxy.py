@@ -14,8 +14,8 @@ from agentv.http.app import App, Handler, Response, Route
 from agentv.http.budget import ClientBudget, ClientLimits
 from agentv.http.messages import Refused, Request
 from agentv.http.server import Server
-from agentv.judge.proxied import ProxiedSession, TimedCalls, read_calls
-from agentv.judge.session import JudgeCallError
+from agentv.judge.call_error import JudgeCallError, TimedCalls
+from agentv.judge.proxied import ProxiedSession, read_calls
 from agentv.processes import descriptors
 from agentv.text import one_of
 from agentv.wire.apis.registry import APIS, MODELS, Vendor, error_body, vendor_at

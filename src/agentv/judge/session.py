@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentv.errors import AgentVError, BudgetExhaustedError, NotRecordedError, ProviderTimeoutError
 from agentv.evidence import JudgeCallRecord
+from agentv.judge.call_error import JudgeCallError, TimedCalls
 from agentv.judge.ledger import DEFAULT_MAX_CALLS, JudgeLedger
 from agentv.judge.recording import NOT_RECORDED, Recording
 from agentv.messages import NO_OPTIONS, Message, ToolCall, as_messages
@@ -30,7 +31,6 @@ from agentv.wire.apis.registry import VENDORS
 from agentv.wire.judge import Asked, JudgeCall, failed_object, reply_object
 
 if TYPE_CHECKING:
-    from agentv.judge.proxied import TimedCalls
     from agentv.wire.apis.api import ApiReply
 
 DEFAULT_TIMEOUT = 60.0
@@ -38,16 +38,6 @@ LONGEST_ERROR = 2_000
 TOKEN_BYTES = 32
 MASKED_IN_LINE = 64 * 1024
 """Longer replies are masked in a thread."""
-
-
-class JudgeCallError(AgentVError):
-    """A call without a reply: the HTTP status, the error code, the message and the parameter that it is about."""
-
-    def __init__(self, status: int, code: str, message: str, parameter: str | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-        self.parameter = parameter
 
 
 @dataclass(slots=True, eq=False)

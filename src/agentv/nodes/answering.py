@@ -7,8 +7,9 @@ from typing import Any
 
 from agentv import workers
 from agentv.json_sizes import is_quick
-from agentv.judge.proxied import TimedCalls, read_calls
-from agentv.judge.session import JudgeCallError, JudgeSession
+from agentv.judge.call_error import JudgeCallError, TimedCalls
+from agentv.judge.proxied import read_calls
+from agentv.judge.session import JudgeSession
 from agentv.nodes.frames import Message
 from agentv.nodes.jobs import take
 from agentv.wire.judge import InvalidRequestError, parse_batch, to_json

@@ -13,8 +13,8 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from agentv.judge.proxied import TimedCalls
-from agentv.judge.session import LONGEST_ERROR, TOKEN_BYTES, JudgeCallError, shutting_down
+from agentv.judge.call_error import JudgeCallError, TimedCalls
+from agentv.judge.session import LONGEST_ERROR, TOKEN_BYTES, shutting_down
 from agentv.nodes.frames import Message
 from agentv.nodes.jobs import strings, take
 from agentv.processes.script_time import WaitingTime

@@ -4,7 +4,9 @@
         ...  # use server.url as base_url; see server.calls and server.requests
 
 The reply is a string, a complete reply body, or a function of the request body that returns one of them. `Failure`
-scripts a failing call. `python -m agentv.testing.model_server --port 0` prints its address and serves until stopped.
+scripts a failing call. Requests for embeddings need a complete body.
+
+`python -m agentv.testing.model_server --port 0` prints its address and serves until stopped.
 """
 
 from __future__ import annotations
@@ -171,7 +173,7 @@ class _ModelApp(App):
         del request
         return _json(refused.status, _error(refused.message))
 
-    routes = (Route("POST", "*/chat/completions", _complete),)
+    routes = (Route("POST", "*/chat/completions", _complete), Route("POST", "*/embeddings", _complete))
 
 
 async def _fail(failure: Failure) -> Response | Stream:

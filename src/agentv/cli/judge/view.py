@@ -16,7 +16,7 @@ from agentv.errors import EvaluatorError
 from agentv.evaluators.base import EvaluationContext, Evaluator
 from agentv.evaluators.scripted import Scripted
 from agentv.evidence import JudgeCallRecord
-from agentv.judge.session import JudgeCallError
+from agentv.judge.call_error import JudgeCallError
 from agentv.messages import TokenUsage
 from agentv.record.judge_calls import encode_call
 from agentv.redact import NO_SECRETS, Redactor

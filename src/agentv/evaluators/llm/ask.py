@@ -17,7 +17,8 @@ from agentv.results import CUT_OFF
 from agentv.text import plural
 
 if TYPE_CHECKING:
-    from agentv.judge.session import JudgeCallError, JudgeSession
+    from agentv.judge.call_error import JudgeCallError
+    from agentv.judge.session import JudgeSession
     from agentv.redact import Redactor
     from agentv.targets.provider import Reply
 
@@ -131,7 +132,7 @@ async def ask_judge(
 async def _ask(
     session: JudgeSession, question: Question[T], candidate: Candidate, redactor: Redactor, timeout: float
 ) -> tuple[T, dict[str, Any]]:
-    from agentv.judge.session import JudgeCallError  # noqa: PLC0415 - only runs that call a judge need it
+    from agentv.judge.call_error import JudgeCallError  # noqa: PLC0415 - only runs that call a judge need it
     from agentv.wire.judge import JudgeCall  # noqa: PLC0415
 
     # Not every judge supports structured output; the prompt describes the object as well.

@@ -132,7 +132,7 @@ def wire_options(options: GenerationOptions, *, limit_name: str, seed_name: str)
 
 def response_format(mode: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     """The `response_format` that requests a JSON object: with this schema, or of any shape."""
-    if mode == "json_object" or dict(schema) == {"type": "object"}:
+    if mode == "json_object":
         return {"type": "json_object"}
     wanted = {"name": "answer", "schema": schema, "strict": _is_strict(schema)}
     return {"type": "json_schema", "json_schema": wanted}

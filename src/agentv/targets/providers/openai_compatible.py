@@ -14,7 +14,7 @@ from pydantic import Field
 from agentv.errors import ProviderError, TargetUnavailableError
 from agentv.http.urls import is_http
 from agentv.messages import NO_OPTIONS, OPTIONS
-from agentv.targets.best_effort import describing_schema
+from agentv.targets.best_effort import describing_schema, is_any_object
 from agentv.targets.prices import Pricer
 from agentv.targets.provider import NO_HOOKS, CallHooks, Provider, Reply, Request, TargetScope, TargetSettings
 from agentv.targets.providers.chat import (
@@ -213,8 +213,9 @@ class OpenAICompatibleProvider(Provider):
     ) -> Reply:
         """Request structured output. If the server rejects it, retry without `response_format`."""
         mode = self._format
+        wanted = "json_object" if request.best_effort and is_any_object(schema) else mode
         try:
-            return await self._ask(body, self._formats.text(mode, schema))
+            return await self._ask(body, self._formats.text(wanted, schema))
         except ProviderError as error:
             if error.status not in (400, 404, 422):
                 raise

@@ -231,7 +231,7 @@ def _usage(usage: TokenUsage) -> dict[str, Any]:
     prompt = usage.input + (usage.cached or 0)
     return {
         "input_tokens": prompt,
-        "input_tokens_details": {"cached_tokens": usage.cached or 0},
+        "input_tokens_details": {"cached_tokens": usage.cached or 0, "cache_write_tokens": 0},
         "output_tokens": usage.output,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": prompt + usage.output,
