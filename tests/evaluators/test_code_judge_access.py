@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -12,6 +13,7 @@ import pytest
 
 from agentv.testing.model_server import Failure
 from tests.conftest import Project
+from tests.processes.support import until
 from tests.spec.support import KEY, fake_model, judged, mock, models, run, scripted, write
 
 SHOW = "done(environment=dict(os.environ))"
@@ -349,3 +351,145 @@ def test_log_of_calls_that_cannot_be_written_is_reported_and_calls_succeed(proje
     assert "Traceback" not in ran.words
     write(project, "done(statuses=[invoke()[0]])", ACCESS)
     assert run(project).process.returncode == 0
+
+
+# -- the APIs of vendors
+
+OPENAI_NAMES = {"OPENAI_BASE_URL", "OPENAI_API_BASE", "OPENAI_API_KEY"}
+CHATTING = """
+def chat(**body):
+    body = {"model": "gpt-4o", "messages": [{"role": "user", "content": "QUESTION-TEXT"}], **body}
+    assert os.environ["OPENAI_BASE_URL"] == URL + "/v1"
+    return ask("/v1/chat/completions", body, headers={"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]})
+"""
+
+
+def test_script_with_judge_access_gets_the_variables_of_client_libraries(project: Project) -> None:
+    seen = environment(project, ACCESS)
+    url, token = seen["AGENTV_JUDGE_PROXY_URL"], seen["AGENTV_JUDGE_PROXY_TOKEN"]
+    assert seen["OPENAI_BASE_URL"] == seen["OPENAI_API_BASE"] == f"{url}/v1"
+    assert seen["ANTHROPIC_BASE_URL"] == seen["GOOGLE_GEMINI_BASE_URL"] == url
+    keys = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
+    assert {seen[name] for name in keys} == {token}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"judge": {"openai": False}},
+        {"judge": {}, "env": {"OPENAI_API_BASE": "http://127.0.0.1:1"}},
+        {"judge": {}, "env": ["OPENAI_BASE_URL"]},
+    ],
+    ids=["openai-false", "env-mapping", "env-names"],
+)
+def test_variables_of_openai_are_not_set_if_disabled_or_if_env_names_one(
+    project: Project, options: dict[str, Any]
+) -> None:
+    seen = environment(project, options)
+    named = set(options.get("env", ()))
+    assert OPENAI_NAMES & seen.keys() <= named
+    assert "ANTHROPIC_API_KEY" in seen
+
+
+def test_variables_of_other_vendors_can_be_disabled(project: Project) -> None:
+    seen = environment(project, {"judge": {"anthropic": False, "gemini": False}})
+    assert seen.keys() >= OPENAI_NAMES
+    assert not {"ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"} & seen.keys()
+
+
+def test_script_without_judge_access_keeps_the_variables_of_the_caller(project: Project) -> None:
+    seen = environment(project, {}, {"OPENAI_BASE_URL": "http://127.0.0.1:2"})
+    assert (seen["OPENAI_BASE_URL"], seen["OPENAI_API_KEY"]) == ("http://127.0.0.1:2", CALLER["OPENAI_API_KEY"])
+
+
+async def test_chat_completions_reach_the_judge_and_are_recorded_without_the_credential(project: Project) -> None:
+    script = CHATTING + 'done(first=chat(temperature=0.25, n=2), other=chat(model="mini"))'
+    async with fake_model(f"REPLY-TEXT with {KEY}") as server:
+        write(project, script, {"judge": {"max_calls": 5, "models": {"gpt-4o": "mini"}}}, config=models(server, "mini"))
+        ran = await judged(project)
+        sent = [request.body for request in server.requests]
+    assert [body["model"] for body in sent] == ["mini"] * 3
+    assert [body.get("temperature") for body in sent] == [0.25, 0.25, None]
+    status, reply = ran.details["first"]
+    assert status == 200
+    assert [choice["message"]["content"] for choice in reply["choices"]] == ["REPLY-TEXT with [redacted]"] * 2
+    assert ran.ledger["models"] == {"gpt-4o": {"mini": 2}, "mini": {"mini": 1}}
+    calls = sorted(ran.calls, key=lambda call: call["index"])
+    assert [(call["asked_model"], call.get("options")) for call in calls] == [
+        ("gpt-4o", {"temperature": 0.25}),
+        ("gpt-4o", {"temperature": 0.25}),
+        ("mini", None),
+    ]
+    assert KEY not in ran.files
+
+
+def test_chat_completion_over_the_limit_fails_the_evaluator(project: Project) -> None:
+    write(project, CHATTING + "done(over=[chat()[0], chat()])", {"judge": {"max_calls": 1}})
+    ran = run(project)
+    assert "exceeded its judge call limit of 1 (1 refused)" in ran.failure
+    assert ran.ledger["call_count"] == 1
+
+
+@pytest.mark.parametrize("again", ["--resume", "--replay"])
+async def test_chat_completions_and_embeddings_come_from_the_record(project: Project, again: str) -> None:
+    def answer(body: Any) -> Any:
+        if "input" not in body:
+            return "yes"
+        return {"data": [{"embedding": [3.0, 4.0]} for _ in body["input"]], "usage": {"prompt_tokens": 2}}
+
+    script = (
+        CHATTING
+        + """
+embed = lambda: ask("/v1/embeddings", {"model": "small", "input": ["a", "b"]})
+vectors = embed()
+text = chat(seed=3)[1]["choices"][0]["message"]["content"]
+if os.path.exists("killed"):
+    done(text=text, vectors=[item["embedding"] for item in vectors[1]["data"]])
+else:
+    import signal
+    open("killed", "w").close()
+    signal.pause()
+"""
+    )
+    async with fake_model(answer) as server:
+        config = models(server)
+        config["targets"]["vectors"] = {
+            "provider": "embeddings", "model": "m", "base_url": server.url, "api_key": "${{ MODEL_KEY }}",
+        }  # fmt: skip
+        write(project, script, {"judge": {"embeddings": "vectors"}}, config=config)
+        if again == "--resume":
+            process = project.start("eval", "suite.yaml", "--run-dir", "run-0", env={"MODEL_KEY": KEY})
+            await until((project.root / "killed").exists)
+            process.kill()
+            assert await asyncio.to_thread(process.wait, 60) == -9
+            calls = server.calls
+            ran = await asyncio.to_thread(project.run, "eval", "--resume", "run-0", env={"MODEL_KEY": KEY})
+            (row,) = project.rows(project.root / "run-0")
+        else:
+            (project.root / "killed").touch()
+            await judged(project)
+            calls = server.calls
+            replayed = await judged(project, "--replay", "run-0")
+            ran, row = replayed.process, replayed.row
+        assert server.calls == calls == 2
+    assert ran.returncode == 0, ran.stderr
+    (result,) = row["evaluator_results"]
+    assert result["details"] == {"text": "yes", "vectors": [[3.0, 4.0], [3.0, 4.0]]}
+    ledger = result["judge_proxy"]
+    assert (ledger["call_count"], ledger["embeddings"]["call_count"]) == (1, 1)
+    assert ledger["from_record"] == ledger["embeddings"]["from_record"] == 1
+
+
+def test_embeddings_need_a_target_that_has_them(project: Project) -> None:
+    write(project, "done()", {"judge": {"embeddings": "strict"}})
+    ran = project.run("validate", "suite.yaml")
+    assert ran.returncode == 2
+    assert "must be a target with `provider: embeddings`, got 'strict' (`provider: mock`)" in ran.stderr
+
+
+@pytest.mark.parametrize("option", [{"models": {"gpt-4o": "nope"}}, {"embeddings": "nope"}])
+def test_unknown_targets_in_judge_options_are_errors(project: Project, option: dict[str, Any]) -> None:
+    write(project, "done()", {"judge": option})
+    ran = project.run("validate", "suite.yaml")
+    assert ran.returncode == 2
+    assert "unknown target 'nope'" in ran.stderr

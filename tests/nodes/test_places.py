@@ -177,6 +177,27 @@ print(status, error["code"], ask("/invoke", {"question": ""})[0], ask("/invoke",
     assert session.ledger.refused_calls == 2
 
 
+async def test_apis_of_vendors_reach_the_judge_with_their_form_and_limit(place: Place, tmp_path: Path) -> None:
+    judge = Judge()
+    session = make_session(judge, max_calls=3)
+    code = (
+        ASKS
+        + """
+body = {"model": "gpt-4o", "messages": [{"role": "user", "content": "q"}], "temperature": 0.5}
+assert os.environ["OPENAI_BASE_URL"] == os.environ["AGENTV_JUDGE_PROXY_URL"] + "/v1"
+assert os.environ["OPENAI_API_KEY"] == os.environ["AGENTV_JUDGE_PROXY_TOKEN"]
+chat = lambda **more: ask("/v1/chat/completions", {**body, **more})
+print(chat(n=2)[1]["choices"][1]["message"]["content"], chat(colour=1)[1]["error"]["param"], chat(n=2)[0])
+print(chat(stream_options=None)[0], chat()[1]["error"]["code"], ask("/v1/files", {})[0])
+"""
+    )
+    outcome = await run(place, code, folder=tmp_path, judge=session, isolate=True, vendors=session.vendors)
+    assert outcome.stdout == b"yes colour 403\n200 max_calls_exceeded 404\n", outcome
+    assert session.ledger.models == {"gpt-4o": {"strict": 3}}
+    assert judge.requests[0].options.temperature == 0.5
+    assert session.ledger.refused_calls == 3
+
+
 async def test_time_of_waiting_judge_calls_is_not_that_of_the_job(place: Place, tmp_path: Path) -> None:
     judge = Judge(held=True)
     session = make_session(judge)

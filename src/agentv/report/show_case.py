@@ -418,6 +418,8 @@ def _call(number: int, call: JudgeCallRecord, shown: dict[str, int], page: Page)
         _content(message, page, 3)
     if call.options:
         page.label(f"options: {compact(call.options)}", 2)
+    if call.dropped_options:
+        page.label(f"not sent: {', '.join(f'{name} ({why})' for name, why in call.dropped_options.items())}", 2)
     if call.reply is not None:
         page.label("reply", 2)
         page.text(reply_text(call.reply, look.width - 6), 3)
@@ -435,6 +437,8 @@ def _call_facts(call: JudgeCallRecord) -> list[str]:
         facts.append(f"waited {_time(call.waited_ms)} for a free place")
     if call.retries:
         facts.append(f"{call.retries:,} {'retry' if call.retries == 1 else 'retries'}")
+    if call.asked_model is not None:
+        facts.append(f"asked for {call.asked_model}")
     if call.cache_hit:
         facts.append("from the cache")
     if call.batch:

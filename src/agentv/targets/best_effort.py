@@ -11,14 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentv.jsonio import dump_line
-from agentv.messages import OPTIONS, GenerationOptions, Message
+from agentv.messages import NO_OPTIONS, OPTIONS, GenerationOptions, Message
 from agentv.targets.provider import Provider, Request
 
 FIXED = "set by the target"
 UNSUPPORTED = "not supported by the target"
 NOT_PASSED_ON = "not passed on to targets"
 IN_THE_PROMPT = "described in the prompt"
-DEFAULTS = GenerationOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +38,13 @@ def fitted(messages: tuple[Message, ...], options: GenerationOptions, provider: 
     if "response_schema" in dropped and schema is not None and provider.follows_prompts:
         messages = _describing(messages, schema)
         dropped["response_schema"] = IN_THE_PROMPT
-    return Fitted(messages, without_options(options, dropped), dropped)
+    left = without_options(options, dropped)
+    return Fitted(messages, left if left.requested else NO_OPTIONS, dropped)
 
 
 def without_options(options: GenerationOptions, names: Collection[str]) -> GenerationOptions:
     """The options without these."""
-    changes: dict[str, Any] = {name: getattr(DEFAULTS, name) for name in OPTIONS if name in names}
+    changes: dict[str, Any] = {name: getattr(NO_OPTIONS, name) for name in OPTIONS if name in names}
     return replace(options, **changes) if changes else options
 
 

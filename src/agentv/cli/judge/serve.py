@@ -31,6 +31,7 @@ from agentv.targets.config import NO_JUDGE, TargetsConfig, no_config_error
 from agentv.targets.pool import TargetPool
 from agentv.targets.secrets import Secrets
 from agentv.text import plural
+from agentv.wire.apis.registry import variables_of
 
 EVALUATOR = "judge serve"
 
@@ -50,9 +51,17 @@ EVALUATOR = "judge serve"
     metavar="MINUTES",
     help="Minutes until the proxy closes.  [60]",
 )
+@click.option("--openai", is_flag=True, help="Also print the variables of OpenAI's client libraries.")
 @click.option("--full", is_flag=True, help="Do not shorten questions and replies.")
 def command(
-    *, suite: str | None, config: str | None, judge_target: str | None, max_calls: int, minutes: float, full: bool
+    *,
+    suite: str | None,
+    config: str | None,
+    judge_target: str | None,
+    max_calls: int,
+    minutes: float,
+    openai: bool,
+    full: bool,
 ) -> int:
     """Start a judge proxy for interactive use and show each call.
 
@@ -75,7 +84,10 @@ def command(
     choice = JudgeChoice.without_answers(targets_config, suite=eval_suite, option=judge_target)
     secrets = Secrets.of([targets_config], [loaded.environment(directory)])
     view = TerminalView(look_at(sys.stderr), sys.stderr, full=full, headings=False)
-    serving = _serve(targets_config, choice, secrets, directory, view, max_calls=max_calls, minutes=minutes)
+    vendors = ("openai",) if openai else ()
+    serving = _serve(
+        targets_config, choice, secrets, directory, view, max_calls=max_calls, minutes=minutes, vendors=vendors
+    )
     asyncio.run(until_stopped(serving))
     return 0
 
@@ -98,6 +110,7 @@ async def _serve(
     *,
     max_calls: int,
     minutes: float,
+    vendors: tuple[str, ...],
 ) -> None:
     observer = Observer(view)
     observer.redactor = redactor = Redactor(secrets.values)
@@ -112,7 +125,7 @@ async def _serve(
             session.limit_setting = "`--max-calls` of `agentv judge serve`"
             why = "stopped"
             async with JudgeProxy(session) as proxy:
-                _announce(view, proxy, session, minutes)
+                _announce(view, proxy, session, minutes, vendors)
                 try:
                     await asyncio.sleep(minutes * 60)
                     why = f"time limit of {minutes:g} min reached"
@@ -121,7 +134,9 @@ async def _serve(
                     view.say(f"Judge proxy closed ({why}). {ledger_line(session.ledger.to_dict())}")
 
 
-def _announce(view: TerminalView, proxy: JudgeProxy, session: JudgeSession, minutes: float) -> None:
+def _announce(
+    view: TerminalView, proxy: JudgeProxy, session: JudgeSession, minutes: float, vendors: tuple[str, ...]
+) -> None:
     end = datetime.now().astimezone() + timedelta(minutes=minutes)
     in_background = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     how = "Stop it with: kill" if in_background else "Stop it with Ctrl-C or: kill"
@@ -129,7 +144,8 @@ def _announce(view: TerminalView, proxy: JudgeProxy, session: JudgeSession, minu
         f"Judge proxy open until {end:%H:%M}: judge target {view.look.text(session.targets.default)}, "
         f"at most {plural(session.ledger.max_calls, 'call')}. {how} {os.getpid()}"
     )
-    for name, value in (("AGENTV_JUDGE_PROXY_URL", proxy.url), ("AGENTV_JUDGE_PROXY_TOKEN", proxy.token)):
+    own = {"AGENTV_JUDGE_PROXY_URL": proxy.url, "AGENTV_JUDGE_PROXY_TOKEN": proxy.token}
+    for name, value in {**own, **variables_of(vendors, proxy.url, proxy.token)}.items():
         click.echo(f"export {name}={shlex.quote(value)}")
     sys.stdout.flush()
     # Close stdout, so that `eval "$(...)"` returns while the proxy stays open.

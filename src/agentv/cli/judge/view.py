@@ -322,6 +322,7 @@ def call_facts(record: Mapping[str, Any], look: Look) -> str:
         format_tokens(TokenUsage.from_dict(usage)) if usage else "",
         plural(record["retries"], "retry").replace("retrys", "retries") if record["retries"] else "",
         "in a batch" if record["batch"] else "",
+        f"asked for {look.text(str(record['asked_model']))}" if record.get("asked_model") else "",
     ]
     return ", ".join(fact for fact in facts if fact)
 
@@ -341,4 +342,6 @@ def ledger_line(ledger: Mapping[str, Any]) -> str:
         counts.append(format_tokens(TokenUsage.from_dict(ledger["token_usage"])))
     if ledger["cost_usd"] is not None and ledger["call_count"]:
         counts.append(format_cost(ledger["cost_usd"]))
-    return f"{clean(str(ledger['target']))}: {', '.join(counts)}"
+    line = f"{clean(str(ledger['target']))}: {', '.join(counts)}"
+    embeddings = ledger.get("embeddings")
+    return line if embeddings is None else f"{line}; embeddings by {ledger_line(embeddings)}"

@@ -16,12 +16,13 @@ const WITHOUT_IO = "The prompt and the reply were not recorded. Run again with -
 export const isUsualEnd = (reason) => !reason || ["stop", "end_turn"].includes(reason);
 
 /** What is unusual about a call, in words. @param {JudgeCall} call */
-export function remarks({ retries, cache_hit, replayed, batch, waited_ms = 0, finish_reason: reason }) {
+export function remarks({ retries, cache_hit, replayed, batch, asked_model, waited_ms = 0, finish_reason: reason }) {
   return [
     retries && plural(retries, "retry", "retries"),
     cache_hit && "from the cache",
     replayed && "replayed from the record",
     batch && "in a batch",
+    asked_model && `asked for ${asked_model}`,
     waited_ms >= 50 && `waited ${formatMs(waited_ms)}`,
     !isUsualEnd(reason) && `finish reason ${reason}`,
   ].filter(Boolean);
@@ -71,6 +72,7 @@ function callBody({ messages = [], question, reply = null, ...call }, href) {
     call.system_prompt && textBlock(call.system_prompt, { title: "System prompt", lines: 4 }),
     ...asked.flatMap((message) => contentBlocks(message.content, asked.length < 2 && message.role === "user" ? "Prompt" : `Prompt · ${roleOf(message)}`)),
     call.options && textBlock(call.options, { title: "Options" }),
+    call.dropped_options && textBlock(call.dropped_options, { title: "Options that were not sent" }),
     reply !== null && textBlock(text || reply, { title: "Reply" }),
     text && fold("Whole reply as JSON", () => textBlock(reply, { name: "whole reply" })),
   ];

@@ -271,6 +271,8 @@
  * @property {any} [options]
  * @property {any} [reply]
  * @property {string|null} [error]
+ * @property {string|null} [asked_model] The model that a client library asked for.
+ * @property {Record<string, string>|null} [dropped_options] Options of a client library that the target did not get.
  * @property {boolean} [replayed]
  * @property {boolean} [batch]
  * @property {string} [request_sha256]
