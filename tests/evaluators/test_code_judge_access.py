@@ -461,7 +461,7 @@ else:
             process = project.start("eval", "suite.yaml", "--run-dir", "run-0", env={"MODEL_KEY": KEY})
             await until((project.root / "killed").exists)
             process.kill()
-            assert await asyncio.to_thread(process.wait, 60) == -9
+            await asyncio.to_thread(process.communicate)
             calls = server.calls
             ran = await asyncio.to_thread(project.run, "eval", "--resume", "run-0", env={"MODEL_KEY": KEY})
             (row,) = project.rows(project.root / "run-0")

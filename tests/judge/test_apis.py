@@ -132,7 +132,7 @@ async def test_request_that_no_judge_can_answer_is_rejected_and_costs_no_call(ve
 
 def test_vectors_cover_every_api() -> None:
     covered = {"/v1beta/models/{}" if vector["path"].startswith("/v1beta") else vector["path"] for vector in VECTORS}
-    assert covered >= set(APIS) - {"/v1alpha/models/{}", "/embeddings"}
+    assert covered >= set(APIS) - {"/v1/models/{}", "/v1alpha/models/{}", "/embeddings"}
 
 
 # -- limits and failures
@@ -464,6 +464,9 @@ def test_openai_client_works_unchanged() -> None:
     user: Any = [{"role": "user", "content": "q"}]
     with scripted() as judge, openai.OpenAI(base_url=judge.environ["OPENAI_BASE_URL"], api_key=judge.token) as client:
         assert [model.id for model in client.models.list()] == ["judge"]
+        assert client.models.retrieve("judge").id == "judge"
+        with pytest.raises(openai.NotFoundError):
+            client.models.retrieve("gpt-4o")
         assert client.chat.completions.create(model="gpt-4o", messages=user).choices[0].message.content
         parsed = client.chat.completions.parse(model="gpt-4o", messages=user, response_format=Verdict)
         assert parsed.choices[0].message.parsed == Verdict(score=0.5)

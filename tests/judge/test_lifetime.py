@@ -279,7 +279,7 @@ async def test_500_concurrent_proxies_answer_independently() -> None:
 
 
 def test_judge_access_imports_no_http_library() -> None:
-    code = "import agentv.judge.proxy, sys; print(*sys.modules)"
+    code = "import agentv.judge.proxy, agentv.judge.session, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert "agentv.judge.session" in done.stdout
     assert not {"aiohttp", "http.client", "http.server", "jsonschema", "rich"} & set(done.stdout.split())

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from agentv import workers
 from agentv.json_sizes import is_quick
@@ -15,7 +16,7 @@ from agentv.messages import Message
 from agentv.targets.best_effort import NOT_PASSED_ON, fitted
 from agentv.targets.provider import Reply
 from agentv.wire.apis.api import Api, ApiReply, ApiRequest, ApiRequestError, ModelReply, json_reply
-from agentv.wire.apis.openai import models_body
+from agentv.wire.apis.openai import model_body, models_body
 from agentv.wire.apis.openai_embeddings import Embeddings, EmbeddingsRequest
 from agentv.wire.apis.registry import MODELS, api_at
 from agentv.wire.judge import Asked, InvalidRequestError, JudgeCall
@@ -35,8 +36,8 @@ OVER_THE_LIMIT, LIMIT_STATUS = 429, 403
 
 async def answer(session: JudgeSession, path: str, body: bytes, timed: TimedCalls) -> ApiReply:
     """The reply to a request. Raises `JudgeCallError`, whose status makes client libraries stop."""
-    if path in MODELS:
-        return _models(session)
+    if path.startswith(MODELS) and ":" not in path:  # with a colon, it is a method of Gemini
+        return _models(session, path)
     api = api_at(path)
     if api is None:
         raise JudgeCallError(404, "not_supported", "unknown API")
@@ -77,8 +78,15 @@ async def _embeddings(session: JudgeSession, api: Embeddings, request: Embedding
     return await asyncio.to_thread(api.render, request, reply.embeddings, reply.token_usage, model)
 
 
-def _models(session: JudgeSession) -> ApiReply:
-    return json_reply(models_body(sorted({*session.targets.available, *session.targets.models})))
+def _models(session: JudgeSession, path: str) -> ApiReply:
+    """What a script may choose: its targets, and the names that `judge.models` maps to them."""
+    names = sorted({*session.targets.available, *session.targets.models})
+    if path in MODELS:
+        return json_reply(models_body(names))
+    name = unquote(path.rpartition("/")[2])
+    if name not in names:
+        raise JudgeCallError(404, "model_not_found", f"unknown model; available: {', '.join(names)}", "model")
+    return json_reply(model_body(name))
 
 
 def _call(session: JudgeSession, request: ApiRequest) -> JudgeCall:

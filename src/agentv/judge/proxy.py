@@ -18,7 +18,7 @@ from agentv.judge.call_error import JudgeCallError, TimedCalls
 from agentv.judge.proxied import ProxiedSession, read_calls
 from agentv.processes import descriptors
 from agentv.text import one_of
-from agentv.wire.apis.registry import APIS, MODELS, Vendor, error_body, vendor_at
+from agentv.wire.apis.registry import APIS, MODEL, MODELS, Vendor, error_body, vendor_at
 from agentv.wire.judge import InvalidRequestError, JudgeCall, error_object, to_json
 
 SPARE_CONNECTIONS = 256
@@ -133,7 +133,7 @@ class JudgeApp(App):
         Route("POST", "/invoke", _invoke),
         Route("POST", "/invokeBatch", _invoke_batch),
         *map(Route, repeat("POST"), APIS, repeat(_api)),
-        *map(Route, repeat("GET"), MODELS, repeat(_api)),
+        *map(Route, repeat("GET"), (*MODELS, MODEL), repeat(_api)),
     )
 
     def handler_of(self, request: Request) -> Handler:

@@ -28,7 +28,7 @@ from agentv.wire.apis.api import (
 from agentv.wire.apis.fields import Fields
 from agentv.wire.apis.openai import ANY_OBJECT, LONGEST_TOKENS, ONLY_TEXT, Schema, both, chosen_function
 
-_PATH = re.compile(r"/v1(?:alpha|beta)/models/([^/:]{1,200}):(generateContent|streamGenerateContent)")
+_PATH = re.compile(r"/v1(?:alpha|beta)?/models/([^/:]{1,200}):(generateContent|streamGenerateContent)")
 _STATUS = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",

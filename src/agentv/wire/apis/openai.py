@@ -27,8 +27,12 @@ def models_body(names: Iterable[str]) -> dict[str, Any]:
     """The reply to `GET /v1/models`."""
     return {
         "object": "list",
-        "data": [{"id": name, "object": "model", "created": 0, "owned_by": "agentv"} for name in names],
+        "data": [model_body(name) for name in names],
     }
+
+
+def model_body(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "agentv"}
 
 
 # -- messages

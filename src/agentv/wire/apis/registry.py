@@ -35,8 +35,8 @@ VENDORS: Mapping[str, Vendor] = {
     "openai": Vendor(
         "agentv.wire.apis.openai",
         re.compile(
-            r"/v1/(?!messages\b|complete\b).*"
-            r"|(/v1)?/(chat|responses|models|completions|embeddings|files|uploads|images|audio|moderations|batches"
+            r"/v1/(?!messages\b|complete\b|models/[^/]*:).*"
+            r"|/(chat|responses|models|completions|embeddings|files|uploads|images|audio|moderations|batches"
             r"|fine_tuning|vector_stores|assistants|threads|realtime)(/.*)?"
         ),
         {"OPENAI_BASE_URL": "{url}/v1", "OPENAI_API_BASE": "{url}/v1", "OPENAI_API_KEY": "{token}"},
@@ -49,7 +49,7 @@ VENDORS: Mapping[str, Vendor] = {
     ),
     "gemini": Vendor(
         "agentv.wire.apis.gemini",
-        re.compile(r"/v1(alpha|beta)/.*"),
+        re.compile(r"/v1(alpha|beta)/.*|/v1/models/[^/]*:.*"),
         {"GOOGLE_GEMINI_BASE_URL": "{url}", "GEMINI_API_KEY": "{token}", "GOOGLE_API_KEY": "{token}"},
         b"x-goog-api-key",
     ),
@@ -64,12 +64,14 @@ APIS: Mapping[str, str] = {
     "/v1/embeddings": "agentv.wire.apis.openai_embeddings:Embeddings",
     "/embeddings": "agentv.wire.apis.openai_embeddings:Embeddings",
     "/v1/messages": "agentv.wire.apis.anthropic:Messages",
+    "/v1/models/{}": "agentv.wire.apis.gemini:GenerateContent",
     "/v1beta/models/{}": "agentv.wire.apis.gemini:GenerateContent",
     "/v1alpha/models/{}": "agentv.wire.apis.gemini:GenerateContent",
 }
 """Path of `POST` requests -> the API. `{}` stands for one segment."""
 
 MODELS = ("/v1/models", "/models")
+MODEL = "/v1/models/{}"
 API_VARIABLES = frozenset(name for vendor in VENDORS.values() for name in vendor.variables)
 
 
