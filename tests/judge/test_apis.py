@@ -472,11 +472,11 @@ def test_openai_client_works_unchanged() -> None:
         assert parsed.choices[0].message.parsed == Verdict(score=0.5)
         options: Any = {"stream": True, "stream_options": {"include_usage": True}, "n": 2}
         chunks = list(client.chat.completions.create(model="gpt-4o", messages=user, **options))
-        texts = ["", ""]
+        replies = ["", ""]
         for chunk in chunks:
             for choice in chunk.choices:
-                texts[choice.index] += choice.delta.content or ""
-        assert texts == ["yes, and that is all"] * 2
+                replies[choice.index] += choice.delta.content or ""
+        assert replies == ["yes, and that is all"] * 2
         assert chunks[-1].usage is not None
         with client.chat.completions.stream(model="gpt-4o", messages=user, response_format=Verdict) as stream:
             assert stream.get_final_completion().choices[0].message.parsed == Verdict(score=0.5)
@@ -590,11 +590,11 @@ async def test_embeddings_without_a_target_say_how_to_set_one() -> None:
     assert "judge: {embeddings: NAME}" in error_of(reply)["message"]
 
 
-@pytest.mark.parametrize("texts", [[1, 2], [[1, 2]], "", [], ["a", ""], ["a"] * 3000, None])
-async def test_embeddings_of_anything_but_text_are_rejected(texts: Any) -> None:
+@pytest.mark.parametrize("strings", [[1, 2], [[1, 2]], "", [], ["a", ""], ["a"] * 3000, None])
+async def test_embeddings_of_anything_but_text_are_rejected(strings: Any) -> None:
     session = embedding_session()
     async with JudgeProxy(session) as proxy:
-        reply = await ask(proxy, "/v1/embeddings", {"model": "m", "input": texts})
+        reply = await ask(proxy, "/v1/embeddings", {"model": "m", "input": strings})
     assert (reply.status, error_of(reply)["param"]) == (400, "input")
     assert session.ledger.to_dict()["embeddings"]["call_count"] == 0
 

@@ -66,7 +66,7 @@ async def _invoked(session: JudgeSession, calls: Sequence[JudgeCall]) -> list[Re
 
 
 async def _embeddings(session: JudgeSession, api: Embeddings, request: EmbeddingsRequest, target: str) -> ApiReply:
-    messages = tuple(Message("user", text) for text in request.texts)
+    messages = tuple(Message("user", text) for text in request.strings)
     call = JudgeCall(target=target, messages=messages, asked=Asked(request.model, embeddings=True))
     (reply,) = await _invoked(session, [call])
     if reply.embeddings is None:

@@ -189,7 +189,7 @@ def _usage(usage: TokenUsage) -> dict[str, Any]:
 def _chunks(
     head: dict[str, Any], choices: list[dict[str, Any]], usage: dict[str, Any], request: ApiRequest
 ) -> Iterator[bytes]:
-    """The reply as a stream: the whole text of a choice is one chunk, because targets reply with whole texts."""
+    """The reply as a stream: the whole text of a choice is one chunk, because targets reply with their whole text."""
     common = {**head, "system_fingerprint": None, **({"usage": None} if request.stream_usage else {})}
     for choice in choices:
         index, message = choice["index"], choice["message"]

@@ -13,21 +13,21 @@ from agentv.messages import TokenUsage
 from agentv.wire.apis.api import ApiReply, json_reply
 from agentv.wire.apis.fields import Fields
 
-MOST_TEXTS = 2048
+MOST_STRINGS = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingsRequest:
-    """Texts to embed."""
+    """Strings to embed."""
 
     model: str
-    texts: tuple[str, ...]
+    strings: tuple[str, ...]
     base64: bool = False
     """Whether the reply has base64 instead of numbers."""
 
 
 class Embeddings:
-    """Embeddings. One request is one call, whatever the number of its texts."""
+    """Embeddings. One request is one call, whatever the number of strings."""
 
     def parse(self, path: str, body: bytes) -> EmbeddingsRequest:
         del path
@@ -35,20 +35,20 @@ class Embeddings:
         fields.accept("user")
         model = fields.required("model", "the name of a model")
         value = fields.raw("input")
-        texts = [value] if isinstance(value, str) else value
-        if isinstance(texts, list) and texts and all(isinstance(item, int | list) for item in texts):
+        strings = [value] if isinstance(value, str) else value
+        if isinstance(strings, list) and strings and all(isinstance(item, int | list) for item in strings):
             raise fields.unsupported(
                 "input", "must be text, got tokens; with LangChain, set `check_embedding_ctx_length=False`"
             )
-        if not isinstance(texts, list) or not texts or not all(isinstance(text, str) and text for text in texts):
+        if not isinstance(strings, list) or not strings or not all(isinstance(item, str) and item for item in strings):
             raise fields.wrong("input", "a string or a list of strings, none of them empty")
-        if len(texts) > MOST_TEXTS:
-            raise fields.wrong("input", f"a list of at most {MOST_TEXTS:,} strings", len(texts))
+        if len(strings) > MOST_STRINGS:
+            raise fields.wrong("input", f"a list of at most {MOST_STRINGS:,} strings", len(strings))
         encoding = fields.text("encoding_format")
         if encoding not in (None, "float", "base64"):
             raise fields.wrong("encoding_format", "`float` or `base64`", encoding)
         fields.end()
-        return EmbeddingsRequest(model, tuple(texts), encoding == "base64")
+        return EmbeddingsRequest(model, tuple(strings), encoding == "base64")
 
     def render(
         self, request: EmbeddingsRequest, vectors: Sequence[bytes], usage: TokenUsage | None, model: str
