@@ -140,6 +140,24 @@ def serving(kind: str, delay_ms: float = 0.0) -> Iterator[Served]:
         process.wait(timeout=10)
 
 
+def _routes(options: Options) -> dict[str, float]:
+    """p50 in milliseconds of sequential calls by route, in turns on the same proxy."""
+    message = {"role": "user", "content": json.loads(BODY)["question"]}
+    chat = {"model": "gpt-4o", "messages": [{"role": "system", "content": "Be strict."}, message], "temperature": 0}
+    responses = {"model": "gpt-4o", "instructions": "Be strict.", "input": [message], "temperature": 0}
+    bodies = {"/invoke": BODY}
+    bodies |= {
+        path: json.dumps(body).encode() for path, body in (("/v1/chat/completions", chat), ("/v1/responses", responses))
+    }
+    times: dict[str, list[float]] = {path: [] for path in bodies}
+    with serving("judge") as server:
+        for _ in range(options.pick(20, 2)):
+            for path, body in bodies.items():
+                request = request_bytes(server.port, server.token, path, body)
+                times[path] += asyncio.run(hammer(server.port, request, 1, options.pick(200, 10)))[1]
+    return {path: statistics.median(taken) * 1000 for path, taken in times.items()}
+
+
 def _median(rounds: list[float]) -> float:
     return statistics.median(rounds)
 
@@ -249,6 +267,7 @@ def measure(options: Options) -> Report:
     instant, slow = _added(options, 0.0), _added(options, 20.0)
     echo = _added(options, 20.0, "aiohttp parser")
     proxies = options.pick(2_000, 50)
+    routes = _routes(options)
     figures = [
         Figure("calls/s of one core, 32 connections", _median(rates["judge"].core), goal=10_000, better="higher"),
         *(Figure(f"  {kind}, echo only", _median(rates[kind].core)) for kind in rates if kind != "judge"),
@@ -260,6 +279,12 @@ def measure(options: Options) -> Report:
         Figure("added per call, 20 ms provider: p50", slow["p50"], "ms", goal=0.4),
         Figure("added per call, 20 ms provider: p99", slow["p99"], "ms"),
         Figure("  aiohttp parser, echo after 20 ms: p50", echo["p50"], "ms"),
+        Figure("/invoke, 0 ms provider: p50", routes["/invoke"], "ms"),
+        *(
+            Figure(f"  {path}, added to /invoke: p50", routes[path] - routes["/invoke"], "ms")
+            for path in routes
+            if path != "/invoke"
+        ),
         Figure("open and close", asyncio.run(_open_close(options.pick(1_000, 20))), "ms", goal=1.0),
         Figure(
             "proxies open together that answered", asyncio.run(_all_at_once(proxies)), goal=proxies, better="higher"
