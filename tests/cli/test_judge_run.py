@@ -413,3 +413,39 @@ def test_watch_cancels_a_running_script_on_save(judges: Project) -> None:
         assert "the previous run was cancelled" in second
         saved(judges.root / "p.json", '{"candidate_answer": "x"}')
         assert "p.json saved" in read_until(process.stdout, "judged:")
+
+
+IMPORTING = """\
+import json
+import os
+import sys
+{before}
+if False:
+    import litellm
+try:
+    from deepeval.metrics import GEval
+except ImportError:
+    pass
+print(json.dumps({{"score": 1}}))
+"""
+PAYLOAD = '{"question": "q", "candidate_answer": "a"}'
+
+
+@pytest.mark.parametrize(
+    ("before", "env", "warned"),
+    [
+        ("", {}, ["deepeval", "litellm"]),
+        ('os.environ["DEEPEVAL_TELEMETRY_OPT_OUT"] = "1"', {"DEEPEVAL_DISABLE_DOTENV": "1"}, ["litellm"]),
+        ("", {"LITELLM_MODE": "PRODUCTION"}, ["deepeval", "litellm"]),
+    ],
+)
+def test_judge_run_warns_about_libraries_without_the_variables_that_stop_their_telemetry(
+    project: Project, before: str, env: dict[str, str], warned: list[str]
+) -> None:
+    project.write("judge.py", IMPORTING.format(before=before))
+    project.write("payload.json", PAYLOAD)
+    done = project.run("judge", "run", "judge.py", "--payload", "payload.json", "--no-judge", env=env)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[3].rstrip(",") for line in done.stderr.splitlines() if "imports" in line] == warned
+    if "LITELLM_MODE" in env:
+        assert '`env: {LITELLM_LOCAL_MODEL_COST_MAP: "True"}`' in done.stderr

@@ -194,6 +194,20 @@ async def test_slow_judge_is_504() -> None:
     assert error_of(reply)["code"] == "judge_timeout"
 
 
+async def test_client_gets_504_before_it_would_give_up_and_ask_again() -> None:
+    judge = Judge(held=True)
+    session = make_session(judge)
+    async with JudgeProxy(session) as proxy:
+        reply = await ask(proxy, CHAT, {**QUESTION, "n": 2}, **{"x-stainless-read-timeout": "0.05"})
+        judge.let_go()
+        for ignored in ("None", "-1", "nan", "inf", ""):
+            assert (await ask(proxy, CHAT, QUESTION, **{"x-stainless-read-timeout": ignored})).status == 200
+    assert (reply.status, reply.headers["x-should-retry"]) == (504, "false")
+    assert error_of(reply)["code"] == "judge_timeout"
+    assert "raise its timeout" in error_of(reply)["message"]
+    assert (session.ledger.call_count, session.ledger.failed_calls, judge.cancelled) == (7, 2, 2)
+
+
 async def test_request_after_the_script_has_ended_is_503() -> None:
     async with JudgeProxy(make_session()) as proxy:
         proxy.session.close()

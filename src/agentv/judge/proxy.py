@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import re
 import time
@@ -31,6 +32,13 @@ CPU_SECONDS_PER_CALL = 0.02
 REQUEST_TIMEOUT = 408
 NO_RETRY = (("x-should-retry", "false"),)
 """Tells client libraries not to repeat a request, which would be another judge call."""
+READ_TIMEOUT = b"x-stainless-read-timeout"
+"""Clients of OpenAI and Anthropic announce their timeout. One that gives up without a reply asks again."""
+SENDING_SECONDS, LONGEST_TIMEOUT = 0.5, 86_400.0
+TOO_LATE = (
+    "there is no reply after {:g} s, and the client would not wait longer; raise its timeout, or limit the time of a call "
+    "with `judge.timeout_seconds` (the call counts)"
+)
 OWN_ROUTES = ("GET /info", "POST /invoke", "POST /invokeBatch")
 NOT_SUPPORTED = (
     "the judge proxy only supports POST /v1/chat/completions, /v1/responses, /v1/messages and /v1/embeddings, POST "
@@ -121,9 +129,14 @@ class JudgeApp(App):
     async def _api(self, request: Request) -> Response:
         """A request to the API of a vendor, as its client libraries send it."""
         body, request.body = request.body, b""
-        timed = TimedCalls()
+        timed, patience = TimedCalls(), _patience_of(request)
         try:
-            reply = await self._session.answer_api(request.path.decode("ascii"), body, timed)
+            async with asyncio.timeout(patience) as deadline:
+                reply = await self._session.answer_api(request.path.decode("ascii"), body, timed)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            raise JudgeCallError(504, "judge_timeout", TOO_LATE.format(patience)) from None
         finally:
             self.budget.charge(timed.seconds)
         return Response(200, reply.body, reply.content_type)
@@ -202,6 +215,15 @@ class _RefusedCall(Refused):
     def __init__(self, error: JudgeCallError) -> None:
         super().__init__(error.status, error.code, error.message)
         self.parameter = error.parameter
+
+
+def _patience_of(request: Request) -> float | None:
+    """How many seconds a client waits for a reply, minus the time to send one; None if it does not say."""
+    try:
+        seconds = float(request.headers.get(READ_TIMEOUT, b""))
+    except ValueError:
+        return None
+    return seconds - min(SENDING_SECONDS, seconds / 10) if 0 < seconds < LONGEST_TIMEOUT else None
 
 
 def _vendor_of(request: Request | None) -> Vendor | None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from agentv.cli.judge.imports import warnings_of
 from agentv.cli.judge.selection import Selected, Selection, select
 from agentv.cli.judge.view import Collected, Observer, TerminalView, look_at
 from agentv.cli.program import show_error
@@ -168,6 +169,9 @@ class _Session:
             selected, reused = replace(selected, plan=answered(selected.plan, self._answered[1])), True
         for note in (*selected.plan.notes, *protection_gaps(selected.plan.needs)):
             self._note_once(note)
+        own = selected.spec.env
+        for warning in warnings_of(selected.script_files, {*own, *selected.item.planned.environment.values}):
+            self._note_once(warning)
         if isinstance(view, TerminalView):
             _print_head(view, selected, self.cwd, reused=reused)
         row = await _execute(selected.plan, observer)
