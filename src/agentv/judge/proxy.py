@@ -36,8 +36,8 @@ READ_TIMEOUT = b"x-stainless-read-timeout"
 """Clients of OpenAI and Anthropic announce their timeout. One that gives up without a reply asks again."""
 SENDING_SECONDS, LONGEST_TIMEOUT = 0.5, 86_400.0
 TOO_LATE = (
-    "there is no reply after {:g} s, and the client would not wait longer; raise its timeout, or limit the time of a call "
-    "with `judge.timeout_seconds` (the call counts)"
+    "no reply after {:g} s, and the client would not wait longer; raise its timeout, or limit the time of a call with "
+    "`judge.timeout_seconds` (the call counts)"
 )
 OWN_ROUTES = ("GET /info", "POST /invoke", "POST /invokeBatch")
 NOT_SUPPORTED = (
