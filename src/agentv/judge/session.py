@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from base64 import b64encode
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 from agentv.errors import AgentVError, BudgetExhaustedError, NotRecordedError, ProviderTimeoutError
 from agentv.evidence import JudgeCallRecord
 from agentv.judge.call_error import JudgeCallError, TimedCalls
+from agentv.judge.call_record import asked_fields, reply_fields, request_fields, utc
 from agentv.judge.ledger import DEFAULT_MAX_CALLS, JudgeLedger
 from agentv.judge.recording import NOT_RECORDED, Recording
-from agentv.messages import NO_OPTIONS, Message, ToolCall, as_messages
+from agentv.messages import Message, ToolCall
 from agentv.processes.script_time import WaitingTime
 from agentv.redact import MASK, NO_SECRETS, Redactor
 from agentv.results import RowKey
-from agentv.targets.best_effort import UNSUPPORTED
 from agentv.targets.budget import Budget
 from agentv.targets.provider import CallHooks, Provider, Reply, Request
 from agentv.text import short_or_described
 from agentv.wire.apis.registry import VENDORS
-from agentv.wire.judge import Asked, JudgeCall, failed_object, reply_object
+from agentv.wire.judge import JudgeCall, failed_object, reply_object
 
 if TYPE_CHECKING:
     from agentv.wire.apis.api import ApiReply
@@ -535,9 +533,9 @@ class JudgeSession:
         execution = self._recording.execution(key)
         began = running.reserved if running.began is None else running.began
         waited = running.waited.seconds
-        io: dict[str, Any] = {} if call.asked is None else _asked_of(call.asked, reply)
+        io: dict[str, Any] = {} if call.asked is None else asked_fields(call.asked, reply)
         if self._recording.io:
-            io |= {**_request_of(call), "reply": None if reply is None else _reply_of(reply), "error": error}
+            io |= {**request_fields(call), "reply": None if reply is None else reply_fields(reply), "error": error}
         record = JudgeCallRecord(
             *key,
             evaluator=self.evaluator,
@@ -554,7 +552,7 @@ class JudgeSession:
             cache_hit=reply is not None and reply.cache_hit,
             token_usage=usage,
             cost_usd=cost,
-            started_at=_utc(time.time() - (ended - began)),
+            started_at=utc(time.time() - (ended - began)),
             waited_ms=round(waited * 1000, 3),
             duration_ms=round(max(0.0, ended - running.reserved - waited) * 1000, 3),
             model=None if reply is None else reply.model,
@@ -568,36 +566,6 @@ class JudgeSession:
 def failed_prefix(target: str) -> str:
     """How the error of a failed call begins, for scripts and in the record."""
     return f"judge target '{target}' failed (the call still counts): "
-
-
-def _utc(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
-
-
-def _request_of(call: JudgeCall) -> dict[str, Any]:
-    """The request as fields of its record."""
-    request: dict[str, Any] = {"question": call.question, "system_prompt": call.system_prompt}
-    if call.messages != as_messages(call.question, call.system_prompt, ()):
-        request["messages"] = call.messages
-    if call.options is not NO_OPTIONS:
-        request["options"] = call.options.to_dict()
-    return request
-
-
-def _asked_of(asked: Asked, reply: Reply | None) -> dict[str, Any]:
-    """What a client library asked for, as fields of the record of its call."""
-    unsupported = {} if reply is None else dict.fromkeys(reply.dropped_options, UNSUPPORTED)
-    return {"asked_model": asked.model, "dropped_options": {**asked.dropped_options, **unsupported} or None}
-
-
-def _reply_of(reply: Reply) -> dict[str, Any]:
-    """The reply as it is recorded."""
-    answer = reply_object(reply.output_messages, reply.token_usage)
-    if reply.embeddings is not None:
-        answer["embeddings"] = [b64encode(vector).decode("ascii") for vector in reply.embeddings]
-    if reply.logprobs is not None:
-        answer["logprobs"] = [token.to_dict() for token in reply.logprobs]
-    return answer
 
 
 def shutting_down() -> JudgeCallError:

@@ -66,7 +66,7 @@ def _imported(source: str) -> set[str]:
     """The top-level modules that a script imports anywhere."""
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the script fails by itself
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the script itself reports this
         return set()
     names: set[str] = set()
     for node in ast.walk(tree):
