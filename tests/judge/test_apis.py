@@ -288,6 +288,27 @@ async def test_target_that_is_not_allowed_is_the_judge_target() -> None:
     assert [model["id"] for model in listed["data"]] == ["strict"]
 
 
+async def test_model_names_a_target_that_is_unavailable_and_gets_the_reason() -> None:
+    session = choosing(unavailable={"later": "KEY is not set"}, models={"gpt-4o": "later"})
+    async with JudgeProxy(session) as proxy:
+        for name in ("later", "gpt-4o"):
+            refused = await ask(proxy, CHAT, {**QUESTION, "model": name})
+            assert (refused.status, error_of(refused)["code"]) == (400, "unknown_target")
+            assert "KEY is not set" in error_of(refused)["message"]
+        listed = (await send(proxy, request(proxy, "GET", "/v1/models"))).json
+    assert [model["id"] for model in listed["data"]] == ["mild", "other", "strict"]
+    async with JudgeProxy(choosing(unavailable={"later": "KEY is not set"}, allowed=[])) as proxy:
+        assert await answered_by(proxy, "later") == "strict"
+
+
+async def test_model_names_may_contain_a_colon() -> None:
+    async with JudgeProxy(choosing(models={"llama3:8b-instruct": "mild"})) as proxy:
+        found = await send(proxy, request(proxy, "GET", "/v1/models/llama3:8b-instruct"))
+        missing = await send(proxy, request(proxy, "GET", "/v1/models/llama3:70b"))
+    assert found.json["id"] == "llama3:8b-instruct"
+    assert (missing.status, error_of(missing)["code"]) == (404, "model_not_found")
+
+
 async def test_reply_names_the_model_that_answered() -> None:
     judge = Judge(lambda _: Reply(Reply.of_text("yes").output_messages, model="claude-sonnet-5"))
     async with JudgeProxy(make_session(judge, others={"mild": Judge()})) as proxy:
@@ -595,6 +616,17 @@ async def test_embeddings_are_counted_in_a_ledger_of_their_own() -> None:
     assert embeddings["models"] == {"text-embedding-3-small": {"vectors": 2}}
     assert embeddings["cost_usd"] == 1.0
     assert session.ledger.breached
+
+
+async def test_embeddings_target_cannot_be_chosen_as_a_judge() -> None:
+    targets = JudgeTargets("strict", {"strict": Judge("strict"), "vectors": Embedder()}, embeddings="vectors")
+    async with JudgeProxy(JudgeSession(targets, evaluator="precision")) as proxy:
+        assert await answered_by(proxy, "vectors") == "strict"
+        listed = (await send(proxy, request(proxy, "GET", "/v1/models"))).json
+        refused = await ask(proxy, "/invoke", {"question": "q", "target": "vectors"})
+    assert [model["id"] for model in listed["data"]] == ["strict"]
+    assert (refused.status, refused.code) == (400, "unknown_target")
+    assert "`judge.embeddings`" in refused.json["error"]
 
 
 async def test_embeddings_without_a_target_say_how_to_set_one() -> None:

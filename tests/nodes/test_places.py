@@ -179,7 +179,7 @@ print(status, error["code"], ask("/invoke", {"question": ""})[0], ask("/invoke",
 
 async def test_apis_of_vendors_reach_the_judge_with_their_form_and_limit(place: Place, tmp_path: Path) -> None:
     judge = Judge()
-    session = make_session(judge, max_calls=3)
+    session = make_session(judge, max_calls=5)
     code = (
         ASKS
         + """
@@ -187,12 +187,14 @@ body = {"model": "gpt-4o", "messages": [{"role": "user", "content": "q"}], "temp
 assert os.environ["OPENAI_BASE_URL"] == os.environ["AGENTV_JUDGE_PROXY_URL"] + "/v1"
 assert os.environ["OPENAI_API_KEY"] == os.environ["AGENTV_JUDGE_PROXY_TOKEN"]
 chat = lambda **more: ask("/v1/chat/completions", {**body, **more})
-print(chat(n=2)[1]["choices"][1]["message"]["content"], chat(colour=1)[1]["error"]["param"], chat(n=2)[0])
-print(chat(stream_options=None)[0], chat()[1]["error"]["code"], ask("/v1/files", {})[0])
+print(chat(n=2)[1]["choices"][1]["message"]["content"], *(chat(colour=1)[1]["error"]["param"] for _ in range(3)))
+large = {"requests": [{"question": "x" * 200_000}] * 2}  # the node counts it before it is forwarded
+print(ask("/invokeBatch", large)[0], chat(n=3)[1]["error"]["code"])
+print(chat(stream_options=None)[0], ask("/v1/files", {})[0])
 """
     )
     outcome = await run(place, code, folder=tmp_path, judge=session, isolate=True, vendors=session.vendors)
-    assert outcome.stdout == b"yes colour 403\n200 max_calls_exceeded 404\n", outcome
+    assert outcome.stdout == b"yes colour colour colour\n200 max_calls_exceeded\n200 404\n", outcome
     assert session.ledger.models == {"gpt-4o": {"strict": 3}}
     assert judge.requests[0].options.temperature == 0.5
     assert session.ledger.refused_calls == 3

@@ -34,9 +34,9 @@ OVER_THE_LIMIT, LIMIT_STATUS = 429, 403
 """The status of a call over the limit. Client libraries retry 429, some of them without end."""
 
 
-async def answer(session: JudgeSession, path: str, body: bytes, timed: TimedCalls) -> ApiReply:
+async def answer(session: JudgeSession, method: str, path: str, body: bytes, timed: TimedCalls) -> ApiReply:
     """The reply to a request. Raises `JudgeCallError`, whose status makes client libraries stop."""
-    if path.startswith(MODELS) and ":" not in path:  # with a colon, it is a method of Gemini
+    if method == "GET":
         return _models(session, path)
     api = api_at(path)
     if api is None:
@@ -80,7 +80,8 @@ async def _embeddings(session: JudgeSession, api: Embeddings, request: Embedding
 
 def _models(session: JudgeSession, path: str) -> ApiReply:
     """What a script may choose: its targets, and the names that `judge.models` maps to them."""
-    names = sorted({*session.targets.available, *session.targets.models})
+    targets = session.targets.available
+    names = sorted({*targets, *(name for name, target in session.targets.models.items() if target in targets)})
     if path in MODELS:
         return json_reply(models_body(names))
     name = unquote(path.rpartition("/")[2])

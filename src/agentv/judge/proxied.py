@@ -54,7 +54,7 @@ class ProxiedSession(Protocol):
     async def answer_batch(self, calls: Sequence[JudgeCall]) -> list[dict[str, Any]]:
         """The replies to a batch, or their errors. Raises `JudgeCallError` if the batch is refused."""
 
-    async def answer_api(self, path: str, body: bytes, timed: TimedCalls) -> ApiReply:
+    async def answer_api(self, method: str, path: str, body: bytes, timed: TimedCalls) -> ApiReply:
         """The reply to a request to the API of a vendor. Raises `JudgeCallError`."""
 
     async def refuse(self, count: int, calls: Sequence[JudgeCall], first: int) -> JudgeCallError:

@@ -132,7 +132,8 @@ class JudgeApp(App):
         timed, patience = TimedCalls(), _patience_of(request)
         try:
             async with asyncio.timeout(patience) as deadline:
-                reply = await self._session.answer_api(request.path.decode("ascii"), body, timed)
+                method, path = request.method.decode("ascii"), request.path.decode("ascii")
+                reply = await self._session.answer_api(method, path, body, timed)
         except TimeoutError:
             if not deadline.expired():
                 raise

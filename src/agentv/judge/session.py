@@ -80,7 +80,11 @@ class JudgeTargets:
             raise ValueError(f"the default judge target '{self.default}' is not among the live targets")
 
     def permits(self, name: str) -> bool:
-        if name == self.default or name in self.models.values():
+        if name == self.default:
+            return True
+        if name in self.live and self.live[name].embeds:  # it cannot judge
+            return False
+        if name in self.models.values():
             return True
         return name in self.allowed if self.allowed is not None else not self.runs_commands(name)
 
@@ -93,8 +97,11 @@ class JudgeTargets:
         return sorted(name for name in self.live if self.permits(name))
 
     def of_model(self, model: str) -> str:
-        """The target for the model that a client library asks for."""
-        if model in self.live and self.permits(model):
+        """The target for the model that a client library asks for.
+
+        A target that the script may choose and that is unavailable is not replaced: choosing it is an error.
+        """
+        if (model in self.live or model in self.unavailable) and self.permits(model):
             return model
         return self.models.get(model, self.default)
 
@@ -212,11 +219,11 @@ class JudgeSession:
         """The replies to a batch as JSON, with secret values masked."""
         return [await self._rendered(reply) for reply in await self.invoke_batch(calls)]
 
-    async def answer_api(self, path: str, body: bytes, timed: TimedCalls) -> ApiReply:
+    async def answer_api(self, method: str, path: str, body: bytes, timed: TimedCalls) -> ApiReply:
         """The reply to a request to the API of a vendor. Raises `JudgeCallError`."""
         from agentv.judge.apis import answer  # noqa: PLC0415 - most scripts use no API of a vendor
 
-        return await answer(self, path, body, timed)
+        return await answer(self, method, path, body, timed)
 
     async def refuse(self, count: int, calls: Sequence[JudgeCall], first: int) -> JudgeCallError:
         """`refuse_batch`, as the proxy asks for it."""
@@ -327,6 +334,8 @@ class JudgeSession:
             problem = f"target '{name}' is not available: {reason}"
         elif self.targets.allowed is None and self.targets.runs_commands(name):
             problem = f"target '{name}' is a `cli` target; name it in `judge.allowed_targets` of this evaluator"
+        elif name in self.targets.live and self.targets.live[name].embeds:
+            problem = f"target '{name}' only embeds; name it in `judge.embeddings` of this evaluator"
         elif name in self.targets.live or name in self.targets.unavailable:
             problem = f"target '{name}' is not allowed for this evaluator"
         else:

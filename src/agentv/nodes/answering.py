@@ -17,9 +17,16 @@ from agentv.wire.judge import InvalidRequestError, parse_batch, to_json
 
 async def answered(judge: JudgeSession, message: Message) -> tuple[Mapping[str, Any], bytes]:
     """The reply to a message of a script: fields and a body. The node is not trusted, so the body is checked again."""
+    timed = TimedCalls()
+    fields, body = await _answered(judge, message, timed)
+    return ({**fields, "seconds": timed.seconds} if message.kind == "api" else fields), body
+
+
+async def _answered(judge: JudgeSession, message: Message, timed: TimedCalls) -> tuple[Mapping[str, Any], bytes]:
     try:
         if message.kind == "api":
-            reply = await judge.answer_api(take(message.data, "path", str), message.blob, TimedCalls())
+            method, path = take(message.data, "method", str), take(message.data, "path", str)
+            reply = await judge.answer_api(method, path, message.blob, timed)
             return {"type": reply.content_type}, reply.body
         return {}, to_json(await _answer(judge, message))
     except JudgeCallError as error:

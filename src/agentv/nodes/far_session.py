@@ -13,10 +13,10 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from agentv.judge.call_error import JudgeCallError, TimedCalls
+from agentv.judge.call_error import PARSE_SECONDS, JudgeCallError, TimedCalls
 from agentv.judge.session import LONGEST_ERROR, TOKEN_BYTES, shutting_down
 from agentv.nodes.frames import Message
-from agentv.nodes.jobs import strings, take
+from agentv.nodes.jobs import finite, strings, take
 from agentv.processes.script_time import WaitingTime
 from agentv.redact import MASK
 from agentv.text import short_or_described
@@ -62,10 +62,9 @@ class FarSession:
         replies: list[dict[str, Any]] = (await self._asked("call", {"batch": True}, body))["responses"]
         return replies
 
-    async def answer_api(self, path: str, body: bytes, timed: TimedCalls) -> ApiReply:
-        del timed  # the driver parses it
-        self.calls += 1
-        data, content = await self._exchanged("api", {"path": path}, body)
+    async def answer_api(self, method: str, path: str, body: bytes, timed: TimedCalls) -> ApiReply:
+        # Only the driver parses the body, so how many calls it makes is unknown here.
+        data, content = await self._exchanged("api", {"method": method, "path": path}, body, timed)
         return ApiReply(content, take(data, "type", str))
 
     async def refuse(self, count: int, calls: Sequence[JudgeCall], first: int) -> JudgeCallError:
@@ -104,8 +103,10 @@ class FarSession:
         """The JSON that the driver replies."""
         return json.loads((await self._exchanged(kind, data, body))[1])
 
-    async def _exchanged(self, kind: str, data: Mapping[str, Any], body: bytes) -> tuple[Mapping[str, Any], bytes]:
-        """The driver's reply to a message. Raises `JudgeCallError`."""
+    async def _exchanged(
+        self, kind: str, data: Mapping[str, Any], body: bytes, timed: TimedCalls | None = None
+    ) -> tuple[Mapping[str, Any], bytes]:
+        """The driver's reply to a message. Raises `JudgeCallError`. `timed` gets the time that parsing took there."""
         if self.closed:
             raise shutting_down()
         number = next(self._numbers)
@@ -118,6 +119,8 @@ class FarSession:
             raise
         finally:
             del self._open[number]
+        if timed is not None:
+            timed.seconds = finite(reply, "seconds", 10 * PARSE_SECONDS)
         if "status" in reply:
             parameter = reply.get("parameter")
             raise JudgeCallError(

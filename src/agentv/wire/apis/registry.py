@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from agentv.wire.apis.openai_embeddings import Embeddings
 
 URL, TOKEN = "{url}", "{token}"
+_METHOD = "[^/]*:[a-z]+[A-Z][A-Za-z]*"
+"""A model and a method of Gemini. Names of models may contain a colon, too: `llama3:8b`."""
 
 
 class Vendor(NamedTuple):
@@ -35,7 +37,7 @@ VENDORS: Mapping[str, Vendor] = {
     "openai": Vendor(
         "agentv.wire.apis.openai",
         re.compile(
-            r"/v1/(?!messages\b|complete\b|models/[^/]*:).*"
+            rf"/v1/(?!messages\b|complete\b|models/{_METHOD}).*"
             r"|/(chat|responses|models|completions|embeddings|files|uploads|images|audio|moderations|batches"
             r"|fine_tuning|vector_stores|assistants|threads|realtime)(/.*)?"
         ),
@@ -49,7 +51,7 @@ VENDORS: Mapping[str, Vendor] = {
     ),
     "gemini": Vendor(
         "agentv.wire.apis.gemini",
-        re.compile(r"/v1(alpha|beta)/.*|/v1/models/[^/]*:.*"),
+        re.compile(rf"/v1(alpha|beta)/.*|/v1/models/{_METHOD}"),
         {"GOOGLE_GEMINI_BASE_URL": "{url}", "GEMINI_API_KEY": "{token}", "GOOGLE_API_KEY": "{token}"},
         b"x-goog-api-key",
     ),
