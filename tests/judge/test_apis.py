@@ -369,13 +369,14 @@ async def test_schema_is_enforced_or_described_in_the_prompt() -> None:
     async with FakeModelServer('{"score": 1}') as server:
         async with real_target(server) as (proxy, _):
             await ask(proxy, CHAT, body)
-        async with real_target(server, structured_output="off") as (proxy, _):
+        async with real_target(server, structured_output="off") as (proxy, records):
             await ask(proxy, CHAT, body)
         enforced, described = (received.body for received in server.requests)
     assert enforced["response_format"]["json_schema"]["schema"] == FORMAT["json_schema"]["schema"]  # type: ignore[index]
     assert enforced["messages"] == QUESTION["messages"]
     assert "response_format" not in described
     assert '"required":["score"]' in described["messages"][0]["content"]
+    assert records[0].dropped_options == {"response_schema": "described in the prompt"}
 
 
 async def test_schema_that_the_server_rejects_is_described_in_the_next_request() -> None:

@@ -37,6 +37,7 @@ PAID = Reply(
     cost_usd=0.25,
     finish_reason="stop",
     logprobs=(TokenLogprob("yes", -0.25, (("no", -1.5),)),),
+    dropped_options=("temperature",),
 )
 
 
@@ -91,6 +92,7 @@ async def test_cached_reply_needs_no_call_and_costs_nothing(directory: Path) -> 
     assert first == PAID
     assert second.output_messages == PAID.output_messages
     assert (second.finish_reason, second.logprobs) == ("stop", PAID.logprobs)
+    assert second.dropped_options == ("temperature",)
     assert second.cache_hit
     assert second.cost_usd == 0.0
     assert second.token_usage is None

@@ -336,6 +336,32 @@ async def test_no_schema_is_sent_if_unsupported_or_not_requested(vendor, model, 
         assert "score" not in json.dumps(server.calls[0].body)
 
 
+OPEN = {"type": "object", "properties": {"by_name": {"type": "object", "additionalProperties": {"type": "number"}}}}
+
+
+@pytest.mark.parametrize(
+    ("vendor", "changes", "schema"),
+    [
+        (ANTHROPIC, {"model": "claude-3-haiku-20240307"}, SCHEMA),
+        (BEDROCK, {"model": "amazon.titan-text"}, SCHEMA),
+        (GEMINI, {"structured_output": "off"}, SCHEMA),
+        (ANTHROPIC, {}, OPEN),
+        (RESPONSES, {}, OPEN),
+    ],
+)
+async def test_schema_that_is_not_sent_or_would_be_changed_is_described_with_best_effort(
+    vendor: Vendor, changes: dict[str, Any], schema: dict[str, Any]
+):
+    async with VendorServer(vendor.reply("{}")) as server:
+        async with vendor.against(server, **changes) as provider:
+            reply = await provider.invoke(ask("q", schema=schema, best_effort=True))
+        sent = json.dumps(server.calls[0].body)
+    assert sent.count("It must match this JSON Schema") == 1
+    assert json.dumps(json.dumps(schema, separators=(",", ":")))[1:-1] in sent
+    assert "json_schema" not in sent
+    assert reply.dropped_options == ("response_schema",)
+
+
 # -- unavailable targets
 
 

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from agentv.errors import ProviderError
+from agentv.judge.replay import ReplayedJudge
 from agentv.messages import OPTIONS, GenerationOptions, Message, TokenLogprob, Tool, ToolCall
+from agentv.targets.config import load_config
+from agentv.targets.environment import Environment
 from agentv.targets.gate import TargetGate
 from agentv.targets.provider import Provider, Reply, Request, TargetSettings
 from agentv.targets.providers.function import FunctionProvider
@@ -456,3 +459,34 @@ def test_conversation_can_be_read_as_one_text():
 def test_request_accepts_a_question_or_messages(arguments: dict[str, Any]):
     with pytest.raises(ValueError, match="question"):
         Request(**arguments)
+
+
+@pytest.mark.parametrize("provider", sorted(set(BUILT_IN) - {"replay", "http", "python", "cli"}))
+@pytest.mark.parametrize("changes", [{}, {"api": "responses"}])
+def test_options_of_a_target_are_known_from_its_settings(provider: str, changes: dict[str, Any], tmp_path: Path):
+    kind = provider_class(provider)
+    assert kind is not None
+    if changes.keys() - kind.Settings.model_fields.keys():
+        return
+    needed: dict[str, Any] = {"model": "m", "base_url": "http://127.0.0.1:9/v1", "api_key": KEY}
+    own = {name: value for name, value in needed.items() if name in kind.Settings.model_fields}
+    target = make(tmp_path, provider, **own, **changes)
+    (tmp_path / "agentv.config.yaml").write_text(
+        json.dumps({"targets": {"t": {"provider": provider, **own, **changes}}}), encoding="utf-8"
+    )
+    spec = load_config(tmp_path / "agentv.config.yaml", Environment({})).targets["t"]
+    replayed = ReplayedJudge(spec, None)  # type: ignore[arg-type]
+    for ability in ("honours", "fixes", "embeds", "follows_prompts"):
+        assert getattr(replayed, ability) == getattr(target, ability), ability
+
+
+@pytest.mark.parametrize(
+    ("provider", "changes", "fixed"),
+    [
+        ("anthropic", {"thinking_budget": 2048}, {"temperature", "top_p", "max_output_tokens"}),
+        ("anthropic", {"extra_body": {"stop_sequences": ["x"]}}, {"stop"}),
+        ("openai", {"extra_body": {"seed": 1}, "top_p": 0.5}, {"seed", "top_p"}),
+    ],
+)
+def test_settings_that_fix_options(provider: str, changes: dict[str, Any], fixed: set[str], tmp_path: Path):
+    assert make(tmp_path, provider, model="m", api_key=KEY, **changes).fixes == fixed

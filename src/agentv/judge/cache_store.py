@@ -13,6 +13,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -169,6 +170,7 @@ def encoded(reply: Reply) -> str | None:
         "finish_reason": reply.finish_reason,
         "model": reply.model,
         "logprobs": None if reply.logprobs is None else [token.to_dict() for token in reply.logprobs],
+        "dropped_options": list(reply.dropped_options),
     }
     try:
         text = json.dumps(data, allow_nan=False, separators=(",", ":"))
@@ -186,7 +188,8 @@ def decoded(text: str) -> Reply:
         raise TypeError("the finish reason must be a string")
     tokens = data.get("logprobs")
     logprobs = None if tokens is None else tuple(map(TokenLogprob.from_dict, tokens))
-    return free(Reply(messages, finish_reason=reason, model=named_model(data.get("model")), logprobs=logprobs))
+    reply = Reply(messages, finish_reason=reason, model=named_model(data.get("model")), logprobs=logprobs)
+    return free(replace(reply, dropped_options=tuple(map(str, data.get("dropped_options", ())))))
 
 
 def free(reply: Reply) -> Reply:
@@ -197,6 +200,7 @@ def free(reply: Reply) -> Reply:
         finish_reason=reply.finish_reason,
         model=reply.model,
         logprobs=reply.logprobs,
+        dropped_options=reply.dropped_options,
         cache_hit=True,
     )
 

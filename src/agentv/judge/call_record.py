@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agentv.messages import NO_OPTIONS, as_messages
-from agentv.targets.best_effort import UNSUPPORTED
+from agentv.targets.best_effort import dropped_reasons
 from agentv.targets.provider import Reply
 from agentv.wire.judge import Asked, JudgeCall, reply_object
 
@@ -29,8 +29,8 @@ def request_fields(call: JudgeCall) -> dict[str, Any]:
 
 def asked_fields(asked: Asked, reply: Reply | None) -> dict[str, Any]:
     """What a client library asked for, as fields of the record of its call."""
-    unsupported = {} if reply is None else dict.fromkeys(reply.dropped_options, UNSUPPORTED)
-    return {"asked_model": asked.model, "dropped_options": {**asked.dropped_options, **unsupported} or None}
+    not_sent = {} if reply is None else dropped_reasons(reply)
+    return {"asked_model": asked.model, "dropped_options": {**asked.dropped_options, **not_sent} or None}
 
 
 def reply_fields(reply: Reply) -> dict[str, Any]:

@@ -77,11 +77,13 @@ class ReplayedJudge(Provider):
         kind = provider_class(spec.provider)
         self._name, self._calls = spec.name, calls
         # Requests must be the same as in the recorded run, so the provider claims the same abilities.
-        self.honours = frozenset() if kind is None else kind.honours
-        self.runs_commands = spec.provider == "cli"
-        self.follows_prompts = kind is None or kind.follows_prompts
         settings = spec.reading.settings
-        self.fixes = settings.fixed_options if isinstance(settings, TargetSettings) else frozenset()
+        own = settings if isinstance(settings, TargetSettings) else None
+        self.honours = frozenset() if kind is None else kind.honoured(own)
+        self.runs_commands = spec.provider == "cli"
+        self.embeds = kind is not None and kind.embeds
+        self.follows_prompts = kind is None or kind.follows_prompts
+        self.fixes = frozenset() if own is None else own.fixed_options
 
     async def invoke(self, request: Request) -> Reply:
         sha256 = await hash_of(self._name, request, self._calls.replay.redactor)

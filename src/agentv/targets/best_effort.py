@@ -12,12 +12,13 @@ from typing import Any
 
 from agentv.jsonio import dump_line
 from agentv.messages import NO_OPTIONS, OPTIONS, GenerationOptions, Message
-from agentv.targets.provider import Provider, Request
+from agentv.targets.provider import Provider, Reply, Request
 
 FIXED = "set by the target"
 UNSUPPORTED = "not supported by the target"
 NOT_PASSED_ON = "not passed on to targets"
 IN_THE_PROMPT = "described in the prompt"
+SCHEMA = "response_schema"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +36,9 @@ def fitted(messages: tuple[Message, ...], options: GenerationOptions, provider: 
     dropped = {name: FIXED for name in options.requested if name in provider.fixes}
     dropped |= {name: UNSUPPORTED for name in options.requested if name not in provider.honours and name not in dropped}
     schema = options.response_schema
-    if "response_schema" in dropped and schema is not None and provider.follows_prompts:
+    if SCHEMA in dropped and schema is not None and provider.follows_prompts:
         messages = _describing(messages, schema)
-        dropped["response_schema"] = IN_THE_PROMPT
+        dropped[SCHEMA] = IN_THE_PROMPT
     left = without_options(options, dropped)
     return Fitted(messages, left if left.requested else NO_OPTIONS, dropped)
 
@@ -51,6 +52,21 @@ def without_options(options: GenerationOptions, names: Collection[str]) -> Gener
 def is_any_object(schema: Mapping[str, Any]) -> bool:
     """Whether the schema allows every object."""
     return dict(schema) == {"type": "object"}
+
+
+def has_open_objects(schema: Any) -> bool:
+    """Whether an object in the schema may have any properties. Libraries for strict schemas would forbid them all."""
+    if isinstance(schema, list):
+        return any(map(has_open_objects, schema))
+    if not isinstance(schema, Mapping):
+        return False
+    is_open = schema.get("additionalProperties", False) is not False or not schema.get("properties")
+    return (schema.get("type") == "object" and is_open) or any(map(has_open_objects, schema.values()))
+
+
+def dropped_reasons(reply: Reply) -> Mapping[str, str]:
+    """The options that a provider did not send -> the reason."""
+    return {name: IN_THE_PROMPT if name == SCHEMA else UNSUPPORTED for name in reply.dropped_options}
 
 
 def describing_schema(request: Request) -> Request:

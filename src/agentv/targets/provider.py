@@ -150,7 +150,8 @@ class Reply:
     warnings: tuple[str, ...] = ()
     """Values that the target reported and that could not be used."""
     dropped_options: tuple[str, ...] = ()
-    """Options of a request with `best_effort` that the model does not support and that were not sent."""
+    """Options of a request with `best_effort` that were not sent: the model does not support them, or the schema is
+    described in the prompt."""
     execution: Mapping[str, Any] | None = None
     """The node that ran the command of the target, and how often it was tried."""
 
@@ -403,6 +404,12 @@ class Provider(ABC):
     """Whether a call starts a program. A judge script may choose such a target only if the suite names it."""
     takes_batches: bool = False
     """Whether `invoke_batch` sends all requests together, for targets with `provider_batching`."""
+
+    @classmethod
+    def honoured(cls, settings: TargetSettings | None) -> frozenset[str]:
+        """`honours` of a target with these settings; None if they are invalid. It opens nothing."""
+        del settings
+        return cls.honours
 
     @abstractmethod
     async def invoke(self, request: Request) -> Reply:

@@ -47,6 +47,8 @@ class ProviderClass(Protocol):
     embeds: bool
     follows_prompts: bool
 
+    def honoured(self, settings: TargetSettings | None) -> frozenset[str]: ...
+
     def __call__(self, settings: Any, scope: TargetScope) -> Provider: ...
 
 

@@ -39,6 +39,12 @@ class AnthropicSettings(LibrarySettings, ExtraBodySettings):
     )
     thinking_budget: int | None = Field(None, ge=1024, description="Maximum tokens for thinking before the answer.")
 
+    @property
+    def fixed_options(self) -> frozenset[str]:
+        # While it thinks, Claude rejects other temperatures than 1 and limits below the budget.
+        thinks = self.thinking_budget is not None
+        return super().fixed_options | ({"temperature", "top_p", "max_output_tokens"} if thinks else set())
+
 
 class AnthropicProvider(LibraryProvider):
     """Claude, through the messages API."""

@@ -19,7 +19,7 @@ from pydantic import Field
 from agentv.errors import AgentVError, ProviderError, TargetUnavailableError
 from agentv.http.urls import is_http
 from agentv.messages import GenerationOptions, Tool
-from agentv.targets.best_effort import describing_schema, is_any_object, without_options
+from agentv.targets.best_effort import SCHEMA, describing_schema, has_open_objects, without_options
 from agentv.targets.prices import Pricer
 from agentv.targets.provider import Provider, Reply, Request, TargetScope, TargetSettings
 from agentv.targets.providers.chat import wire_messages
@@ -142,17 +142,12 @@ class LibraryProvider(Provider):
 
     async def invoke(self, request: Request) -> Reply:
         self._pricer.start()
-        options = request.options
-        if request.best_effort and self._must_describe(options.response_schema):
-            request = describing_schema(request)
-            options = without_options(options, ["response_schema"])
-        messages = wire_messages(request)
         dropped: tuple[str, ...] = ()
         try:
             model = self._model or await self._open()
             if request.best_effort:
-                options, dropped = self._without_unsupported(model, options)
-            response = await self._request(model, messages, options)
+                request, dropped = self._fitted(model, request)
+            response = await self._request(model, wire_messages(request), request.options)
         except Exception as error:
             known = _known_cause(error)
             if known is None:
@@ -165,18 +160,21 @@ class LibraryProvider(Provider):
         reply = self._reply(response)
         return replace(reply, dropped_options=dropped) if dropped else reply
 
-    def _must_describe(self, schema: Mapping[str, Any] | None) -> bool:
-        """Whether the library cannot request this schema. It forbids properties that a schema does not name."""
-        return schema is not None and (self._settings.structured_output == "off" or is_any_object(schema))
+    def _fitted(self, model: Model[Any], request: Request) -> tuple[Request, tuple[str, ...]]:
+        """The request without the options that the model does not support, and the names of these. A schema that the
+        library cannot send, or would change, is described in the prompt."""
+        from agentv.targets.providers.library_messages import (  # noqa: PLC0415 - imports pydantic_ai
+            dropped_options,
+            takes_schemas,
+        )
 
-    def _without_unsupported(
-        self, model: Model[Any], options: GenerationOptions
-    ) -> tuple[GenerationOptions, tuple[str, ...]]:
-        """The options without those that the model does not support, and the names of these."""
-        from agentv.targets.providers.library_messages import dropped_options  # noqa: PLC0415 - imports pydantic_ai
-
-        dropped = tuple(dropped_options(model, options))
-        return without_options(options, dropped), dropped
+        dropped = dropped_options(model, request.options)
+        schema = request.options.response_schema
+        is_sent = self._settings.structured_output != "off" and takes_schemas(model) and not has_open_objects(schema)
+        if schema is not None and not is_sent:
+            request = describing_schema(request)
+            dropped.append(SCHEMA)
+        return replace(request, options=without_options(request.options, dropped)), tuple(dropped)
 
     async def _open(self) -> Model[Any]:
         async with self._opening:

@@ -125,10 +125,15 @@ def parameters(
         earlier = (name for name in _tools(messages) if name not in offered)
         tools += [ToolDefinition(name=name, parameters_json_schema=_ANY) for name in earlier]
     schema = options.response_schema
-    if schema is None or not model.profile.get("supports_json_schema_output", False):
+    if schema is None or not takes_schemas(model):
         return ModelRequestParameters(function_tools=tools)
     output = OutputObjectDefinition(dict(schema), name="answer", strict=True)
     return ModelRequestParameters(function_tools=tools, output_mode="native", output_object=output)
+
+
+def takes_schemas(model: Model[Any]) -> bool:
+    """Whether the model can be asked for output that matches a schema."""
+    return bool(model.profile.get("supports_json_schema_output", False))
 
 
 _SAMPLING = ("temperature", "top_p", "logprobs")

@@ -19,9 +19,11 @@ _OPTIONS_OF_FIELDS = {
     "top_p": "top_p",
     "max_tokens": "max_output_tokens",
     "max_completion_tokens": "max_output_tokens",
+    "max_output_tokens": "max_output_tokens",
     "seed": "seed",
     "random_seed": "seed",
     "stop": "stop",
+    "stop_sequences": "stop",
     "logprobs": "logprobs",
     "top_logprobs": "logprobs",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -14,7 +14,7 @@ from pydantic import Field
 from agentv.errors import ProviderError, TargetUnavailableError
 from agentv.http.urls import is_http
 from agentv.messages import NO_OPTIONS, OPTIONS
-from agentv.targets.best_effort import describing_schema, is_any_object
+from agentv.targets.best_effort import SCHEMA, describing_schema, is_any_object
 from agentv.targets.prices import Pricer
 from agentv.targets.provider import NO_HOOKS, CallHooks, Provider, Reply, Request, TargetScope, TargetSettings
 from agentv.targets.providers.chat import (
@@ -170,15 +170,18 @@ class OpenAICompatibleProvider(Provider):
         hooks.on_start()
         self._pricer.start()
         options = request.options
-        if request.best_effort and options.response_schema is not None and self._format in _SCHEMA_UNKNOWN:
+        is_described = request.best_effort and options.response_schema is not None and self._format in _SCHEMA_UNKNOWN
+        if is_described:
             request = describing_schema(request)
         body = {**self._options, "messages": wire_messages(request)}
         if options is not NO_OPTIONS:  # settings of the target override the request
             names = self.PRESET
             body = {**wire_options(options, limit_name=names.limit_name, seed_name=names.seed_name), **body}
         if options.response_schema is not None and self._format != "off":
-            return await self._ask_for_object(request, body, options.response_schema, hooks)
-        return await self._ask(body)
+            reply = await self._ask_for_object(request, body, options.response_schema, hooks)
+        else:
+            reply = await self._ask(body)
+        return replace(reply, dropped_options=(SCHEMA,)) if is_described else reply
 
     async def aclose(self) -> None:
         await self._exchange.aclose()
@@ -228,9 +231,10 @@ class OpenAICompatibleProvider(Provider):
             if not broken:
                 self._format = "off"
         await hooks.before_second_request()
-        if request.best_effort:
-            body["messages"] = wire_messages(describing_schema(request))
-        return await self._ask(body)
+        if not request.best_effort:
+            return await self._ask(body)
+        body["messages"] = wire_messages(describing_schema(request))
+        return replace(await self._ask(body), dropped_options=(SCHEMA,))
 
 
 class OpenAIProvider(OpenAICompatibleProvider):
@@ -245,7 +249,15 @@ class OpenAIProvider(OpenAICompatibleProvider):
             from agentv.targets.providers.openai_responses import ResponsesProvider  # noqa: PLC0415
 
             self._responses = ResponsesProvider(settings, scope)
-            self.honours = self._responses.honours
+            self.honours = self.honoured(settings)
+
+    @classmethod
+    def honoured(cls, settings: TargetSettings | None) -> frozenset[str]:
+        if not isinstance(settings, OpenAISettings) or settings.api == "chat":
+            return cls.honours
+        from agentv.targets.providers.openai_responses import ResponsesProvider  # noqa: PLC0415 - as above
+
+        return ResponsesProvider.honours
 
     async def prepare(self) -> None:
         if self._responses is not None:
