@@ -365,7 +365,9 @@ def chat(**body):
 
 
 def test_script_with_judge_access_gets_the_variables_of_client_libraries(project: Project) -> None:
-    seen = environment(project, ACCESS)
+    elsewhere = {"ANTHROPIC_AUTH_TOKEN": "tok", "GOOGLE_GENAI_USE_VERTEXAI": "true", "OPENAI_BASE_URL": "http://evil"}
+    seen = environment(project, ACCESS, elsewhere)
+    assert not {"ANTHROPIC_AUTH_TOKEN", "GOOGLE_GENAI_USE_VERTEXAI"} & seen.keys()
     url, token = seen["AGENTV_JUDGE_PROXY_URL"], seen["AGENTV_JUDGE_PROXY_TOKEN"]
     assert seen["OPENAI_BASE_URL"] == seen["OPENAI_API_BASE"] == f"{url}/v1"
     assert seen["ANTHROPIC_BASE_URL"] == seen["GOOGLE_GEMINI_BASE_URL"] == url
@@ -392,8 +394,9 @@ def test_variables_of_openai_are_not_set_if_disabled_or_if_env_names_one(
 
 
 def test_variables_of_other_vendors_can_be_disabled(project: Project) -> None:
-    seen = environment(project, {"judge": {"anthropic": False, "gemini": False}})
-    assert seen.keys() >= OPENAI_NAMES
+    caller = {"ANTHROPIC_AUTH_TOKEN": "tok"}
+    seen = environment(project, {"judge": {"anthropic": False, "gemini": False}}, caller)
+    assert seen.keys() >= {*OPENAI_NAMES, *caller}
     assert not {"ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"} & seen.keys()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 from base64 import b64decode
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -36,6 +37,7 @@ from agentv.redact import Redactor
 from agentv.targets.provider import Reply, Request
 from agentv.testing.judge_proxy import ScriptedJudge
 from agentv.testing.model_server import Failure, FakeModelServer
+from agentv.wire.apis.openai_chat import ChatCompletions
 from agentv.wire.apis.registry import APIS, VENDORS, api_at
 from agentv.wire.judge import InvalidRequestError
 from tests.judge.support import Judge, Response, make_session, request, send
@@ -55,7 +57,7 @@ TYPES: Mapping[str, type[BaseModel]] = {
 }
 CHAT = "/v1/chat/completions"
 Records = list[JudgeCallRecord]
-QUESTION = {"model": "gpt-4o", "messages": [{"role": "user", "content": "q"}]}
+QUESTION: dict[str, Any] = {"model": "gpt-4o", "messages": [{"role": "user", "content": "q"}]}
 
 
 def reply_of(scripted: Any) -> Reply:
@@ -423,8 +425,11 @@ async def test_secrets_in_replies_and_errors_are_masked() -> None:
         named = await ask(proxy, CHAT, {**QUESTION, "model": secret})
         assert secret not in json.dumps(proxy.session.ledger.to_dict())  # type: ignore[attr-defined]
         assert proxy.token.encode() not in token.body
+        told = {"model": "m", "input": "q", "instructions": f"Use {secret}.", "metadata": {"key": secret}}
+        repeated = await ask(proxy, "/v1/responses", told)
+    assert repeated.json["instructions"] == "Use [redacted]."
     assert named.status == 200
-    for seen in (reply, bad, named):
+    for seen in (reply, bad, named, repeated):
         assert secret.encode() not in seen.body
     assert reply.json["choices"][0]["logprobs"] is None
 
@@ -442,6 +447,46 @@ async def test_large_bodies_are_parsed_and_answered() -> None:
     assert reply.json["choices"][0]["message"]["content"] == '{"score": 1}'
     assert judge.requests[0].question == text
     assert error_of(bad)["param"] == "colour"
+
+
+SCHEMA_OF_10_000 = {"type": "object", "properties": {f"p{at}": {"type": "string"} for at in range(5_000)}}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "message"),
+    [
+        (CHAT, {**QUESTION, "messages": QUESTION["messages"] * 5_001}, "5,001 messages; send at most 5,000"),
+        ("/v1/responses", {"model": "m", "input": QUESTION["messages"] * 5_001}, "5,001 messages"),
+        (
+            "/v1/responses",
+            {"model": "m", "input": "q", "text": {"format": {"type": "json_schema", "schema": SCHEMA_OF_10_000}}},
+            "the schema has more than 10,000 values",
+        ),
+    ],
+)
+async def test_requests_that_would_keep_the_runtime_busy_are_rejected(path: str, body: Any, message: str) -> None:
+    async with JudgeProxy(make_session()) as proxy:
+        reply = await ask(proxy, path, body)
+    assert reply.status == 400
+    assert message in error_of(reply)["message"]
+
+
+async def test_replies_that_take_long_to_render_are_rendered_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+    render = ChatCompletions.render
+
+    def noted(self: ChatCompletions, *arguments: Any) -> Any:
+        threads.append(threading.current_thread())
+        return render(self, *arguments)
+
+    monkeypatch.setattr(ChatCompletions, "render", noted)
+    token = TokenLogprob("a", -0.1, (("b", -0.2),) * 20)
+    judge = Judge(lambda _: Reply(Reply.of_text("a").output_messages, logprobs=(token,) * 60))
+    async with JudgeProxy(make_session(judge)) as proxy:
+        await ask(proxy, CHAT, QUESTION)
+        await ask(proxy, CHAT, {**QUESTION, "messages": [{"role": "user", "content": "x" * 70_000}]})
+    assert threading.current_thread() not in threads
+    assert len(threads) == 2
 
 
 JSON = st.recursive(

@@ -187,6 +187,7 @@ async def test_calls_that_differ_in_one_option_are_cached_separately(
         Request("q", options=OPTIONS_SET),
         Request("q", "s", options=OPTIONS_SET, attempt=2),
         Request("q", "s", options=OPTIONS_SET, guidelines="be kind"),
+        Request("q", "s", options=OPTIONS_SET, choice=1),
         Request(messages=TALK, options=OPTIONS_SET),
         Request(messages=[Message("system", "s"), Message("user", "q", name="ada")], options=OPTIONS_SET),
         Request(messages=[Message("system", "s"), Message("assistant", "q")], options=OPTIONS_SET),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -28,8 +28,8 @@ NO_EMBEDDINGS = (
     "this evaluator has no embeddings: configure a target with `provider: embeddings`, and name it in "
     "`judge: {embeddings: NAME}` of the evaluator"
 )
-RENDERED_IN_LINE, MOST_BRACES = 64 * 1024, 200
-"""Longer replies, and those with more braces, are searched for an object in a thread."""
+RENDERED_IN_LINE, MOST_BRACES, MOST_LOGPROBS = 64 * 1024, 200, 1_000
+"""Longer replies, those with more of these, and those to longer requests are rendered in a thread."""
 OVER_THE_LIMIT, LIMIT_STATUS = 429, 403
 """The status of a call over the limit. Client libraries retry 429, some of them without end."""
 
@@ -47,14 +47,28 @@ async def answer(session: JudgeSession, method: str, path: str, body: bytes, tim
         wanted: EmbeddingsRequest = await _parsed(api, path, body, timed)
         return await _embeddings(session, api, wanted, session.targets.embeddings)
     request: ApiRequest = await _parsed(api, path, body, timed)
-    call = _call(session, request)
-    replies = await _invoked(session, [call] * request.count)
-    model = await session.masked(replies[0].model or call.target or "")
+    calls = _calls(session, request)
+    replies = await _invoked(session, calls)
+    model = await session.masked(replies[0].model or calls[0].target or "")
     read = [await _model_reply(session, reply) for reply in replies]
-    text = "".join(reply.text for reply in read)
-    if len(text) <= RENDERED_IN_LINE and text.count("{") <= MOST_BRACES:
-        return api.render(request, read, model)
-    return await asyncio.to_thread(api.render, request, read, model)
+
+    def rendered() -> ApiReply:
+        return api.render(replace(request, echo=session.masked_object(request.echo)), read, model)
+
+    if len(body) <= RENDERED_IN_LINE and not _takes_long(read):
+        return rendered()
+    request = replace(request, large=True)
+    return await asyncio.to_thread(rendered)
+
+
+def _takes_long(replies: Sequence[ModelReply]) -> bool:
+    texts = [reply.text for reply in replies]
+    tokens = (1 + len(token.alternatives) for reply in replies for token in reply.logprobs or ())
+    return (
+        sum(map(len, texts)) > RENDERED_IN_LINE
+        or sum(text.count("{") for text in texts) > MOST_BRACES
+        or sum(tokens) > MOST_LOGPROBS
+    )
 
 
 async def _invoked(session: JudgeSession, calls: Sequence[JudgeCall]) -> list[Reply]:
@@ -90,8 +104,8 @@ def _models(session: JudgeSession, path: str) -> ApiReply:
     return json_reply(model_body(name))
 
 
-def _call(session: JudgeSession, request: ApiRequest) -> JudgeCall:
-    """The judge call for a request, with the options that its target gets."""
+def _calls(session: JudgeSession, request: ApiRequest) -> list[JudgeCall]:
+    """The judge calls for a request, with the options that their target gets."""
     target = session.targets.of_model(request.model)
     messages, options, dropped = request.messages, request.options, dict.fromkeys(request.unused, NOT_PASSED_ON)
     provider = session.targets.live.get(target)
@@ -99,7 +113,10 @@ def _call(session: JudgeSession, request: ApiRequest) -> JudgeCall:
         fit = fitted(messages, options, provider)
         messages, options = fit.messages, fit.options
         dropped |= fit.dropped
-    return JudgeCall(target=target, messages=messages, options=options, asked=Asked(request.model, dropped))
+    return [
+        JudgeCall(target=target, messages=messages, options=options, asked=Asked(request.model, dropped, choice=choice))
+        for choice in range(request.count)
+    ]
 
 
 async def _model_reply(session: JudgeSession, reply: Reply) -> ModelReply:

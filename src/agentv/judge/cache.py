@@ -159,6 +159,8 @@ class CachedJudge(ProviderLayer):
             request.attempt,
             request.guidelines,
         ]
+        if request.choice:
+            parts.append({"choice": request.choice})
         if not self.answers_by_prompt:
             parts += [request.eval_id, request.directory, request.files, dict(request.vars)]
         return _digest(parts).digest()

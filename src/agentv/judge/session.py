@@ -239,6 +239,10 @@ class JudgeSession:
             else await asyncio.to_thread(self._redactor.text, text)
         )
 
+    def masked_object(self, value: Any) -> Any:
+        """The JSON value with secret values masked. It takes long for large values."""
+        return self._redactor.value(value) if self._redactor.active else value
+
     async def _rendered(self, reply: Reply | JudgeCallError) -> dict[str, Any]:
         if isinstance(reply, JudgeCallError):
             return failed_object(reply.message, reply.code)
@@ -482,13 +486,15 @@ class JudgeSession:
         return reply
 
     def _request(self, call: JudgeCall) -> Request:
+        asked = call.asked
         return Request(
             messages=call.messages,
             options=call.options,
             evaluator=self.evaluator,
             from_script=self._for_script,
-            embeddings=call.asked is not None and call.asked.embeddings,
-            best_effort=call.asked is not None,
+            embeddings=asked is not None and asked.embeddings,
+            best_effort=asked is not None,
+            choice=0 if asked is None else asked.choice,
             eval_id=self._key.eval_id if call.eval_case_id is None else call.eval_case_id,
             attempt=self._key.attempt if call.attempt is None else call.attempt,
             directory=self._directory,

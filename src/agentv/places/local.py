@@ -12,7 +12,7 @@ from agentv.jsonio import dump_line
 from agentv.processes.execution import Script
 from agentv.processes.job import Job, job_files
 from agentv.processes.run import OnBytes, ProcessOutcome
-from agentv.wire.apis.registry import API_VARIABLES, variables_of
+from agentv.wire.apis.registry import API_VARIABLES, led_to_proxy
 
 if TYPE_CHECKING:
     from agentv.judge.proxied import ProxiedSession
@@ -118,7 +118,8 @@ class LocalPlace:
             environment[PROTOCOL_VARIABLE] = "jsonl"
         elif proxy is not None:
             environment |= dict(zip(PROXY_VARIABLES, (proxy.url, proxy.token) * 2, strict=True))
-            environment |= variables_of(job.vendors, proxy.url, proxy.token, {*job.env, *job.passed})
+            named = {*job.env, *job.passed}
+            environment = led_to_proxy(environment, job.vendors, proxy.url, proxy.token, named)
         if proxy is not None:
             _bypass_http_proxies(environment)
         return environment

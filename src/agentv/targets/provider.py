@@ -79,6 +79,8 @@ class Request(Conversation):
     best_effort: bool
     """Whether to leave out options that the model does not support, and to describe the schema in the prompt if it
     cannot be enforced, instead of failing the call."""
+    choice: int
+    """Which of several independent replies to the same messages it is. They do not share one cached reply."""
 
     def __init__(
         self,
@@ -100,6 +102,7 @@ class Request(Conversation):
         turn: int = 0,
         embeddings: bool = False,
         best_effort: bool = False,
+        choice: int = 0,
     ) -> None:
         fill = object.__setattr__
         fill(self, "messages", as_messages(question, system_prompt, messages))
@@ -117,6 +120,7 @@ class Request(Conversation):
         fill(self, "turn", turn)
         fill(self, "embeddings", embeddings)
         fill(self, "best_effort", best_effort)
+        fill(self, "choice", choice)
 
     @property
     def instructions(self) -> str | None:

@@ -36,6 +36,8 @@ class Asked:
     """Options that the target does not get -> the reason."""
     embeddings: bool = False
     """Whether the reply is the embeddings of the messages."""
+    choice: int = 0
+    """Which of several replies to one request it is."""
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from agentv.jsonio import dump_line
@@ -25,11 +25,12 @@ from agentv.wire.apis.api import (
 )
 from agentv.wire.apis.fields import Fields
 from agentv.wire.apis.openai import (
-    ANY_OBJECT,
     LONGEST_TOKENS,
     ONLY_TEXT,
     Schema,
+    both,
     chosen_function,
+    format_schema,
     function_schema,
     tool_message,
 )
@@ -59,8 +60,9 @@ class Messages(Api):
             messages += _messages(message)
         if len(messages) == count:
             raise fields.wrong("messages", "a list of at least one message")
-        function = _chosen(fields)
-        schema = _schema(fields) if function is None else function[1]
+        function, (schema, unused) = _chosen(fields), _output(fields)
+        if schema is not None and function is not None:
+            raise both("output_config.format", "tools", fields)
         request = ApiRequest(
             fields.required("model", "the name of a model or of a target"),
             tuple(messages),
@@ -69,9 +71,9 @@ class Messages(Api):
                 top_p=fields.number("top_p", 0, 1),
                 max_output_tokens=fields.whole("max_tokens", 1, LONGEST_TOKENS),
                 stop=fields.words("stop_sequences"),
-                response_schema=schema,
+                response_schema=schema if function is None else function[1],
             ),
-            unused=fields.unused(*_UNUSED),
+            unused=(*fields.unused(*_UNUSED), *unused),
             function=None if function is None else function[0],
             stream=fields.flag("stream"),
         )
@@ -92,7 +94,9 @@ class Messages(Api):
             "stop_sequence": None,
             "usage": _usage(usage_of([reply])),
         }
-        return event_reply(_events(message)) if request.stream else json_reply(message)
+        if request.stream:
+            return event_reply(_events(message, large=request.large))
+        return json_reply(message, large=request.large)
 
 
 def _blocks(fields: Fields, name: str) -> str | None:
@@ -158,18 +162,17 @@ def _chosen(fields: Fields) -> tuple[Function, Schema] | None:
     return chosen_function(functions, wanted, fields)
 
 
-def _schema(fields: Fields) -> Schema | None:
-    """The schema of structured output: `output_config.format`, earlier `output_format`."""
+def _output(fields: Fields) -> tuple[Schema | None, tuple[str, ...]]:
+    """The schema of structured output (`output_config.format`, earlier `output_format`), and options that no target
+    gets."""
     config = fields.object("output_config")
-    form = fields.mapping("output_format")
+    form = fields.object("output_format")
+    unused: tuple[str, ...] = ()
     if config is not None:
-        form = config.mapping("format") or form
-        config.unused("effort")
+        form = config.object("format") or form
+        unused = tuple(f"output_config.{name}" for name in config.unused("effort"))
         config.end()
-    if form is None:
-        return None
-    schema = form.get("schema")
-    return schema if isinstance(schema, Mapping) else ANY_OBJECT
+    return format_schema(form, nested=False), unused
 
 
 # -- replies
@@ -192,12 +195,12 @@ def _usage(usage: TokenUsage) -> dict[str, Any]:
     }
 
 
-def _events(message: dict[str, Any]) -> Iterator[bytes]:
+def _events(message: dict[str, Any], *, large: bool) -> Iterator[bytes]:
     """The message as a stream of events; the whole text or input is one of them."""
     (block,) = message["content"]
     if block["type"] == "tool_use":
         empty: dict[str, Any] = {**block, "input": {}}
-        delta = {"type": "input_json_delta", "partial_json": dump_line(block["input"])}
+        delta = {"type": "input_json_delta", "partial_json": dump_line(block["input"], in_pieces=large)}
     else:
         empty = {**block, "text": ""}
         delta = {"type": "text_delta", "text": block["text"]}
@@ -212,4 +215,4 @@ def _events(message: dict[str, Any]) -> Iterator[bytes]:
         {"type": "message_delta", "delta": ending, "usage": {"output_tokens": usage["output_tokens"]}},
         {"type": "message_stop"},
     ):
-        yield json_event(data, name=str(data["type"]))
+        yield json_event(data, large=large, name=str(data["type"]))

@@ -13,12 +13,14 @@ from typing import Any
 from uuid import uuid4
 
 from agentv.http.app import event
+from agentv.json_sizes import TooManyValuesError, check_values
 from agentv.jsonio import JsonError, braced, dump_line, read
 from agentv.messages import NO_OPTIONS, GenerationOptions, Message, TokenLogprob, TokenUsage
 from agentv.wire.judge import InvalidRequestError
 
 UNSUPPORTED = "unsupported_parameter"
 NO_FIELDS: Mapping[str, Any] = {}
+MOST_MESSAGES, MOST_SCHEMA_VALUES = 5_000, 10_000
 CUT_OFF, FILTERED = "length", "content_filter"
 _FINISH = {
     "length": CUT_OFF,
@@ -68,6 +70,19 @@ class ApiRequest:
     """Whether a stream ends with the token usage."""
     echo: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the request that the reply repeats."""
+    large: bool = False
+    """Whether the reply is rendered in a thread, and therefore in steps that let other threads run."""
+
+    def __post_init__(self) -> None:
+        """Limit what makes every later step slow: a large text does not."""
+        if len(self.messages) > MOST_MESSAGES:
+            raise ApiRequestError(
+                f"the conversation has {len(self.messages):,} messages; send at most {MOST_MESSAGES:,}"
+            )
+        try:
+            check_values(self.options.response_schema, MOST_SCHEMA_VALUES)
+        except TooManyValuesError:
+            raise ApiRequestError(f"the schema has more than {MOST_SCHEMA_VALUES:,} values; send less") from None
 
     @property
     def wants_json(self) -> bool:
@@ -149,8 +164,8 @@ def identifier(prefix: str) -> str:
     return f"{prefix}{uuid4().hex}"
 
 
-def json_reply(value: Mapping[str, Any]) -> ApiReply:
-    return ApiReply(dump_line(value).encode("utf-8"))
+def json_reply(value: Mapping[str, Any], *, large: bool = False) -> ApiReply:
+    return ApiReply(dump_line(value, in_pieces=large).encode("utf-8"))
 
 
 def event_reply(events: Iterable[bytes]) -> ApiReply:
@@ -158,5 +173,5 @@ def event_reply(events: Iterable[bytes]) -> ApiReply:
     return ApiReply(b"".join(events), "text/event-stream; charset=utf-8")
 
 
-def json_event(value: Mapping[str, Any], *, name: str | None = None) -> bytes:
-    return event(dump_line(value), name=name)
+def json_event(value: Mapping[str, Any], *, large: bool, name: str | None = None) -> bytes:
+    return event(dump_line(value, in_pieces=large), name=name)

@@ -91,7 +91,9 @@ class GenerateContent(Api):
             "modelVersion": model,
             "responseId": identifier(""),
         }
-        return event_reply([json_event(content)]) if request.stream else json_reply(content)
+        if request.stream:
+            return event_reply([json_event(content, large=request.large)])
+        return json_reply(content, large=request.large)
 
 
 def _either(fields: Fields, name: str, other: str) -> Fields | None:

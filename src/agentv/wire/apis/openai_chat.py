@@ -92,7 +92,8 @@ class ChatCompletions(Api):
         if request.stream:
             return event_reply(_chunks({**head, "object": "chat.completion.chunk"}, choices, usage, request))
         return json_reply(
-            {**head, "object": "chat.completion", "choices": choices, "usage": usage, "system_fingerprint": None}
+            {**head, "object": "chat.completion", "choices": choices, "usage": usage, "system_fingerprint": None},
+            large=request.large,
         )
 
 
@@ -197,8 +198,8 @@ def _chunks(
         delta = {"role": "assistant", "content": message["content"], **({"tool_calls": calls} if calls else {})}
         first = {"index": index, "delta": delta, "logprobs": choice["logprobs"], "finish_reason": None}
         last = {"index": index, "delta": {}, "logprobs": None, "finish_reason": choice["finish_reason"]}
-        yield json_event({**common, "choices": [first]})
-        yield json_event({**common, "choices": [last]})
+        yield json_event({**common, "choices": [first]}, large=request.large)
+        yield json_event({**common, "choices": [last]}, large=request.large)
     if request.stream_usage:
-        yield json_event({**common, "choices": [], "usage": usage})
+        yield json_event({**common, "choices": [], "usage": usage}, large=request.large)
     yield _DONE

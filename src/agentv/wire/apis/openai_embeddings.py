@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agentv.jsonio import dump_line
 from agentv.messages import TokenUsage
-from agentv.wire.apis.api import ApiReply, json_reply
+from agentv.wire.apis.api import ApiReply
 from agentv.wire.apis.fields import Fields
 
 MOST_STRINGS = 2048
@@ -53,13 +54,15 @@ class Embeddings:
     def render(
         self, request: EmbeddingsRequest, vectors: Sequence[bytes], usage: TokenUsage | None, model: str
     ) -> ApiReply:
+        # One by one: encoding a million numbers in one step would block all threads.
         data = [
-            {"object": "embedding", "index": index, "embedding": _encoded(vector, base64=request.base64)}
+            dump_line({"object": "embedding", "index": index, "embedding": _encoded(vector, base64=request.base64)})
             for index, vector in enumerate(vectors)
         ]
         tokens = 0 if usage is None else usage.input + (usage.cached or 0)
         counts = {"prompt_tokens": tokens, "total_tokens": tokens}
-        return json_reply({"object": "list", "data": data, "model": model, "usage": counts})
+        rest = dump_line({"object": "list", "model": model, "usage": counts})
+        return ApiReply(f'{rest[:-1]},"data":[{",".join(data)}]}}'.encode())
 
 
 def _encoded(vector: bytes, *, base64: bool) -> Any:

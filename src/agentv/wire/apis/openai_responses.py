@@ -98,7 +98,9 @@ class Responses(Api):
     def render(self, request: ApiRequest, replies: Sequence[ModelReply], model: str) -> ApiReply:
         (reply,) = replies
         response = _response(request, reply, model)
-        return event_reply(_events(response)) if request.stream else json_reply(response)
+        if request.stream:
+            return event_reply(_events(response, large=request.large))
+        return json_reply(response, large=request.large)
 
 
 def _input(fields: Fields) -> list[Message]:
@@ -238,7 +240,7 @@ def _usage(usage: TokenUsage) -> dict[str, Any]:
     }
 
 
-def _events(response: dict[str, Any]) -> Iterator[bytes]:
+def _events(response: dict[str, Any], *, large: bool) -> Iterator[bytes]:
     """The response as a stream of events; the whole text or all arguments are one of them."""
     (item,) = response["output"]
     begun = {**response, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
@@ -250,7 +252,7 @@ def _events(response: dict[str, Any]) -> Iterator[bytes]:
         (f"response.{response['status']}", {"response": response}),
     ]
     for number, (name, data) in enumerate(events):
-        yield json_event({"type": name, "sequence_number": number, **data}, name=name)
+        yield json_event({"type": name, "sequence_number": number, **data}, large=large, name=name)
 
 
 def _call_events(item: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,6 +29,8 @@ class Vendor(NamedTuple):
     """All paths of the vendor, also of APIs that are not supported. Errors there have the vendor's form."""
     variables: Mapping[str, str]
     """What scripts with judge access get: `{url}` and `{token}` are those of the proxy."""
+    withheld: frozenset[str] = frozenset()
+    """Variables that send its client libraries elsewhere, or another key to the proxy."""
     key_header: bytes | None = None
     """The header with the token, if it is not `Authorization`."""
 
@@ -42,17 +44,20 @@ VENDORS: Mapping[str, Vendor] = {
             r"|fine_tuning|vector_stores|assistants|threads|realtime)(/.*)?"
         ),
         {"OPENAI_BASE_URL": "{url}/v1", "OPENAI_API_BASE": "{url}/v1", "OPENAI_API_KEY": "{token}"},
+        frozenset({"OPENAI_API_TYPE"}),
     ),
     "anthropic": Vendor(
         "agentv.wire.apis.anthropic",
         re.compile(r"/v1/(messages|complete)(/.*)?"),
         {"ANTHROPIC_BASE_URL": "{url}", "ANTHROPIC_API_KEY": "{token}"},
+        frozenset({"ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_CUSTOM_HEADERS"}),
         b"x-api-key",
     ),
     "gemini": Vendor(
         "agentv.wire.apis.gemini",
         re.compile(rf"/v1(alpha|beta)/.*|/v1/models/{_METHOD}"),
         {"GOOGLE_GEMINI_BASE_URL": "{url}", "GEMINI_API_KEY": "{token}", "GOOGLE_API_KEY": "{token}"},
+        frozenset({"GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE"}),
         b"x-goog-api-key",
     ),
 }
@@ -77,16 +82,26 @@ MODEL = "/v1/models/{}"
 API_VARIABLES = frozenset(name for vendor in VENDORS.values() for name in vendor.variables)
 
 
-def variables_of(vendors: Iterable[str], url: str, token: str, named: Collection[str] = ()) -> dict[str, str]:
-    """The variables of these vendors. A vendor gets none if one of its variables is in `named`."""
-    variables: dict[str, str] = {}
-    for name in vendors:
-        vendor = VENDORS[name]
-        if not any(variable in named for variable in vendor.variables):
-            variables |= {
-                variable: value.replace(URL, url).replace(TOKEN, token) for variable, value in vendor.variables.items()
-            }
-    return variables
+def variables_of(vendors: Iterable[str], url: str, token: str) -> dict[str, str]:
+    """The variables of these vendors."""
+    return {
+        variable: value.replace(URL, url).replace(TOKEN, token)
+        for name in vendors
+        for variable, value in VENDORS[name].variables.items()
+    }
+
+
+def led_to_proxy(
+    environment: Mapping[str, str], vendors: Iterable[str], url: str, token: str, named: Set[str]
+) -> dict[str, str]:
+    """The environment in which client libraries of these vendors find the proxy and no other key.
+
+    Nothing is changed for a vendor if the suite names one of its variables, which are then in `named`.
+    """
+    led = [name for name in vendors if named.isdisjoint({*VENDORS[name].variables, *VENDORS[name].withheld})]
+    withheld = frozenset().union(*(VENDORS[name].withheld for name in led))
+    kept = {name: value for name, value in environment.items() if name not in withheld}
+    return kept | variables_of(led, url, token)
 
 
 def vendor_at(path: str) -> Vendor | None:
