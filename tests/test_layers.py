@@ -37,6 +37,7 @@ VALUES = {
 BASE = VALUES | {
     "command",
     "git_state",
+    "interpreters",
     "metrics",
     "processes",
     "template_limits",

@@ -70,6 +70,12 @@ def _error_message(kind: str, value: str) -> str:
     return f"{description} needs a shell, but commands run without one; quote it to use it as plain text"
 
 
+def runs_python(argv: object) -> bool:
+    """Whether a command, as a string or a list of words, starts with `python` or `python3`."""
+    words = argv.split() if isinstance(argv, str) else argv
+    return isinstance(words, Sequence) and bool(words) and words[0] in ("python", "python3")
+
+
 def with_own_python(argv: Sequence[str]) -> list[str]:
     """Replace `python` or `python3` as the first word by the interpreter that runs agentv, which has the SDK."""
-    return [sys.executable, *argv[1:]] if argv and argv[0] in ("python", "python3") else list(argv)
+    return [sys.executable, *argv[1:]] if runs_python(argv) else list(argv)

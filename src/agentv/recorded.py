@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -37,7 +38,14 @@ from agentv.report.summary import Summary, SummaryBuilder
 from agentv.results import CaseResult, RowKey, resumable_usd, spend_of
 from agentv.run.case import Ask
 from agentv.run.execute import Execution
-from agentv.run_manifest import changes, config_changes, manifest_of, now
+from agentv.run_manifest import (
+    changes,
+    config_changes,
+    interpreter_changes,
+    interpreters_of,
+    manifest_of,
+    now,
+)
 from agentv.suite.evaluator import JUDGED
 from agentv.targets.budget import Budget
 from agentv.targets.provider import Retry
@@ -49,6 +57,8 @@ if TYPE_CHECKING:
     from agentv.record.judge_calls import JudgeCallLog
     from agentv.record.replay_source import RunReplaySource
     from agentv.run.replay import Replay
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,11 +392,23 @@ class RecordedRun:
         self.directory.write_manifest(self.manifest, redactor=self.redactor)
 
 
-def start_run(plan: RunPlan, run_id: str, directory: Path, cwd: Path, labels: RunLabels | None = None) -> RecordedRun:
-    """A new run. Its directory and its `run.json` are created before any target is called."""
+def start_run(
+    plan: RunPlan,
+    run_id: str,
+    directory: Path,
+    cwd: Path,
+    labels: RunLabels | None = None,
+    *,
+    say: Callable[[str], None] = _log.info,
+) -> RecordedRun:
+    """A new run. Its directory and its `run.json` are created before any target is called.
+
+    The packages of its scripts are installed before that; `say` reports it.
+    """
     _refuse_to_overwrite(plan, cwd, directory)
     if (out := _out_file(plan, cwd)) is not None:
         check_out(out)
+    plan = _with_interpreters(plan, say)
     redactor = Redactor(plan.secrets.values)
     git = GitState(Checkout.near(cwd) or Checkout.near(plan.suites[0].suite.path.absolute().parent))
     replay = _replayed(plan, cwd)
@@ -398,6 +420,15 @@ def start_run(plan: RunPlan, run_id: str, directory: Path, cwd: Path, labels: Ru
         manifest["summary_notes"].append(replay.note)
     created = RunDirectory.create(directory, manifest, redactor=redactor)
     return RecordedRun(plan, created, manifest, redactor, git=git, replay=replay)
+
+
+def _with_interpreters(plan: RunPlan, say: Callable[[str], None]) -> RunPlan:
+    """The plan with every interpreter that its scripts need, ready for use."""
+    if not plan.interpreters:
+        return plan
+    from agentv.run.interpreters import with_interpreters  # noqa: PLC0415 - most runs use the Python of agentv
+
+    return with_interpreters(plan, say)
 
 
 def replayed_run(name: str, cwd: Path) -> str:
@@ -448,17 +479,23 @@ def resume_run(
     allow_changed: bool,
     retry_errors: bool = False,
     new_out: bool = False,
+    say: Callable[[str], None] = _log.info,
 ) -> RecordedRun:
     """A run to resume: rows on disk count as done, with `retry_errors` only those without an error.
 
     `new_out` is True if the user has named the file of `--out` now. Raises RunChangedError if an input of the run has
     changed, and RecordError if the recorded `--out` is not the copy of this run.
     """
+    plan = _with_interpreters(plan, say)
     redactor = Redactor(plan.secrets.values)
     # A path that contains the value of a secret is masked in run.json.
     replay = _replayed(plan, Path(manifest["cwd"]))
     digests = {**plan.digests(), **(replay.digests() if replay is not None else {})}
-    changed = changes(redactor.value(digests), manifest.get("digests") or {})
+    interpreters = interpreters_of(plan)
+    changed = [
+        *changes(redactor.value(digests), manifest.get("digests") or {}),
+        *interpreter_changes(redactor.value(interpreters), manifest.get("interpreters") or {}),
+    ]
     if changed and not allow_changed:
         raise RunChangedError(
             "the run cannot be resumed, because its inputs have changed:\n"
@@ -474,6 +511,8 @@ def resume_run(
     manifest["status"] = "running"
     manifest["options"] = plan.options.to_dict()
     manifest["digests"] = digests
+    if interpreters:
+        manifest["interpreters"] = interpreters
     manifest["total"] = plan.total
     return RecordedRun(
         plan,

@@ -90,6 +90,7 @@ def manifest_of(plan: RunPlan, run_id: str, cwd: Path, labels: RunLabels, git: G
         "suites": [_recorded_suite(plan, planned) for planned in plan.suites],
         "digests": dict(plan.digests()),
         "configuration": {str(path.resolve()): _shown_config(config) for path, config in plan.configs().items()},
+        **({"interpreters": interpreters_of(plan)} if plan.prepared else {}),
         **({} if plan.chosen is None else {"chosen": plan.chosen.to_dict()}),
         **({} if plan.shard is None else {"shard": {**plan.shard.to_dict(), "self_graded": graded}}),
         "summary": None,
@@ -185,6 +186,22 @@ def changes(now: Any, then: Any) -> list[str]:
     lines += [f"{path} is new" for path in sorted(now) if path not in then]
     lines += [f"{path} is gone or no longer used" for path in sorted(then) if path not in now]
     return lines
+
+
+def interpreters_of(plan: RunPlan) -> dict[str, Any]:
+    """The interpreters that the scripts of a plan use besides that of agentv, with all their packages."""
+    wanted = plan.interpreters
+    return {each.shown: prepared.to_dict() for each, prepared in plan.prepared.items() if each in wanted}
+
+
+def interpreter_changes(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
+    """What changed in the interpreters of scripts since the run started, as lines."""
+    shared = sorted(now.keys() & then.keys())
+    if not shared:
+        return []
+    from agentv.report.packages import package_changes  # noqa: PLC0415 - most runs use the Python of agentv
+
+    return [f"Python of scripts ({name}): {line}" for name in shared for line in package_changes(now[name], then[name])]
 
 
 def config_changes(plan: RunPlan, manifest: dict[str, Any], redactor: Redactor) -> list[str]:

@@ -31,6 +31,7 @@ from agentv.wire.output import EXAMPLE, OutputError, explanation, line_kind, par
 from agentv.wire.payload import encode_payload, without_absent_values
 
 if TYPE_CHECKING:
+    from agentv.interpreters.interpreter import Interpreter, PreparedInterpreter
     from agentv.judge.call_error import JudgeCallError
     from agentv.judge.session import JudgeSession
     from agentv.processes.launcher import Launcher
@@ -70,6 +71,8 @@ class Runtime:
     """Limits how many scripts of the run are alive at the same time on this machine; None for no limit."""
     nodes: Place | None = field(default=None, repr=False)
     """Where scripts run that need not run on this machine (`--on`); None for this machine."""
+    interpreters: Mapping[Interpreter, PreparedInterpreter] = field(default_factory=dict)
+    """The interpreters that are ready for use."""
 
     def place(self, on: Where | None) -> Place:
         """Where a script runs."""
@@ -105,6 +108,8 @@ class ScriptSpec:
     """Whether it runs code from the suite: messages then speak of a check, and begin with its own error."""
     on: Where | None = None
     """Where it runs in a run with nodes: on this machine or, by default, on one of them."""
+    interpreter: Interpreter | None = None
+    """The first word of the command, if it is not the Python of agentv. Such scripts run on this machine."""
 
     @property
     def noun(self) -> str:
@@ -140,11 +145,20 @@ def working_directory(suite_directory: Path, cwd: str | None) -> Path:
     """Where a script runs: `cwd` relative to the suite's directory, else to one of its parents in the repository."""
     if not cwd:
         return suite_directory
-    start = suite_directory.resolve()
-    above = tuple(upward(start, repository_root(start) or start))
+    above = _in_repository(suite_directory)
     # `/judges` is an absolute path if that directory exists, otherwise relative to the repository.
     folders = [folder / path for path in (cwd, cwd.lstrip("/")) for folder in above]
     return next((folder for folder in folders if folder.is_dir()), suite_directory / cwd)
+
+
+def working_directories(suite_directory: Path, cwd: str | None) -> list[Path]:
+    """Where an interpreter is searched for: where the script runs, then from the suite's directory upward."""
+    return list(dict.fromkeys([working_directory(suite_directory, cwd), *_in_repository(suite_directory)]))
+
+
+def _in_repository(suite_directory: Path) -> tuple[Path, ...]:
+    start = suite_directory.resolve()
+    return tuple(upward(start, repository_root(start) or start))
 
 
 async def run_script(
@@ -160,7 +174,7 @@ async def run_script(
     Every attempt gets a session of its own, because a lost node may still hold that of an earlier one. Raises
     EvaluatorError if there is no valid score: `ScriptError` if the script itself failed.
     """
-    tries = Tries(runtime.place(spec.on))
+    tries = Tries(runtime.place("driver" if spec.interpreter is not None else spec.on))
     while True:
         session = None if lend is None else lend()
         if session is not None:
@@ -234,7 +248,7 @@ async def _run_once(
     not_warm: list[str] = []
     async with tries.place.slot() as slot:
         tries.node = slot.node
-        job = _job(spec, payload, slot, runtime.redactor, session)
+        job = _job(spec, payload, slot, runtime, session)
         if observer is not None:
             observer.started(without_absent_values(payload))
             if session is not None:
@@ -271,11 +285,12 @@ async def _run_once(
 
 
 def _job(
-    spec: ScriptSpec, payload: Mapping[str, Any], slot: Slot, redactor: Redactor, session: JudgeSession | None
+    spec: ScriptSpec, payload: Mapping[str, Any], slot: Slot, runtime: Runtime, session: JudgeSession | None
 ) -> Job:
     """The script as its place starts it: its command, its variables and its stdin."""
-    if slot.node is not None and redactor.active:
-        payload = redactor.value(dict(payload))  # an answer may repeat a key, which must not reach a node
+    prepared = None if spec.interpreter is None else runtime.interpreters.get(spec.interpreter)
+    if slot.node is not None and runtime.redactor.active:
+        payload = runtime.redactor.value(dict(payload))  # an answer may repeat a key, which must not reach a node
     try:
         stdin = encode_payload(_at(slot, payload), one_line=spec.protocol == "jsonl")
     except ValueError as error:
@@ -292,6 +307,7 @@ def _job(
         warm=spec.warm,
         lines=spec.protocol == "jsonl",
         inline=spec.inline,
+        search_path=() if prepared is None else prepared.search_path,
         label=spec.name,
     )
 

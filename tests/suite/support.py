@@ -12,6 +12,7 @@ import pytest
 from agentv.errors import SuiteError
 from agentv.evaluators.reader import EvaluatorReader
 from agentv.evidence import EvaluatorRecord
+from agentv.interpreters.interpreter import Interpreter
 from agentv.suite.evaluator import Need
 from agentv.suite.loader import load_suite
 from agentv.suite.suite import EvalCase, EvalSuite
@@ -95,6 +96,9 @@ class Read:
 
     def variables_used(self) -> frozenset[str]:
         return frozenset()
+
+    def interpreters(self, directory: Path) -> list[tuple[str, Interpreter]]:
+        return []
 
     def embeddings_named(self) -> list[str]:
         return []

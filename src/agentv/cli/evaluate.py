@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -87,7 +87,7 @@ def _evaluate(arguments: dict[str, Any], console: _Console) -> int:
     refuse_empty({name: value for name, value in arguments.items() if name != "last_failed"})
     _refuse_contradictions(arguments, watch=watch)
     if arguments["resume"] or arguments["retry_errors"]:
-        return console.look(console.execute(_resumed(arguments)))
+        return console.look(console.execute(_resumed(arguments, console.say)))
     if arguments["last_failed"] is not None:
         from agentv.cli.last_failed import last_failed  # noqa: PLC0415 - most runs do not need it
 
@@ -97,7 +97,7 @@ def _evaluate(arguments: dict[str, Any], console: _Console) -> int:
     else:
         intent = NewRun.of(arguments)
     plan = intent.plan(watched=watch)
-    run = intent.start(plan)
+    run = intent.start(plan, console.say)
     if not watch:
         return console.look(console.execute(run))
     from agentv.cli.watch import Watch, Watched  # noqa: PLC0415 - most runs do not need it
@@ -206,7 +206,7 @@ def _shown(outcome: RunOutcome, code: int, *, as_json: bool) -> str:
         return json.dumps({**counts, **where}, indent=2)
 
 
-def _resumed(arguments: dict[str, Any]) -> RecordedRun:
+def _resumed(arguments: dict[str, Any], say: Callable[[str], None]) -> RecordedRun:
     if arguments["resume"] and arguments["retry_errors"]:
         raise UsageError(
             "--resume and --retry-errors cannot be used together.",
@@ -246,6 +246,7 @@ def _resumed(arguments: dict[str, Any]) -> RecordedRun:
         allow_changed=arguments["allow_changed"],
         retry_errors=retry_errors,
         new_out="out" in changed,
+        say=say,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -51,10 +52,10 @@ class NewRun:
     def plan(self, *, watched: bool = False) -> RunPlan:
         return build_plan(self.options, self.cwd, record_cases=True, watched=watched, chosen=self.chosen)
 
-    def start(self, plan: RunPlan) -> RecordedRun:
-        """Create the run directory."""
+    def start(self, plan: RunPlan, say: Callable[[str], None]) -> RecordedRun:
+        """Create the run directory. `say` reports what takes long before that."""
         run_id, here = new_run_id(), Path.cwd()
-        run = start_run(plan, run_id, here / (self.run_dir or RUNS / run_id), self.cwd, self.labels)
+        run = start_run(plan, run_id, here / (self.run_dir or RUNS / run_id), self.cwd, self.labels, say=say)
         run.notes += self.notes
         name = self.labels.name
         if name is not None and run.directory.path.parent != (here / RUNS).absolute():

@@ -133,7 +133,7 @@ class Watch:
         what = "all" if len(touched) == total else f"{len(touched):,} of"
         self.say(f"{_named(changed, self.intent.cwd)} changed: running {what} {plural(total, 'case')}")
         try:
-            run = self.intent.start(plan.narrowed(self._choice(touched)))
+            run = self.intent.start(plan.narrowed(self._choice(touched)), self.say)
         except AgentVError as error:
             _show(error)
             self.pending = touched

@@ -23,6 +23,7 @@ from agentv.suite.suite import EvalCase
 from agentv.suite.yaml import NodePath
 
 if TYPE_CHECKING:
+    from agentv.interpreters.interpreter import Interpreter
     from agentv.judge.lending import Asker
     from agentv.scripts import Runtime
     from agentv.suite.search import ProgramSearch
@@ -130,6 +131,12 @@ class Evaluator(BaseModel):
         return {cls.ALIASES.get(key, key): value for key, value in raw.items()}
 
     @classmethod
+    def inherited(cls, defaults: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+        """Those defaults of the suite that apply to these options. By default, those in `INHERITS`."""
+        del options
+        return {option: defaults[option] for option in cls.INHERITS if option in defaults}
+
+    @classmethod
     def children_of(cls, entry: Mapping[str, Any]) -> Sequence[Any]:
         """The nested entries of a suite's entry. Default: none."""
         del entry
@@ -154,6 +161,12 @@ class Evaluator(BaseModel):
     def needs(self) -> frozenset[Need]:
         """What the run must provide for this evaluator. Default: nothing."""
         return frozenset()
+
+    def interpreters(self, directory: Path) -> list[tuple[str, Interpreter]]:
+        """Interpreters of the user, and packages, that scripts need, each with the name of the evaluator.
+        Default: none."""
+        del directory
+        return []
 
     def targets_named(self) -> list[str]:
         """Targets named in the options. All of them must be configured. Default: none."""

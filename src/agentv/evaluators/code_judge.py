@@ -6,17 +6,20 @@ local proxy, without ever seeing a credential.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
-from agentv.command import split_command
+from agentv.command import runs_python, split_command
+from agentv.errors import EvaluatorError
 from agentv.evaluators.base import Complain
 from agentv.evaluators.scripted import Scripted, judge_as_written
+from agentv.interpreters.interpreter import Interpreter, NoInterpreterError, locate
+from agentv.interpreters.requirements import Packages, as_list, check_python, file_of, packages_of
 from agentv.judge.access import read_access
-from agentv.scripts import ScriptSpec, working_directory
+from agentv.scripts import ScriptSpec, working_directories, working_directory
 from agentv.suite.search import ProgramSearch
 from agentv.suite.yaml import NodePath
 from agentv.text import is_typo
@@ -34,6 +37,7 @@ _OPTIONS = (
     "warm",
     "protocol",
     "on",
+    "python",
 )
 _COMMON = ("name", "type", "weight", "required", "threshold", "negate")
 
@@ -51,7 +55,8 @@ def as_written(schema: dict[str, Any]) -> None:
 class ScriptEvaluator(Scripted):
     """Base of evaluators whose options name a script."""
 
-    INHERITS: ClassVar[tuple[str, ...]] = ("warm",)
+    INHERITS: ClassVar[tuple[str, ...]] = ("warm", "python")
+    FILES: ClassVar[tuple[str, ...]] = ("python",)
 
     script: list[str] = Field(
         description="Command to run: a list, or a string that is split like in a POSIX shell (no shell is started)."
@@ -69,6 +74,26 @@ class ScriptEvaluator(Scripted):
         "json",
         description="`jsonl`: one long-running process reads one payload per line and prints one result per line.",
     )
+
+    python: str | list[str] | None = Field(
+        None,
+        description="Python for a script that starts with `python`: an interpreter (a path, or a program on PATH), a "
+        "list of requirements that agentv installs once, or a requirements file (`.txt`). Default: that of agentv.",
+    )
+    _packages: Packages | None = PrivateAttr(default=None)
+
+    @field_validator("python")
+    @classmethod
+    def _is_an_interpreter_or_requirements(cls, python: str | list[str] | None) -> str | list[str] | None:
+        if python is not None:
+            check_python(python)
+        return python
+
+    @model_validator(mode="after")
+    def _can_use_the_python(self) -> Self:
+        if self.python is not None and (problem := python_problem(self.script, self.on)) is not None:
+            raise ValueError(problem)
+        return self
 
     @model_validator(mode="after")
     def _one_way_to_be_quick(self) -> Self:
@@ -101,6 +126,23 @@ class ScriptEvaluator(Scripted):
         _gather_config(options, complain)
         return options
 
+    @classmethod
+    def inherited(cls, defaults: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+        """The defaults of the suite: `python` only for scripts that start with `python`."""
+        own = super().inherited(defaults, options)
+        if not runs_python(options.get("script")):
+            own.pop("python", None)
+        return own
+
+    def load_files(self, find_file: Callable[[str], Path]) -> Self:
+        """Return this evaluator with the contents of its requirement files."""
+        listed = None if self.python is None else as_list(self.python)
+        if listed is None:
+            return self
+        loaded = self.model_copy()
+        loaded._packages = packages_of(listed, find_file)  # noqa: SLF001 - its own copy
+        return loaded
+
     def depends_on(self, directory: Path) -> list[Path]:
         """Files named in the command, such as the script itself."""
         cwd = working_directory(directory, self.cwd)
@@ -108,23 +150,73 @@ class ScriptEvaluator(Scripted):
 
     def not_found(self, directory: Path, search: ProgramSearch) -> Mapping[NodePath, str]:
         """The directory, the program or the script file, if the command certainly cannot run without it."""
-        spec = self.spec(directory)
-        problem = search.problem(spec.argv, spec.cwd, spec.env if isinstance(spec.env, Mapping) else {})
+        try:
+            own = self.interpreter(directory)
+        except NoInterpreterError as error:
+            return {("python",): f"`python`: {error}"}
+        # An environment of agentv is installed when the suite is run.
+        argv = self.script if own is None or own.packages is not None else [own.executable, *self.script[1:]]
+        env = self.env if isinstance(self.env, Mapping) else {}
+        problem = search.problem(argv, working_directory(directory, self.cwd), env)
         if problem is None:
             return {}
         return {("cwd",) if problem.word is None else ("script", problem.word): problem.message}
 
+    def interpreter(self, directory: Path) -> Interpreter | None:
+        """The interpreter that `python` names; None for that of agentv. Raises NoInterpreterError if there is none."""
+        if self.python is None:
+            return None
+        listed = as_list(self.python)
+        if listed is None:
+            path = self.env.get("PATH") if isinstance(self.env, dict) else None
+            return Interpreter(locate(str(self.python), working_directories(directory, self.cwd), path))
+        from agentv.interpreters.cache import executable_of  # noqa: PLC0415 - few suites list requirements
+
+        packages = self._packages
+        if packages is None:
+            if any(map(file_of, listed)):
+                raise EvaluatorError(
+                    "the requirements file of `python` has not been loaded",
+                    next_step="Call `load_files(find_file)` first.",
+                )
+            packages = packages_of(listed, Path)
+        return Interpreter(executable_of(packages), packages)
+
+    def interpreters(self, directory: Path) -> list[tuple[str, Interpreter]]:
+        try:
+            own = self.interpreter(directory)
+        except NoInterpreterError:
+            return [(self.name, Interpreter(str(self.python)))]
+        return [] if own is None else [(self.name, own)]
+
     def spec(self, directory: Path) -> ScriptSpec:
         """The script to run for a suite in this directory."""
+        own = self.interpreter(directory)
         return ScriptSpec(
             name=self.name,
-            argv=self.script,
+            argv=self.script if own is None else [own.executable, *self.script[1:]],
+            interpreter=own,
             cwd=working_directory(directory, self.cwd),
             env=self.env,
             timeout=self.timeout_seconds,
             protocol=self.protocol,
             warm=self.warm,
         )
+
+
+def python_problem(script: list[str], on: str | None) -> str | None:
+    """Why the `python` of an evaluator cannot be used with its other options; None if it can."""
+    if not runs_python(script):
+        return (
+            f"`python` replaces the first word of a script that starts with `python`, but `script` starts with "
+            f"`{script[0]}`; remove one of them, or write `script: [python, ...]`"
+        )
+    if on == "nodes":
+        return (
+            "`python` and `on: nodes` cannot be combined: nodes have their own Python; remove `on: nodes` to run the "
+            "script on this machine, or install the packages for the Python that runs agentv on the nodes"
+        )
+    return None
 
 
 class CodeJudge(ScriptEvaluator):

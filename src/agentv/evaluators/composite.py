@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ConfigDict, Field, SerializeAsAny, model_validator
 
@@ -20,6 +20,9 @@ from agentv.evidence import EvaluatorRecord
 from agentv.results import EvaluatorResult, Score
 from agentv.suite.validation import show
 from agentv.text import all_of, did_you_mean, one_of
+
+if TYPE_CHECKING:
+    from agentv.interpreters.interpreter import Interpreter
 
 _NOT_AN_AGGREGATORS = ("name", "weight", "required", "threshold", "negate")
 
@@ -99,6 +102,9 @@ class Composite(Evaluator):
 
     def judge_targets(self) -> list[str | None]:
         return [name for part in self._parts() for name in part.judge_targets()]
+
+    def interpreters(self, directory: Path) -> list[tuple[str, Interpreter]]:
+        return [each for part in self._parts() for each in part.interpreters(directory)]
 
     def depends_on(self, directory: Path) -> list[Path]:
         return [path for part in self._parts() for path in part.depends_on(directory)]

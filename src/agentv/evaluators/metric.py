@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator
 
@@ -43,7 +43,7 @@ class ReadyMetric(CodeJudge):
     """Measures a ready metric: faithfulness, answer relevancy, contextual precision and others."""
 
     model_config = ConfigDict(json_schema_extra=_as_written, serialize_by_alias=True)
-    FILES: ClassVar[tuple[str, ...]] = ("schema",)
+    FILES: ClassVar[tuple[str, ...]] = (*CodeJudge.FILES, "schema")
 
     type: Literal["metric"] = "metric"
     metric: str = Field(description="The metric. Default: the `name` of the evaluator.")
@@ -117,6 +117,9 @@ class ReadyMetric(CodeJudge):
         for option in _OPTIONS.intersection(options).difference(metric.options):
             takes = all_of(metric.options)
             complain(option, f"`{option}` is not an option of the metric `{name}`, which has {takes}")
+        if "python" in options:
+            complain("python", f"the metric `{name}` is part of agentv and needs no other Python; remove `python`")
+            del options["python"]
         judge = next((option for option in _JUDGE_KEYS if option in options), "judge")
         disabled = options.get(judge) is False
         access = read_access(options, complain)
@@ -128,14 +131,23 @@ class ReadyMetric(CodeJudge):
             options["judge"] = dict(access or {})
         return {**options, "metric": name, "script": ["python", str(script_of(name))]}
 
-    def load_files(self, find_file: Callable[[str], Path]) -> ReadyMetric:
+    @classmethod
+    def inherited(cls, defaults: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+        """The defaults of the suite; `python` does not apply to metrics that are part of agentv."""
+        own = super().inherited(defaults, options)
+        if options.get("metric") in METRICS:
+            own.pop("python", None)
+        return own
+
+    def load_files(self, find_file: Callable[[str], Path]) -> Self:
         """Return this evaluator with the path of a schema file replaced by the schema."""
-        if not isinstance(self.schema_, str):
-            return self
+        own = super().load_files(find_file)
+        if not isinstance(own.schema_, str):
+            return own
         from agentv.evaluators.json_schema import JsonSchema  # noqa: PLC0415 - only this option needs jsonschema
 
-        loaded = JsonSchema(name="schema", schema=self.schema_).load_files(find_file)
-        return self.model_copy(update={"schema_": loaded.schema_})
+        loaded = JsonSchema(name="schema", schema=own.schema_).load_files(find_file)
+        return own.model_copy(update={"schema_": loaded.schema_})
 
     def depends_on(self, directory: Path) -> list[Path]:
         return [*super().depends_on(directory), SHARED_FILE]

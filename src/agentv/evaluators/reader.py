@@ -135,8 +135,8 @@ class EvaluatorReader:
             rejected.append(option)
             findings.add((*at, option), message, at_key=True)
 
-        inherited = {option: self.defaults[option] for option in kind.INHERITS if option in self.defaults}
-        options = {"name": entry["type"], **inherited, **kind.normalize(entry, complain)}
+        own = kind.normalize(entry, complain)
+        options = {"name": entry["type"], **kind.inherited(self.defaults, own), **own}
         spelled = {option: alias for alias, option in kind.ALIASES.items() if alias in entry and alias not in rejected}
         evaluator, wrong = validate_partly(kind, kind.read_children(options, children), findings, at, spelled=spelled)
         if evaluator is None:
@@ -144,7 +144,7 @@ class EvaluatorReader:
         try:
             evaluator = evaluator.load_files(files.find)
         except ValueError as error:
-            option = next((name for name in kind.FILES if isinstance(entry.get(name), str)), None)
+            option = next((name for name in kind.FILES if isinstance(entry.get(name), str | list)), None)
             findings.add((*at, option) if option else at, f"`{option}`: {error}" if option else str(error))
             return None
         if wrong or rejected or children.wrong:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, SerializeAsAny
 
@@ -18,6 +18,9 @@ from agentv.results import EvaluatorResult, Score, TurnRecord, Verdict, verdict_
 from agentv.suite.messages import question_of
 from agentv.suite.suite import CaseTurn, EvalCase
 from agentv.text import plural
+
+if TYPE_CHECKING:
+    from agentv.interpreters.interpreter import Interpreter
 
 Aggregation = Literal["mean", "min", "last"]
 
@@ -48,6 +51,9 @@ class Turns(Evaluator):
 
     def judge_targets(self) -> list[str | None]:
         return [name for part in self._parts for name in part.judge_targets()]
+
+    def interpreters(self, directory: Path) -> list[tuple[str, Interpreter]]:
+        return [each for part in self._parts for each in part.interpreters(directory)]
 
     def depends_on(self, directory: Path) -> list[Path]:
         return [path for part in self._parts for path in part.depends_on(directory)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from secrets import token_hex
@@ -114,6 +115,8 @@ class LocalPlace:
         environment = {name: value for name, value in allowed.items() if name not in PROXY_VARIABLES}
         environment |= {name: everything[name] for name in job.passed if name in everything}
         environment |= job.env
+        if job.search_path:
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, (environment.get("PYTHONPATH"), *job.search_path)))
         if job.lines:
             environment[PROTOCOL_VARIABLE] = "jsonl"
         elif proxy is not None:

@@ -24,6 +24,7 @@ from agentv.targets.provider import TargetSettings
 from agentv.targets.secrets import Secrets
 
 if TYPE_CHECKING:
+    from agentv.interpreters.interpreter import Interpreter, PreparedInterpreter
     from agentv.plan.shards import ShardOfRun
     from agentv.targets.nodes_section import NodesModel
 
@@ -225,6 +226,8 @@ class RunPlan:
     """The nodes that run scripts and commands; None for this machine."""
     shard: ShardOfRun | None = None
     """The shard that the run is restricted to."""
+    prepared: Mapping[Interpreter, PreparedInterpreter] = field(default_factory=dict)
+    """The interpreters of scripts, once they are ready for use (`run/interpreters.py`)."""
 
     def narrowed(self, chosen: ChosenCases) -> RunPlan:
         """The plan of only these cases."""
@@ -329,6 +332,12 @@ class RunPlan:
     def needs(self) -> frozenset[Need]:
         """What the run must provide to its evaluators."""
         return frozenset(need for planned in self.suites if planned.selected for need in planned.suite.evaluator_needs)
+
+    @property
+    def interpreters(self) -> dict[Interpreter, str]:
+        """The interpreters that scripts need, besides that of agentv, each with the name of an evaluator."""
+        pairs = [pair for item in self.suites if item.selected for pair in item.suite.interpreters.items()]
+        return dict(reversed(pairs))
 
     @property
     def runs_commands_on_nodes(self) -> bool:

@@ -89,6 +89,7 @@ def judged_by(plan: RunPlan, evaluator: EvaluatorLike) -> RunPlan:
         planned.suite,
         read_cases=lambda: iter((case,)),
         evaluator_needs=evaluator.needs,
+        interpreters={interpreter: name for name, interpreter in evaluator.interpreters(planned.suite.directory)},
         judge_choices=frozenset(evaluator.judge_targets()),
         judge_names=(),
     )

@@ -65,6 +65,8 @@ class Job:
     lines: bool = False
     """Whether the process stays alive between executions (`protocol: jsonl`)."""
     inline: bool = False
+    search_path: Sequence[str] = ()
+    """Directories that a Python program also imports from. They are those of this machine."""
     may_hold_secrets: bool = False
     """Whether its command and variables may contain keys although it runs on a node."""
     on_start: Callable[[Sequence[str]], None] | None = None

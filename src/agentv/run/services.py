@@ -177,4 +177,5 @@ class Services:
             redactor=self.redactor,
             script_slots=self.script_slots,
             nodes=self.nodes,
+            interpreters=self.plan.prepared,
         )

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from agentv.evidence import EvaluatorRecord
 from agentv.suite.files import SuiteFiles
 from agentv.suite.findings import Findings
 from agentv.suite.variables import CaseValues
 from agentv.suite.yaml import NodePath
+
+if TYPE_CHECKING:
+    from agentv.interpreters.interpreter import Interpreter
 
 
 class Need(Enum):
@@ -62,6 +65,9 @@ class EvaluatorLike(Protocol):
 
     def variables_used(self) -> frozenset[str]:
         """The variables of the case that it inserts into its own templates, such as the prompt of a judge."""
+
+    def interpreters(self, directory: Path, /) -> Sequence[tuple[str, Interpreter]]:
+        """Interpreters of the user, and packages, that scripts need, each with the name of the evaluator."""
 
     def judge_targets(self) -> Sequence[str | None]:
         """The judge target of each evaluator (nested ones too) that needs a judge; None if its options name none."""

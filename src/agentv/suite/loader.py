@@ -34,6 +34,7 @@ from agentv.suite.yaml import STREAM_BEGINS, NodePath, StreamItem, YamlProblem, 
 from agentv.text import did_you_mean
 
 if TYPE_CHECKING:
+    from agentv.interpreters.interpreter import Interpreter
     from agentv.suite.case_files import CaseFiles, RawCase
     from agentv.suite.prompts import Prompt
 
@@ -135,6 +136,7 @@ class _SuiteReader:
         self.judge_names: dict[NamedTarget, None] = {}
         self.needs: set[Need] = set()
         self.judge_choices: set[str | None] = set()
+        self.interpreters: dict[Interpreter, str] = {}
         self.defaults_noted = False
         self.without_evaluators: list[str] = []
         self.user_targets: dict[str, CaseTarget] = {}
@@ -176,6 +178,7 @@ class _SuiteReader:
             judge_names=tuple(self.judge_names),
             judge_choices=frozenset(self.judge_choices),
             evaluator_needs=frozenset(self.needs),
+            interpreters=dict(self.interpreters),
             without_evaluators=frozenset(self.without_evaluators),
             prompts=tuple(prompt.id for prompt in self.prompts),
             user_targets=self.user_targets,
@@ -198,6 +201,7 @@ class _SuiteReader:
         self.judge_names.clear()
         self.needs.clear()
         self.judge_choices.clear()
+        self.interpreters.clear()
         self.without_evaluators.clear()
         self.user_targets.clear()
         self.defaults_noted = False
@@ -266,6 +270,8 @@ class _SuiteReader:
         for evaluator in case.evaluators:
             self.needs |= evaluator.needs
             self.judge_choices.update(evaluator.judge_targets())
+            for name, interpreter in evaluator.interpreters(self.files.directory):
+                self.interpreters.setdefault(interpreter, name)
             for name in evaluator.targets_named():
                 index = next((i for i, each in enumerate(self.defaults.listed) if each is evaluator), None)
                 embeds = name in evaluator.embeddings_named()
@@ -323,7 +329,8 @@ class _SuiteReader:
         self.head = model or SuiteModel()
         self.execution = self.head.execution or SuiteExecutionModel()
         self.files = replace(self.files, allow_outside=self.execution.allow_outside_files)
-        self.evaluators = self.evaluators.with_defaults({"warm": True} if self.execution.warm else {})
+        inherited = {"warm": self.execution.warm or None, "python": self.execution.python}
+        self.evaluators = self.evaluators.with_defaults({k: v for k, v in inherited.items() if v is not None})
         self.defaults = self._read_defaults(findings)
         self.tags = joined_tags((), self.head.tags or (), ("tags",), findings)
         self.variables = self._read_variables(findings)

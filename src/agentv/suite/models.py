@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 
 class FileModel(BaseModel):
@@ -169,6 +169,18 @@ class SuiteExecutionModel(FileModel):
     trials: TrialsModel | None = Field(None, description="Attempts per case, and when the case passes.")
     allow_outside_files: bool = Field(False, description="Allow file references outside the suite's repository.")
     warm: bool = Field(False, description="Default of `warm` for every `code_judge`.")
+    python: str | list[str] | None = Field(
+        None, description="Default of `python` for every `code_judge` whose script starts with `python`."
+    )
+
+    @field_validator("python")
+    @classmethod
+    def _is_an_interpreter_or_requirements(cls, python: str | list[str] | None) -> str | list[str] | None:
+        if python is not None:
+            from agentv.interpreters.requirements import check_python  # noqa: PLC0415 - most suites have none
+
+            check_python(python)
+        return python
 
 
 class SuiteModel(FileModel):

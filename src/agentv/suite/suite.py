@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentv.messages import Message
 from agentv.regular_files import as_text, read_regular
@@ -14,6 +14,9 @@ from agentv.suite.evaluator import EvaluatorLike, Need
 from agentv.suite.files import MAX_FILE_BYTES, SuiteFiles
 from agentv.suite.findings import Form
 from agentv.suite.yaml import NodePath
+
+if TYPE_CHECKING:
+    from agentv.interpreters.interpreter import Interpreter
 
 
 class CaseTarget(NamedTuple):
@@ -86,6 +89,8 @@ class EvalSuite:
     """The judge targets of the evaluators that need a judge; contains None if one of them does not name its own."""
     evaluator_needs: frozenset[Need] = frozenset()
     """What the run must provide for the suite's evaluators."""
+    interpreters: Mapping[Interpreter, str] = field(default_factory=dict)
+    """The interpreters that its scripts need, besides that of agentv, each with the name of an evaluator."""
     without_evaluators: frozenset[str] = frozenset()
     """The ids of cases for which nothing names an evaluator. A judge grades them by default."""
     prompts: tuple[str, ...] = ()
