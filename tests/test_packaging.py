@@ -19,7 +19,7 @@ from agentv.targets.providers.gemini import GeminiProvider
 from agentv.targets.providers.openai_responses import ResponsesProvider
 
 ROOT = Path(__file__).parent.parent
-MAX_PACKAGES = 27
+MAX_PACKAGES = 28
 
 
 def run(*command: str, cwd: Path, **variables: str) -> str:
