@@ -18,6 +18,7 @@ import yaml
 
 from agentv.processes.helper import prctl
 from agentv.processes.protection import capabilities
+from tests import forked
 from tests.docs.pages import ROOT, Block, commands
 
 HOME = "/home/you/project"
@@ -181,10 +182,11 @@ class Reader:
         return done.stdout
 
     def _environment(self) -> dict[str, str]:
+        agentv = forked.commands(_drop_capabilities)
         inherited = {name: os.environ[name] for name in _KEPT if name in os.environ}
         return {
             **inherited,
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{inherited['PATH']}",
+            "PATH": os.pathsep.join((str(agentv), str(Path(sys.executable).parent), inherited["PATH"])),
             "HOME": str(self.root),
             "PYTHONPATH": f"{self.root / '.site'}{os.pathsep}{self.root / 'src'}",
             "PYTHONUTF8": "1",

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from tests import forked
+from tests.conftest import AGENTV, TIMEOUT
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,16 @@ class Ran:
 def run(folder: Path, suite: str, *options: str) -> Ran:
     """Run `agentv eval examples/<suite>`."""
     out = folder / "rows.jsonl"
-    command = [sys.executable, "-m", "agentv", "eval", f"examples/{suite}", "--quiet", "--out", str(out), *options]
+    arguments = ["eval", f"examples/{suite}", "--quiet", "--out", str(out), *options]
     environment = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=100
+    done = forked.run(arguments, folder, environment, "", TIMEOUT) or subprocess.run(
+        [*AGENTV, *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT,
     )
     assert out.exists(), done.stderr
     rows = map(json.loads, out.read_text(encoding="utf-8").splitlines())
