@@ -420,6 +420,7 @@ import json
 import os
 import sys
 {before}
+import prompts
 if False:
     import litellm
 try:
@@ -434,15 +435,17 @@ PAYLOAD = '{"question": "q", "candidate_answer": "a"}'
 @pytest.mark.parametrize(
     ("before", "env", "warned"),
     [
-        ("", {}, ["deepeval", "litellm"]),
-        ('os.environ["DEEPEVAL_TELEMETRY_OPT_OUT"] = "1"', {"DEEPEVAL_DISABLE_DOTENV": "1"}, ["litellm"]),
-        ("", {"LITELLM_MODE": "PRODUCTION"}, ["deepeval", "litellm"]),
+        ("", {}, ["deepeval", "litellm", "ragas"]),
+        ('os.environ["DEEPEVAL_TELEMETRY_OPT_OUT"] = "1"', {"DEEPEVAL_DISABLE_DOTENV": "1"}, ["litellm", "ragas"]),
+        ('os.environ["RAGAS_DO_NOT_TRACK"] = "true"', {}, ["deepeval", "litellm"]),
+        ("", {"LITELLM_MODE": "PRODUCTION"}, ["deepeval", "litellm", "ragas"]),
     ],
 )
 def test_judge_run_warns_about_libraries_without_the_variables_that_stop_their_telemetry(
     project: Project, before: str, env: dict[str, str], warned: list[str]
 ) -> None:
     project.write("judge.py", IMPORTING.format(before=before))
+    project.write("prompts.py", "def metric():\n    from ragas.metrics import Faithfulness\n    import prompts\n")
     project.write("payload.json", PAYLOAD)
     done = project.run("judge", "run", "judge.py", "--payload", "payload.json", "--no-judge", env=env)
     assert done.returncode == 0, done.stderr

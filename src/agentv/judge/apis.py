@@ -52,13 +52,14 @@ async def answer(session: JudgeSession, method: str, path: str, body: bytes, tim
     model = await session.masked(replies[0].model or calls[0].target or "")
     read = [await _model_reply(session, reply) for reply in replies]
 
-    def rendered() -> ApiReply:
-        return api.render(replace(request, echo=session.masked_object(request.echo)), read, model)
+    large = len(body) > RENDERED_IN_LINE or _takes_long(read)
 
-    if len(body) <= RENDERED_IN_LINE and not _takes_long(read):
-        return rendered()
-    request = replace(request, large=True)
-    return await asyncio.to_thread(rendered)
+    def rendered() -> ApiReply:
+        echo = session.masked_object(request.echo)
+        is_same = echo is request.echo and not large
+        return api.render(request if is_same else replace(request, echo=echo, large=large), read, model)
+
+    return await asyncio.to_thread(rendered) if large else rendered()
 
 
 def _takes_long(replies: Sequence[ModelReply]) -> bool:

@@ -241,7 +241,7 @@ class JudgeSession:
 
     def masked_object(self, value: Any) -> Any:
         """The JSON value with secret values masked. It takes long for large values."""
-        return self._redactor.value(value) if self._redactor.active else value
+        return self._redactor.value(value) if value and self._redactor.active else value
 
     async def _rendered(self, reply: Reply | JudgeCallError) -> dict[str, Any]:
         if isinstance(reply, JudgeCallError):
@@ -286,6 +286,8 @@ class JudgeSession:
         self._refuse_when_closed()
         chosen = [(call, self._choose(call, "")) for call in calls]
         running = self._reserve(chosen, await self._recorded(chosen), batch=False)
+        if len(running) == 1:
+            return [await self._ask(running[0])]
         outcomes = await asyncio.gather(*(self._ask_item(one) for one in running))
         for outcome in outcomes:
             if isinstance(outcome, JudgeCallError):

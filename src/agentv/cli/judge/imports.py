@@ -10,6 +10,7 @@ from typing import NamedTuple
 from agentv.text import all_of
 
 LONGEST_SCRIPT = 1 << 20
+MOST_MODULES = 50
 
 
 class Unwanted(NamedTuple):
@@ -35,22 +36,38 @@ LIBRARIES: Mapping[str, Unwanted] = {
 
 
 def warnings_of(files: Iterable[Path], variables: Iterable[str]) -> Iterator[str]:
-    """A warning for each library that one of these scripts imports without the variables that it needs."""
+    """A warning for each library that one of these scripts, or a module next to it, imports without the variables that
+    it needs."""
     known = set(variables)
-    for path in sorted(files):
-        source = _source(path)
-        if source is None:
-            continue
-        for name in sorted(LIBRARIES.keys() & _imported(source)):
-            what, needed = LIBRARIES[name]
-            # A script may set the variables itself, before its imports.
-            missing = {key: value for key, value in needed.items() if key not in known and key not in source}
-            if missing:
-                settings = ", ".join(f'{key}: "{value}"' for key, value in missing.items())
-                yield (
-                    f"{path.name} imports {name}, which {what}; to stop this, add `env: {{{settings}}}` to the "
-                    f"evaluator, or set {all_of(list(missing))} before the import"
-                )
+    for script in sorted(files):
+        sources = _with_modules(script)
+        # The script may set the variables itself, before its imports.
+        text = "\n".join(sources.values())
+        for path, source in sources.items():
+            for name in sorted(LIBRARIES.keys() & _imported(source)):
+                what, needed = LIBRARIES[name]
+                missing = {key: value for key, value in needed.items() if key not in known and key not in text}
+                if missing:
+                    settings = ", ".join(f'{key}: "{value}"' for key, value in missing.items())
+                    yield (
+                        f"{path.name} imports {name}, which {what}; to stop this, add `env: {{{settings}}}` to the "
+                        f"evaluator, or set {all_of(list(missing))} before the import"
+                    )
+
+
+def _with_modules(script: Path) -> dict[Path, str]:
+    """The source of a script, and those of the modules in its directory that it imports, also through others."""
+    sources: dict[Path, str] = {}
+    waiting = [script]
+    while waiting and len(sources) < MOST_MODULES:
+        path = waiting.pop(0)
+        source = None if path in sources else _source(path)
+        if source is not None:
+            sources[path] = source
+            for name in sorted(_imported(source) - LIBRARIES.keys()):
+                places = (script.parent / f"{name}.py", script.parent / name / "__init__.py")
+                waiting += [place for place in places if place.is_file()]
+    return sources
 
 
 def _source(path: Path) -> str | None:
