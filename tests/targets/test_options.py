@@ -53,6 +53,7 @@ UNSUPPORTED = {
     "anthropic": {"seed", "logprobs"},
     "bedrock": {"seed", "logprobs"},
     "gemini": set[str](),
+    "local": set[str](),
     "mock": set(OPTIONS) - {"temperature", "top_p", "seed"},
     "cli": set(OPTIONS),
     "embeddings": set(OPTIONS),
@@ -461,7 +462,7 @@ def test_request_accepts_a_question_or_messages(arguments: dict[str, Any]):
         Request(**arguments)
 
 
-@pytest.mark.parametrize("provider", sorted(set(BUILT_IN) - {"replay", "http", "python", "cli"}))
+@pytest.mark.parametrize("provider", sorted(set(BUILT_IN) - {"replay", "http", "python", "cli", "local"}))
 @pytest.mark.parametrize("changes", [{}, {"api": "responses"}])
 def test_options_of_a_target_are_known_from_its_settings(provider: str, changes: dict[str, Any], tmp_path: Path):
     kind = provider_class(provider)

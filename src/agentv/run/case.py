@@ -19,7 +19,7 @@ from agentv.plan.plan import WorkItem
 from agentv.results import CaseError, CaseResult, EvaluatorResult, TurnRecord, Verdict
 from agentv.suite.files import FileReferenceError, SuiteFiles
 from agentv.suite.suite import EvalCase
-from agentv.targets.provider import Reply, Request
+from agentv.targets.provider import CallHooks, Provider, Reply, Request
 from agentv.text import short_path
 
 if TYPE_CHECKING:
@@ -170,6 +170,27 @@ def answered_before(row: CaseResult) -> Answered:
         execution=row.execution,
     )
     return Answered(row.started_at, candidate, recorded=True)
+
+
+def timed(provider: Provider) -> Ask:
+    """The calls of a target, whose replies have the time they took, without the time they waited for its limits."""
+
+    async def ask(request: Request) -> Reply:
+        started, waited = time.perf_counter(), 0.0
+        since: float | None = None
+
+        def wait(is_waiting: bool) -> None:
+            nonlocal waited, since
+            at = time.perf_counter()
+            waited += 0.0 if since is None else at - since
+            since = at if is_waiting else None
+
+        reply = await provider.call(request, CallHooks(on_wait=wait))
+        if reply.duration_ms is not None or reply.recorded or reply.cache_hit:
+            return reply
+        return replace(reply, duration_ms=max(0.0, milliseconds_since(started + waited)))
+
+    return ask
 
 
 def candidate_of(reply: Reply, elapsed_ms: float) -> Candidate:

@@ -34,6 +34,7 @@ from agentv.run.case import (
     grade,
     now,
     row_of,
+    timed,
     with_file_text,
 )
 from agentv.run.services import (
@@ -439,11 +440,11 @@ class Execution:
         except TargetUnavailableError as error:
             return _unavailable(error), None
         in_batches = gate.batches and self.plan.answers is None
-        ask: Ask = gate.invoke
+        ask = timed(gate)
         if services.cache is not None and lane.spec.cache:
             from agentv.judge.cache import cached  # noqa: PLC0415 - only runs with a cache need SQLite
 
-            ask = cached(gate, lane.spec, lane.environment, services.cache, services.redactor).invoke
+            ask = timed(cached(gate, lane.spec, lane.environment, services.cache, services.redactor))
         wording = _wording(lane.spec)
         batches = replace(self._batches(lane, gate, needed), wording=wording) if in_batches else None
         return ask if wording is None else _worded(wording, ask), batches

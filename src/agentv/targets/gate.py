@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 
 from agentv.errors import AgentVError, ProviderError, ProviderTimeoutError
@@ -85,13 +85,15 @@ class TargetGate(ProviderLayer):
         while True:
             tries, well = tries + 1, False
             try:
-                if tries == 1:
-                    if outage is not None:  # the target may have been declared down while this call waited
-                        outage.refuse()
-                    await self.prepare()
-                    ends_at = None if total is None else self._clock() + total
-                    hooks.on_start()
-                reply = await self._attempt(request, ends_at, hooks)
+                async with self._shared_slot(request, hooks):
+                    if tries == 1:
+                        if outage is not None:  # the target may have been declared down while this call waited
+                            outage.refuse()
+                        with nullcontext() if self.is_prepared else _waiting(hooks):
+                            await self.prepare()
+                        ends_at = None if total is None else self._clock() + total
+                        hooks.on_start()
+                    reply = await self._attempt(request, ends_at, hooks)
                 well = True
             except ProviderError as error:
                 retry = self._again(request, error, tries, entered, ends_at)
@@ -105,6 +107,22 @@ class TargetGate(ProviderLayer):
             with _waiting(hooks):
                 await self._sleep(retry.delay)
                 entered = await self._reenter(ticket, retry, ends_at)
+
+    @asynccontextmanager
+    async def _shared_slot(self, request: Request, hooks: CallHooks) -> AsyncIterator[None]:
+        """A slot of those that the target shares with others."""
+        if self.shared_slots is None:
+            yield
+            return
+        entered = self.shared_slots.enter_now()
+        if entered is None:
+            with _waiting(hooks):
+                ticket, judging = self.shared_slots.ticket(), request.evaluator is not None
+                entered = await self.shared_slots.enter(ticket, judging=judging)
+        try:
+            yield
+        finally:
+            self.shared_slots.leave(entered, well=True)
 
     @property
     def batches(self) -> bool:

@@ -17,6 +17,7 @@ from agentv.targets.gate import DEFAULT_CONCURRENCY, TargetGate
 from agentv.targets.provider import OnRetry, TargetScope, TargetSettings
 from agentv.targets.registry import provider_class
 from agentv.targets.secrets import Secrets
+from agentv.targets.shared import Shared
 
 
 class RunsCommands(Protocol):
@@ -63,6 +64,7 @@ class TargetPool:
         self._nodes = nodes
         self._opened: dict[tuple[Path, str], list[_Opened]] = {}
         self._commands = Commands()
+        self._shared = Shared()
         self._closing = AsyncExitStack()
         self._closing.push_async_callback(self._commands.aclose)
 
@@ -87,6 +89,7 @@ class TargetPool:
             redactor=self._redactor,
             run_command=self._commands.run,
             run_job=self._runner(spec, settings, environment),
+            shared=self._shared,
         )
         limited = self._limits(settings)
         # Suites with their own `.env` load the configuration separately. They share the gate if the target is the same.
@@ -121,7 +124,8 @@ class TargetPool:
         return (opened.gate for same_name in self._opened.values() for opened in same_name)
 
     def _limits(self, settings: TargetSettings) -> TargetSettings:
-        limit = settings.max_concurrency or max(DEFAULT_CONCURRENCY, self._workers or 0, settings.workers or 0)
+        several = max(DEFAULT_CONCURRENCY, self._workers or 0, settings.workers or 0)
+        limit = settings.max_concurrency or settings.slots_of_server or several
         changes = {"max_concurrency": limit, "timeout_seconds": self._timeout or settings.timeout_seconds}
         if self._max_consecutive_errors is not None:
             changes["max_consecutive_errors"] = self._max_consecutive_errors

@@ -32,11 +32,13 @@ from agentv.messages import (
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.targets.commands import RunCommand, RunJob
 from agentv.targets.outage import DEFAULT_LIMIT
+from agentv.targets.shared import Shared
 from agentv.templates import compile_template
 
 if TYPE_CHECKING:
     from agentv.suite.search import ProgramSearch
     from agentv.suite.yaml import NodePath
+    from agentv.targets.turnstile import Turnstile
 
 GUIDELINES = "[[ ## Guidelines ## ]]"
 """The heading above the guidelines of a case in the prompt."""
@@ -300,6 +302,11 @@ class TargetSettings(BaseModel):
         return frozenset()
 
     @property
+    def slots_of_server(self) -> int | None:
+        """Calls that the server of the target answers at a time, if known: the default of `max_concurrency`."""
+        return None
+
+    @property
     def changes_prompts(self) -> bool:
         """Whether it adds something to the prompts of its cases (`targets/wording.py`)."""
         return self.system_prompt is not None or self.prompt is not None
@@ -330,6 +337,8 @@ class TargetScope:
     """Runs a command so that none of its processes outlives the pool; None to start commands directly."""
     run_job: RunJob | None = field(default=None, compare=False, repr=False)
     """Runs a command where the target's commands run: here or on nodes; None to start commands directly."""
+    shared: Shared = field(default_factory=Shared, compare=False, repr=False)
+    """What the targets of the pool use together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,6 +415,8 @@ class Provider(ABC):
     """Whether the provider enforces `timeout_seconds`. Otherwise the gate cancels calls."""
     runs_commands: bool = False
     """Whether a call starts a program. A judge script may choose such a target only if the suite names it."""
+    shared_slots: Turnstile | None = None
+    """Slots that other targets use too. The gate takes one for each attempt. Waiting for it is not part of the call."""
     takes_batches: bool = False
     """Whether `invoke_batch` sends all requests together, for targets with `provider_batching`."""
 
@@ -431,6 +442,11 @@ class Provider(ABC):
     async def prepare(self) -> None:  # noqa: B027 - optional
         """Load what calls need, such as a library. This does not count towards the deadline of a call."""
 
+    @property
+    def is_prepared(self) -> bool:
+        """Whether `prepare` returns immediately. Otherwise its time counts as waiting, not as part of a call."""
+        return True
+
     async def price_gap(self) -> str | None:
         """Why the cost of calls is or may be unknown, with the remedy; None if it is known."""
         return None
@@ -455,6 +471,7 @@ class ProviderLayer(Provider):
         self.follows_prompts = provider.follows_prompts
         self.keeps_deadline = provider.keeps_deadline
         self.runs_commands = provider.runs_commands
+        self.shared_slots = provider.shared_slots
         self.takes_batches = provider.takes_batches
 
     async def invoke(self, request: Request) -> Reply:
@@ -468,6 +485,10 @@ class ProviderLayer(Provider):
 
     async def prepare(self) -> None:
         await self.provider.prepare()
+
+    @property
+    def is_prepared(self) -> bool:
+        return self.provider.is_prepared
 
     async def price_gap(self) -> str | None:
         return await self.provider.price_gap()

@@ -25,6 +25,7 @@ BUILT_IN = {
     "groq": "agentv.targets.providers.openai_compatible:GroqProvider",
     "mistral": "agentv.targets.providers.openai_compatible:MistralProvider",
     "openrouter": "agentv.targets.providers.openai_compatible:OpenRouterProvider",
+    "local": "agentv.targets.providers.local:LocalProvider",
     "ollama": "agentv.targets.providers.openai_compatible:OllamaProvider",
 }
 """Provider name -> its class. To add a provider, write one file and add one line here."""

@@ -134,6 +134,10 @@ class LibraryProvider(Provider):
 
     # -- a call
 
+    @property
+    def is_prepared(self) -> bool:
+        return self._model is not None
+
     async def prepare(self) -> None:
         """Import the library and build its client. Errors are ignored here; the call raises them."""
         if self._model is None:

@@ -125,6 +125,10 @@ class PythonProvider(Provider):
     async def price_gap(self) -> str | None:
         return "their cost is unknown, unless the function returns `cost_usd`"
 
+    @property
+    def is_prepared(self) -> bool:
+        return self._process is not None and not self._process.dead
+
     async def prepare(self) -> None:
         await self._started()
 
