@@ -11,11 +11,12 @@ import pytest
 
 from agentv.processes.launcher import Launcher, Script
 
-from .warm_support import CLEAN, why_cold, write
+from .warm_support import CLEAN, warm, why_cold, write
 
 VERSIONS = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
 ROOT = Path(__file__).parents[2]
 
+OWN = frozenset({"TOKEN"})
 JUDGE = """\
 import json, random, sys, warnings
 import shared
@@ -54,22 +55,65 @@ def interpreter(version: str) -> str:
     return str(interpreters[-1])
 
 
+OTHER = """\
+import json, os, sys, threading
+import shared
+assert __name__ == "__main__" and sys.argv == ["judge.py"] and sys.path[0] == os.getcwd()
+shared.JOBS.put(sys.stdin.read())
+print(json.dumps([list(sys.version_info[:2]), shared.COPY["TOKEN"], shared.DONE.get(), shared.WORKER.is_alive()]))
+"""
+OTHER_SHARED = (
+    SHARED
+    + """\
+import os, queue, threading
+COPY = dict(os.environ)
+JOBS, DONE = queue.Queue(), queue.Queue()
+def work():
+    while True:
+        DONE.put(JOBS.get().upper())
+WORKER = threading.Thread(target=work, daemon=True)
+WORKER.start()
+"""
+)
+
+
 @pytest.mark.parametrize("version", ["3.9", "3.10", "3.12", "3.13"])
-async def test_script_of_another_interpreter_is_started_cold_with_a_note(tmp_path: Path, version: str) -> None:
+async def test_script_of_another_interpreter_is_warm(tmp_path: Path, version: str) -> None:
     python = interpreter(version)
-    write(tmp_path, JUDGE)
-    write(tmp_path, SHARED, "shared.py")
-    notes: list[str] = []
-    async with Launcher(on_note=notes.append) as launcher:
-        wanted = Script([python, "judge.py"], tmp_path, CLEAN, b"hello", 60.0, warm=True)
+    write(tmp_path, OTHER)
+    write(tmp_path, OTHER_SHARED, "shared.py")
+    async with Launcher() as launcher:
+        for number in range(3):
+            env = {**CLEAN, "TOKEN": f"t{number}"}
+            wanted = Script([python, "judge.py"], tmp_path, env, b"hello", 60.0, warm=True, own_variables=OWN)
+            outcome = await warm(launcher, wanted)
+            assert (outcome.returncode, outcome.stderr) == (0, b"")
+            assert outcome.stdout == f'[[{version.replace(".", ", ")}], "t{number}", "HELLO", true]\n'.encode()
+        write(tmp_path, "1 / 0")
+        failed = await warm(launcher, wanted)
+        assert (failed.returncode, failed.stderr.splitlines()[-1]) == (1, b"ZeroDivisionError: division by zero")
+    assert (tmp_path / "imports").read_text() == "x"
+
+
+@pytest.mark.parametrize("version", ["2.7", "3.6", "3.8"])
+async def test_script_of_an_old_interpreter_is_started_cold_and_runs_once(tmp_path: Path, version: str) -> None:
+    python = interpreter(version)
+    write(tmp_path, "with open('runs', 'a') as file: file.write('x')\nprint('ok')")
+    async with Launcher() as launcher:
+        outcome, reasons = await why_cold(launcher, Script([python, "judge.py"], tmp_path, CLEAN, b"", 60.0, warm=True))
+    assert (outcome.stdout, reasons) == (b"ok\n", ["its Python is older than 3.9"])
+    assert (tmp_path / "runs").read_text() == "x"
+
+
+async def test_shell_script_with_the_name_of_an_interpreter_is_started_cold(tmp_path: Path) -> None:
+    program = write(tmp_path, f'#!/bin/sh\necho x >> runs\nexec {sys.executable} "$@"\n', "bin/python")
+    program.chmod(0o755)
+    write(tmp_path, "print('ok')")
+    async with Launcher() as launcher:
+        wanted = Script([str(program), "judge.py"], tmp_path, CLEAN, b"", 60.0, warm=True)
         outcome, reasons = await why_cold(launcher, wanted)
-        again, told_again = await why_cold(launcher, wanted)
-    assert outcome.returncode == again.returncode == 0, outcome.stderr
-    assert f'"version": [{version.replace(".", ", ")}], "said": "hello"'.encode() in again.stdout
-    assert (len(reasons), told_again) == (1, [])
-    assert "agentv's own interpreter" in reasons[0]
-    assert len(notes) == 1
-    assert f"{python} judge.py" in notes[0]
+    assert (outcome.stdout, reasons) == (b"ok\n", ["it is not a Python file run by a Python interpreter"])
+    assert (tmp_path / "runs").read_text() == "x\n"
 
 
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])

@@ -43,7 +43,7 @@ async def warm(launcher: Launcher, wanted: Script) -> ProcessOutcome:
     """Run the script and assert that it was warm."""
     cold = Cold()
     outcome = await launcher.run(wanted, on_cold=cold)
-    assert cold.reasons == []
+    assert cold.reasons == [], cold.reasons
     return outcome
 
 

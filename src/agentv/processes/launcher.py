@@ -233,7 +233,7 @@ class Launcher:
         if not self._supervise:
             return "this system cannot supervise scripts"
         if script_file(script.argv) is None:
-            return "it is not a Python file run by agentv's own interpreter"
+            return "it is not a Python file run by a Python interpreter"
         return None
 
     def _report_once(self, script: Script, reason: str, on_cold: Callable[[str], None]) -> None:

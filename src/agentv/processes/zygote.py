@@ -26,7 +26,6 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Any
 
     from agentv.processes.helper import (
@@ -40,6 +39,9 @@ if TYPE_CHECKING:
         tell,
     )
     from agentv.processes.supervisor import Seat
+    from agentv.processes.warm_environment import Copies, Watched
+    from agentv.processes.warm_imports import import_all
+    from agentv.processes.warm_threads import Threads
 else:
     from _agentv_helper import (
         PR_SET_CHILD_SUBREAPER,
@@ -51,104 +53,20 @@ else:
         prctl,
         tell,
     )
+    from _agentv_warm_environment import Copies, Watched
+    from _agentv_warm_imports import import_all
+    from _agentv_warm_threads import Threads
 
-ONLY_AST = 0x400
+MODULES = ("helper", "warm_environment", "warm_imports", "warm_threads", "zygote")
+"""The files that `warm_site` loads, as `_agentv_<name>`."""
 MOST_OUTPUT = 1 << 20
 """Most output of the imports that is repeated for every execution."""
 MOST_FILES = 500
-WITH = {
-    "agentv_eval": ("json", "agentv_eval.client", "agentv_eval.judge", "agentv_eval.results", "agentv_eval.verdicts")
-}
-"""Modules that a package imports lazily."""
+SAFE_PATH = getattr(sys.flags, "safe_path", False)  # since Python 3.11
 OURS = ("fork", "waitpid", "read", "write", "pread", "close", "dup2", "kill", "chdir", "_exit", "pidfd_open")
 
 
-# -- what the script imports
-
-
-def imported(statements: list[Any]) -> Iterator[tuple[Any, bool]]:
-    """The import statements at the top of a script, each with whether it may fail (inside `try`).
-
-    Stops at the first statement with side effects: later imports may depend on it (a path, a variable, a setting).
-    """
-    for statement in statements:
-        kind = type(statement).__name__
-        if kind in ("Import", "ImportFrom"):
-            yield statement, False
-        elif kind == "Try" and all(type(each).__name__ in ("Import", "ImportFrom") for each in statement.body):
-            for each in statement.body:
-                yield each, True
-        elif not harmless(kind, statement):
-            return
-
-
-def harmless(kind: str, statement: Any) -> bool:
-    if kind in ("FunctionDef", "AsyncFunctionDef"):
-        return not statement.decorator_list
-    if kind == "If":  # for type checkers
-        return getattr(statement.test, "id", getattr(statement.test, "attr", "")) == "TYPE_CHECKING"
-    if kind not in ("Expr", "Assign", "AnnAssign") or type(statement.value).__name__ not in ("Constant", "NoneType"):
-        return False
-    targets = getattr(statement, "targets", [getattr(statement, "target", None)])
-    return all(type(target).__name__ in ("Name", "NoneType") for target in targets)
-
-
-def import_all(script: str) -> None:
-    """Import the script's modules without running the script. Errors are ignored: the script will raise them itself."""
-    import warnings  # noqa: PLC0415
-
-    try:
-        with open(script, "rb") as file:
-            source = file.read()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = compile(source, script, "exec", ONLY_AST, dont_inherit=True)
-    except Exception:
-        return
-    context = {"__name__": "__main__", "__package__": None}
-    for statement, may_fail in imported(tree.body):
-        try:
-            if type(statement).__name__ == "Import":
-                for alias in statement.names:
-                    __import__(alias.name, context)
-            elif not statement.level:
-                __import__(statement.module, context, None, [alias.name for alias in statement.names])
-        except BaseException:
-            if not may_fail:
-                return
-    for package in WITH.keys() & sys.modules.keys():
-        for name in WITH[package]:
-            try:
-                __import__(name)
-            except Exception:  # noqa: S110  as above
-                pass
-
-
 # -- side effects of imports that make forking unsafe
-
-
-class Watched(dict[bytes, bytes]):
-    """The environment during the imports. Records access to variables whose values differ between executions."""
-
-    def __init__(self, data: dict[bytes, bytes], names: list[bytes]) -> None:
-        super().__init__(data)
-        self._names = frozenset(names)
-        self.asked: bytes | None = None
-
-    def __getitem__(self, name: bytes) -> bytes:
-        if name in self._names:
-            self.asked = name
-        return super().__getitem__(name)
-
-    def __setitem__(self, name: bytes, value: bytes) -> None:
-        if name in self._names:
-            self.asked = name
-        super().__setitem__(name, value)
-
-    def __iter__(self) -> Iterator[bytes]:
-        if self._names:
-            self.asked = b"the whole environment"
-        return super().__iter__()
 
 
 def descriptors() -> set[str]:
@@ -163,8 +81,10 @@ def functions() -> list[Any]:
 class Before:
     """State of the process before the imports."""
 
-    def __init__(self, environ: Watched, path: list[str]) -> None:
+    def __init__(self, environ: Watched, threads: Threads, copies: Copies, path: list[str]) -> None:
         self._environ = environ
+        self._threads = threads
+        self._copies = copies
         self._path = path
         self._directory = os.getcwd()
         self._functions = functions()
@@ -172,8 +92,10 @@ class Before:
 
     def refusal(self) -> str | None:
         """Why this process must not be forked after the imports; None when it can be."""
-        if len(os.listdir("/proc/self/task")) > 1:
-            return "its imports start threads"
+        if functions() != self._functions or signal.getsignal(signal.SIGCHLD) != signal.SIG_DFL:
+            return "its imports replace functions of `os`, or handle SIGCHLD"
+        if (threads := self._threads.refusal()) is not None:
+            return threads
         if children() or escaped():
             return "its imports start processes"
         if (memory := shared_memory()) is not None:
@@ -184,9 +106,7 @@ class Before:
             return f"its imports read variables that differ between executions ({os.fsdecode(self._environ.asked)})"
         if sys.path[: len(self._path)] != self._path or os.getcwd() != self._directory:
             return "its imports change the start of sys.path, or the working directory"
-        if functions() != self._functions or signal.getsignal(signal.SIGCHLD) != signal.SIG_DFL:
-            return "its imports replace functions of `os`, or handle SIGCHLD"
-        return None
+        return self._copies.refusal()
 
 
 def escaped() -> bool:
@@ -235,9 +155,10 @@ def _target(descriptor: str) -> str:
 class Zygote(Helper):
     """A helper whose children continue as the script instead of executing a program."""
 
-    def __init__(self, control: int, runtime_pid: int, environ: Watched) -> None:
+    def __init__(self, control: int, runtime_pid: int, environ: Watched, copies: Copies) -> None:
         super().__init__(control, runtime_pid)
         self._environ = environ
+        self._copies = copies
 
     def turn(self, seat: Seat, link: socket.socket, supervisor: int) -> bool:
         """Wait for a request and prepare to run its script with only the descriptors that a new process would have."""
@@ -263,10 +184,11 @@ class Zygote(Helper):
         link.close()
         self._idle_count.close()  # memory shared with the supervisors
         os.closerange(3, 1 << 20)
-        os.environ._data = os.environb._data = dict(self._environ)  # type: ignore[attr-defined]
+        self._environ.end()
         for variable in variables:
             name, _, value = variable.partition(b"=")
             os.environb[name] = value
+        self._copies.fill(variables)
         return True
 
 
@@ -301,7 +223,7 @@ class Output:
                     break
 
 
-def leave(known: set[str]) -> None:
+def leave(known: set[str], resumed: list[int]) -> None:
     """The last `atexit` handler: exits immediately when the script ran to its end without an error.
 
     Tearing down the interpreter object by object copies shared memory pages and can take longer than the script.
@@ -313,7 +235,10 @@ def leave(known: set[str]) -> None:
     loader = type(getattr(main, "__loader__", None)).__name__
     if loader != "SourceFileLoader" or hasattr(main, "__file__") or hasattr(main, "__cached__"):
         return
-    if hasattr(sys, "last_type") or len(os.listdir("/proc/self/task")) > 1:  # other threads still need their globals
+    if hasattr(sys, "last_type"):
+        return
+    # Other threads still need their globals, except those that imports have started: their modules are kept below.
+    if len(os.listdir("/proc/self/task")) > 1 + sum(resumed):
         return
     try:
         flush_files()
@@ -345,8 +270,8 @@ def own_site(site: str) -> None:
     if before:
         os.environ["PYTHONPATH"] = before
     ours = sys.modules.pop("sitecustomize")
-    for name in ("_agentv_helper", "_agentv_zygote"):
-        del sys.modules[name]
+    for name in MODULES:
+        del sys.modules[f"_agentv_{name}"]
     try:
         __import__("sitecustomize")
     except BaseException:
@@ -355,27 +280,33 @@ def own_site(site: str) -> None:
         sys.modules["site"].execusercustomize()
 
 
-def prepare(site: str, script: str, names: list[bytes]) -> tuple[str | None, Watched, Output]:
-    """Run the imports. Returns the reason why the process must not be forked (or None), its environment and output."""
-    output = Output()
-    own_site(site)
-    environ = Watched(os.environ._data, names)  # type: ignore[attr-defined]
-    path = [] if sys.flags.safe_path else [os.path.dirname(os.path.realpath(script))]
-    sys.path[:0] = path
-    sys.modules["__main__"].__file__ = os.path.abspath(script)
-    before = Before(environ, path)
-    os.environ._data = os.environb._data = environ  # type: ignore[attr-defined]
-    import_all(script)
-    refusal = before.refusal()
-    output.end()
-    if max(map(len, output.captured)) > MOST_OUTPUT:
-        refusal = "its imports print more than 1 MiB"
-    return refusal, environ, output
+class Prepared:
+    """The process after the imports."""
+
+    def __init__(self, site: str, script: str, own: dict[bytes, bool]) -> None:
+        """`own` are the variables whose values differ between executions, each with whether it is an address."""
+        self.output = Output()
+        own_site(site)
+        self.environ = Watched(os.environ._data, own)  # type: ignore[attr-defined]
+        self.copies = Copies(self.environ)
+        self.threads = Threads()
+        path = [] if SAFE_PATH else [os.path.dirname(os.path.realpath(script))]
+        sys.path[:0] = path
+        sys.modules["__main__"].__file__ = os.path.abspath(script)
+        before = Before(self.environ, self.threads, self.copies, path)
+        self.environ.install()
+        import_all(script)
+        self.refusal = before.refusal()
+        """Why this process must not be forked; None when it can be."""
+        self.output.end()
+        if max(map(len, self.output.captured)) > MOST_OUTPUT:
+            self.refusal = "its imports print more than 1 MiB"
 
 
 def own_files() -> list[bytes]:
     """Imported files outside of installed packages, which may be edited while the zygote is alive."""
-    installed = (sys.prefix + "/", sys.base_prefix + "/")
+    user_site = sys.modules["site"].USER_SITE or sys.prefix
+    installed = (sys.prefix + "/", sys.base_prefix + "/", user_site + "/")
     files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     own = [file for file in files if isinstance(file, str) and not file.startswith(installed)]
     return [os.fsencode(file) for file in own if os.path.isabs(file)][:MOST_FILES]
@@ -384,15 +315,17 @@ def own_files() -> list[bytes]:
 def serve(site: str) -> int:
     """Serve until the runtime disconnects. Raises `RunningError` in every child that continues as the script."""
     known: set[str] = set()
-    atexit.register(leave, known)  # registered first, so called last
+    resumed: list[int] = []
+    atexit.register(leave, known, resumed)  # registered first, so called last
     control, nothing = os.dup(0), os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
     os.dup2(nothing, 0)  # an import that reads stdin fails here and is repeated by the script
     os.close(nothing)
     runtime, script, *names = os.read(control, 65536).split(b"\0")
     prctl(PR_SET_CHILD_SUBREAPER, 1)  # processes that imports start and detach become children, which are not forked
-    refusal, environ, output = prepare(site, os.fsdecode(script), names)
-    if refusal is not None:
-        os.write(control, b"N" + os.fsencode(refusal))
+    own = {name.partition(b"=")[0]: name.endswith(b"=url") for name in names}
+    prepared = Prepared(site, os.fsdecode(script), own)
+    if prepared.refusal is not None:
+        os.write(control, b"N" + os.fsencode(prepared.refusal))
         return 0
     known.update(sys.modules)
     mask = signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
@@ -401,7 +334,7 @@ def serve(site: str) -> int:
     gc.disable()
     gc.freeze()
     # In a PID namespace, the supervisor is its first process and watches the runtime, whose pid means nothing here.
-    zygote = Zygote(control, 0 if os.getppid() == 1 else int(runtime), environ)
+    zygote = Zygote(control, 0 if os.getppid() == 1 else int(runtime), prepared.environ, prepared.copies)
     os.write(control, b"R" + b"\0".join(own_files()))
     try:
         zygote.serve()
@@ -409,12 +342,13 @@ def serve(site: str) -> int:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if collecting:
             gc.enable()
-        if not sys.flags.safe_path:
+        if not SAFE_PATH:
             del sys.path[0]  # the interpreter is about to add it
         del sys.modules["__main__"].__file__  # and to set this
         if "numpy.random" in sys.modules:
             sys.modules["numpy.random"].seed()
-        output.repeat()
+        prepared.output.repeat()
+        resumed.append(prepared.threads.resume())
         raise
     return 0
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +33,7 @@ IDLE_SECONDS = 60.0
 READY_SECONDS = 30.0
 """How long a script's imports may take, at most half of the script's timeout."""
 ATTEMPTS = 2
+PYTHON = re.compile(r"/(.*/)?python\d*(\.\d+)*t?")
 PLAIN_OPTIONS = frozenset({"-u", "-B", "-O", "-OO", "-P", "-s", "-q", "-b", "-bb"})
 OPTIONS_WITH_VALUE = frozenset({"-W", "-X"})
 LAST_LINES = 3
@@ -39,8 +42,8 @@ Stamp = tuple[int, int, int] | None
 
 
 def script_file(argv: Sequence[str]) -> str | None:
-    """The Python file that the command runs with this interpreter; None for any other command."""
-    if not argv or argv[0] != sys.executable:
+    """The Python file that the command runs; None for any other command."""
+    if not argv or not is_python(argv[0]):
         return None
     words = iter(argv[1:])
     for word in words:
@@ -51,6 +54,20 @@ def script_file(argv: Sequence[str]) -> str | None:
         elif word not in PLAIN_OPTIONS and word[:2] not in OPTIONS_WITH_VALUE:
             return None
     return None
+
+
+@cache
+def is_python(program: str) -> bool:
+    """Whether a program is a Python interpreter, by its name; a shell script that starts one is not."""
+    if program == sys.executable:
+        return True
+    if not PYTHON.fullmatch(program):
+        return False
+    try:
+        with open(program, "rb") as file:  # noqa: PTH123 - as above, a plain file by its absolute path
+            return file.read(4) == b"\x7fELF"
+    except OSError:
+        return False
 
 
 class ZygoteExecution(Execution):
@@ -302,8 +319,10 @@ def _stamp(file: Path) -> Stamp:
 
 
 def _settings(script: Script) -> bytes:
-    words = (str(os.getpid()), script_file(script.argv) or "", *script.own_variables)
-    return os.fsencode("\0".join(words))
+    """What a zygote needs to know. It must not see the values of variables of one execution."""
+    urls = {name for name in script.own_variables if script.env.get(name, "").startswith(("http://", "https://"))}
+    own = (f"{name}=url" if name in urls else name for name in script.own_variables)
+    return os.fsencode("\0".join((str(os.getpid()), script_file(script.argv) or "", *own)))
 
 
 def _as_zygote(script: Script) -> Script:
