@@ -161,7 +161,7 @@ class Copies:
         return holders
 
     def _texts(self, referents: list[Any], untracked: list[Any]) -> list[Any]:
-        """The texts with a placeholder. Adds containers that the garbage collector ignores to `untracked`."""
+        """The text with placeholders. Adds containers that the garbage collector ignores to `untracked`."""
         letters, raw = self._environ.mark, self._environ.raw_mark
         texts: list[Any] = []  # filled without comprehensions, which would keep `letters` in one more object
         for each in referents:
