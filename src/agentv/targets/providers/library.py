@@ -21,10 +21,11 @@ from agentv.http.urls import is_http
 from agentv.messages import GenerationOptions, Tool
 from agentv.targets.best_effort import SCHEMA, describing_schema, has_open_objects, without_options
 from agentv.targets.prices import Pricer
-from agentv.targets.provider import Provider, Reply, Request, TargetScope, TargetSettings
+from agentv.targets.provider import CallHooks, Provider, Reply, Request, TargetScope, TargetSettings
 from agentv.targets.providers.chat import wire_messages
 from agentv.targets.providers.exchange import Exchange
 from agentv.targets.providers.model_settings import ModelSettings
+from agentv.targets.providers.rejected_options import sent_at_best
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -90,6 +91,8 @@ class LibraryProvider(Provider):
         self._pricer = Pricer(settings.prices, url=own_url or "", provider=None if own_url else self.PRICED_AS)
         self._model: Model[Any] | None = None
         self._opening = asyncio.Lock()
+        self._rejected: set[str] = set()
+        """Options that the model has rejected."""
 
     async def price_gap(self) -> str | None:
         return await self._pricer.gap(self._settings.model, is_alias=self.PRICED_AS == "bedrock")
@@ -143,6 +146,12 @@ class LibraryProvider(Provider):
         if self._model is None:
             with suppress(Exception):
                 await self._open()
+
+    async def call(self, request: Request, hooks: CallHooks) -> Reply:
+        hooks.on_start()
+        if not request.best_effort:
+            return await self.invoke(request)
+        return await sent_at_best(request, self.invoke, self._rejected, hooks)
 
     async def invoke(self, request: Request) -> Reply:
         self._pricer.start()

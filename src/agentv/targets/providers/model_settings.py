@@ -14,7 +14,7 @@ from agentv.targets.provider import TargetSettings
 
 OWN_FIELDS = ("model", "messages", "input", "stream")
 """Fields of a request that only agentv sets."""
-_OPTIONS_OF_FIELDS = {
+OPTIONS_OF_FIELDS = {
     "temperature": "temperature",
     "top_p": "top_p",
     "max_tokens": "max_output_tokens",
@@ -27,7 +27,7 @@ _OPTIONS_OF_FIELDS = {
     "logprobs": "logprobs",
     "top_logprobs": "logprobs",
 }
-"""Fields of `extra_body` -> the generation option that they set."""
+"""Fields of a request, or of `extra_body` -> the generation option that they set."""
 
 
 class ModelSettings(TargetSettings):
@@ -88,7 +88,7 @@ class ExtraBodySettings(ModelSettings):
 
     @property
     def fixed_options(self) -> frozenset[str]:
-        return super().fixed_options | {_OPTIONS_OF_FIELDS[k] for k in self.extra_body if k in _OPTIONS_OF_FIELDS}
+        return super().fixed_options | {OPTIONS_OF_FIELDS[k] for k in self.extra_body if k in OPTIONS_OF_FIELDS}
 
     @field_validator("extra_body")
     @classmethod

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Literal
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -26,8 +27,11 @@ from agentv.targets.providers.chat import (
 )
 from agentv.targets.providers.exchange import GOOD, Exchange, error_code, merged_headers
 from agentv.targets.providers.model_settings import ExtraBodySettings
+from agentv.targets.providers.rejected_options import sent_at_best
 
 _REFUSED_FORMAT = re.compile(r"response[_ ]format|json_schema|structured[_ ]output", re.IGNORECASE)
+_INVALID_SCHEMA = re.compile(r"invalid[ _](json[ _])?schema", re.IGNORECASE)
+"""The server supports schemas, but not this one."""
 _SCHEMA_UNKNOWN = ("off", "json_object")
 """Values of `structured_output` with which the server does not get the schema."""
 _BROKEN_FORMAT = "json_validate_failed"
@@ -127,6 +131,8 @@ class OpenAICompatibleProvider(Provider):
         self.fixes = settings.fixed_options
         self._format = settings.structured_output
         self._formats = ResponseFormats()
+        self._rejected: set[str] = set()
+        """Options that the model has rejected."""
         self._pricer = Pricer(settings.prices, url=self._url)
         self._exchange = Exchange(
             scope,
@@ -169,6 +175,11 @@ class OpenAICompatibleProvider(Provider):
     async def call(self, request: Request, hooks: CallHooks) -> Reply:
         hooks.on_start()
         self._pricer.start()
+        if not request.best_effort:
+            return await self._call(request, hooks)
+        return await sent_at_best(request, partial(self._call, hooks=hooks), self._rejected, hooks)
+
+    async def _call(self, request: Request, hooks: CallHooks) -> Reply:
         options = request.options
         is_described = request.best_effort and options.response_schema is not None and self._format in _SCHEMA_UNKNOWN
         if is_described:
@@ -228,7 +239,7 @@ class OpenAICompatibleProvider(Provider):
             if mode != "auto":
                 error.next_step = f"Set `structured_output` of the target to a value other than `{mode}`."
                 raise
-            if not broken:
+            if not broken and not _INVALID_SCHEMA.search(error.message):
                 self._format = "off"
         await hooks.before_second_request()
         if not request.best_effort:
