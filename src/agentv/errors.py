@@ -15,6 +15,8 @@
     +-- PlaceLostError              the node of a process was lost: it can be run elsewhere
     +-- NodesLostError              the run has no nodes left: it stops and can be resumed
     +-- BudgetExhaustedError        the budget of the run is spent: the case is not run, and the run can be resumed
+    +-- InterpreterError            the Python of a script cannot be used (`interpreters/errors.py`)
+    |   +-- NoInterpreterError
     +-- EvaluatorError              an evaluator could not compute a score (never a low score)
     |   +-- ScoreError              a score is not a number from 0 to 1
     |   +-- ScriptError             a judge script failed; contains its stderr (`scripts.py`)

@@ -119,7 +119,7 @@ class ScriptEvaluator(Scripted):
                 options["script"] = split_command(options["script"])
             except ValueError as error:
                 complain("script", f"`script`: {error}; to use a shell, write `[sh, -c, '...']`")
-                options["script"] = ["-"]
+                options |= {"script": ["-"], "python": None}
         access = read_access(options, complain)
         if access is not None:
             options["judge"] = dict(access)
@@ -146,7 +146,8 @@ class ScriptEvaluator(Scripted):
     def depends_on(self, directory: Path) -> list[Path]:
         """Files named in the command, such as the script itself."""
         cwd = working_directory(directory, self.cwd)
-        return [path for path in (cwd / word for word in self.script) if _is_file(path)]
+        sources = () if self._packages is None else self._packages.sources
+        return [*(path for path in (cwd / word for word in self.script) if _is_file(path)), *map(Path, sources)]
 
     def not_found(self, directory: Path, search: ProgramSearch) -> Mapping[NodePath, str]:
         """The directory, the program or the script file, if the command certainly cannot run without it."""
@@ -164,7 +165,7 @@ class ScriptEvaluator(Scripted):
 
     def interpreter(self, directory: Path) -> Interpreter | None:
         """The interpreter that `python` names; None for that of agentv. Raises NoInterpreterError if there is none."""
-        if self.python is None:
+        if self.python is None or not runs_python(self.script):
             return None
         listed = as_list(self.python)
         if listed is None:
@@ -185,8 +186,8 @@ class ScriptEvaluator(Scripted):
     def interpreters(self, directory: Path) -> list[tuple[str, Interpreter]]:
         try:
             own = self.interpreter(directory)
-        except NoInterpreterError:
-            return [(self.name, Interpreter(str(self.python)))]
+        except NoInterpreterError as error:
+            own = Interpreter(str(self.python), problem=error.message)
         return [] if own is None else [(self.name, own)]
 
     def spec(self, directory: Path) -> ScriptSpec:

@@ -113,7 +113,7 @@ class ReadyMetric(CodeJudge):
         metric = METRICS.get(name)
         if metric is None:
             complain(key, _unknown(key, written))
-            return {**options, "metric": "", "script": ["-"]}
+            return {**options, "metric": "", "script": ["-"], "python": None}
         for option in _OPTIONS.intersection(options).difference(metric.options):
             takes = all_of(metric.options)
             complain(option, f"`{option}` is not an option of the metric `{name}`, which has {takes}")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agentv.interpreters.errors import InterpreterError
 from agentv.interpreters.requirements import Packages
 
 
@@ -19,6 +20,8 @@ class Interpreter:
     """Its absolute path."""
     packages: Packages | None = None
     """What is installed in its environment, which then belongs to agentv; None for an interpreter of the user."""
+    problem: str | None = None
+    """Why there is no such interpreter."""
 
     @property
     def shown(self) -> str:
@@ -51,7 +54,7 @@ class PreparedInterpreter:
         }
 
 
-class NoInterpreterError(LookupError):
+class NoInterpreterError(InterpreterError):
     """No interpreter has this name. The message says where it was searched for."""
 
 

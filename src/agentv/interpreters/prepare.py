@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from agentv.interpreters.cache import sdk_directory
 from agentv.interpreters.environments import Installing, installed
+from agentv.interpreters.errors import InterpreterError
 from agentv.interpreters.interpreter import Interpreter, PreparedInterpreter
 from agentv.interpreters.probe import probe
 from agentv.redact import Redactor
@@ -24,6 +25,8 @@ def prepare(
     """
     prepared: dict[Interpreter, PreparedInterpreter] = {}
     for interpreter, evaluator in interpreters.items():
+        if interpreter.problem is not None:
+            raise InterpreterError(f"`python` of '{evaluator}': {interpreter.problem}")
         if interpreter.packages is None:
             found = probe(interpreter.executable, variables)
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -29,6 +29,8 @@ class Packages:
     """Absolute paths of requirement files."""
     contents: tuple[str, ...] = ()
     """SHA-256 of those files, of the files that they include, and of local archives."""
+    sources: tuple[str, ...] = field(default=(), compare=False)
+    """The paths of all of them."""
 
     @property
     def shown(self) -> str:
@@ -108,7 +110,7 @@ def packages_of(listed: Sequence[str], find_file: Callable[[str], Path]) -> Pack
     for requirement in strings:
         if (archive := _archive(requirement)) is not None:
             contents[archive] = _digest(archive)[0]
-    return Packages(tuple(strings), tuple(map(str, files)), tuple(contents.values()))
+    return Packages(tuple(strings), tuple(map(str, files)), tuple(contents.values()), tuple(map(str, contents)))
 
 
 def _note(file: Path, contents: dict[Path, str], find_file: Callable[[str], Path]) -> None:

@@ -49,6 +49,14 @@ COULD_NOT_JUDGE = 3
 @click.option("--max-calls", type=click.IntRange(0), metavar="N", help="Maximum number of judge calls.  [50]")
 @click.option("--no-judge", is_flag=True, help="Run the script without judge access.")
 @click.option("--config", metavar="FILE", help="Target configuration.  [found near the suite]")
+@click.option("--python", metavar="PYTHON", help="Interpreter, or requirements file (`.txt`), for a Python script.")
+@click.option(
+    "--with",
+    "packages",
+    multiple=True,
+    metavar="REQUIREMENT",
+    help="Package to install for a Python script; repeatable.",
+)
 @click.option("--save-payload", metavar="FILE", help="Save the payload that the script receives on stdin.")
 @click.option("--full", is_flag=True, help="Do not shorten the payload, log, questions and replies.")
 @click.option("--watch", is_flag=True, help="Run again whenever a file it depends on is saved.")
@@ -162,6 +170,12 @@ class _Session:
         view = Collected() if self.as_json else TerminalView(look, full=self.full, known=self._shown)
         observer = Observer(view)
         selected = select(self.selection, observer, self.cwd, self._payload())
+        if selected.plan.interpreters:
+            from agentv.run.interpreters import with_interpreters  # noqa: PLC0415 - most scripts use that of agentv
+
+            # In a thread, so that signals are handled meanwhile.
+            plan = await asyncio.to_thread(with_interpreters, selected.plan, self._note_once)
+            selected = replace(selected, plan=plan)
         self._files = frozenset({*selected.answer_files, *selected.script_files, *self._selected_files()})
         answer_files = stamps(selected.answer_files)
         reused = False

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from agentv.cli.judge.pythons import refuse_two_pythons, with_python
 from agentv.cli.judge.view import ObservedJudge, Observer
 from agentv.command import INTERPRETERS, split_command
 from agentv.errors import UsageError
@@ -47,6 +48,8 @@ class Selection:
     max_calls: int | None = None
     no_judge: bool = False
     config: str | None = None
+    python: str | None = None
+    packages: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Raise UsageError for options that cannot be combined."""
@@ -68,6 +71,7 @@ class Selection:
             )
         if self.answer is not None and self.outputs is not None:
             raise UsageError("--answer and --outputs cannot be used together: both provide the answer.")
+        refuse_two_pythons(self.python, self.packages)
         if self.no_judge and (self.max_calls is not None or self.judge_target is not None):
             extra_option = "--max-calls" if self.max_calls is not None else "--judge-target"
             raise UsageError(f"--no-judge and {extra_option} cannot be used together.")
@@ -114,7 +118,7 @@ def select(selection: Selection, observer: Observer, cwd: Path, payload: bytes |
     plan = single(selection.options(), cwd, answer=selection.answer)
     item = item_of(plan)
     suite = item.planned.suite
-    judge = _judge_of(selection, item.case, cwd)
+    judge = with_python(_judge_of(selection, item.case, cwd), selection.python, selection.packages, cwd)
     files = {Path(path) for path in plan.digests()} | {path.resolve() for path in plan.configs()}
     # The answer does not depend on the judge scripts.
     judges = [each for each in (judge, *item.case.evaluators, *suite.evaluators) if isinstance(each, Scripted)]
@@ -219,7 +223,7 @@ def _from_payload(selection: Selection, content: bytes, observer: Observer, cwd:
         selection = replace(selection, no_judge=True)
         note = "no configuration was found, so the script runs without judge access; set one with --config FILE"
         plan = replace(plan, notes=(*plan.notes, note))
-    judge = _new_judge(selection, cwd)
+    judge = with_python(_new_judge(selection, cwd), selection.python, selection.packages, cwd)
     plan = judged_by(plan, ObservedJudge.of(judge, observer, payload))
     return Selected(plan, judge, frozenset(path.resolve() for path in configs))
 

@@ -7,7 +7,8 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TextIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 import click
 from pydantic import Field
@@ -26,6 +27,9 @@ from agentv.results import Score
 from agentv.suite.evaluator import Need
 from agentv.text import plural
 from agentv.wire.payload import KEYS
+
+if TYPE_CHECKING:
+    from agentv.interpreters.interpreter import Interpreter
 
 INDENT = "  "
 STYLES = {"pass": "green", "borderline": "yellow", "fail": "red"}
@@ -118,6 +122,9 @@ class ObservedJudge(Evaluator):
 
     def judge_targets(self) -> list[str | None]:
         return self.judge.judge_targets()
+
+    def interpreters(self, directory: Path) -> list[tuple[str, Interpreter]]:
+        return self.judge.interpreters(directory)
 
     async def evaluate(self, context: EvaluationContext) -> Score:
         payload = self.judge.payload(context) if self.payload is None else self.payload
