@@ -180,6 +180,10 @@ async def evaluate_async(
         )
     except SuiteError as error:
         raise (inline.in_arguments(error, folder) if arguments.inline else error) from None
+    if plan.interpreters:
+        from agentv.run.interpreters import with_interpreters  # noqa: PLC0415 - most runs use the Python of agentv
+
+        plan = await asyncio.to_thread(with_interpreters, plan)  # packages may be installed
     run = start_run(plan, run_id, cwd / options.get("run_dir", RUNS / run_id), cwd, labels)
     results: list[CaseResult] = []
     on_result = options.get("on_result")

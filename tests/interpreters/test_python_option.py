@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import agentv
 from agentv.redact import MASK
 from tests.conftest import Project
 from tests.interpreters.support import cache, requirement, result_of, user_python, wheel, write_project
@@ -137,6 +139,20 @@ def test_default_of_the_suite_applies_to_python_scripts_only(project: Project, c
     assert inner["details"]["python"] == str(python)
 
 
+def test_script_runs_on_the_driver_while_others_run_on_nodes(project: Project, cache: Path, tmp_path: Path) -> None:
+    python = user_python(project.root / ".venv", wheel(tmp_path))
+    write_project(project, python=".venv/bin/python")
+    own = {"name": "shape", "type": "code_judge", "script": "python judge.py", "python": ".venv/bin/python"}
+    plain = {"name": "plain", "type": "code_judge", "script": "python plain.py"}
+    project.write("plain.py", "print('{\"score\": 1}')")
+    write_project(project, execution={"evaluators": [own, plain]})
+    ended = project.run("eval", "suite.yaml", "--on", "local:1")
+    assert ended.returncode == 0, ended.stderr
+    shape, other = project.rows()[-1]["evaluator_results"]
+    assert (shape["details"]["python"], shape.get("execution")) == (str(python), None)
+    assert other["execution"]["node"]
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -182,3 +198,23 @@ def test_recorded_options_say_what_the_suite_says(project: Project, cache: Path,
     assert project.run("eval", "suite.yaml").returncode == 0
     line = json.loads((project.run_dirs()[-1] / "cases.jsonl").read_text().splitlines()[0])
     assert line["evaluators"][0]["options"]["python"] == ".venv/bin/python"
+
+
+async def test_python_api_installs_without_blocking_the_loop(
+    project: Project, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_project(project, python=[requirement(wheel(tmp_path))])
+    monkeypatch.chdir(project.root)
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0.01)
+
+    counting = asyncio.create_task(count())
+    run = await agentv.evaluate_async("suite.yaml")
+    counting.cancel()
+    assert run.results[0].evaluator_results[0].reasoning == "shapes 1.0"
+    assert turns > 20
