@@ -97,11 +97,11 @@ MEANINGS = {
     "CommandCheck.cwd": "Working directory of the process.",
     "CommandCheck.timeout_seconds": "Timeout of the check.",
 }
-DEFAULTS = {"Evaluator.name": "its type", "ReadyMetric.metric": "its name"}
+DEFAULTS = {"Evaluator.name": "its type", "MetricEvaluator.metric": "its name"}
 KINDS = {
     "CodeJudge.script": "list of strings or string",
     "CodeJudge.judge": "true / false or mapping",
-    "ReadyMetric.judge": "true or mapping",
+    "Metric.judge": "true or mapping",
     "PythonCheck.judge": "true / false or mapping",
     "JavaScriptCheck.judge": "true / false or mapping",
     "CaseModel.rubrics": "list of strings or mappings",

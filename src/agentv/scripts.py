@@ -101,6 +101,8 @@ class ScriptSpec:
     cwd: Path
     env: Mapping[str, str] | Sequence[str] = field(default_factory=dict)
     """Extra variables, or names of secret variables to pass on although the script has judge access."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Variables that the program gets besides, which `env` does not name."""
     timeout: float = 120.0
     protocol: Literal["json", "jsonl"] = "json"
     warm: bool = False
@@ -298,7 +300,7 @@ def _job(
     return Job(
         argv=[slot.path(word) for word in with_own_python(spec.argv)],
         cwd=slot.path(str(spec.cwd)),
-        env=dict(spec.env) if isinstance(spec.env, Mapping) else {},
+        env={**spec.variables, **(spec.env if isinstance(spec.env, Mapping) else {})},
         passed=() if isinstance(spec.env, Mapping) else tuple(spec.env),
         stdin=stdin,
         timeout=spec.timeout,

@@ -11,7 +11,7 @@ import pytest
 
 from agentv.errors import Problem, SuiteError
 from agentv.evaluators.base import Need
-from agentv.evaluators.metric import ReadyMetric
+from agentv.evaluators.metric import MetricEvaluator
 from agentv.evaluators.reader import EvaluatorReader
 from agentv.judge.access import JudgeAccess
 from agentv.metrics import METRICS, SHARED_FILE, script_of
@@ -34,12 +34,12 @@ defaults: {{target: assistant, judge_target: judge}}
 """
 
 
-def read(tmp_path: Path, options: str) -> ReadyMetric:
+def read(tmp_path: Path, options: str) -> MetricEvaluator:
     path = tmp_path / "suite.yaml"
     path.write_text(f"evalcases:\n  - id: a\n    input: hi\n    evaluators:\n      - {{type: metric, {options}}}\n")
     (case,) = load_suite(path, EvaluatorReader()).cases()
     (evaluator,) = case.evaluators
-    assert isinstance(evaluator, ReadyMetric)
+    assert isinstance(evaluator, MetricEvaluator)
     return evaluator
 
 

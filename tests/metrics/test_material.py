@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from agentv.metrics import METRICS, script_of
-from agentv.metrics.support import MetricError, context_of
 from agentv.testing import run_judge, with_judge_proxy
 from agentv.wire.judge import JudgeCall
 from agentv_eval import CodeJudgeInput, JudgeVerdictError
+from agentv_eval.material import MetricError, context_of
 from tests.metrics.support import CASE, measure, verdicts
 
 CALLS_JUDGE = [name for name, metric in METRICS.items() if metric.calls_judge]

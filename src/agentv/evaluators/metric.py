@@ -1,28 +1,35 @@
-"""`metric`: runs one of the ready metrics, which are judge scripts that are part of agentv (`agentv.metrics`)."""
+"""`metric`: runs a ready metric, or one of another library. Both are judge scripts in `agentv.metrics`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator
 
 from agentv.errors import EvaluatorError
+from agentv.evaluators import library_metric
 from agentv.evaluators.base import Complain, EvaluationContext
 from agentv.evaluators.code_judge import CodeJudge, as_written
+from agentv.evaluators.library_metric import library_options, names_library_metric
 from agentv.evaluators.tool_trajectory import ExpectedCall
 from agentv.judge.access import read_access
 from agentv.metrics import ALIASES, METRICS, SHARED_FILE, metric_name, script_of
-from agentv.metrics.support import CONTEXT_PLACES, MAX_CLAIMS, MAX_QUESTIONS
+from agentv.metrics.libraries import LIBRARIES
+from agentv.metrics.support import MAX_CLAIMS, MAX_QUESTIONS
 from agentv.results import Score
-from agentv.scripts import ScriptError, ScriptObserver
+from agentv.scripts import ScriptError, ScriptObserver, ScriptSpec
 from agentv.suite.validation import show
 from agentv.text import all_of, did_you_mean
+from agentv_eval.material import CONTEXT_PLACES
 
-FIXED = ("script", "cwd", "env", "protocol", "config")
-"""Options of scripts that a ready metric sets itself."""
+FIXED = ("script", "cwd", "protocol", "config")
+"""Options of scripts that a metric sets itself."""
+LIBRARY_ONLY = ("env", "parameters")
+"""Options that only metrics of libraries have."""
 _JUDGE_KEYS = ("judge", "target", "use_judge_provider", "judge_provider")
 _OPTIONS = frozenset(option for metric in METRICS.values() for option in metric.options)
 
@@ -34,19 +41,25 @@ def _as_written(schema: dict[str, Any]) -> None:
     for option in FIXED:
         del options[option]
     options["config"] = {"type": "object", "description": "The options of the metric, if not written directly."}
-    options["metric"]["enum"] = [*METRICS, *ALIASES]
+    libraries = {"type": "string", "pattern": f"^({'|'.join(LIBRARIES)}):."}
+    options["metric"] |= {"anyOf": [{"enum": [*METRICS, *ALIASES]}, libraries]}
     schema["required"] = [option for option in schema["required"] if option not in ("metric", *FIXED)]
     schema["additionalProperties"] = False
 
 
-class ReadyMetric(CodeJudge):
-    """Measures a ready metric: faithfulness, answer relevancy, contextual precision and others."""
+class MetricEvaluator(CodeJudge):
+    """Measures a ready metric, such as faithfulness or contextual precision, or a metric of another library."""
 
     model_config = ConfigDict(json_schema_extra=_as_written, serialize_by_alias=True)
     FILES: ClassVar[tuple[str, ...]] = (*CodeJudge.FILES, "schema")
 
     type: Literal["metric"] = "metric"
-    metric: str = Field(description="The metric. Default: the `name` of the evaluator.")
+    metric: str = Field(
+        description="The metric, or `LIBRARY:METRIC` for one of another library. Default: the `name` of the evaluator."
+    )
+    parameters: dict[str, Any] | None = Field(
+        None, description="Metrics of other libraries: the parameters of the metric, by the names of the library."
+    )
     warm: bool = Field(
         default=True, description="Fork each execution from a process that has already imported the modules."
     )
@@ -103,12 +116,15 @@ class ReadyMetric(CodeJudge):
     def normalize(cls, raw: Mapping[str, Any], complain: Complain) -> dict[str, Any]:
         """Return the options with the metric and its script, and with judge access if the metric calls a judge."""
         options = _without_config(raw, complain)
-        for option in FIXED[:-1]:
+        key = "metric" if "metric" in options else "name"
+        written = options.get(key, "")
+        is_of_library = names_library_metric(written)
+        for option in FIXED[:-1] if is_of_library else (*FIXED[:-1], *LIBRARY_ONLY):
             if option in options:
                 complain(option, f"`{option}` cannot be set: {_COPY}")
                 del options[option]
-        key = "metric" if "metric" in options else "name"
-        written = options.get(key, "")
+        if is_of_library:
+            return library_options(options, key, sorted(_OPTIONS.difference(library_metric.OPTIONS)), complain)
         name = metric_name(written) if isinstance(written, str) else ""
         metric = METRICS.get(name)
         if metric is None:
@@ -152,6 +168,13 @@ class ReadyMetric(CodeJudge):
     def depends_on(self, directory: Path) -> list[Path]:
         return [*super().depends_on(directory), SHARED_FILE]
 
+    def spec(self, directory: Path) -> ScriptSpec:
+        """The script. A library gets the variables that stop its telemetry."""
+        spec = super().spec(directory)
+        if not names_library_metric(self.metric):
+            return spec
+        return replace(spec, variables=library_metric.variables_of(self.metric, self.env))
+
     def recorded_options(self) -> dict[str, Any]:
         """The options without the script: its place depends on the installation."""
         return {option: value for option, value in super().recorded_options().items() if option not in FIXED}
@@ -164,19 +187,25 @@ class ReadyMetric(CodeJudge):
             return await super().run(payload, context, observer)
         except ScriptError as error:
             reported = _REPORTED.findall(error.stderr)
-            if not reported:
+            clean = EvaluatorError(reported[-1], judge_proxy=error.judge_proxy) if reported else None
+            if clean is None and names_library_metric(self.metric):
+                python = self.spec(context.directory or Path.cwd()).argv[0]
+                clean = library_metric.not_installed(self.metric, python, error)
+            if clean is None:
                 raise
-            clean = EvaluatorError(reported[-1], judge_proxy=error.judge_proxy)
             clean.execution = error.execution
             raise clean from error
 
     def payload(self, context: EvaluationContext) -> dict[str, Any]:
         """The payload with the options of the metric as `config`."""
         options = self.model_dump(mode="json", include=_FIELDS, exclude_none=True)
+        if names_library_metric(self.metric):
+            has_embeddings = self.judge is not None and self.judge.embeddings is not None
+            options = library_metric.config_of(self.metric, options, has_embeddings=has_embeddings)
         return {**super().payload(context), "config": options}
 
 
-_FIELDS = {"schema_" if option == "schema" else option for option in _OPTIONS}
+_FIELDS = {"schema_" if option == "schema" else option for option in (*_OPTIONS, *library_metric.OPTIONS)}
 _REPORTED = re.compile(r"^agentv_eval: the judge failed: (?:MetricError|Judge\w+Error): (.+)$", re.MULTILINE)
 """What the SDK prints when a metric cannot be computed, or when the judge fails."""
 _COPY = "to change the script of a metric, copy it with `agentv judge new NAME --metric METRIC`"
@@ -192,9 +221,9 @@ def _without_config(raw: Mapping[str, Any], complain: Complain) -> dict[str, Any
     for key, value in (config or {}).items():
         if key in options:
             complain("config", f"`{key}` is set in `config` and next to it; keep only one of them")
-        elif key not in _OPTIONS:
-            near = did_you_mean(str(key), _OPTIONS)
-            complain("config", f"unknown option `{key}`{near} in `config`; options: {all_of(sorted(_OPTIONS))}")
+        elif key not in (known := _OPTIONS.union(library_metric.OPTIONS)):
+            near = did_you_mean(str(key), known)
+            complain("config", f"unknown option `{key}`{near} in `config`; options: {all_of(sorted(known))}")
         else:
             options[key] = value
     return options

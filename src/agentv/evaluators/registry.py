@@ -10,7 +10,7 @@ from agentv.evaluators.base import Evaluator
 BUILT_IN = {
     "composite": "agentv.evaluators.composite:Composite",
     "code_judge": "agentv.evaluators.code_judge:CodeJudge",
-    "metric": "agentv.evaluators.metric:ReadyMetric",
+    "metric": "agentv.evaluators.metric:MetricEvaluator",
     "python": "agentv.evaluators.python_check:PythonCheck",
     "javascript": "agentv.evaluators.javascript_check:JavaScriptCheck",
     "llm_judge": "agentv.evaluators.llm_judge:LlmJudge",

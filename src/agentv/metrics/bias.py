@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agentv.metrics.support import answer_of, judged, listed, numbered, share
+from agentv.metrics.support import judged, listed, numbered, share
 from agentv_eval import code_judge
+from agentv_eval.material import answer_of
 
 if TYPE_CHECKING:
     from agentv_eval import CodeJudgeInput, JudgeProxyClient

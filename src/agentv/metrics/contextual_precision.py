@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agentv.metrics.support import context_of, judged, passages, question_of, reference_of, result
+from agentv.metrics.support import judged, passages, result
 from agentv_eval import code_judge
+from agentv_eval.material import context_of, question_of, reference_of
 
 if TYPE_CHECKING:
     from agentv_eval import CodeJudgeInput, JudgeProxyClient

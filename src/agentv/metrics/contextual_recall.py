@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agentv.metrics.support import ask, at_most, context_of, max_claims, object_of, passages, reference_of, share
+from agentv.metrics.support import ask, at_most, max_claims, object_of, passages, share
 from agentv_eval import code_judge
+from agentv_eval.material import context_of, reference_of
 
 if TYPE_CHECKING:
     from agentv_eval import CodeJudgeInput, JudgeProxyClient

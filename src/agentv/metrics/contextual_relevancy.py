@@ -11,18 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agentv.metrics.support import (
-    ATTEMPTS,
-    at_most,
-    context_of,
-    judge_of,
-    max_claims,
-    object_of,
-    question_of,
-    question_to_judge,
-    share,
-)
+from agentv.metrics.support import ATTEMPTS, at_most, judge_of, max_claims, object_of, question_to_judge, share
 from agentv_eval import code_judge
+from agentv_eval.material import context_of, question_of
 
 if TYPE_CHECKING:
     from agentv_eval import CodeJudgeInput, JudgeProxyClient

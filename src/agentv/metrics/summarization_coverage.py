@@ -16,7 +16,6 @@ from agentv.metrics.support import (
     ATTEMPTS,
     MAX_QUESTIONS,
     ask,
-    fail,
     in_order,
     judge_of,
     judgments_schema,
@@ -25,10 +24,9 @@ from agentv.metrics.support import (
     option,
     question_to_judge,
     share,
-    text_of,
-    value_at,
 )
 from agentv_eval import code_judge
+from agentv_eval.material import fail, text_of, value_at
 
 if TYPE_CHECKING:
     from agentv_eval import CodeJudgeInput, JudgeProxyClient

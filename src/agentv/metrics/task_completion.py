@@ -14,8 +14,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from agentv.metrics.support import fail, judged, listed, numbered, option, question_of, result, tool_calls
+from agentv.metrics.support import judged, listed, numbered, option, result
 from agentv_eval import code_judge
+from agentv_eval.material import fail, question_of, tool_calls
 
 if TYPE_CHECKING:
     from agentv_eval import CodeJudgeInput, JudgeProxyClient

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agentv.metrics.support import fail, option, short, tool_calls
+from agentv.metrics.support import option, short
 from agentv_eval import code_judge
+from agentv_eval.material import fail, tool_calls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,34 +5,24 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
+from agentv.metrics.libraries import LIBRARIES, Unwanted
 from agentv.text import all_of
 
 LONGEST_SCRIPT = 1 << 20
 MOST_MODULES = 50
 
 
-class Unwanted(NamedTuple):
-    """What importing a library does, and the variables that stop it."""
-
-    what: str
-    variables: Mapping[str, str]
-
-
 _LITELLM = Unwanted(
     "downloads a list of prices and reads `.env` files",
     {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MODE": "PRODUCTION"},
 )
-LIBRARIES: Mapping[str, Unwanted] = {
-    "deepeval": Unwanted(
-        "sends telemetry and reads `.env` files", {"DEEPEVAL_TELEMETRY_OPT_OUT": "1", "DEEPEVAL_DISABLE_DOTENV": "1"}
-    ),
-    "ragas": Unwanted("sends telemetry", {"RAGAS_DO_NOT_TRACK": "true"}),
+UNWANTED: Mapping[str, Unwanted] = {
+    **{library.module: library.unwanted for library in LIBRARIES.values() if library.unwanted is not None},
     "litellm": _LITELLM,
     "dspy": _LITELLM,
 }
-"""Top-level modules. To add a library, add a line, and its page in docs/libraries."""
+"""Top-level modules. Libraries with an adapter are in `agentv.metrics.libraries`; add a line for any other here."""
 
 
 def warnings_of(files: Iterable[Path], variables: Iterable[str]) -> Iterator[str]:
@@ -44,8 +34,8 @@ def warnings_of(files: Iterable[Path], variables: Iterable[str]) -> Iterator[str
         # The script may set the variables itself, before its imports.
         text = "\n".join(sources.values())
         for path, source in sources.items():
-            for name in sorted(LIBRARIES.keys() & _imported(source)):
-                what, needed = LIBRARIES[name]
+            for name in sorted(UNWANTED.keys() & _imported(source)):
+                what, needed = UNWANTED[name]
                 missing = {key: value for key, value in needed.items() if key not in known and key not in text}
                 if missing:
                     settings = ", ".join(f'{key}: "{value}"' for key, value in missing.items())
@@ -64,7 +54,7 @@ def _with_modules(script: Path) -> dict[Path, str]:
         source = None if path in sources else _source(path)
         if source is not None:
             sources[path] = source
-            for name in sorted(_imported(source) - LIBRARIES.keys()):
+            for name in sorted(_imported(source) - UNWANTED.keys()):
                 places = (script.parent / f"{name}.py", script.parent / name / "__init__.py")
                 waiting += [place for place in places if place.is_file()]
     return sources

@@ -15,7 +15,9 @@ from agentv.cli.init import template
 from agentv.cli.new_files import write_files
 from agentv.cli.programs import NODE, is_old_node, version_of
 from agentv.errors import UsageError
+from agentv.judge.ledger import DEFAULT_MAX_CALLS
 from agentv.metrics import METRICS, SHARED, SHARED_FILE, script_of
+from agentv.metrics.libraries import LIBRARIES, adapter_for, file_name
 
 FILES = {
     "python": {"NAME.py": "judge.py.txt", "test_NAME.py": "judge_test.py.txt"},
@@ -35,25 +37,37 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", metavar="NAME")
 @click.option("--lang", type=click.Choice(list(FILES)), default="python", help="Language of the script.  [python]")
 @click.option(
     "--metric", type=click.Choice(list(METRICS)), metavar="NAME", help="Copy the script of this ready metric."
 )
+@click.option(
+    "--from",
+    "library",
+    type=click.Choice(list(LIBRARIES)),
+    help="Write a script that runs a metric of this library. NAME is then the metric, such as FaithfulnessMetric.",
+)
 @click.option("--path", "folder", default=".", metavar="DIR", help="Directory to write to.  [.]")
 @click.option("--force", is_flag=True, help="Overwrite existing files without asking.")
-def command(name: str, lang: str, metric: str | None, folder: str, force: bool) -> int:
-    """Create a working judge script and a test for it, or a copy of a ready metric to change."""
-    name = name.replace("-", "_")
+def command(name: str, lang: str, metric: str | None, library: str | None, folder: str, *, force: bool) -> int:
+    """Create a working judge script and a test for it, or a script with a metric to change: a ready metric, or one of
+    another library."""
+    if metric is not None and library is not None:
+        raise UsageError("--metric and --from cannot be combined.", next_step="Use only one of them.")
+    written, name = name, name.replace("-", "_") if library is None else file_name(name)
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise UsageError(
             f"NAME must be an identifier, got '{name}'.", next_step="Use letters, digits and `_`: cites_sources."
         )
     root = Path(folder)
-    if metric is not None:
+    if metric is not None or library is not None:
         if lang != "python":
-            raise UsageError(f"--metric copies a script in Python, got --lang {lang}.", next_step="Omit --lang.")
-        return _copy_metric(name, metric, root, force=force)
+            option = "--metric" if library is None else "--from"
+            raise UsageError(f"{option} writes a script in Python, got --lang {lang}.", next_step="Omit --lang.")
+        if library is not None:
+            return _copy_adapter(library, written, name, root, force=force)
+        return _copy_metric(name, str(metric), root, force=force)
     contents = {
         file.replace("NAME", name): template(source).replace("NAME", name) for file, source in FILES[lang].items()
     }
@@ -81,6 +95,21 @@ def _copy_metric(name: str, metric: str, root: Path, *, force: bool) -> int:
     click.echo(f"\nUse it:   {{name: {name}, type: code_judge, script: [python, {script}]{access}, warm: true}}")
     click.echo("          The path is relative to the suite. Options of the metric go under `config`.")
     click.echo(f"Run it:   agentv judge run {shlex.quote(str(script))} --suite SUITE --case ID")
+    return 0
+
+
+def _copy_adapter(library: str, metric: str, name: str, root: Path, *, force: bool) -> int:
+    """Copy the adapter of a library, with its metric filled in."""
+    write_files(root, {f"{name}.py": adapter_for(library, metric)}, force=force)
+    about, script = LIBRARIES[library], root / f"{name}.py"
+    variables = ", ".join(f'{variable}: "{value}"' for variable, value in about.variables.items())
+    click.echo("\nUse it:")
+    click.echo(f"  - name: {name}\n    type: code_judge\n    script: [python, {script}]\n    {about.python}")
+    click.echo(f"    judge: {{max_calls: {DEFAULT_MAX_CALLS}}}\n    warm: true")
+    if variables:
+        click.echo(f"    env: {{{variables}}}")
+    click.echo("The path is relative to the suite. A metric with embeddings also needs `judge: {embeddings: TARGET}`.")
+    click.echo(f"Without a script: {{type: metric, metric: '{library}:{metric}', {about.python}}}")
     return 0
 
 
