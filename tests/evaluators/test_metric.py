@@ -217,5 +217,5 @@ def test_judge_new_copies_a_metric_that_works_on_its_own(project: Project) -> No
 def test_judge_new_rejects_a_metric_in_another_language(project: Project) -> None:
     done = project.run("judge", "new", "x", "--metric", "bias", "--lang", "bash")
     assert done.returncode == 2
-    assert "--metric copies a script in Python, got --lang bash" in done.stderr
+    assert "--metric writes a script in Python, got --lang bash" in done.stderr
     assert project.run("judge", "new", "metric_support", "--metric", "bias").returncode == 2

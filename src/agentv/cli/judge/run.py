@@ -183,7 +183,7 @@ class _Session:
             selected, reused = replace(selected, plan=answered(selected.plan, self._answered[1])), True
         for note in (*selected.plan.notes, *protection_gaps(selected.plan.needs)):
             self._note_once(note)
-        own = selected.spec.env
+        own = (*selected.spec.variables, *selected.spec.env)
         for warning in warnings_of(selected.script_files, {*own, *selected.item.planned.environment.values}):
             self._note_once(warning)
         if isinstance(view, TerminalView):
