@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Self
 
 from agentv.jsonio import JsonError, read
 from agentv.text import kind_of, short_or_described
@@ -30,7 +30,7 @@ class Fields:
         self._known: set[str] = set()
 
     @classmethod
-    def of_body(cls, body: bytes) -> Fields:
+    def of_body(cls, body: bytes) -> Self:
         try:
             return cls(read(body))
         except JsonError as error:
@@ -108,14 +108,14 @@ class Fields:
             raise self.wrong(name, "a list")
         return value or []
 
-    def objects(self, name: str) -> Iterator[Fields]:
+    def objects(self, name: str) -> Iterator[Self]:
         """The objects of a list."""
         for index, item in enumerate(self.items(name)):
-            yield Fields(item, f"{self.named(name)}[{index}]")
+            yield type(self)(item, f"{self.named(name)}[{index}]")
 
-    def object(self, name: str) -> Fields | None:
+    def object(self, name: str) -> Self | None:
         value = self.raw(name)
-        return None if value is None else Fields(value, self.named(name))
+        return None if value is None else type(self)(value, self.named(name))
 
     def mapping(self, name: str) -> Mapping[str, Any] | None:
         """An object whose fields are data."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
-from agentv.messages import GenerationOptions, Message, TokenUsage, ToolCall
+from agentv.messages import GenerationOptions, Message, TokenLogprob, TokenUsage, ToolCall
 from agentv.wire.apis.api import (
     CUT_OFF,
     FILTERED,
@@ -49,6 +49,19 @@ def error_body(status: int, code: str, message: str, parameter: str | None) -> d
     return {"error": {"code": status, "message": message, "status": state, "details": [reason]}}
 
 
+def _camel_case(name: str) -> str:
+    """The name as in JSON: clients may also send it as in Python."""
+    first, *more = name.lstrip("_").split("_")
+    return first + "".join(word[:1].upper() + word[1:] for word in more)
+
+
+class _Fields(Fields):
+    def __init__(self, data: Any, where: str = "") -> None:
+        super().__init__(
+            {_camel_case(name): value for name, value in data.items()} if isinstance(data, Mapping) else data, where
+        )
+
+
 class GenerateContent(Api):
     """Content as one reply or as a stream. Every reply is one candidate."""
 
@@ -57,16 +70,16 @@ class GenerateContent(Api):
         if named is None:
             message = "use `models/MODEL:generateContent` or `models/MODEL:streamGenerateContent`"
             raise ApiRequestError(message, code="not_supported")
-        fields = Fields.of_body(body)
+        fields = _Fields.of_body(body)
         fields.accept(*_WITHOUT_EFFECT)
-        system = _either(fields, "systemInstruction", "system_instruction")
+        system = fields.object("systemInstruction")
         messages = [] if system is None else [Message("system", _texts(system))]
         count = len(messages)
         for content in fields.objects("contents"):
             messages += _messages(content)
         if len(messages) == count:
             raise fields.wrong("contents", "a list of at least one content")
-        config = _either(fields, "generationConfig", "generation_config") or Fields({}, "generationConfig")
+        config = fields.object("generationConfig") or _Fields({}, "generationConfig")
         function = _chosen(fields)
         schema = _schema(config)
         if schema is not None and function is not None:
@@ -94,11 +107,6 @@ class GenerateContent(Api):
         if request.stream:
             return event_reply([json_event(content, large=request.large)])
         return json_reply(content, large=request.large)
-
-
-def _either(fields: Fields, name: str, other: str) -> Fields | None:
-    """A field that clients spell in two ways."""
-    return fields.object(name) or fields.object(other)
 
 
 def _texts(content: Fields) -> str:
@@ -168,7 +176,7 @@ def _chosen(fields: Fields) -> tuple[Function, Schema] | None:
 
 def _schema(config: Fields) -> Schema | None:
     kind = config.text("responseMimeType")
-    schema = config.mapping("responseJsonSchema") or config.mapping("_responseJsonSchema")
+    schema = config.mapping("responseJsonSchema")
     own = config.mapping("responseSchema")
     if kind not in (None, "text/plain", "application/json"):
         raise config.unsupported("responseMimeType", "must be `application/json` or `text/plain`")
@@ -186,11 +194,12 @@ def _json_schema(schema: Any) -> Any:
     if not isinstance(schema, Mapping):
         return schema
     converted: dict[str, Any] = {}
-    for key, value in schema.items():
+    for name, value in schema.items():
+        key = _camel_case(name) if name.isidentifier() and not name.startswith("_") else name
         if key == "type" and isinstance(value, str):
             converted[key] = value.lower()
         elif key == "properties" and isinstance(value, Mapping):
-            converted[key] = {name: _json_schema(item) for name, item in value.items()}
+            converted[key] = {own: _json_schema(item) for own, item in value.items()}
         elif key in ("items", "anyOf"):
             converted[key] = _json_schema(value)
         elif key not in ("nullable", "propertyOrdering"):
@@ -224,7 +233,21 @@ def _candidate(request: ApiRequest, reply: ModelReply, index: int) -> dict[str, 
     if request.function is not None and arguments is not None:
         part = {"functionCall": {"name": request.function.name, "args": arguments}}
     finish = {CUT_OFF: "MAX_TOKENS", FILTERED: "SAFETY"}.get(reply.ending, "STOP")
-    return {"content": {"parts": [part], "role": "model"}, "finishReason": finish, "index": index}
+    candidate = {"content": {"parts": [part], "role": "model"}, "finishReason": finish, "index": index}
+    if request.options.logprobs is None or reply.logprobs is None or text != reply.text:
+        return candidate
+    return {**candidate, "logprobsResult": _logprobs(reply.logprobs)}
+
+
+def _logprobs(tokens: Sequence[TokenLogprob]) -> dict[str, Any]:
+    return {
+        "chosenCandidates": [_token(token.token, token.logprob) for token in tokens],
+        "topCandidates": [{"candidates": [_token(*one) for one in token.alternatives]} for token in tokens],
+    }
+
+
+def _token(text: str, logprob: float) -> dict[str, Any]:
+    return {"token": text, "logProbability": logprob}
 
 
 def _usage(usage: TokenUsage) -> dict[str, Any]:
