@@ -1,4 +1,4 @@
-"""Runs the tests with two workers, and each test that failed once more, alone.
+"""Runs the tests with several workers, and each test that failed once more, alone.
 
     python -m tests.twice [OPTIONS OF PYTEST]
 
@@ -16,6 +16,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+WORKERS = 4
+"""Twice as many as the cores of the smallest machine: tests wait for processes and deadlines half of the time."""
 MOST = 8
 FAILED = 1
 """The exit code of pytest if tests failed; others mean that the tests could not be run."""
@@ -25,12 +27,15 @@ def main(options: Sequence[str]) -> int:
     """Run pytest, twice if a few tests failed; returns the exit code of the last run."""
     with tempfile.TemporaryDirectory() as cache:
         pytest = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir={cache}", *options]
-        code = subprocess.call([*pytest, "-n", "2"])
+        code = subprocess.call([*pytest, "-n", str(WORKERS)])
         failed = _failed(Path(cache))
         if code != FAILED or not 0 < len(failed) <= MOST:
             return code
         print(
-            f"\n{len(failed)} failed with two workers. Running again, one at a time:", *failed, sep="\n  ", flush=True
+            f"\n{len(failed)} failed with {WORKERS} workers. Running again, one at a time:",
+            *failed,
+            sep="\n  ",
+            flush=True,
         )
         code = subprocess.call([*pytest, "--last-failed", "--last-failed-no-failures", "none", "-p", "no:xdist"])
         flaky = set(failed) - set(_failed(Path(cache)))
