@@ -17,18 +17,21 @@ from tests.interpreters.support import cache, requirement, result_of, user_pytho
 __all__ = ["cache"]
 
 
-@pytest.mark.parametrize("judge", [None, True], ids=["plain", "judge access"])
+@pytest.mark.parametrize(
+    "options", [{}, {"judge": True}, {"judge": True, "warm": True}], ids=["plain", "judge access", "warm"]
+)
 def test_script_runs_with_the_interpreter_of_the_user_and_only_the_sdk(
-    project: Project, cache: Path, tmp_path: Path, judge: bool | None
+    project: Project, cache: Path, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     python = user_python(project.root / ".venv", wheel(tmp_path))
-    write_project(project, python=".venv/bin/python", judge=judge or False, execution={"judge_target": "t"})
+    write_project(project, python=".venv/bin/python", execution={"judge_target": "t"}, **options)
     ended = project.run("eval", "suite.yaml", env={"PYTHONPATH": "/nowhere"})
     assert ended.returncode == 0, ended.stderr
     result = result_of(project)
     assert result["reasoning"] == "shapes 1.0"
     assert result["details"]["python"] == str(python)
     assert result["details"]["agentv packages"] is False
+    assert result["warnings"] == []
     assert Path(result["details"]["sdk"]).is_relative_to(cache / "sdk")
     recorded = project.manifest()["interpreters"][str(python)]
     assert recorded["packages"] == {"shapes": "1.0"}
