@@ -23,7 +23,8 @@ from pathlib import Path
 
 from agentv.errors import EvaluatorError
 from agentv.judge.proxy import JudgeProxy
-from agentv.judge.session import JudgeSession, JudgeTargets
+from agentv.judge.session import JudgeSession
+from agentv.judge.targets import JudgeTargets
 from agentv.processes.launcher import Launcher
 from agentv.scripts import Runtime, ScriptSpec, run_script
 from agentv.targets.environment import Environment

@@ -22,7 +22,8 @@ from functools import partial
 
 from agentv.http import server
 from agentv.judge.proxy import JudgeProxy
-from agentv.judge.session import JudgeSession, JudgeTargets
+from agentv.judge.session import JudgeSession
+from agentv.judge.targets import JudgeTargets
 from agentv.targets.provider import Provider, Reply, Request
 
 LIMIT = 10**9

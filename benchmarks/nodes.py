@@ -22,7 +22,8 @@ from agentv.evaluators.base import Candidate, EvaluationContext
 from agentv.evaluators.code_judge import CodeJudge
 from agentv.judge.choice import JudgeChoice
 from agentv.judge.lending import Lender
-from agentv.judge.session import JudgeSession, JudgeTargets
+from agentv.judge.session import JudgeSession
+from agentv.judge.targets import JudgeTargets
 from agentv.messages import Message
 from agentv.nodes.channel import Change, Joined
 from agentv.nodes.collector import rare_collections

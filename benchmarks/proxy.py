@@ -22,7 +22,8 @@ from functools import partial
 from pathlib import Path
 
 from agentv.judge.proxy import JudgeProxy
-from agentv.judge.session import JudgeSession, JudgeTargets
+from agentv.judge.session import JudgeSession
+from agentv.judge.targets import JudgeTargets
 from agentv.targets.gate import TargetGate
 from agentv.targets.provider import Request, TargetScope
 from agentv.targets.providers.mock import MockProvider, MockSettings

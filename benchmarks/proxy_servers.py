@@ -17,7 +17,8 @@ from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http_parser import HttpRequestParser
 
 from agentv.judge.proxy import JudgeProxy
-from agentv.judge.session import JudgeSession, JudgeTargets
+from agentv.judge.session import JudgeSession
+from agentv.judge.targets import JudgeTargets
 from agentv.targets.gate import TargetGate
 from agentv.targets.provider import TargetScope
 from agentv.targets.providers.mock import MockProvider, MockSettings

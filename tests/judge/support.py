@@ -11,7 +11,8 @@ from typing import Any
 
 from agentv.judge.proxy import JudgeProxy
 from agentv.judge.recording import Recording
-from agentv.judge.session import JudgeSession, JudgeTargets
+from agentv.judge.session import JudgeSession
+from agentv.judge.targets import JudgeTargets
 from agentv.messages import OPTIONS
 from agentv.targets.provider import Provider, Reply, Request
 

@@ -31,7 +31,8 @@ from agentv.evidence import JudgeCallRecord
 from agentv.judge.access import JudgeAccess
 from agentv.judge.proxy import JudgeProxy
 from agentv.judge.recording import Recording
-from agentv.judge.session import JudgeSession, JudgeTargets
+from agentv.judge.session import JudgeSession
+from agentv.judge.targets import JudgeTargets
 from agentv.messages import TokenLogprob, TokenUsage
 from agentv.redact import Redactor
 from agentv.targets.provider import Reply, Request

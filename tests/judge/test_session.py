@@ -12,7 +12,8 @@ from agentv.errors import ProviderError
 from agentv.evidence import JudgeCallRecord
 from agentv.judge.call_error import JudgeCallError
 from agentv.judge.proxy import JudgeProxy
-from agentv.judge.session import JudgeSession, JudgeTargets
+from agentv.judge.session import JudgeSession
+from agentv.judge.targets import JudgeTargets
 from agentv.messages import GenerationOptions, Message, TokenUsage
 from agentv.processes.script_time import WaitingTime
 from agentv.redact import Redactor

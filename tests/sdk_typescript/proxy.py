@@ -15,7 +15,8 @@ from typing import Any
 
 from agentv.errors import ProviderError
 from agentv.judge.proxy import JudgeProxy
-from agentv.judge.session import JudgeSession, JudgeTargets
+from agentv.judge.session import JudgeSession
+from agentv.judge.targets import JudgeTargets
 from agentv.targets.provider import Provider, Reply, Request
 
 

@@ -11,7 +11,8 @@ from agentv.errors import EvaluatorError, TargetUnavailableError
 from agentv.judge.access import JudgeAccess
 from agentv.judge.choice import JudgeChoice
 from agentv.judge.recording import NOT_RECORDED, Recording
-from agentv.judge.session import JudgeSession, JudgeTargets
+from agentv.judge.session import JudgeSession
+from agentv.judge.targets import JudgeTargets
 from agentv.redact import NO_SECRETS, Redactor
 from agentv.results import RowKey
 from agentv.targets.budget import Budget

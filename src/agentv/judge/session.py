@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,13 +18,13 @@ from agentv.judge.call_error import JudgeCallError, TimedCalls
 from agentv.judge.call_record import asked_fields, reply_fields, request_fields, utc
 from agentv.judge.ledger import DEFAULT_MAX_CALLS, JudgeLedger
 from agentv.judge.recording import NOT_RECORDED, Recording
+from agentv.judge.targets import JudgeTargets
 from agentv.messages import Message, ToolCall
 from agentv.processes.script_time import WaitingTime
 from agentv.redact import MASK, NO_SECRETS, Redactor
 from agentv.results import RowKey
 from agentv.targets.budget import Budget
-from agentv.targets.provider import CallHooks, Provider, Reply, Request
-from agentv.text import short_or_described
+from agentv.targets.provider import CallHooks, Reply, Request
 from agentv.wire.apis.registry import VENDORS
 from agentv.wire.judge import JudgeCall, failed_object, reply_object
 
@@ -57,53 +57,6 @@ class _Running:
     """When the call was sent to the judge; None while it waits for a slot of its target."""
     closed: bool = False
     """The session was closed during the call, which is therefore already settled."""
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeTargets:
-    """The judge targets of a session: available providers by name, and why others are unavailable."""
-
-    default: str
-    live: Mapping[str, Provider]
-    unavailable: Mapping[str, str] = field(default_factory=dict)
-    allowed: Collection[str] | None = None
-    """Names that a script may choose; None allows all that run no command. The default is always allowed."""
-    models: Mapping[str, str] = field(default_factory=dict)
-    """Model names of client libraries -> the targets to use for them, which are allowed."""
-    embeddings: str | None = None
-    """The target that answers requests for embeddings."""
-    replayed: bool = False
-    """Whether all replies come from the record of another run (`--replay`)."""
-
-    def __post_init__(self) -> None:
-        if self.default not in self.live:
-            raise ValueError(f"the default judge target '{self.default}' is not among the live targets")
-
-    def permits(self, name: str) -> bool:
-        if name == self.default:
-            return True
-        if name in self.live and self.live[name].embeds:  # it cannot judge
-            return False
-        if name in self.models.values():
-            return True
-        return name in self.allowed if self.allowed is not None else not self.runs_commands(name)
-
-    def runs_commands(self, name: str) -> bool:
-        """Whether a call to this target starts a program, which would see text that a script chose."""
-        return name in self.live and self.live[name].runs_commands
-
-    @property
-    def available(self) -> list[str]:
-        return sorted(name for name in self.live if self.permits(name))
-
-    def of_model(self, model: str) -> str:
-        """The target for the model that a client library asks for.
-
-        A target that the script may choose and that is unavailable is not replaced: choosing it is an error.
-        """
-        if (model in self.live or model in self.unavailable) and self.permits(model):
-            return model
-        return self.models.get(model, self.default)
 
 
 class JudgeSession:
@@ -331,21 +284,9 @@ class JudgeSession:
 
     def _choose(self, call: JudgeCall, where: str) -> str:
         name = self.targets.default if call.target is None else call.target
-        for_embeddings = call.asked is not None and call.asked.embeddings and name == self.targets.embeddings
-        if name in self.targets.live and (for_embeddings or self.targets.permits(name)):
+        problem = self.targets.problem(name, embeds=call.asked is not None and call.asked.embeddings)
+        if problem is None:
             return name
-        allowed = for_embeddings or self.targets.permits(name)
-        reason = self.targets.unavailable.get(name) if allowed else None
-        if reason is not None:
-            problem = f"target '{name}' is not available: {reason}"
-        elif self.targets.allowed is None and self.targets.runs_commands(name):
-            problem = f"target '{name}' is a `cli` target; name it in `judge.allowed_targets` of this evaluator"
-        elif name in self.targets.live and self.targets.live[name].embeds:
-            problem = f"target '{name}' only embeds; name it in `judge.embeddings` of this evaluator"
-        elif name in self.targets.live or name in self.targets.unavailable:
-            problem = f"target '{name}' is not allowed for this evaluator"
-        else:
-            problem = f"unknown target '{short_or_described(name, 100)}'"
         available = ", ".join(self.targets.available)
         raise self._refused(400, "unknown_target", f"{where}{problem}; available: {available}")
 

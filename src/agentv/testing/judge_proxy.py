@@ -19,7 +19,8 @@ from typing import Any, Self
 from agentv.errors import ProviderError, UsageError
 from agentv.judge.ledger import DEFAULT_MAX_CALLS, JudgeLedger
 from agentv.judge.proxy import JudgeProxy
-from agentv.judge.session import JudgeSession, JudgeTargets
+from agentv.judge.session import JudgeSession
+from agentv.judge.targets import JudgeTargets
 from agentv.messages import OPTIONS
 from agentv.targets.provider import Provider, Reply, Request
 from agentv.targets.providers.function import as_reply
