@@ -18,9 +18,11 @@ NPM := $(shell command -v npm)
 TYPESCRIPT_READY := $(if $(NPM),$(TYPESCRIPT)/dist/.ready)
 # npm packages of model servers used by tests; without npm, those tests are skipped too.
 LIVE := tests/live
+# Judge scripts that import other people's libraries, the lock files of those, and their environments.
+LIBRARIES := tests/live/libraries
 LIVE_READY := $(if $(NPM),$(LIVE)/node_modules/.ready)
 
-.PHONY: demo typescript test test-real check format english bench soak lock docs docs-site golden pictures clean
+.PHONY: demo typescript test test-real test-libraries check format english bench soak lock docs docs-site golden pictures clean
 
 demo: $(RUNTIME_READY)  ## catch a regression between two versions of a retriever; offline, no API key
 	@$(BIN)/python examples/retriever-regression/demo.py
@@ -34,6 +36,10 @@ test-real: $(READY)  ## run the tests with a real model; does nothing if its pac
 	else \
 	  echo "the tests with a real model were skipped: $$(grep -m 1 -i error $(VENV)/real.log || tail -n 1 $(VENV)/real.log)"; \
 	fi
+
+test-libraries: $(READY)  ## run metrics of other libraries as judge scripts, in environments of their own (1.2 GB); skipped without a package index
+	$(BIN)/python -m tests.live.libraries.environments
+	$(BIN)/pytest -q -m libraries -n 3 tests/live/libraries
 
 typescript: $(TYPESCRIPT_READY)  ## build the TypeScript SDK
 
@@ -87,6 +93,7 @@ lock:  ## update the lock files: all dependencies, runtime only, the site, build
 	$(COMPILE) pyproject.toml --extra docs --constraint requirements.lock --output-file requirements.docs.lock
 	$(COMPILE) --group build --constraint requirements.lock --output-file requirements.build.lock
 	$(COMPILE) --group real --no-deps --upgrade --output-file requirements.real.lock
+	for name in installer current trulens; do $(COMPILE) --python-version 3.11 --upgrade $(LIBRARIES)/$$name.in --output-file $(LIBRARIES)/$$name.lock; done
 	rm -rf .lock-tools
 
 # The interpreter that will be used: that of .venv, or the one .venv is created with.
@@ -136,4 +143,4 @@ $(TYPESCRIPT)/dist/.ready: $(TYPESCRIPT)/node_modules/.ready $(TYPESCRIPT)/tscon
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(RAY) $(REAL) $(TYPESCRIPT)/dist $(TYPESCRIPT)/node_modules $(LIVE)/node_modules dist build site .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(RAY) $(REAL) .venv-libraries $(LIBRARIES)/node_modules $(TYPESCRIPT)/dist $(TYPESCRIPT)/node_modules $(LIVE)/node_modules dist build site .mypy_cache .ruff_cache .pytest_cache

@@ -23,6 +23,7 @@ NOT_OURS = {
     ".venv",
     ".venv-ray",
     ".venv-real",
+    ".venv-libraries",
     ".agentv",
     "node_modules",
     "dist",
