@@ -6,6 +6,7 @@ A comment directly above a fence specifies how its block is tested:
     <!-- exit: 1 -->               expected exit code of its last command or its validation
     <!-- no-test: reason -->       do not run the block
     <!-- needs: node curl -->      skip the block if any of these is missing: programs, or `isolation`
+    <!-- needs: package:ragas -->  skip the block unless `make test-libraries` has installed this library
 
 `console` blocks contain commands (`$ ...`) and optionally their expected output, in which `...` matches anything.
 """

@@ -29,6 +29,7 @@ PARTS = ".parts"
 
 _RUN_ID = re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{6,9}\b")
 _SECONDS = re.compile(r"\b\d+\.\d s\b|(?<=   )(?:\d\d|\d+ min \d\d) s$", re.MULTILINE)
+_PACKAGES = re.compile(r"python: \[.*\]$", re.MULTILINE)
 _KEPT = ("PATH", "LANG", "TMPDIR", "SYSTEMROOT")
 PR_CAPBSET_DROP = 24
 NOT_RUN = ("text", "diff", "ini")
@@ -49,12 +50,14 @@ class Reader:
     """Writes the files and runs the commands of a page, from top to bottom."""
 
     root: Path
+    interpreter: Path | None = None
+    """The interpreter that has the packages that the page names, instead of a new environment."""
     _to_validate: list[str] = field(default_factory=list)
     _parts: list[str] = field(default_factory=list)
 
     def follow(self, block: Block) -> None:
         """Run, write or validate one block, depending on its language."""
-        if block.not_tested is not None or not all(map(_is_here, block.needs)):
+        if block.not_tested is not None or not all(map(self._is_here, block.needs)):
             return
         if block.file is not None:
             self._write(block.file, block.text)
@@ -149,7 +152,15 @@ class Reader:
 
     # -- the machine
 
+    def _is_here(self, need: str) -> bool:
+        """Whether a program or package is installed or, for `isolation`, whether scripts cannot read the runtime's memory."""
+        if need.startswith("package:"):
+            return self.interpreter is not None
+        return capabilities().supervised if need == "isolation" else shutil.which(need) is not None
+
     def _write(self, name: str, text: str) -> None:
+        if self.interpreter is not None:
+            text = _PACKAGES.sub(f"python: {self.interpreter}", text)
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -203,11 +214,6 @@ def _whole(part: Any) -> dict[str, Any]:
     if "type" in part[0]:
         return {"execution": {"evaluators": part}, "evalcases": [{"id": "case", "input": "a question"}]}
     return {"execution": {"evaluators": [{"type": "is_json"}]}, "evalcases": part}
-
-
-def _is_here(need: str) -> bool:
-    """Whether a program is installed or, for `isolation`, whether scripts cannot read the runtime's memory."""
-    return capabilities().supervised if need == "isolation" else shutil.which(need) is not None
 
 
 def _drop_capabilities() -> None:

@@ -21,7 +21,11 @@ from tests.view.browsers import open_browser
 SITE = ROOT / "docs/site"
 CONFIG = SITE / "mkdocs.yml"
 SECTIONS = ["Home", "Tutorial", "How-to", "Reference", "Explanation", "Contributing"]
-INDEXES = {"docs/adr": "docs/adr/README.md", "docs/providers": "docs/providers/README.md"}
+INDEXES = {
+    "docs/adr": "docs/adr/README.md",
+    "docs/libraries": "docs/libraries/README.md",
+    "docs/providers": "docs/providers/README.md",
+}
 """Directories whose pages are listed in a page of their own; all others are listed in the README."""
 
 
