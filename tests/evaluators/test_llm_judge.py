@@ -111,6 +111,14 @@ async def test_empty_and_truncated_replies_are_retried():
     assert "it was truncated" in asked.requests[2].question
 
 
+async def test_reply_that_is_cut_off_before_it_says_anything_is_truncated():
+    asked = Judge(spoken("{", "length"), spoken("Let me think", "length"), verdict(1.0))
+    result = await asked.judged(the_judge(), a_case())
+    assert (result.error is not None, len(asked.requests)) == (True, 2)
+    assert "problem with the last reply ('Let me think'): it was truncated" in str(result.error)
+    assert "Increase `max_output_tokens` of the judge target" in str(result.error)
+
+
 async def test_judge_failure_is_an_error_without_retry():
     asked = Judge("no verdict", ProviderError("the service is down", status=503))
     result = await asked.judged(the_judge(), a_case())

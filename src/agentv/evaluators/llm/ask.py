@@ -11,7 +11,7 @@ from agentv.errors import BudgetExhaustedError, EvaluatorError
 from agentv.evaluators.base import Candidate, EvaluationContext
 from agentv.evaluators.llm.fence import fence
 from agentv.evaluators.llm.prompt import words_of
-from agentv.evaluators.llm.reply import LONGEST_REPLY, ReplyError, is_plain, read_and_compare
+from agentv.evaluators.llm.reply import LONGEST_REPLY, TRUNCATED, ReplyError, is_plain, read_and_compare
 from agentv.messages import NO_OPTIONS, GenerationOptions
 from agentv.results import CUT_OFF
 from agentv.text import plural
@@ -30,6 +30,8 @@ SHOWN_TO_THE_JUDGE = 300
 COMPARED_IN_LINE = 64_000
 """Replies about longer answers are parsed in a worker."""
 READ_SECONDS = 5.0
+BETTER_JUDGE = "Try a judge that follows instructions better (`judge_target`), or increase `max_output_tokens`."
+MORE_TOKENS = "Increase `max_output_tokens` of the judge target, or choose a judge that writes less (`judge_target`)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,10 @@ class Question(Generic[T]):
 class NoUsableReplyError(Exception):
     """None of the replies could be used. The message says what is wrong with the last one."""
 
+    def __init__(self, problem: str, *, truncated: bool = False) -> None:
+        super().__init__(problem)
+        self.truncated = truncated
+
 
 async def ask_until(
     question: Question[T],
@@ -72,18 +78,19 @@ async def ask_until(
             return await _read(question, reply.text, reply.finish_reason)
         except ReplyError as error:
             unusable()
-            problem = redactor.text(str(error))
-        cut = reply.finish_reason in CUT_OFF
-        if cut and was_cut:  # a model that writes too much twice does so a third time, and each attempt costs the most
+            cut = reply.finish_reason in CUT_OFF
+            problem = TRUNCATED if cut else redactor.text(str(error))
+        # A model that writes too much twice does so a third time, and each attempt costs the most.
+        enough, was_cut = cut and was_cut, cut
+        if enough:
             break
-        was_cut = cut
         head = redactor.head(reply.text, SHOWN_TO_THE_JUDGE)
         began = f" It began:\n\n{fence([('previous reply', head)]).text}" if head.strip() else ""
         text = (
             f"{question.text}\n\nYour previous reply to this request could not be used: {problem}.{began}\n\n"
             f"{question.again} Reply with exactly one JSON object in the format described, and nothing else."
         )
-    raise NoUsableReplyError(problem)
+    raise NoUsableReplyError(problem, truncated=was_cut)
 
 
 async def _read(question: Question[T], text: str, finish_reason: str | None) -> T:
@@ -158,7 +165,7 @@ async def _ask(
         graded = replace(question, graded=words_of(candidate))
         return await ask_until(graded, ask, redactor, forget), session.ledger.to_dict()
     except NoUsableReplyError as error:
-        problem = str(error)
+        problem, truncated = str(error), error.truncated
     target, kept = session.targets.default, _kept(last_reply, redactor)
     where = "The last reply is in `details.raw_reply` of this result. " if kept else ""
     recorded = (
@@ -167,8 +174,7 @@ async def _ask(
     raise EvaluatorError(
         f"the judge '{target}' returned no usable verdict in {plural(len(calls), 'attempt')}; "
         f"problem with the last reply{_beginning(last_reply, redactor)}: {problem}",
-        next_step=f"{where}{recorded}Try a judge that follows instructions better "
-        "(`judge_target`), or increase `max_output_tokens`.",
+        next_step=f"{where}{recorded}{MORE_TOKENS if truncated else BETTER_JUDGE}",
         judge=session.ledger.to_dict(),
         details=kept,
     )

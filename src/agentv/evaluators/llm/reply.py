@@ -19,6 +19,7 @@ from agentv.text import kind_of
 
 T = TypeVar("T")
 
+TRUNCATED = "it was truncated; write a shorter reply"
 LONGEST_REPLY = 1024 * 1024
 PLAIN_LENGTH = 8_000
 LONGEST_REPAIR = 32 * 1024
@@ -312,7 +313,7 @@ def _strict(text: str) -> dict[str, Any] | None:
 def _repaired(span: Span, finish_reason: str | None) -> dict[str, Any]:
     """Repair a malformed object whose meaning is unambiguous."""
     if finish_reason in CUT_OFF:
-        raise ReplyError("it was truncated; write a shorter reply")
+        raise ReplyError(TRUNCATED)
     if len(span.text) > LONGEST_REPAIR or len(span.text) * len(_QUOTES.findall(span.text)) > MOST_REPAIR:
         raise ReplyError("it is not valid JSON, and too long to repair")
     if not span.closed and (span.in_string or span.text.rstrip()[-1:] not in ('"', "]", "}")):
