@@ -235,6 +235,7 @@ async def test_checks_are_those_of_invoke_with_errors_in_the_form_of_openai(
         reply = await ask(proxy, CHAT, QUESTION, **headers)
     assert reply.status == status
     assert error_of(reply)["code"] == code
+    assert reply.headers["x-should-retry"] == "false"
 
 
 async def test_other_methods_are_405() -> None:

@@ -29,7 +29,6 @@ BODY_BYTES = 32 * 1024 * 1024
 MOST_REFUSED = 1_000
 CPU_SECONDS = 10.0
 CPU_SECONDS_PER_CALL = 0.02
-REQUEST_TIMEOUT = 408
 NO_RETRY = (("x-should-retry", "false"),)
 """Tells client libraries not to repeat a request, which would be another judge call."""
 READ_TIMEOUT = b"x-stainless-read-timeout"
@@ -206,8 +205,7 @@ class JudgeApp(App):
             return Response(refused.status, to_json(error_object(message, refused.code)), headers=refused.headers)
         parameter = refused.parameter if isinstance(refused, _RefusedCall) else None
         body = to_json(error_body(vendor, refused.status, refused.code, message, parameter))
-        retry = () if refused.status == REQUEST_TIMEOUT else NO_RETRY
-        return Response(refused.status, body, headers=(*refused.headers, *retry))
+        return Response(refused.status, body, headers=(*refused.headers, *NO_RETRY))
 
 
 class _RefusedCall(Refused):

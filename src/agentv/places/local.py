@@ -13,7 +13,7 @@ from agentv.jsonio import dump_line
 from agentv.processes.execution import Script
 from agentv.processes.job import Job, job_files
 from agentv.processes.run import OnBytes, ProcessOutcome
-from agentv.wire.apis.registry import API_VARIABLES, led_to_proxy
+from agentv.wire.apis.registry import API_VARIABLES, with_vendor_variables
 
 if TYPE_CHECKING:
     from agentv.judge.proxied import ProxiedSession
@@ -122,7 +122,7 @@ class LocalPlace:
         elif proxy is not None:
             environment |= dict(zip(PROXY_VARIABLES, (proxy.url, proxy.token) * 2, strict=True))
             named = {*job.env, *job.passed}
-            environment = led_to_proxy(environment, job.vendors, proxy.url, proxy.token, named)
+            environment = with_vendor_variables(environment, job.vendors, proxy.url, proxy.token, named)
         if proxy is not None:
             _bypass_http_proxies(environment)
         return environment

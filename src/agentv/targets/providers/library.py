@@ -25,7 +25,7 @@ from agentv.targets.provider import CallHooks, Provider, Reply, Request, TargetS
 from agentv.targets.providers.chat import wire_messages
 from agentv.targets.providers.exchange import Exchange
 from agentv.targets.providers.model_settings import ModelSettings
-from agentv.targets.providers.rejected_options import sent_at_best
+from agentv.targets.providers.rejected_options import send_best_effort
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -151,7 +151,7 @@ class LibraryProvider(Provider):
         hooks.on_start()
         if not request.best_effort:
             return await self.invoke(request)
-        return await sent_at_best(request, self.invoke, self._rejected, hooks)
+        return await send_best_effort(request, self.invoke, self._rejected, hooks)
 
     async def invoke(self, request: Request) -> Reply:
         self._pricer.start()

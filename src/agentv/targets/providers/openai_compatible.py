@@ -27,7 +27,7 @@ from agentv.targets.providers.chat import (
 )
 from agentv.targets.providers.exchange import GOOD, Exchange, error_code, merged_headers
 from agentv.targets.providers.model_settings import ExtraBodySettings
-from agentv.targets.providers.rejected_options import sent_at_best
+from agentv.targets.providers.rejected_options import send_best_effort
 
 _REFUSED_FORMAT = re.compile(r"response[_ ]format|json_schema|structured[_ ]output", re.IGNORECASE)
 _INVALID_SCHEMA = re.compile(r"invalid[ _](json[ _])?schema", re.IGNORECASE)
@@ -177,7 +177,7 @@ class OpenAICompatibleProvider(Provider):
         self._pricer.start()
         if not request.best_effort:
             return await self._call(request, hooks)
-        return await sent_at_best(request, partial(self._call, hooks=hooks), self._rejected, hooks)
+        return await send_best_effort(request, partial(self._call, hooks=hooks), self._rejected, hooks)
 
     async def _call(self, request: Request, hooks: CallHooks) -> Reply:
         options = request.options

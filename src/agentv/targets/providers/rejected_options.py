@@ -18,7 +18,7 @@ from agentv.targets.providers.model_settings import OPTIONS_OF_FIELDS
 _NOT_SUPPORTED = re.compile(r"unsupported|not (be )?(support|enabled|allowed)|deprecated|cannot both", re.IGNORECASE)
 
 
-async def sent_at_best(
+async def send_best_effort(
     request: Request, send: Callable[[Request], Awaitable[Reply]], rejected: set[str], hooks: CallHooks
 ) -> Reply:
     """The reply to the request without the options that the model rejects, which are added to `rejected`."""

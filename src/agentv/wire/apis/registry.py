@@ -91,17 +91,17 @@ def variables_of(vendors: Iterable[str], url: str, token: str) -> dict[str, str]
     }
 
 
-def led_to_proxy(
+def with_vendor_variables(
     environment: Mapping[str, str], vendors: Iterable[str], url: str, token: str, named: Set[str]
 ) -> dict[str, str]:
     """The environment in which client libraries of these vendors find the proxy and no other key.
 
     Nothing is changed for a vendor if the suite names one of its variables, which are then in `named`.
     """
-    led = [name for name in vendors if named.isdisjoint({*VENDORS[name].variables, *VENDORS[name].withheld})]
-    withheld = frozenset().union(*(VENDORS[name].withheld for name in led))
+    chosen = [name for name in vendors if named.isdisjoint({*VENDORS[name].variables, *VENDORS[name].withheld})]
+    withheld = frozenset().union(*(VENDORS[name].withheld for name in chosen))
     kept = {name: value for name, value in environment.items() if name not in withheld}
-    return kept | variables_of(led, url, token)
+    return kept | variables_of(chosen, url, token)
 
 
 def vendor_at(path: str) -> Vendor | None:
