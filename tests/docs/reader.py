@@ -153,7 +153,7 @@ class Reader:
     # -- the machine
 
     def _is_here(self, need: str) -> bool:
-        """Whether a program or package is installed or, for `isolation`, whether scripts cannot read the runtime's memory."""
+        """Whether a program or package is installed or, for `isolation`, scripts cannot read the runtime's memory."""
         if need.startswith("package:"):
             return self.interpreter is not None
         return capabilities().supervised if need == "isolation" else shutil.which(need) is not None
