@@ -71,7 +71,7 @@ soak: $(READY) $(RAY_READY)  ## run the long tests: 1,400 kill -9 / resume cycle
 	$(BIN)/python -m benchmarks.fuzz_proxy --requests 200000
 	$(BIN)/python -m benchmarks.fuzz_suites --examples 50000
 	$(BIN)/python -m benchmarks.endurance
-	$(BIN)/pytest -q -m soak tests/threats tests/benchmarks tests/docs
+	$(BIN)/pytest -q -m soak tests --ignore tests/nodes/test_ray.py
 	$(RAY)/bin/python -m pytest -q -m soak tests/nodes/test_ray.py
 
 docs: $(READY)  ## regenerate the tables of the reference

@@ -51,8 +51,6 @@ def test_demo_catches_the_worse_retriever_within_80_columns_as_often_as_it_runs(
     ("old", "new", "expected"),
     [
         ("[python, retriever.py, v2,", "[python, retriever.py, v1,", "expected exit code 1, got 0"),
-        ("[python, retriever.py, v1,", "[python, retriever.py, v2,", "expected exit code 0, got 1"),
-        ("[python, retriever.py, v1,", "[python, retriever.py, v3,", "expected exit code 0, got 3"),
         ("provider: mock", "provider: mok", "expected exit code 0, got 2"),
     ],
 )

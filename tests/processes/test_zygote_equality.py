@@ -95,6 +95,26 @@ SIBLINGS = {
 ADDRESS = re.compile(rb"0x[0-9a-f]+")
 
 
+OF_ISOLATION = {
+    "prints",
+    "a signal",
+    "an exception",
+    "the path",
+    "another Python",
+    "multiprocessing, forked",
+    "multiprocessing, spawned",
+    "signals",
+    "limits and ids",
+    "descriptors",
+    "the environment",
+    "the environment of a child",
+    "dumpable",
+    "an exec",
+    "its own fork",
+}
+"""Scripts that see something of the process in which isolated scripts run. The others run isolated in `make soak`."""
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     for name, code in SIBLINGS.items():
@@ -109,8 +129,14 @@ def seen(outcome: ProcessOutcome, folder: Path) -> tuple[object, ...]:
     return outcome.returncode, outcome.signal, *texts, outcome.supervisor_lost, outcome.survivors, left
 
 
-@pytest.mark.parametrize("isolate", [False, True], ids=["open", "isolated"])
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize(
+    ("name", "isolate"),
+    [
+        *((name, False) for name in SCRIPTS),
+        *(pytest.param(name, True, marks=() if name in OF_ISOLATION else pytest.mark.soak) for name in SCRIPTS),
+    ],
+    ids=[f"{name}-{mode}" for mode in ("open", "isolated") for name in SCRIPTS],
+)
 async def test_warm_script_behaves_like_a_cold_one(launcher: Launcher, folder: Path, name: str, isolate: bool):
     write(folder, SCRIPTS[name])
     wanted = script(

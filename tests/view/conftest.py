@@ -79,11 +79,12 @@ def written(rich_project: Bookshop, tmp_path_factory: pytest.TempPathFactory) ->
     return Files(rich_project.root, tmp_path_factory.mktemp("files"))
 
 
-@pytest.fixture(params=["server", "file"])
+@pytest.fixture(params=["server", pytest.param("file", marks=pytest.mark.soak)])
 def opened(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Opened]:
     """Opens pages of the project, in a fresh browser profile: `opened("new-prompt", "/judges")`.
 
-    From the file, the network is off, and the only request is that of the file.
+    From the server, and in `make soak` from the file, too; with `BOTH`, always from both. Every page of the file is
+    opened in `test_everywhere.py`. From the file, the network is off, and the only request is that of the file.
     """
     source: Server | Files = request.getfixturevalue("served" if request.param == "server" else "written")
     with Opened(browser, source, request.getfixturevalue("rich_project")) as pages:

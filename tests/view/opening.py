@@ -11,10 +11,14 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, Request
 
 from tests import forked
 from tests.view.bookshop import Bookshop
+
+BOTH = pytest.mark.parametrize("opened", ["server", "file"], indirect=True)
+"""For tests of what depends on the delivery: what a page may load, and what it can ask for."""
 
 AGENTV = (sys.executable, "-m", "agentv")
 _WATCH = """

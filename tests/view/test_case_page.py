@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Locator, Page, Request, Route, expect
 from tests.view.bookshop import RUNS, Bookshop
 from tests.view.odd_cases import LONG, STEPS, TARGET, write_odd_run
 from tests.view.odd_cases import RUN as ODD
-from tests.view.opening import AGENTV, Files, Opened, Server, environment
+from tests.view.opening import AGENTV, BOTH, Files, Opened, Server, environment
 
 SHIPPING = "/case/support/shipping-cost/assistant/1"
 REFUND = "/case/agent/refund-1033/assistant/1"
@@ -166,6 +166,7 @@ def test_points_of_weights_that_are_not_decimal_are_rounded_like_the_weights(ope
     assert lines == ["tools 1 1.00 0.67 of 0.67", "fast 0.5 1.00 0.33 of 0.33"]
 
 
+@BOTH
 def test_judge_calls_and_evaluators_have_addresses(opened: Opened) -> None:
     page = opened("new-prompt", f"{SHIPPING}?evaluator=precision&call=2")
     calls = evaluator(page, "precision").locator(".call")
@@ -227,6 +228,7 @@ def test_trajectory_shows_messages_and_tool_calls(opened: Opened) -> None:
     assert page.url.endswith(f"{REFUND}?step=3")
 
 
+@BOTH
 def test_times_history_and_commands(opened: Opened) -> None:
     page = opened("new-prompt", SHIPPING)
     time = card(page, "Time")

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from agentv.view.library import Library
 from tests.view.bookshop import RUNS, Bookshop
-from tests.view.opening import AGENTV, Files, Opened, environment, printed
+from tests.view.opening import AGENTV, BOTH, Files, Opened, environment, printed
 
 BASELINE, CANDIDATE = RUNS["baseline"], RUNS["new-prompt"]
 PLACE = f"#/compare/{BASELINE}/{CANDIDATE}"
@@ -66,6 +66,7 @@ def case_number(data: dict[str, Any], eval_id: str) -> int:
 # -- the overview
 
 
+@BOTH
 def test_numbers_are_those_of_agentv_compare(opened: Opened, expected: dict[str, Any], data: dict[str, Any]) -> None:
     page = opened(place=PLACE)
     terminal = subprocess.run(

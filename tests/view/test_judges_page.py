@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from agentv.view.library import Library
 from tests.view.bookshop import Bookshop
-from tests.view.opening import Opened, Server
+from tests.view.opening import BOTH, Opened, Server
 
 UNKNOWN = "\N{EN DASH}"
 
@@ -35,6 +35,7 @@ def row_of(area: Locator, name: str) -> dict[str, str]:
     return dict(zip(head, cells(row), strict=True))
 
 
+@BOTH
 def test_judges_have_cost_scores_and_agreement(opened: Opened) -> None:
     page, data = judges(opened)
     (target,) = data["targets"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.sync_api import Page, expect
 
-from tests.view.opening import Opened
+from tests.view.opening import BOTH, Opened
 from tests.view.places import PLACES, RUN
 
 FOCUS = """() => {
@@ -29,6 +29,7 @@ def arrive(opened: Opened, page: Page, part: str) -> None:
     opened.ready(page)
 
 
+@BOTH
 def test_walk_from_runs_to_a_case_and_back(opened: Opened) -> None:
     page = opened(place="#/")
     for _ in range(10):  # down to the run that this is about

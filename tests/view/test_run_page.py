@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.view.bookshop import RUNS, Bookshop
 from tests.view.held import CASES, RUN, HeldProject, wait_until
-from tests.view.opening import Opened, Server
+from tests.view.opening import BOTH, Opened, Server
 
 Row = dict[str, Any]
 
@@ -141,6 +141,7 @@ def test_run_without_budget_left_says_so_and_how_to_resume(from_server: Opened) 
 # -- search, facets, histogram and baseline
 
 
+@BOTH
 def test_search_finds_questions_and_reasons_in_the_page_and_answers_in_the_record(opened: Opened) -> None:
     rows = rows_of(opened)
     page = opened("new-prompt")

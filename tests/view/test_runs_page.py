@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.view.bookshop import RUNS, Bookshop
 from tests.view.held import HeldProject, wait_until
-from tests.view.opening import Opened, Server, printed
+from tests.view.opening import BOTH, Opened, Server, printed
 
 
 def rows(page: Page) -> list[dict[str, str]]:
@@ -39,6 +39,7 @@ def select(page: Page, name: str) -> None:
 # -- what is listed
 
 
+@BOTH
 def test_numbers_are_those_of_agentv_runs_and_names_are_links(opened: Opened) -> None:
     page = opened(place="#/")
     link = page.locator(".runs .grid-body a", has_text="new-prompt")
@@ -73,6 +74,7 @@ def test_all_columns_fit_into_a_window_of_1280_pixels(opened: Opened) -> None:
     assert frame.evaluate("(frame) => frame.scrollWidth - frame.clientWidth") == 0
 
 
+@BOTH
 def test_trend_is_broken_where_the_measurement_changed(opened: Opened) -> None:
     page = opened("baseline", baseline="first", place="#/")
     figure = page.locator(".trends figure").first
@@ -115,6 +117,7 @@ def test_degrading_suite_is_first_and_has_a_warning(later: Opened) -> None:
 # -- finding and comparing
 
 
+@BOTH
 def test_filter_and_order_are_in_the_address(opened: Opened) -> None:
     page = opened(place="#/?q=prec&s=mean")
     assert page.get_by_label("Filter runs").input_value() == "prec"
@@ -199,6 +202,7 @@ def test_page_that_loads_slowly_is_not_shown_after_going_back(
         assert not page.locator("main").get_attribute("aria-busy")
 
 
+@BOTH
 def test_file_compares_its_two_runs(opened: Opened) -> None:
     page = opened(place="#/")
     if opened.kind == "server":
