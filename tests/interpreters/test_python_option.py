@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import agentv
 from agentv.redact import MASK
@@ -221,3 +222,21 @@ async def test_python_api_installs_without_blocking_the_loop(
     counting.cancel()
     assert run.results[0].evaluator_results[0].reasoning == "shapes 1.0"
     assert turns > 20
+
+
+def test_shards_with_other_packages_are_not_merged(project: Project, cache: Path, tmp_path: Path) -> None:
+    user_python(project.root / ".venv", wheel(tmp_path))
+    cases = [{"id": name, "input": "x"} for name in "abcdefgh"]
+    write_project(project, python=".venv/bin/python")
+    suite = yaml.safe_load((project.root / "suite.yaml").read_text())
+    (project.root / "suite.yaml").write_text(yaml.safe_dump({**suite, "evalcases": cases}))
+    for part in (1, 2):
+        assert project.run("eval", "suite.yaml", "--shard", f"{part}/2", "--run-dir", f"s{part}").returncode == 0
+    user_python(project.root / ".venv", wheel(tmp_path, "1.0", "circles"))
+    assert project.run("eval", "suite.yaml", "--shard", "2/2", "--run-dir", "other").returncode == 0
+    refused = project.run("merge", "s1", "other", "--run-dir", "merged")
+    assert refused.returncode == 2
+    assert "the packages of .venv/bin/python in other differ from those in s1" in refused.stderr
+    assert project.run("merge", "s1", "s2", "--run-dir", "merged").returncode == 0
+    (merged,) = project.manifest(project.root / "merged")["interpreters"].values()
+    assert merged["packages"] == {"shapes": "1.0"}

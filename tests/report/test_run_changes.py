@@ -88,3 +88,18 @@ def test_run_json_of_another_shape_is_not_compared():
         changed(setup(), RecordedSetup({"options": 5, "git": [], "suites": "x", "agentv": 1}, ["bot"]))
         == [Change("options", "--repeat changed", False, None, None)][:0]
     )
+
+
+def test_other_packages_of_judge_scripts_are_the_ruler():
+    def pythons(cwd: str, version: str, **packages: str) -> dict[str, Any]:
+        own = {"version": version, "packages": {"shapes": "1.0", **packages}}
+        return {f"{cwd}/.venv/bin/python": own, "x @ file:///x.whl": own}
+
+    one = setup(interpreters=pythons("/one", "3.11.7", old="1"))
+    two = setup("/two", interpreters=pythons("/two", "3.12.1", shapes="2.0", new="3"))
+    text = "changed: Python 3.11.7 -> 3.12.1, new 3 is new, old 1 is gone, shapes 1.0 -> 2.0"
+    assert changed(one, two) == [
+        Change("packages", f"Python of scripts ({name}) {text}", True)
+        for name in (".venv/bin/python", "x @ file:///x.whl")
+    ]
+    assert changed(one, setup("/two", interpreters=pythons("/two", "3.11.7", old="1"))) == []

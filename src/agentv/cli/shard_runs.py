@@ -103,7 +103,21 @@ def differences(runs: Sequence[ShardRun]) -> list[str]:
             for what in sorted(wanted.keys() | own.keys())
             if wanted.get(what) != own.get(what)
         ]
+        # A shard without cases of a suite does not need the Python of its scripts.
+        of_first, of_other = _packages(first), _packages(other)
+        lines += [
+            f"the packages of {name} in {other.name} differ from those in {first.name}"
+            for name in sorted(of_first.keys() & of_other.keys())
+            if of_first[name] != of_other[name]
+        ]
     return lines
+
+
+def _packages(run: ShardRun) -> dict[str, Any]:
+    """The packages of each Python of scripts."""
+    cwd = str(run.manifest.get("cwd"))
+    interpreters = _mapping(run.manifest.get("interpreters"))
+    return {_near(name, cwd): _mapping(each).get("packages") for name, each in interpreters.items()}
 
 
 def _compared(run: ShardRun) -> dict[str, Any]:
@@ -214,6 +228,7 @@ def merged_manifest(
         "suites": _suites(runs),
         "digests": _union(manifests, "digests"),
         "configuration": _union(manifests, "configuration"),
+        **({"interpreters": pythons} if (pythons := _union(manifests, "interpreters")) else {}),
         "budget": _budget(runs),
         "merged": {
             "shards": runs[0].shard.count,

@@ -33,7 +33,7 @@ from agentv.interpreters.errors import InterpreterError
 from agentv.interpreters.probe import Probed, probe
 from agentv.interpreters.requirements import Packages
 from agentv.redact import Redactor
-from agentv.text import plural, quoted
+from agentv.text import plural
 
 READY = "agentv.json"
 """The file that says what an environment contains. Its modification time is that of the last use."""
@@ -167,7 +167,7 @@ def _run(command: Sequence[str], packages: Packages, by: Installing, lock: int) 
     raise InterpreterError(
         f"the packages for '{by.evaluator}' could not be installed ({by.redactor.text(packages.shown)}): {program} "
         f"exited with code {ended.returncode}:\n{by.redactor.tail(lines, _SHOWN)}",
-        next_step=f"Check {quoted('python')} of the evaluator and the network. To use packages that you installed "
+        next_step="Check `python` of the evaluator, and the network. To use packages that you installed "
         "yourself, set it to an interpreter, such as `.venv/bin/python`. Nothing was run.",
     )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from agentv import jsonio
+from agentv.report.packages import package_changes
 from agentv.results import is_of
 
 _SHOWN_CASES, _SHOWN_KEYS = 3, 4
@@ -22,7 +23,7 @@ class Change(NamedTuple):
     """Something that differs between two runs."""
 
     what: str
-    """`case`, `file`, `judge`, `configuration`, `target`, `version`, `git` or `options`."""
+    """`case`, `file`, `packages`, `judge`, `configuration`, `target`, `version`, `git` or `options`."""
     text: str
     is_ruler: bool
     """Whether it changes what scores mean. The configuration of a target, for example, changes the answers only."""
@@ -54,6 +55,8 @@ class Ruler:
     """The names of the judge targets; None if unknown."""
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The configuration of the target and of its judges."""
+    interpreters: Mapping[str, Any] = field(default_factory=dict)
+    """The Pythons of judge scripts with their packages, besides that of agentv. They are those of the whole run."""
 
     @classmethod
     def of(
@@ -85,6 +88,10 @@ class Ruler:
             {path: sha256 for path, sha256 in short.items() if path not in homes},
             names,
             _settings(manifest, recorded.get("config"), {target, *(names or ())}),
+            {
+                _relative(name, cwd) if name.startswith("/") else name: each
+                for name, each in _mapping(manifest.get("interpreters")).items()
+            },
         )
 
     def changes(self, earlier: Ruler, shared: Iterable[str]) -> list[str]:
@@ -106,6 +113,9 @@ class Ruler:
         else:
             found += _changed_files(self.suite_files, earlier.suite_files)
         found += _changed_files(self.files, earlier.files)
+        for name in sorted(self.interpreters.keys() & earlier.interpreters.keys()):
+            if lines := package_changes(self.interpreters[name], earlier.interpreters[name]):
+                found.append(Change("packages", f"Python of scripts ({name}) changed: {', '.join(lines)}", True))
         if self.judges is not None and earlier.judges is not None and self.judges != earlier.judges:
             before, after = _names(earlier.judges), _names(self.judges)
             found.append(Change("judge", f"judge changed: {before} -> {after}", True, before, after))
