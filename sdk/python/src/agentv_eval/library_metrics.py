@@ -23,6 +23,7 @@ _EMBEDDINGS = (
     "configure a target with `provider: embeddings`, and name it in `judge: {embeddings: NAME}` of the evaluator"
 )
 _MOST_LISTED = 40
+_LONGEST = 500
 
 
 # -- what was asked for
@@ -128,17 +129,15 @@ def need_embeddings(case: CodeJudgeInput) -> None:
 
 
 @contextmanager
-def judge_errors() -> Iterator[None]:
-    """Raise MetricError with the message of the judge proxy if it caused an error of the library."""
+def errors_of(metric: str) -> Iterator[None]:
+    """Raise MetricError for errors of a library: with the message of the judge proxy if it caused the error."""
     try:
         yield
-    except MetricError:
+    except (MetricError, ImportError):
         raise
     except Exception as error:
-        message = _of_proxy(error)
-        if message is None:
-            raise
-        raise MetricError(message) from error
+        message = f"{metric} failed: {type(error).__name__}: {str(error)[:_LONGEST]}"
+        raise MetricError(_of_proxy(error) or message) from error
 
 
 def _of_proxy(error: BaseException | None) -> str | None:

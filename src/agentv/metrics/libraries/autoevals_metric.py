@@ -15,8 +15,8 @@ from agentv_eval import CodeJudgeInput, code_judge
 from agentv_eval.library_metrics import (
     check_parameters,
     chosen,
+    errors_of,
     gathered,
-    judge_errors,
     measured,
     named,
     need_embeddings,
@@ -110,7 +110,7 @@ def judge(case: CodeJudgeInput) -> dict[str, Any]:
         need_embeddings(case)
     kind = scorers()[name]
     constructor = parameters_of(kind)
-    with judge_errors():
+    with errors_of(name):
         scorer = created(kind, {key: value for key, value in parameters.items() if key in constructor})
         needed = ["output", *needed_by(name, scorer)]
         optional = [field for field in parameters_of(scorer._run_eval_sync) if field in FIELDS]  # noqa: SLF001

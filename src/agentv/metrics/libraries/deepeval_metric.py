@@ -13,8 +13,8 @@ from agentv_eval import CodeJudgeInput, code_judge
 from agentv_eval.library_metrics import (
     check_parameters,
     chosen,
+    errors_of,
     gathered,
-    judge_errors,
     measured,
     named,
     parameters_of,
@@ -140,7 +140,7 @@ def verdicts_of(metric: Any) -> dict[str, Any]:
 def judge(case: CodeJudgeInput) -> dict[str, Any]:
     written, parameters = chosen(case, METRIC, PARAMETERS)
     name = named(written, metrics(), "DeepEval")
-    with judge_errors():
+    with errors_of(name):
         metric = created(name, parameters)
         metric.measure(test_case(case, metric))
     return measured(

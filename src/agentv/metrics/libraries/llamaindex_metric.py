@@ -16,14 +16,14 @@ from agentv_eval import CodeJudgeInput, code_judge
 from agentv_eval.library_metrics import (
     check_parameters,
     chosen,
+    errors_of,
     gathered,
-    judge_errors,
     measured,
     named,
     need_embeddings,
     parameters_of,
 )
-from agentv_eval.material import answer_of, context_of, fail, question_of, reference_of
+from agentv_eval.material import MetricError, answer_of, context_of, fail, question_of, reference_of
 
 METRIC = ""
 PARAMETERS: dict[str, Any] = {}
@@ -87,12 +87,12 @@ def judge(case: CodeJudgeInput) -> dict[str, Any]:
     if "embed_model" in parameters_of(kind):
         need_embeddings(case)
     material = gathered(case, FIELDS, NEEDS.get(name, ("query", "response")))
-    with judge_errors():
+    with errors_of(name):
         evaluator = created(kind, parameters)
         try:
             result = asyncio.run(evaluator.aevaluate(**material))
-        except ValueError as error:  # its parsers raise it for an unexpected reply
-            fail(f"{name} failed: {error}")
+        except ValueError as error:  # of its parsers
+            raise MetricError(f"{name} could not read the judge's reply: {error}") from error
     check_reply(name, result)
     return measured(
         "llama-index-core",

@@ -15,8 +15,8 @@ from agentv_eval import CodeJudgeInput, code_judge
 from agentv_eval.library_metrics import (
     check_parameters,
     chosen,
+    errors_of,
     gathered,
-    judge_errors,
     measured,
     named,
     parameters_of,
@@ -103,7 +103,7 @@ def compared(case: CodeJudgeInput, name: str, parameters: dict[str, Any]) -> dic
     material = gathered(case, FIELDS, ["outputs", "reference_outputs"])
     create = EVALUATORS[name]
     check_parameters(name, parameters_of(create), parameters)
-    with judge_errors():
+    with errors_of(name):
         result = checked(create(**parameters), material)
     return measured("openevals", name, result["score"])
 
@@ -121,7 +121,7 @@ def judge(case: CodeJudgeInput) -> dict[str, Any]:
     material = gathered(case, found_by, fields, (), of_case)
     accepted = {key: False for key in parameters_of(create_llm_as_judge) if key != "prompt"}
     check_parameters(name, accepted, parameters)
-    with judge_errors():
+    with errors_of(name):
         evaluator = create_llm_as_judge(prompt=prompt, **{"model": MODEL, "feedback_key": name.lower(), **parameters})
         result = checked(evaluator, material)
     return measured(

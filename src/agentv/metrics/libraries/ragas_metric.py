@@ -10,17 +10,19 @@ from typing import Any
 import openai
 import ragas.metrics.collections
 from instructor.core.exceptions import InstructorRetryException
+from ragas import SingleTurnSample
 from ragas import messages as shapes
 from ragas.embeddings import OpenAIEmbeddings
 from ragas.llms import llm_factory
+from ragas.metrics.base import MetricWithEmbeddings, SingleTurnMetric
 from ragas.metrics.collections.base import BaseMetric
 
 from agentv_eval import CodeJudgeInput, code_judge
 from agentv_eval.library_metrics import (
     check_parameters,
     chosen,
+    errors_of,
     gathered,
-    judge_errors,
     measured,
     named,
     need_embeddings,
@@ -76,27 +78,54 @@ FIELDS = {
 
 
 def metrics() -> dict[str, Any]:
-    kinds = {name: kind for name, kind in vars(ragas.metrics.collections).items() if inspect.isclass(kind)}
-    return {name: kind for name, kind in kinds.items() if issubclass(kind, BaseMetric) and kind is not BaseMetric}
+    """The metrics of `ragas.metrics.collections`, and older ones that are not there. Those use other embeddings."""
+    older = {name.lstrip("_"): kind for name, kind in vars(ragas.metrics).items() if is_a(kind, SingleTurnMetric)}
+    usable = {name: kind for name, kind in older.items() if not issubclass(kind, MetricWithEmbeddings)}
+    return {
+        **usable,
+        **{name: kind for name, kind in vars(ragas.metrics.collections).items() if is_a(kind, BaseMetric)},
+    }
 
 
-def fields_of(kind: Any) -> tuple[dict[str, Any], dict[str, bool]]:
-    """How each field is found, and whether the metric requires it. Metrics of agents take messages as `user_input`."""
-    annotation = str(inspect.signature(kind.ascore).parameters.get("user_input", ""))
-    special = {"user_input": messages_of} if "Message" in annotation else {}
-    return {**FIELDS, **special}, parameters_of(kind.ascore)
+def is_a(kind: Any, base: type) -> bool:
+    return inspect.isclass(kind) and issubclass(kind, base) and kind is not base
 
 
-def created(kind: Any, parameters: dict[str, Any]) -> Any:
+def fields_of(metric: Any) -> tuple[list[str], list[str]]:
+    """The fields that a metric requires, and all that it takes."""
+    if isinstance(metric, BaseMetric):
+        declared = parameters_of(metric.ascore)
+        return [field for field, required in declared.items() if required], list(declared)
+    return sorted(metric.required_columns.get("SINGLE_TURN", ())), list(SingleTurnSample.model_fields)
+
+
+def material_of(case: CodeJudgeInput, metric: Any, of_case: dict[str, Any]) -> dict[str, Any]:
+    """What the metric gets. Metrics of agents take messages. Reference contexts are what was retrieved only in metrics
+    that take no other contexts."""
+    required, fields = fields_of(metric)
+    found_by = dict(FIELDS)
+    if "retrieved_contexts" in fields:
+        del found_by["reference_contexts"]
+    if isinstance(metric, BaseMetric):
+        annotation = str(inspect.signature(metric.ascore).parameters.get("user_input", ""))
+        found_by["user_input"] = messages_of if "Message" in annotation else question_of
+    known: dict[str, bool] = dict.fromkeys([*parameters_of(type(metric)), *fields], False)
+    check_parameters(type(metric).__name__, known, of_case)
+    return gathered(case, found_by, required, fields, of_case)
+
+
+def created(name: str, kind: Any, parameters: dict[str, Any]) -> Any:
     """The metric. Its parameters `llm` and `embeddings` are names of models here."""
     accepted = parameters_of(kind)
-    client = openai.AsyncOpenAI()
+    if accepted.get("name"):
+        parameters = {"name": name, **parameters}
     if "llm" in accepted:
-        parameters = {**parameters, "llm": llm_factory(parameters.get("llm", LLM), client=client)}
+        model = parameters.get("llm", LLM)
+        parameters = {**parameters, "llm": llm_factory(model, client=openai.AsyncOpenAI())}
     if "embeddings" in accepted:
         model = parameters.get("embeddings", EMBEDDINGS)
-        parameters = {**parameters, "embeddings": OpenAIEmbeddings(client=client, model=model)}
-    check_parameters(kind.__name__, accepted, parameters)
+        parameters = {**parameters, "embeddings": OpenAIEmbeddings(client=openai.AsyncOpenAI(), model=model)}
+    check_parameters(name, accepted, parameters)
     return kind(**parameters)
 
 
@@ -110,21 +139,28 @@ def scale_of(metric: Any, material: dict[str, Any]) -> tuple[float, float]:
     return allowed if isinstance(allowed, tuple) and len(allowed) == 2 else (0, 1)
 
 
+async def value_of(metric: Any, material: dict[str, Any]) -> tuple[Any, Any]:
+    """The value of the metric, and its reason."""
+    if not isinstance(metric, BaseMetric):
+        return await metric.single_turn_ascore(SingleTurnSample(**material)), ""
+    result = await metric.ascore(**material)
+    return result.value, result.reason
+
+
 @code_judge
 def judge(case: CodeJudgeInput) -> dict[str, Any]:
     written, parameters = chosen(case, METRIC, PARAMETERS)
     name = named(written, metrics(), "Ragas")
     kind = metrics()[name]
-    if "embeddings" in parameters_of(kind):
+    constructor = parameters_of(kind)
+    if "embeddings" in constructor:
         need_embeddings(case)
-    found_by, fields = fields_of(kind)
-    of_case = {field: parameters.pop(field) for field in fields if field in parameters}
-    required = [field for field, needed in fields.items() if needed]
-    material = gathered(case, found_by, required, fields, of_case)
-    with judge_errors():
-        metric = created(kind, parameters)
+    with errors_of(name):
+        metric = created(name, kind, {key: value for key, value in parameters.items() if key in constructor})
+        of_case = {key: value for key, value in parameters.items() if key not in constructor}
+        material = material_of(case, metric, of_case)
         try:
-            result = asyncio.run(metric.ascore(**material))
+            value, reason = asyncio.run(value_of(metric, material))
         except InstructorRetryException as error:
             if isinstance(error.__cause__, openai.APIStatusError):
                 raise
@@ -132,8 +168,8 @@ def judge(case: CodeJudgeInput) -> dict[str, Any]:
     return measured(
         "ragas",
         name,
-        result.value,
-        result.reason,
+        value,
+        reason,
         scale=scale_of(metric, material),
         is_cosine=name == "SemanticSimilarity",
         lower_is_better=name in LOWER_IS_BETTER,
