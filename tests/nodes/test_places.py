@@ -24,6 +24,7 @@ from agentv.places.place import Place
 from agentv.processes.job import PYTHON, Job, file_mark
 from agentv.processes.launcher import Launcher
 from agentv.processes.run import STDERR_KEEP, STDOUT_CAP, ProcessOutcome, ProcessStartError
+from agentv.redact import Redactor
 from agentv.targets.nodes_section import NodesModel
 from tests.judge.support import Judge, make_session
 from tests.processes.support import alive, until
@@ -179,7 +180,7 @@ print(status, error["code"], ask("/invoke", {"question": ""})[0], ask("/invoke",
 
 async def test_apis_of_vendors_reach_the_judge_with_their_form_and_limit(place: Place, tmp_path: Path) -> None:
     judge = Judge()
-    session = make_session(judge, max_calls=5)
+    session = make_session(judge, max_calls=5, redactor=Redactor(["sk-canary-12345678"]))
     code = (
         ASKS
         + """
@@ -191,10 +192,11 @@ print(chat(n=2)[1]["choices"][1]["message"]["content"], *(chat(colour=1)[1]["err
 large = {"requests": [{"question": "x" * 200_000}] * 2}  # the node counts it before it is forwarded
 print(ask("/invokeBatch", large)[0], chat(n=3)[1]["error"]["code"])
 print(chat(stream_options=None)[0], ask("/v1/files", {})[0])
+print("canary" in json.dumps(chat(response_format={"type": "sk-canary-12345678"})[1]))
 """
     )
     outcome = await run(place, code, folder=tmp_path, judge=session, isolate=True, vendors=session.vendors)
-    assert outcome.stdout == b"yes colour colour colour\n200 max_calls_exceeded\n200 404\n", outcome
+    assert outcome.stdout == b"yes colour colour colour\n200 max_calls_exceeded\n200 404\nFalse\n", outcome
     assert session.ledger.models == {"gpt-4o": {"strict": 3}}
     assert judge.requests[0].options.temperature == 0.5
     assert session.ledger.refused_calls == 3

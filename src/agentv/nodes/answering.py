@@ -31,7 +31,9 @@ async def _answered(judge: JudgeSession, message: Message, timed: TimedCalls) ->
         return {}, to_json(await _answer(judge, message))
     except JudgeCallError as error:
         about = {} if error.parameter is None else {"parameter": error.parameter}
-        return {"status": error.status, "code": error.code, **about}, error.message.encode("utf-8", "replace")
+        return {"status": error.status, "code": error.code, **about}, judge.clean(error.message).encode(
+            "utf-8", "replace"
+        )
     except (InvalidRequestError, workers.WorkerError) as error:
         return {"status": 400, "code": "invalid_request"}, judge.clean(str(error)).encode("utf-8", "replace")
     except Exception as error:
