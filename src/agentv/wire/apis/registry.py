@@ -50,7 +50,7 @@ VENDORS: Mapping[str, Vendor] = {
         "agentv.wire.apis.anthropic",
         re.compile(r"/v1/(messages|complete)(/.*)?"),
         {"ANTHROPIC_BASE_URL": "{url}", "ANTHROPIC_API_KEY": "{token}"},
-        frozenset({"ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_CUSTOM_HEADERS"}),
+        frozenset({"ANTHROPIC_API_BASE", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_CUSTOM_HEADERS"}),
         b"x-api-key",
     ),
     "gemini": Vendor(
