@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from agentv.errors import ProviderError
+from agentv.errors import ProviderError, ProviderTimeoutError
 from agentv.evaluators.llm_judge import LlmJudge
 from agentv.evaluators.scoring import judge
 from agentv.messages import GenerationOptions
@@ -139,6 +139,17 @@ async def test_judge_timeout_is_an_error_that_names_the_option():
     assert result.error is not None
     assert "did not answer within 0.01 s" in result.error
     assert "Increase `timeout_seconds` of this evaluator" in result.error
+
+
+async def test_timeout_of_the_judge_target_names_the_target():
+    class Late(Judge):
+        async def invoke(self, request: Any) -> Any:
+            late = "target 'strict' did not answer within 0.7 s"
+            raise ProviderTimeoutError(late, next_step="Raise `timeout_seconds` of the target.")
+
+    result = await Late().judged(the_judge(), a_case())
+    assert "did not answer within 0.7 s.\nRaise `timeout_seconds` of the target" in str(result.error)
+    assert "of this evaluator" not in str(result.error)
 
 
 async def test_secrets_in_a_reply_are_masked_before_truncation():

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from agentv.errors import ProviderError, TargetUnavailableError
+from agentv.judge.cache import fingerprint_of
 from agentv.messages import GenerationOptions, TokenUsage, Tool
 from agentv.suite.search import ProgramSearch
 from agentv.targets.config import load_config
@@ -146,6 +147,16 @@ async def test_server_that_dies_is_started_again(library: Path, tmp_path: Path) 
         assert len(starts(path)) == 2
         assert await gate("t").invoke(ask("q"))
     assert len(starts(path)) == 3
+
+
+def test_replies_are_cached_for_one_model_file(tmp_path: Path) -> None:
+    path = model(tmp_path)
+    (tmp_path / "agentv.config.yaml").write_text("targets: {t: {provider: local, model: tiny.Q4.gguf}}")
+    spec = load_config(tmp_path / "agentv.config.yaml", Environment({})).targets["t"]
+    before = fingerprint_of(spec, Environment({}))
+    assert fingerprint_of(spec, Environment({})) == before
+    path.write_bytes(b"GGUF of another model")
+    assert fingerprint_of(spec, Environment({})) != before
 
 
 async def test_errors_of_the_server_name_the_setting(library: Path, tmp_path: Path) -> None:

@@ -196,7 +196,10 @@ def fingerprint_of(spec: TargetSpec, environment: Environment, redactor: Redacto
     kind = provider_class(spec.provider)
     by_prompt = kind is not None and kind.answers_by_prompt
     directory = None if by_prompt else str(spec.path.resolve().parent)
-    return _digest(redactor.value([spec.name, spec.provider, relevant, variables, directory])).hexdigest()
+    parts: list[Any] = [spec.name, spec.provider, relevant, variables, directory]
+    if isinstance(settings, TargetSettings) and (files := settings.identity_of_files(spec.directory)):
+        parts.append(files)
+    return _digest(redactor.value(parts)).hexdigest()
 
 
 def _digest(value: Any) -> hashlib._Hash:

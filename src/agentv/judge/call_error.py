@@ -5,6 +5,8 @@ from __future__ import annotations
 from agentv.errors import AgentVError
 
 PARSE_SECONDS = 5.0
+LATE = "it did not answer within {:g} s"
+"""A call exceeded the deadline of its evaluator, and not that of its target."""
 
 
 class JudgeCallError(AgentVError):

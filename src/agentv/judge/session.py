@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentv.errors import AgentVError, BudgetExhaustedError, NotRecordedError, ProviderTimeoutError
 from agentv.evidence import JudgeCallRecord
-from agentv.judge.call_error import JudgeCallError, TimedCalls
+from agentv.judge.call_error import LATE, JudgeCallError, TimedCalls
 from agentv.judge.call_record import asked_fields, reply_fields, request_fields, utc
 from agentv.judge.ledger import DEFAULT_MAX_CALLS, JudgeLedger
 from agentv.judge.recording import NOT_RECORDED, Recording
@@ -415,8 +415,8 @@ class JudgeSession:
         except TimeoutError:
             if deadline.expired():
                 raise ProviderTimeoutError(
-                    f"it did not answer within {self._timeout:g} s; ask for less in one call, or raise "
-                    "`timeout_seconds` under `judge` of this evaluator"
+                    f"{LATE.format(self._timeout)}; ask for less in one call, or raise `timeout_seconds` under `judge` "
+                    "of this evaluator"
                 ) from None
             raise
         finally:

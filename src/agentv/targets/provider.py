@@ -306,6 +306,14 @@ class TargetSettings(BaseModel):
         """Calls that the server of the target answers at a time, if known: the default of `max_concurrency`."""
         return None
 
+    def identity_of_files(self, directory: Path) -> list[str]:
+        """What identifies the files that the answers come from: replies are cached for these files only.
+
+        `directory` is that of the configuration file. Default: nothing.
+        """
+        del directory
+        return []
+
     @property
     def changes_prompts(self) -> bool:
         """Whether it adds something to the prompts of its cases (`targets/wording.py`)."""

@@ -183,14 +183,17 @@ async def _ask(
 def _no_reply(
     error: JudgeCallError, session: JudgeSession, details: dict[str, Any] | None, timeout: float
 ) -> EvaluatorError:
+    from agentv.judge.call_error import LATE  # noqa: PLC0415 - only runs that call a judge need it
+
     ledger = session.ledger.to_dict()
-    if error.code == "judge_timeout":
+    if error.code == "judge_timeout" and LATE.format(timeout) in error.message:
         message = f"the judge '{session.targets.default}' did not answer within {timeout:g} s"
         next_step = "Increase `timeout_seconds` of this evaluator, or choose a faster judge with `judge_target`."
         return EvaluatorError(message, next_step=next_step, judge=ledger, details=details)
     if session.not_recorded is not None:
         return EvaluatorError(session.not_recorded, judge=ledger, details=details)
-    next_step = "Nothing was judged. When the judge is available again, grade the same answers with --outputs."
+    when = "With a longer timeout" if error.code == "judge_timeout" else "When the judge is available again"
+    next_step = f"Nothing was judged. {when}, grade the same answers with --outputs."
     return EvaluatorError(error.message, next_step=next_step, judge=ledger, details=details)
 
 

@@ -75,6 +75,14 @@ class LocalSettings(ExtraBodySettings):
         """The file of the model."""
         return directory / Path(self.model).expanduser()
 
+    def identity_of_files(self, directory: Path) -> list[str]:
+        path = self.file(directory).resolve()
+        try:
+            state = path.stat()
+        except OSError:
+            return [str(path)]
+        return [str(path), str(state.st_size), str(state.st_mtime_ns)]
+
     def not_found(self, directory: Path, search: ProgramSearch) -> Mapping[NodePath, str]:
         del search
         problems: dict[NodePath, str] = {}
