@@ -191,7 +191,7 @@ def changes(now: Any, then: Any) -> list[str]:
 def interpreters_of(plan: RunPlan) -> dict[str, Any]:
     """The interpreters that the scripts of a plan use besides that of agentv, with all their packages."""
     wanted = plan.interpreters
-    return {each.shown: prepared.to_dict() for each, prepared in plan.prepared.items() if each in wanted}
+    return {each.name: prepared.to_dict() for each, prepared in plan.prepared.items() if each in wanted}
 
 
 def interpreter_changes(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:

@@ -24,9 +24,9 @@ class Interpreter:
     """Why there is no such interpreter."""
 
     @property
-    def shown(self) -> str:
-        """Its name for people, and in the record of a run."""
-        return self.executable if self.packages is None else self.packages.shown
+    def name(self) -> str:
+        """Its name in the record of a run."""
+        return self.executable if self.packages is None else self.packages.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,13 @@ class Packages:
 
     @property
     def shown(self) -> str:
-        """The packages for people, and their name in the record of a run."""
+        """The packages for people."""
         return ", ".join([*self.requirements, *(Path(file).name for file in self.files)])
+
+    @property
+    def name(self) -> str:
+        """Their name in the record of a run."""
+        return ", ".join([*self.files, *self.requirements])
 
 
 def as_list(python: str | Sequence[str]) -> list[str] | None:

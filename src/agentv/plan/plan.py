@@ -336,8 +336,11 @@ class RunPlan:
     @property
     def interpreters(self) -> dict[Interpreter, str]:
         """The interpreters that scripts need, besides that of agentv, each with the name of an evaluator."""
-        pairs = [pair for item in self.suites if item.selected for pair in item.suite.interpreters.items()]
-        return dict(reversed(pairs))
+        names: dict[Interpreter, str] = {}
+        for item in self.suites:
+            if item.selected:
+                names = {**item.suite.interpreters, **names}
+        return names
 
     @property
     def runs_commands_on_nodes(self) -> bool:

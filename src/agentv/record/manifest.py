@@ -19,7 +19,7 @@ MANIFEST = "run.json"
 LOCK = "run.lock"
 
 
-LARGE = ("digests", "configuration")
+LARGE = ("digests", "configuration", "interpreters")
 
 
 def read_manifest(path: Path, *, whole: bool = True) -> dict[str, Any]:

@@ -264,7 +264,7 @@ NEEDED: Mapping[str, tuple[type, str]] = {
     "options": (dict, "an object"),
     "scripted": (bool, "true or false"),
 }
-OPTIONAL = ("digests", "configuration", "budget")
+OPTIONAL = ("digests", "configuration", "interpreters", "budget")
 """Objects that may be missing in runs of older versions."""
 SPENT = ("spent_usd", "judge_calls")
 
