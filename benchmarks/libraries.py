@@ -113,7 +113,7 @@ class Scripted(Provider):
 async def serve() -> None:
     def answer(body: Any) -> str:
         schema = body.get("response_format", {}).get("json_schema", {}).get("schema")
-        return reply(json.dumps(body["messages"]), schema)
+        return reply("\n".join(str(message["content"]) for message in body["messages"]), schema)
 
     async with FakeModelServer(answer, keep_requests=False) as server:
         print(server.url, flush=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-# ruff: noqa: PTH123, SIM105  as in helper.py
+# ruff: noqa: PTH123  as in helper.py
+import os
 import sys
 
 TYPE_CHECKING = False
@@ -12,9 +13,16 @@ if TYPE_CHECKING:
 
 ONLY_AST = 0x400
 WITH = {
-    "agentv_eval": ("json", "agentv_eval.client", "agentv_eval.judge", "agentv_eval.results", "agentv_eval.verdicts")
+    "agentv_eval": ("json", "agentv_eval.client", "agentv_eval.judge", "agentv_eval.results", "agentv_eval.verdicts"),
+    "autoevals": ("openai",),
+    "dspy": ("litellm",),
+    "openai": ("openai.resources.chat", "openai.resources.responses", "openai.resources.embeddings"),
+    "httpx": ("httpcore", "anyio._backends._asyncio"),
+    "httpx2": ("httpcore2", "anyio._backends._asyncio"),
 }
-"""Modules that a package imports lazily."""
+"""Modules that a package imports when it is first used. A package comes before those that it imports."""
+UNLESS_SET = {"litellm": ("LITELLM_LOCAL_MODEL_COST_MAP", "LITELLM_MODE")}
+"""Modules whose import calls the network or reads files unless these variables are set. A script may still set them."""
 
 
 def imported(statements: list[Any]) -> Iterator[tuple[Any, bool]]:
@@ -67,9 +75,10 @@ def import_all(script: str) -> None:
         except BaseException:
             if not may_fail:
                 return
-    for package in WITH.keys() & sys.modules.keys():
-        for name in WITH[package]:
+    for package, names in WITH.items():
+        for name in names if package in sys.modules else ():
             try:
-                __import__(name)
+                if all(variable in os.environ for variable in UNLESS_SET.get(name, ())):
+                    __import__(name)
             except Exception:  # noqa: S110  as above
                 pass
