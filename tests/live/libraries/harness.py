@@ -80,7 +80,7 @@ def environment_of(library: Library, log: Path, home: Path) -> dict[str, str]:
     }
 
 
-def suite_of(library: Library, environment: Mapping[str, str]) -> dict[str, Any]:
+def suite_of(library: Library, environment: Mapping[str, str], *, warm: bool = False) -> dict[str, Any]:
     most = TOGETHER * max(library.calls, library.embeddings)
     access: Mapping[str, Mapping[str, Any]] = {
         "scored": {"max_calls": most, "embeddings": "vectors"},
@@ -88,7 +88,7 @@ def suite_of(library: Library, environment: Mapping[str, str]) -> dict[str, Any]
         "failing": {"target": "broken", "timeout_seconds": TIMEOUT_SECONDS},
     }
     script = [str(interpreter(library.environment)), str(FOLDER / "judges" / library.script)]
-    evaluator = {"name": "metric", "type": "code_judge", "env": dict(environment), "timeout_seconds": 90}
+    evaluator = {"name": "metric", "type": "code_judge", "env": dict(environment), "timeout_seconds": 90, "warm": warm}
     return {
         "evalcases": [
             {
@@ -104,7 +104,7 @@ def suite_of(library: Library, environment: Mapping[str, str]) -> dict[str, Any]
     }
 
 
-async def run(library: Library, project: Project, tmp_path: Path) -> Outcome:
+async def run(library: Library, project: Project, tmp_path: Path, *, warm: bool = False) -> Outcome:
     """Evaluate the three cases with `agentv eval`. Skips the test if the library is not installed."""
     if not is_installed(library.environment):
         pytest.skip(f"the libraries ({library.environment}) are not installed; run `make test-libraries`")
@@ -123,7 +123,7 @@ async def run(library: Library, project: Project, tmp_path: Path) -> Outcome:
         }
         defaults = {"target": "assistant", "judge_target": "judge"}
         project.write("agentv.config.yaml", json.dumps({"targets": targets, "defaults": defaults}))
-        project.write("suite.yaml", json.dumps(suite_of(library, environment_of(library, log, home))))
+        project.write("suite.yaml", json.dumps(suite_of(library, environment_of(library, log, home), warm=warm)))
         done = await asyncio.to_thread(project.run, "eval", "suite.yaml", "--workers", "3", env={"JUDGE_KEY": KEY})
     rows = {row["eval_id"]: row["evaluator_results"][0] for row in project.rows()}
     files = {file.name: file.read_text(encoding="utf-8") for file in project.run_dirs()[-1].iterdir()}

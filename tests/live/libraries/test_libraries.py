@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -158,4 +159,22 @@ async def test_metric_gets_its_score_keeps_the_limit_and_reports_a_failing_judge
 
     assert outcome.elsewhere == []
     assert scored["details"]["secrets"] == []
+    assert KEY not in outcome.everything
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="scripts are warm on Linux only")
+@pytest.mark.parametrize(
+    "library", [library for library in LIBRARIES if library.environment != NODE], ids=lambda library: library.name
+)
+async def test_metric_has_the_same_score_and_limit_when_its_library_is_kept_warm(
+    library: Library, project: Project, tmp_path: Path
+) -> None:
+    outcome = await harness.run(library, project, tmp_path, warm=True)
+    assert [result["warnings"] for result in outcome.results.values()] == [[]] * len(outcome.results)
+    scored, limit = outcome.results["scored"], outcome.results["limit"]
+    assert scored["error"] is None
+    assert scored["details"]["scores"] == [pytest.approx(library.score)] * TOGETHER
+    assert scored["judge_proxy"]["call_count"] == TOGETHER * library.calls
+    assert "judge call limit" in limit["error"]
+    assert outcome.elsewhere == []
     assert KEY not in outcome.everything
