@@ -31,8 +31,8 @@ CPU_SECONDS = 10.0
 CPU_SECONDS_PER_CALL = 0.02
 NO_RETRY = (("x-should-retry", "false"),)
 """Tells client libraries not to repeat a request, which would be another judge call."""
-READ_TIMEOUT = b"x-stainless-read-timeout"
-"""Clients of OpenAI and Anthropic announce their timeout. One that gives up without a reply asks again."""
+TIMEOUTS = (b"x-stainless-read-timeout", b"x-stainless-timeout")
+"""Clients of OpenAI and Anthropic announce their timeout, in Node with the second. One that gives up asks again."""
 SENDING_SECONDS, LONGEST_TIMEOUT = 0.5, 86_400.0
 TOO_LATE = (
     "no reply after {:g} s, and the client would not wait longer; raise its timeout, or limit the time of a call with "
@@ -218,8 +218,9 @@ class _RefusedCall(Refused):
 
 def _patience_of(request: Request) -> float | None:
     """How many seconds a client waits for a reply, minus the time to send one; None if it does not say."""
+    announced = (request.headers[name] for name in TIMEOUTS if name in request.headers)
     try:
-        seconds = float(request.headers.get(READ_TIMEOUT, b""))
+        seconds = float(next(announced, b""))
     except ValueError:
         return None
     return seconds - min(SENDING_SECONDS, seconds / 10) if 0 < seconds < LONGEST_TIMEOUT else None
