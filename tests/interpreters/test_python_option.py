@@ -188,11 +188,21 @@ def test_invalid_values_are_reported_with_their_place(
     assert not cache.exists()
 
 
-def test_program_that_is_not_python_is_refused(project: Project, cache: Path) -> None:
-    write_project(project, python="/bin/ls")
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("exit 3", "other is not a Python interpreter that works (exit code 3)"),
+        ("echo '{\"version\": [3, 8, 18]}'", "other must be Python 3.9 or newer, got 3.8.18"),
+    ],
+)
+def test_program_that_is_no_python_or_too_old_is_refused(
+    project: Project, cache: Path, program: str, expected: str
+) -> None:
+    project.write("bin/other", f"#!/bin/sh\ncat > /dev/null\n{program}\n").chmod(0o700)
+    write_project(project, python="bin/other")
     ended = project.run("eval", "suite.yaml")
     assert ended.returncode == 2
-    assert "/bin/ls is not a Python interpreter that works" in ended.stderr
+    assert expected in ended.stderr
     assert not project.run_dirs()
 
 
