@@ -28,7 +28,7 @@ NO_EMBEDDINGS = (
     "this evaluator has no embeddings: configure a target with `provider: embeddings`, and name it in "
     "`judge: {embeddings: NAME}` of the evaluator"
 )
-RENDERED_IN_LINE, MOST_BRACES, MOST_LOGPROBS = 64 * 1024, 200, 1_000
+RENDERED_IN_LINE, MOST_BRACES, MOST_QUOTES, MOST_LOGPROBS = 64 * 1024, 200, 2_000, 1_000
 """Longer replies, those with more of these, and those to longer requests are rendered in a thread."""
 OVER_THE_LIMIT, LIMIT_STATUS = 429, 403
 """The status of a call over the limit. Client libraries retry 429, some of them without end."""
@@ -63,11 +63,12 @@ async def answer(session: JudgeSession, method: str, path: str, body: bytes, tim
 
 
 def _takes_long(replies: Sequence[ModelReply]) -> bool:
-    texts = [reply.text for reply in replies]
+    text = "".join(reply.text for reply in replies)
     tokens = (1 + len(token.alternatives) for reply in replies for token in reply.logprobs or ())
     return (
-        sum(map(len, texts)) > RENDERED_IN_LINE
-        or sum(text.count("{") for text in texts) > MOST_BRACES
+        len(text) > RENDERED_IN_LINE
+        or text.count("{") > MOST_BRACES
+        or text.count('"') > MOST_QUOTES
         or sum(tokens) > MOST_LOGPROBS
     )
 
