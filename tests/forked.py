@@ -28,7 +28,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-_IMPORTED = ("agentv.cli", "agentv.evaluators", "agentv.judge", "agentv.report", "agentv.targets")
+_IMPORTED = (
+    "agentv.api",
+    "agentv.processes.confinement",
+    "agentv.processes.launcher",
+    "agentv.processes.line_servers",
+    "agentv.processes.zygotes",
+    "statistics",
+)
+_IMPORTED_WITH_MODULES = ("agentv.cli", "agentv.evaluators", "agentv.judge", "agentv.report", "agentv.targets")
 _TOO_LARGE = "library"
 """Part of the names of modules that import an agent library: it takes longer than most commands."""
 _OF_THE_INTERPRETER = ("PYTHON", "LC_", "LANG")
@@ -170,8 +178,9 @@ def _serve(path: str) -> NoReturn:
 
 def _import_most() -> None:
     """Import what commands use, so that forked ones do not, and exempt it from their garbage collections."""
-    import_module("agentv.api")
     for name in _IMPORTED:
+        import_module(name)
+    for name in _IMPORTED_WITH_MODULES:
         package = import_module(name)
         for module in pkgutil.walk_packages(package.__path__, f"{name}."):
             if not module.name.endswith(".__main__") and _TOO_LARGE not in module.name:

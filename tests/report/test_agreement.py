@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from importlib import import_module
 from random import Random
+from statistics import variance
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats  # type: ignore[import-untyped]
 
 from agentv.report.agreement import FEWEST_TO_CORRELATE, Verdicts, pooled_sd, spearman, spearman_p
 
@@ -42,9 +44,15 @@ def test_kappa_is_unknown_if_all_verdicts_are_the_same():
     assert Verdicts(6, 6, 0, 0).kappa == 0
 
 
+@pytest.fixture(scope="module")
+def stats() -> Any:
+    """scipy is imported only by the worker that runs these tests."""
+    return import_module("scipy.stats")
+
+
 @pytest.mark.parametrize("levels", [2, 5, 1000])
 @pytest.mark.parametrize("count", [3, 10, 40, 300])
-def test_rank_correlation_with_ties_matches_scipy(levels: int, count: int):
+def test_rank_correlation_with_ties_matches_scipy(stats: Any, levels: int, count: int):
     random = Random(f"{levels} {count}")
     for tilt in (-1.0, 0.0, 0.7):
         pairs = []
@@ -81,7 +89,7 @@ def test_pooled_sd_is_the_root_of_the_mean_variance_within_groups(groups: list[l
         assert pooled_sd(groups) is None
         return
     freedom = sum(len(group) - 1 for group in several)
-    squares = sum(stats.tvar(group) * (len(group) - 1) for group in several)
+    squares = sum(variance(group) * (len(group) - 1) for group in several)
     assert pooled_sd(groups) == pytest.approx(math.sqrt(squares / freedom), abs=1e-9)
 
 
