@@ -195,7 +195,7 @@ def test_invalid_values_are_reported_with_their_place(
         ("echo '{\"version\": [3, 8, 18]}'", "other must be Python 3.9 or newer, got 3.8.18"),
     ],
 )
-def test_program_that_is_no_python_or_too_old_is_refused(
+def test_program_that_is_too_old_or_not_python_is_refused(
     project: Project, cache: Path, program: str, expected: str
 ) -> None:
     project.write("bin/other", f"#!/bin/sh\ncat > /dev/null\n{program}\n").chmod(0o700)
