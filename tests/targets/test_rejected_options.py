@@ -75,15 +75,17 @@ async def test_one_of_two_options_that_exclude_each_other_is_left_out() -> None:
     assert (reply.text, reply.dropped_options) == ("yes", ("top_p",))
 
 
-async def test_invalid_schema_does_not_end_structured_output_for_other_requests() -> None:
+@pytest.mark.parametrize("mode", ["auto", "json_schema"])
+@pytest.mark.parametrize("message", ["Invalid schema for response_format 'answer'", "Failed to parse grammar"])
+async def test_invalid_schema_does_not_end_structured_output_for_other_requests(mode: str, message: str) -> None:
     def answer(body: Any) -> Any:
         if body.get("response_format", {}).get("json_schema", {}).get("schema") == {"type": "objekt"}:
-            return Failure(400, body=b'{"error": {"message": "Invalid schema for response_format \'answer\'"}}')
+            return Failure(400, body=json.dumps({"error": {"message": message}}).encode())
         return "{}"
 
     bad, good = ({"type": "objekt"}, {"type": "object"})
     async with FakeModelServer(answer) as server:
-        target = make(Path(), "openai_compatible", model="m", base_url=server.url)
+        target = make(Path(), "openai_compatible", model="m", base_url=server.url, structured_output=mode)
         options = [GenerationOptions(response_schema=schema) for schema in (bad, good)]
         described = await target.call(Request("q", options=options[0], best_effort=True), NO_HOOKS)
         enforced = await target.call(Request("q", options=options[1]), NO_HOOKS)

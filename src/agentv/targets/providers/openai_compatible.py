@@ -29,8 +29,8 @@ from agentv.targets.providers.exchange import GOOD, Exchange, error_code, merged
 from agentv.targets.providers.model_settings import ExtraBodySettings
 from agentv.targets.providers.rejected_options import send_best_effort
 
-_REFUSED_FORMAT = re.compile(r"response[_ ]format|json_schema|structured[_ ]output", re.IGNORECASE)
-_INVALID_SCHEMA = re.compile(r"invalid[ _](json[ _])?schema", re.IGNORECASE)
+_REFUSED_FORMAT = re.compile(r"response[_ ]format|json[_ ]schema|structured[_ ]output|grammar", re.IGNORECASE)
+_INVALID_SCHEMA = re.compile(r"invalid[ _](json[ _])?schema|schema conversion|grammar", re.IGNORECASE)
 """The server supports schemas, but not this one."""
 _SCHEMA_UNKNOWN = ("off", "json_object")
 """Values of `structured_output` with which the server does not get the schema."""
@@ -236,15 +236,15 @@ class OpenAICompatibleProvider(Provider):
             broken = _BROKEN_FORMAT in error.message or "failed_generation" in error.message
             if not broken and not _REFUSED_FORMAT.search(error.message):
                 raise
-            if mode != "auto":
+            if mode != "auto" and not request.best_effort:
                 error.next_step = f"Set `structured_output` of the target to a value other than `{mode}`."
                 raise
-            if not broken and not _INVALID_SCHEMA.search(error.message):
+            if mode == "auto" and not broken and not _INVALID_SCHEMA.search(error.message):
                 self._format = "off"
         await hooks.before_second_request()
         if not request.best_effort:
             return await self._ask(body)
-        body["messages"] = wire_messages(describing_schema(request))
+        body["messages"] = wire_messages(request if mode in _SCHEMA_UNKNOWN else describing_schema(request))
         return replace(await self._ask(body), dropped_options=(SCHEMA,))
 
 
