@@ -91,6 +91,7 @@ def test_what_cannot_be_measured_is_an_error_that_says_what_to_do(books: Project
         "metric: deepeval:answer_relevance, name: typo",
         "metric: deepeval:GEval, name: missing",
         "metric: deepeval:GEval, name: unknown, parameters: {criterium: x}",
+        "metric: deepeval:GEval, name: params, parameters: {criteria: x, evaluation_params: [answer]}",
         "metric: ragas:Faithfulness, name: library, env: {}",
     )
     errors = {name: result.get("error", "") for name, result in found.items()}
@@ -102,10 +103,22 @@ def test_what_cannot_be_measured_is_an_error_that_says_what_to_do(books: Project
     )
     assert errors["missing"] == "GEval needs the parameter `criteria`; set it in `parameters` of the evaluator"
     assert errors["unknown"].startswith("GEval has no parameter `criterium` (did you mean `criteria`?); parameters: ")
+    assert errors["params"].startswith(
+        "`evaluation_params` of GEval has no 'answer'; available: input, actual_output, "
+    )
     assert "No module named 'ragas'" in errors["library"]
     assert 'Add `python: [ragas, "langchain-community<0.4"]` to the evaluator' in errors["library"]
     calls = {name: result["judge_proxy"]["call_count"] for name, result in found.items()}
-    assert calls == {"passages": 0, "nan": 1, "broken": 1, "typo": 0, "missing": 0, "unknown": 0, "library": 0}
+    assert calls == {
+        "passages": 0,
+        "nan": 1,
+        "broken": 1,
+        "typo": 0,
+        "missing": 0,
+        "unknown": 0,
+        "params": 0,
+        "library": 0,
+    }
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,8 @@ def _copy_adapter(library: str, metric: str, name: str, root: Path, *, force: bo
     if variables:
         click.echo(f"    env: {{{variables}}}")
     click.echo("The path is relative to the suite. A metric with embeddings also needs `judge: {embeddings: TARGET}`.")
+    packages = " ".join(f"--with {shlex.quote(requirement)}" for requirement in about.requirements)
+    click.echo(f"Run it:   agentv judge run {shlex.quote(str(script))} {packages} --suite SUITE --case ID")
     click.echo(f"Without a script: {{type: metric, metric: '{library}:{metric}', {about.python}}}")
     return 0
 

@@ -24,6 +24,7 @@ from agentv_eval.material import (
     context_of,
     conversation_of,
     expected_tool_calls,
+    fail,
     message_text,
     question_of,
     reference_of,
@@ -87,8 +88,8 @@ def created(name: str, parameters: dict[str, Any]) -> Any:
         parameters = {"name": name, **parameters}
     check_parameters(name, accepted, parameters)
     convert: dict[str, Any] = {
-        "evaluation_params": param,
-        "rubric": rubric,
+        "evaluation_params": lambda written: param(name, kind, written),
+        "rubric": lambda level: deepeval.metrics.g_eval.Rubric(**{**level, "score_range": tuple(level["score_range"])}),
         "available_tools": lambda tool: shapes.ToolCall(**tool),
     }
     return kind(
@@ -99,17 +100,15 @@ def created(name: str, parameters: dict[str, Any]) -> Any:
     )
 
 
-def param(written: str) -> Any:
-    for kind in (PARAMS, getattr(shapes, "MultiTurnParams", PARAMS), shapes.ToolCallParams):
-        try:
-            return kind(written.lower())
-        except ValueError:
-            continue
-    return written
-
-
-def rubric(written: dict[str, Any]) -> Any:
-    return deepeval.metrics.g_eval.Rubric(**{**written, "score_range": tuple(written["score_range"])})
+def param(name: str, kind: Any, written: str) -> Any:
+    """A member of the enumeration that the metric takes as `evaluation_params`."""
+    members = shapes.ToolCallParams if name == "ToolCorrectnessMetric" else PARAMS
+    if issubclass(kind, CONVERSATION):
+        members = shapes.MultiTurnParams
+    known = {member.value: member for member in members}
+    return known.get(written.lower()) or fail(
+        f"`evaluation_params` of {name} has no '{written}'; available: {', '.join(known)}"
+    )
 
 
 def test_case(case: CodeJudgeInput, metric: Any) -> Any:
