@@ -22,7 +22,7 @@ LIVE := tests/live
 LIBRARIES := tests/live/libraries
 LIVE_READY := $(if $(NPM),$(LIVE)/node_modules/.ready)
 
-.PHONY: demo typescript test test-real test-libraries check types wording format english bench soak lock docs docs-site golden pictures clean
+.PHONY: demo typescript test test-real test-libraries check types compiled-tests wording format english bench soak lock docs docs-site golden pictures clean
 
 demo: $(RUNTIME_READY)  ## catch a regression between two versions of a retriever; offline, no API key
 	@$(BIN)/python examples/retriever-regression/demo.py
@@ -46,12 +46,16 @@ test-libraries: $(READY)  ## run metrics of other libraries as judge scripts, in
 typescript: $(TYPESCRIPT_READY)  ## build the TypeScript SDK
 
 check: $(READY)  ## run what CI runs: format, lint, wording, types, the site, then the tests
-	$(MAKE) --jobs=2 types wording docs-site $(TYPESCRIPT_READY) $(LIVE_READY)
+	$(MAKE) --jobs=2 types wording compiled-tests docs-site $(TYPESCRIPT_READY) $(LIVE_READY)
 	$(MAKE) test
 
 types: $(READY)
 	$(BIN)/mypy
 	$(BIN)/mypy tests
+
+# What pytest compiles, once instead of in each of its workers.
+compiled-tests: $(READY)
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest --collect-only -qq -p no:xdist >$(VENV)/collected.log || { tail -n 50 $(VENV)/collected.log; exit 1; }
 
 wording: $(READY)
 	$(BIN)/ruff format --check .
