@@ -299,6 +299,7 @@ async def test_model_names_a_target_that_is_unavailable_and_gets_the_reason() ->
         for name in ("later", "gpt-4o"):
             refused = await ask(proxy, CHAT, {**QUESTION, "model": name})
             assert (refused.status, error_of(refused)["code"]) == (400, "unknown_target")
+            assert error_of(refused)["param"] == "model"
             assert "KEY is not set" in error_of(refused)["message"]
         listed = (await send(proxy, request(proxy, "GET", "/v1/models"))).json
     assert [model["id"] for model in listed["data"]] == ["mild", "other", "strict"]

@@ -78,7 +78,8 @@ async def _invoked(session: JudgeSession, calls: Sequence[JudgeCall]) -> list[Re
         return await session.invoke_all(calls)
     except JudgeCallError as error:
         status = LIMIT_STATUS if error.status == OVER_THE_LIMIT else error.status
-        raise JudgeCallError(status, error.code, error.message, error.parameter) from None
+        parameter = "model" if error.code == "unknown_target" else error.parameter
+        raise JudgeCallError(status, error.code, error.message, parameter) from None
 
 
 async def _embeddings(session: JudgeSession, api: Embeddings, request: EmbeddingsRequest, target: str) -> ApiReply:
