@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from agentv.cli.judge.imports import UNWANTED
 from agentv.testing.model_server import Failure, FakeModelServer, Scripted
 from tests.conftest import Project
-from tests.live.libraries.environments import CURRENT, FOLDER, NODE, interpreter, is_installed
+from tests.live.libraries.environments import CURRENT, FOLDER, NODE, folder_of, interpreter, is_installed
 from tests.live.servers import ANSWER, QUESTION
 
 Script = Callable[[Any], Scripted]
@@ -44,6 +45,10 @@ class Library:
     """Requests until the library reports that the limit is reached."""
     embeddings: int = 0
     """Requests for embeddings per metric."""
+    unwanted: frozenset[str] = frozenset()
+    """What the library reads or contacts without the variables that `needs` stands for."""
+    around: Mapping[str, str] = field(default_factory=dict)
+    """Variables that agentv is started with."""
 
     @property
     def name(self) -> str:
@@ -62,54 +67,69 @@ class Outcome:
     results: Mapping[str, Mapping[str, Any]]
     asked: int
     """Requests to the judge that replies."""
-    elsewhere: Sequence[str]
+    elsewhere: Set[str]
+    unwanted: Set[str]
+    """The same without the variables that the library needs."""
     everything: str
     """All output and all files of the run."""
 
 
-def environment_of(library: Library, log: Path, home: Path) -> dict[str, str]:
-    """The variables of the script: the documented ones, and the guard."""
-    unwanted = UNWANTED.get(library.needs)
-    guard = FOLDER / "guard"
-    node = library.environment == NODE
-    return {
-        **(unwanted.variables if unwanted else {}),
-        "GUARD_LOG": str(log),
-        "HOME": str(home),
-        **({"NODE_OPTIONS": f"--require {guard / 'guard.cjs'}"} if node else {"PYTHONPATH": str(guard)}),
-    }
+def environment_of(library: Library, project: Project) -> dict[str, str]:
+    """The variables of the script: the documented ones, the guard, and a directory with the libraries.
+
+    That directory is in the project, like a virtual environment: litellm looks for `.env` files from there upwards.
+    """
+    documented = UNWANTED[library.needs].variables if library.needs else {}
+    guard, home, packages = FOLDER / "guard", project.root / "home", project.root / "packages"
+    home.mkdir()
+    common = {**documented, "GUARD_LOG": str(project.root / "guard.log"), "HOME": str(home)}
+    if library.environment == NODE:
+        return {**common, "NODE_OPTIONS": f"--require {guard / 'guard.cjs'}"}
+    (installed,) = folder_of(library.environment).glob("lib/python*/site-packages")
+    packages.symlink_to(installed)
+    return {**common, "PYTHONPATH": f"{guard}{os.pathsep}{packages}"}
 
 
-def suite_of(library: Library, environment: Mapping[str, str], *, warm: bool = False) -> dict[str, Any]:
+def suite_of(library: Library, environment: Mapping[str, str]) -> dict[str, Any]:
     most = TOGETHER * max(library.calls, library.embeddings)
-    access: Mapping[str, Mapping[str, Any]] = {
+    access: dict[str, Mapping[str, Any]] = {
         "scored": {"max_calls": most, "embeddings": "vectors"},
         "limit": {"max_calls": most - 1, "embeddings": "vectors"},
         "failing": {"target": "broken", "timeout_seconds": TIMEOUT_SECONDS},
     }
+    if library.unwanted:
+        access["unwanted"] = access["scored"]
+    if not library.tries:
+        del access["failing"]
+    documented = UNWANTED[library.needs].variables if library.needs else {}
+    bare = {name: value for name, value in environment.items() if name not in documented}
+    environments = {"unwanted": {**bare, "GUARD_LOG": f"{environment['GUARD_LOG']}.unwanted"}}
     script = [str(interpreter(library.environment)), str(FOLDER / "judges" / library.script)]
-    evaluator = {"name": "metric", "type": "code_judge", "env": dict(environment), "timeout_seconds": 90, "warm": warm}
+    evaluator = {"name": "metric", "type": "code_judge", "timeout_seconds": 90}
     return {
         "evalcases": [
             {
                 "id": name,
                 "input": QUESTION,
                 "evaluators": [
-                    {**evaluator, "script": [*script, "failing" if name == "failing" else "parallel"], "judge": judge}
+                    {
+                        **evaluator,
+                        "script": [*script, "failing" if name == "failing" else "parallel"],
+                        "env": environments.get(name, environment),
+                        "judge": judge,
+                    }
                 ],
             }
             for name, judge in access.items()
-            if library.tries or name != "failing"
         ]
     }
 
 
-async def run(library: Library, project: Project, tmp_path: Path, *, warm: bool = False) -> Outcome:
-    """Evaluate the three cases with `agentv eval`. Skips the test if the library is not installed."""
+async def run(library: Library, project: Project) -> Outcome:
+    """Evaluate the cases with `agentv eval`. Skips the test if the library is not installed."""
     if not is_installed(library.environment):
         pytest.skip(f"the libraries ({library.environment}) are not installed; run `make test-libraries`")
-    log, home = tmp_path / "guard.log", tmp_path / "home"
-    home.mkdir()
+    project.write(".env", "NOT_FOR_SCRIPTS=1")
     async with (
         FakeModelServer(library.reply, api_key=KEY) as judge,
         FakeModelServer(Failure(hang=True), api_key=KEY, failures=[Failure(500)] * library.tries) as broken,
@@ -123,13 +143,20 @@ async def run(library: Library, project: Project, tmp_path: Path, *, warm: bool 
         }
         defaults = {"target": "assistant", "judge_target": "judge"}
         project.write("agentv.config.yaml", json.dumps({"targets": targets, "defaults": defaults}))
-        project.write("suite.yaml", json.dumps(suite_of(library, environment_of(library, log, home), warm=warm)))
-        done = await asyncio.to_thread(project.run, "eval", "suite.yaml", "--workers", "3", env={"JUDGE_KEY": KEY})
+        project.write("suite.yaml", json.dumps(suite_of(library, environment_of(library, project))))
+        command = ("eval", "suite.yaml", "--workers", "4")
+        done = await asyncio.to_thread(project.run, *command, env={"JUDGE_KEY": KEY, **library.around})
     rows = {row["eval_id"]: row["evaluator_results"][0] for row in project.rows()}
     files = {file.name: file.read_text(encoding="utf-8") for file in project.run_dirs()[-1].iterdir()}
     return Outcome(
         rows,
         len(judge.requests),
-        log.read_text().splitlines() if log.exists() else [],
+        noted(project.root / "guard.log"),
+        noted(project.root / "guard.log.unwanted"),
         done.stdout + done.stderr + "".join(files.values()),
     )
+
+
+def noted(log: Path) -> Set[str]:
+    """What the guard wrote down."""
+    return set(log.read_text(encoding="utf-8").splitlines()) if log.exists() else set()

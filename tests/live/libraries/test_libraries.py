@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,14 +58,24 @@ FAITHFULNESS = by_prompt(
         "judge the faithfulness": {"statements": [SUPPORTED, UNSUPPORTED]},
     }
 )
+LITELLM = frozenset({"file .env", "host raw.githubusercontent.com"})
+RAGAS = frozenset({"host t.explodinggradients.com"})
 LIBRARIES = [
     Library("judge_openai.py", SCORE, 0.75, {"gpt-4o": 1}),
     Library("judge_anthropic.py", SCORE, 0.75, {"claude-sonnet-4-5": 1}),
     Library("judge_autoevals.py", CHOICE, 0.6, {"gpt-5-mini": 1}),
-    Library("judge_openevals.py", always({"reasoning": "Short.", "score": 0.75}), 0.75, {"o3-mini": 1}),
+    Library(
+        "judge_openevals.py",
+        always({"reasoning": "Short.", "score": 0.75}),
+        0.75,
+        {"o3-mini": 1},
+        needs="openevals",
+        unwanted=frozenset({"host api.smith.langchain.com"}),
+        around={"LANGSMITH_TRACING": "true", "LANGSMITH_API_KEY": "none"},
+    ),
     Library("judge_instructor.py", SCORE, 0.75, {"gpt-4o": 1}),
     Library("judge_pydantic_evals.py", always({"reason": "Right.", "pass": True, "score": 0.75}), 0.75, {"gpt-5.2": 1}),
-    Library("judge_litellm.py", SCORE, 0.75, {"gpt-4o": 1}, needs="litellm"),
+    Library("judge_litellm.py", SCORE, 0.75, {"gpt-4o": 1}, needs="litellm", unwanted=LITELLM),
     Library(
         "judge_dspy.py",
         always(
@@ -77,6 +85,7 @@ LIBRARIES = [
         2 / 3,  # the harmonic mean of 1 and 0.5
         {"gpt-4o-mini": 1},
         needs="dspy",
+        unwanted=LITELLM,
         tries=4,
     ),
     Library("judge_llamaindex.py", always("4.0\nIt names the city."), 0.8, {"gpt-4o": 1}, tries=3),
@@ -95,6 +104,7 @@ LIBRARIES = [
         0.5,
         {"gpt-5.4": 3},
         needs="deepeval",
+        unwanted=frozenset({"file .env", "host us.i.posthog.com"}),
         tries=2,
     ),
     Library(
@@ -105,7 +115,7 @@ LIBRARIES = [
         needs="deepeval",
         tries=0,
     ),
-    Library("judge_ragas.py", FAITHFULNESS, 0.5, {"gpt-4o-mini": 2}, needs="ragas"),
+    Library("judge_ragas.py", FAITHFULNESS, 0.5, {"gpt-4o-mini": 2}, needs="ragas", unwanted=RAGAS),
     Library("judge_ragas_v1.py", FAITHFULNESS, 0.5, {"gpt-4o-mini": 2}, needs="ragas"),
     Library(
         "judge_ragas_relevancy.py",
@@ -126,9 +136,9 @@ LIBRARIES = [
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
 async def test_metric_gets_its_score_keeps_the_limit_and_reports_a_failing_judge(
-    library: Library, project: Project, tmp_path: Path
+    library: Library, project: Project
 ) -> None:
-    outcome = await harness.run(library, project, tmp_path)
+    outcome = await harness.run(library, project)
     scored, limit = outcome.results["scored"], outcome.results["limit"]
     calls, embeddings = TOGETHER * library.calls, TOGETHER * library.embeddings
 
@@ -147,7 +157,6 @@ async def test_metric_gets_its_score_keeps_the_limit_and_reports_a_failing_judge
     assert (over["call_count"], over["refused_calls"]) == (over["max_calls"], library.refused)
     assert "judge call limit" in limit["error"]
     assert limit["score"] == 0.0
-    assert outcome.asked < 2 * (calls + embeddings)
 
     # The first of two metrics gets a 502, the second a 504. What is repeated is counted, and there is no score.
     if library.tries:
@@ -157,24 +166,9 @@ async def test_metric_gets_its_score_keeps_the_limit_and_reports_a_failing_judge
         assert "the script exited with code 1" in failing["error"]
         assert failing["score"] == 0.0
 
-    assert outcome.elsewhere == []
+    ledgers = [result["judge_proxy"] for name, result in outcome.results.items() if name != "failing"]
+    assert outcome.asked == sum(ledger["call_count"] + ledger["embeddings"]["call_count"] for ledger in ledgers)
+    assert outcome.elsewhere == set()
+    assert outcome.unwanted == library.unwanted
     assert scored["details"]["secrets"] == []
-    assert KEY not in outcome.everything
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="scripts are warm on Linux only")
-@pytest.mark.parametrize(
-    "library", [library for library in LIBRARIES if library.environment != NODE], ids=lambda library: library.name
-)
-async def test_metric_has_the_same_score_and_limit_when_its_library_is_kept_warm(
-    library: Library, project: Project, tmp_path: Path
-) -> None:
-    outcome = await harness.run(library, project, tmp_path, warm=True)
-    assert [result["warnings"] for result in outcome.results.values()] == [[]] * len(outcome.results)
-    scored, limit = outcome.results["scored"], outcome.results["limit"]
-    assert scored["error"] is None
-    assert scored["details"]["scores"] == [pytest.approx(library.score)] * TOGETHER
-    assert scored["judge_proxy"]["call_count"] == TOGETHER * library.calls
-    assert "judge call limit" in limit["error"]
-    assert outcome.elsewhere == []
     assert KEY not in outcome.everything
