@@ -1,4 +1,4 @@
-"""Runs a judge script of `judges/` in three situations: enough calls, a call too few, and a judge that fails."""
+"""Runs a judge script of `judges/` with enough calls, with one too few, and with a judge that fails."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ KEY = "the-key-of-the-judge"
 TOGETHER = 3
 """Number of times that a script computes its metric at the same time (`COUNT` in `judges/scenario.*`)."""
 TIMEOUT_SECONDS = 1.0
+WARM = ("warm", "limit", "failing")
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Library:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The results of the three cases by their id, and what the script wanted elsewhere."""
+    """The results of the cases by their id, and what the script wanted elsewhere."""
 
     results: Mapping[str, Mapping[str, Any]]
     asked: int
@@ -91,31 +92,34 @@ def environment_of(library: Library, project: Project) -> dict[str, str]:
 
 
 def suite_of(library: Library, environment: Mapping[str, str]) -> dict[str, Any]:
+    """A case for each situation. Those in `WARM` are forked from one process, which imports the library once."""
     most = TOGETHER * max(library.calls, library.embeddings)
-    access: dict[str, Mapping[str, Any]] = {
-        "scored": {"max_calls": most, "embeddings": "vectors"},
-        "limit": {"max_calls": most - 1, "embeddings": "vectors"},
-        "failing": {"target": "broken", "timeout_seconds": TIMEOUT_SECONDS},
-    }
+    enough = {"max_calls": most, "embeddings": "vectors"}
+    access: dict[str, Mapping[str, Any]] = {"scored": enough, "limit": {**enough, "max_calls": most - 1}}
+    if library.environment != NODE:
+        access["warm"] = enough
+    if library.tries:
+        access["failing"] = {"target": "broken", "timeout_seconds": TIMEOUT_SECONDS}
     if library.unwanted:
-        access["unwanted"] = access["scored"]
-    if not library.tries:
-        del access["failing"]
+        access["unwanted"] = enough
     documented = UNWANTED[library.needs].variables if library.needs else {}
     bare = {name: value for name, value in environment.items() if name not in documented}
     environments = {"unwanted": {**bare, "GUARD_LOG": f"{environment['GUARD_LOG']}.unwanted"}}
     script = [str(interpreter(library.environment)), str(FOLDER / "judges" / library.script)]
-    evaluator = {"name": "metric", "type": "code_judge", "timeout_seconds": 90}
     return {
         "evalcases": [
             {
                 "id": name,
                 "input": QUESTION,
+                "metadata": {"mode": "failing" if name == "failing" else "parallel"},
                 "evaluators": [
                     {
-                        **evaluator,
-                        "script": [*script, "failing" if name == "failing" else "parallel"],
+                        "name": "metric",
+                        "type": "code_judge",
+                        "script": script,
                         "env": environments.get(name, environment),
+                        "timeout_seconds": 90,
+                        "warm": name in WARM and library.environment != NODE,
                         "judge": judge,
                     }
                 ],

@@ -135,7 +135,7 @@ LIBRARIES = [
 
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
-async def test_metric_gets_its_score_keeps_the_limit_and_reports_a_failing_judge(
+async def test_metric_has_its_score_cold_and_warm_stops_at_the_limit_and_reports_a_failing_judge(
     library: Library, project: Project
 ) -> None:
     outcome = await harness.run(library, project)
@@ -149,6 +149,9 @@ async def test_metric_gets_its_score_keeps_the_limit_and_reports_a_failing_judge
     assert (ledger["call_count"], ledger["refused_calls"], ledger["failed_calls"]) == (calls, 0, 0)
     assert ledger.get("models", {}) == {model: {"judge": TOGETHER * n} for model, n in library.models.items()}
     assert ledger["embeddings"]["call_count"] == embeddings
+    if warm := outcome.results.get("warm"):
+        assert (warm["error"], warm["details"]["scores"]) == (None, scored["details"]["scores"])
+        assert (warm["judge_proxy"]["call_count"], warm["warnings"]) == (calls, [])
 
     # One call too few: all others are made, one is refused, and the library does not ask without end.
     ledger = limit["judge_proxy"]

@@ -6,7 +6,7 @@ const COUNT = 3;
 export async function run(metric) {
   const given = JSON.parse(await text(process.stdin));
   const secrets = Object.keys(process.env).filter((name) => process.env[name] === "the-key-of-the-judge");
-  if (process.argv[2] === "parallel") {
+  if (given.metadata.mode === "parallel") {
     const outcomes = await Promise.allSettled(Array.from({ length: COUNT }, () => metric(given)));
     for (const { reason } of outcomes) if (reason) throw reason;
     const scores = outcomes.map((outcome) => outcome.value);

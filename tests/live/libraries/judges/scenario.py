@@ -16,7 +16,7 @@ Case = Mapping[str, Any]
 def run(metric: Callable[[Case], float]) -> None:
     case = json.load(sys.stdin)
     secrets = [name for name, value in os.environ.items() if value == "the-key-of-the-judge"]
-    if sys.argv[1] == "parallel":
+    if case["metadata"]["mode"] == "parallel":
         with ThreadPoolExecutor(COUNT) as pool:
             scores = list(pool.map(lambda _: metric(case), range(COUNT)))
         print(json.dumps({"score": scores[0], "details": {"scores": scores, "secrets": secrets}}))
