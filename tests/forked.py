@@ -185,9 +185,18 @@ def _import_most() -> None:
         for module in pkgutil.walk_packages(package.__path__, f"{name}."):
             if not module.name.endswith(".__main__") and _TOO_LARGE not in module.name:
                 import_module(module.name)
+    _build_models(import_module("pydantic").BaseModel)
     import_module("agentv.view.assets").script()  # commands that write HTML files need it
     gc.collect()
     gc.freeze()
+
+
+def _build_models(base: Any) -> None:
+    """Build the validators of all models, which are otherwise built when they are first used."""
+    for model in base.__subclasses__():
+        if model.__module__.startswith("agentv."):
+            model.model_rebuild()
+        _build_models(model)
 
 
 def _fork(connection: socket.socket) -> int:
