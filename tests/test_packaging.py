@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from agentv.metrics import METRICS
+from agentv.metrics.libraries import LIBRARIES, adapter_of
 from agentv.targets.providers.anthropic import AnthropicProvider
 from agentv.targets.providers.bedrock import BedrockProvider
 from agentv.targets.providers.gemini import GeminiProvider
@@ -69,6 +70,7 @@ def test_wheel_contains_every_file_of_the_viewer(wheel: Path) -> None:
 
 def test_wheel_contains_the_scripts_of_the_ready_metrics(wheel: Path) -> None:
     scripts = {f"agentv/metrics/{name}.py" for name in (*METRICS, "support")}
+    scripts |= {f"agentv/metrics/libraries/{adapter_of(library).name}" for library in LIBRARIES}
     assert scripts <= set(zipfile.ZipFile(wheel).namelist())
 
 

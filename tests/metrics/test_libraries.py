@@ -124,7 +124,7 @@ def test_what_cannot_be_measured_is_an_error_that_says_what_to_do(books: Project
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("metric: deepval:GEval", "unknown library 'deepval' (did you mean `deepeval`?); write `LIBRARY:METRIC` with "),
+        ("metric: deepval:GEval", "unknown library 'deepval' (did you mean `deepeval`?); write `LIBRARY:METRIC` "),
         ("metric: 'deepeval:'", "'deepeval:' has no metric"),
         ("metric: deepeval:GEval, max_claims: 3", "`max_claims` is not an option of `deepeval:GEval`"),
         ("metric: deepeval:GEval, script: [x]", "`script` cannot be set: to change the script of a metric"),

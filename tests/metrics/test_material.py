@@ -12,7 +12,7 @@ from agentv.metrics import METRICS, script_of
 from agentv.testing import run_judge, with_judge_proxy
 from agentv.wire.judge import JudgeCall
 from agentv_eval import CodeJudgeInput, JudgeVerdictError
-from agentv_eval.material import MetricError, context_of
+from agentv_eval.material import MetricError, context_of, conversation_of
 from tests.metrics.support import CASE, measure, verdicts
 
 CALLS_JUDGE = [name for name, metric in METRICS.items() if metric.calls_judge]
@@ -64,6 +64,30 @@ def test_other_missing_material_is_an_error(metric: str, changes: dict[str, Any]
 def test_a_source_that_answers_no_question_is_an_error() -> None:
     with pytest.raises(MetricError, match="the source answers none of the questions"):
         measure("summarization_coverage", [verdicts("no"), verdicts("yes")], {"questions": ["Is it?"]})
+
+
+# -- conversations
+
+
+def said(role: str, text: str) -> dict[str, Any]:
+    return {"role": role, "content": text}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (["u:Hi", "a:Hello"], ["a:Hello", "a:Bye"], ["u:Hi", "a:Hello", "a:Bye"]),
+        (["s:Be kind.", "u:Hi"], ["a:Hello"], ["u:Hi", "a:Hello"]),
+        (["u:Hi", "a:Hello", "u:Hi"], ["a:Hello"], ["u:Hi", "a:Hello", "u:Hi", "a:Hello"]),
+        (["u:Hi", "a:Hello", "u:Hi"], ["a:Hello", "a:Hello"], ["u:Hi", "a:Hello", "u:Hi", "a:Hello"]),
+    ],
+    ids=["the last of two answers", "without the system message", "an example in the input", "equal answers"],
+)
+def test_a_conversation_has_every_message_once(before: list[str], after: list[str], expected: list[str]) -> None:
+    roles = {"u": "user", "a": "assistant", "s": "system"}
+    messages = [[said(roles[text[0]], text[2:]) for text in texts] for texts in (before, after, expected)]
+    case = CodeJudgeInput({"input_messages": messages[0], "output_messages": messages[1]})
+    assert conversation_of(case) == messages[2]
 
 
 # -- where passages are found

@@ -16,6 +16,7 @@ from agentv.scripts import ScriptError
 from agentv.suite.validation import show
 from agentv.text import all_of, did_you_mean
 
+AN_EXAMPLE = "deepeval:FaithfulnessMetric"
 OPTIONS = ("context", "parameters")
 """Options that go to the adapter."""
 _MISSING = re.compile(r"^(?:agentv_eval: the judge failed: )?((?:ModuleNotFound|Import)Error: .+)$", re.MULTILINE)
@@ -42,7 +43,7 @@ def library_options(options: dict[str, Any], key: str, others: Sequence[str], co
         problem = (
             f"unknown library {show(library)}{near}" if library not in LIBRARIES else f"{show(written)} has no metric"
         )
-        complain(key, f"{problem}; write `LIBRARY:METRIC` with {all_of(list(LIBRARIES))}")
+        complain(key, f"{problem}; write `LIBRARY:METRIC` (like `{AN_EXAMPLE}`) with {all_of(list(LIBRARIES))}")
         return {**options, "metric": "", "script": ["-"]}
     for option in others:
         if option in options:

@@ -14,7 +14,7 @@ from agentv.errors import EvaluatorError
 from agentv.evaluators import library_metric
 from agentv.evaluators.base import Complain, EvaluationContext
 from agentv.evaluators.code_judge import CodeJudge, as_written
-from agentv.evaluators.library_metric import library_options, names_library_metric
+from agentv.evaluators.library_metric import AN_EXAMPLE, library_options, names_library_metric
 from agentv.evaluators.tool_trajectory import ExpectedCall
 from agentv.judge.access import read_access
 from agentv.metrics import ALIASES, METRICS, SHARED_FILE, metric_name, script_of
@@ -235,4 +235,4 @@ def _unknown(key: str, name: Any) -> str:
         problem = f"`name` must be a metric unless `metric` is set, got {show(name)}"
     else:
         problem = f"unknown metric {show(name)}{near}"
-    return f"{problem}; available: {all_of(list(METRICS))}"
+    return f"{problem}; available: {all_of(list(METRICS))}; for another library, write `{AN_EXAMPLE}` or the like"

@@ -28,8 +28,6 @@ class Library(NamedTuple):
     """What to install."""
     module: str
     unwanted: Unwanted | None = None
-    example: str = ""
-    """A metric of it, for messages."""
 
     @property
     def variables(self) -> Mapping[str, str]:
@@ -51,28 +49,24 @@ LIBRARIES: Mapping[str, Library] = {
             "sends telemetry and reads `.env` files",
             {"DEEPEVAL_TELEMETRY_OPT_OUT": "1", "DEEPEVAL_DISABLE_DOTENV": "1"},
         ),
-        "ContextualPrecisionMetric",
     ),
     "ragas": Library(
         "Ragas",
         ("ragas", "langchain-community<0.4"),  # ragas 0.4.3 imports a module that 0.4 no longer has
         "ragas",
         Unwanted("sends telemetry", {"RAGAS_DO_NOT_TRACK": "true"}),
-        "Faithfulness",
     ),
-    "autoevals": Library("autoevals", ("autoevals", "openai"), "autoevals", example="Factuality"),
+    "autoevals": Library("autoevals", ("autoevals", "openai"), "autoevals"),
     "openevals": Library(
         "openevals",
         ("openevals",),
         "openevals",
         Unwanted("sends traces to LangSmith if your environment enables them", {"LANGSMITH_TRACING": "false"}),
-        "correctness",
     ),
     "llamaindex": Library(
         "LlamaIndex",
         ("llama-index-core", "llama-index-llms-openai", "llama-index-embeddings-openai"),
         "llama_index",
-        example="CorrectnessEvaluator",
     ),
 }
 """Libraries by name. To add one, write an adapter and add a line here."""

@@ -57,12 +57,12 @@ EVALUATORS: dict[str, Callable[..., Any]] = {
 LangChain sends tokens instead of text, after a download."""
 
 
-def messages_of(case: CodeJudgeInput) -> list[dict[str, Any]]:
-    """The conversation, with tool calls, as text for the prompt."""
+def shown(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages with their tool calls, as they are inserted in prompts about conversations."""
     return [
         {"role": message["role"], "content": message_text(message)}
         | ({"tool_calls": message["tool_calls"]} if message.get("tool_calls") else {})
-        for message in conversation_of(case)
+        for message in messages
     ]
 
 
@@ -71,6 +71,10 @@ FIELDS = {
     "outputs": answer_of,
     "reference_outputs": reference_of,
     "context": lambda case: "\n\n".join(context_of(case)),
+}
+OF_CONVERSATIONS: dict[str, Callable[[CodeJudgeInput], Any]] = {
+    "outputs": lambda case: shown(conversation_of(case)),
+    "reference_outputs": lambda case: shown(case.expected_messages) or reference_of(case),
 }
 
 
@@ -117,7 +121,7 @@ def judge(case: CodeJudgeInput) -> dict[str, Any]:
     prompt = prompts()[name]
     fields = [field for _, field, _, _ in string.Formatter().parse(prompt) if field]
     of_case = {field: parameters.pop(field) for field in fields if field in parameters}
-    found_by = {**FIELDS, **({"outputs": messages_of} if is_about_conversations(name) else {})}
+    found_by = {**FIELDS, **(OF_CONVERSATIONS if is_about_conversations(name) else {})}
     material = gathered(case, found_by, fields, (), of_case)
     accepted = {key: False for key in parameters_of(create_llm_as_judge) if key != "prompt"}
     check_parameters(name, accepted, parameters)
