@@ -79,6 +79,9 @@ class Server:
         if b"incomplete" in model:
             print("0.1 E llama_model_load: error loading model: the file is incomplete", file=sys.stderr)
             raise RuntimeError("Failed to init server")
+        if b"memory" in model:
+            print("0.1 E llama_init: failed to allocate buffer for kv cache", file=sys.stderr)
+            raise RuntimeError("Failed to init server")
         if b"huge" in model:
             os.kill(os.getpid(), signal.SIGKILL)
         if b"slow" in model:

@@ -117,7 +117,7 @@ async def test_targets_with_equal_servers_share_one_and_wait_for_its_slots(libra
         assert min(waited.values()) > 1  # loading, and the queue
         assert gate("a").shared_slots is gate("b").shared_slots
         assert json.loads((await gate("c").invoke(ask("q"))).text)[0] not in pids
-    assert starts(path) == ["4096 1 -1", "512 1 -1"]
+    assert [line.rpartition(" ")[0] for line in starts(path)] == ["4096 1", "512 1"]
 
 
 async def test_model_that_cannot_be_loaded_is_tried_once(library: Path, tmp_path: Path) -> None:
@@ -135,6 +135,28 @@ async def test_process_that_is_killed_while_loading_names_the_memory(library: Pa
         error = await failed(gate("t"))
     assert "failed: the process was killed by SIGKILL" in error.message
     assert "use a smaller model, or lower `context` or `slots`" in str(error.next_step)
+
+
+async def test_context_that_does_not_fit_into_memory_names_the_setting(library: Path, tmp_path: Path) -> None:
+    path = model(tmp_path, "memory")
+    async with targets(tmp_path, t="model: tiny.Q4.gguf") as gate:
+        error = await failed(gate("t"))
+    assert error.message.startswith(f"target 't': {path} could not be loaded: failed to allocate buffer for kv cache")
+    assert "lower `context`" in str(error.next_step)
+
+
+async def test_no_more_threads_than_the_cores_of_the_process(library: Path, tmp_path: Path) -> None:
+    cores = os.sched_getaffinity(0)
+    if len(cores) < 2:
+        pytest.skip("needs two cores")
+    path = model(tmp_path)
+    async with targets(tmp_path, t="model: tiny.Q4.gguf") as gate:
+        os.sched_setaffinity(0, {min(cores)})
+        try:
+            await gate("t").invoke(ask("q"))
+        finally:
+            os.sched_setaffinity(0, cores)
+    assert starts(path) == ["4096 1 1"]
 
 
 async def test_server_that_dies_is_started_again(library: Path, tmp_path: Path) -> None:

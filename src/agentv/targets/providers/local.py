@@ -52,7 +52,10 @@ class LocalSettings(ExtraBodySettings):
     )
     context: int = Field(4096, ge=256, description="Length of the context of each slot in tokens: prompt and answer.")
     threads: int | None = Field(
-        None, ge=1, le=1024, description="Threads that compute. Default: the number of physical cores."
+        None,
+        ge=1,
+        le=1024,
+        description="Threads that compute. Default: the physical cores, or fewer if the process may use fewer.",
     )
     seed: int | None = Field(None, ge=0, lt=2**32, description="Seed of the sampling. Default: a random seed.")
 

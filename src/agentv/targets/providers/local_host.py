@@ -13,12 +13,15 @@ import os
 import secrets
 import socket
 import sys
+import traceback
 from urllib.parse import urlsplit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+QUOTA = "/sys/fs/cgroup/cpu.max"
+"""Microseconds of CPU time per period that a container may use."""
 WARNINGS = 2
 """Level of the log: warnings and errors, without a line per request."""
 
@@ -32,14 +35,28 @@ def start(settings: dict[str, Any], key: str) -> Any:
     params.model_alias = {settings["name"]}
     params.n_parallel = settings["slots"]
     params.n_ctx = settings["context"] * settings["slots"]
-    if settings["threads"] is not None:
-        params.cpuparams.n_threads = settings["threads"]
+    threads = settings["threads"] or fewer_cores()
+    if threads is not None:
+        params.cpuparams.n_threads = threads
     params.api_keys = [key]
     params.verbosity = WARNINGS
     params.cache_ram_mib = 0  # would keep up to 8 GiB of earlier prompts in memory
     params.ui = False
     params.offline = True
     return xllamacpp.Server(params)
+
+
+def fewer_cores() -> int | None:
+    """The cores that this process may use, if they are fewer than those of the machine, which llama.cpp counts."""
+    here = os.cpu_count() or 1
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else here
+    try:
+        with open(QUOTA, encoding="ascii") as file:  # noqa: PTH123 - as imports
+            quota, period = file.read().split()
+        allowed = min(allowed, max(1, int(quota) // int(period)))
+    except (OSError, ValueError):  # no cgroup, or no quota ("max")
+        pass
+    return allowed if allowed < here else None
 
 
 def properties(url: str, key: str) -> dict[str, Any]:
@@ -67,6 +84,11 @@ def main(path: str, settings: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    code = 0
+    try:
+        main(*sys.argv[1:])
+    except BaseException:
+        traceback.print_exc()
+        code = 1
     sys.stderr.flush()
-    os._exit(0)  # does not wait for answers that are no longer needed
+    os._exit(code)  # does not wait for answers that are no longer needed, or for threads of the library

@@ -151,7 +151,8 @@ class ModelServer:
             )
         reasons = [match[1] or match[2] for match in _REASON.finditer(text)]
         cause = f": {reasons[-1].strip()}" if reasons else ""
-        return ServerError(f"{self._settings.model} could not be loaded{cause}{_quoted(text)}")
+        memory = MEMORY if "allocate" in cause else None
+        return ServerError(f"{self._settings.model} could not be loaded{cause}{_quoted(text)}", memory)
 
     def _stderr(self, outcome: ProcessOutcome) -> str:
         text = outcome.stderr.decode("utf-8", "backslashreplace").strip()
