@@ -22,7 +22,7 @@ LIVE := tests/live
 LIBRARIES := tests/live/libraries
 LIVE_READY := $(if $(NPM),$(LIVE)/node_modules/.ready)
 
-.PHONY: demo typescript test test-real test-libraries check types compiled-tests wording format english bench soak lock docs docs-site golden pictures clean
+.PHONY: demo typescript test test-real test-libraries check lint types compiled-tests wording format english bench soak lock docs docs-site golden pictures clean
 
 demo: $(RUNTIME_READY)  ## catch a regression between two versions of a retriever; offline, no API key
 	@$(BIN)/python examples/retriever-regression/demo.py
@@ -45,9 +45,11 @@ test-libraries: $(READY)  ## run metrics of other libraries as judge scripts, in
 
 typescript: $(TYPESCRIPT_READY)  ## build the TypeScript SDK
 
-check: $(READY)  ## run what CI runs: format, lint, wording, types, the site, then the tests
-	$(MAKE) --jobs=2 types wording compiled-tests docs-site $(TYPESCRIPT_READY) $(LIVE_READY)
+check: lint  ## run what CI runs: format, lint, wording, types, the site, then the tests
 	$(MAKE) test
+
+lint: $(READY)  ## everything that `make check` runs before the tests
+	$(MAKE) --jobs=2 types wording compiled-tests docs-site $(TYPESCRIPT_READY) $(LIVE_READY)
 
 types: $(READY)
 	$(BIN)/mypy
