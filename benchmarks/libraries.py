@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,11 @@ NAME = "libraries"
 PROGRAMS = Path(__file__).parent / "peers" / "programs"
 PAGE = ROOT / "docs" / "performance.md"
 CASES = 20
+ABOUT = {
+    "cold": "as a judge script, cold",
+    "warm": "as a judge script, warm",
+    "deepeval": "in DeepEval itself, with a key",
+}
 GOAL_MS = 50.0
 QUIET = {
     "DEEPEVAL_TELEMETRY_OPT_OUT": "1",
@@ -165,18 +171,19 @@ class Taken:
 
 
 def starts(library: Installed, home: Path, rounds: int) -> list[Figure]:
-    cold, warm = asyncio.run(_one_by_one(library, home, rounds))
+    medians = [
+        Taken(*(median(getattr(each, name) for each in taken) for name in ("start", "whole", "cpu")))
+        for taken in asyncio.run(_one_by_one(library, home, rounds))
+    ]
+    cold, warm = medians
     name = f"{library.name} {library.version}"
-    first = {"cold": cold, "warm": warm}
-    figures = [
-        Figure(f"{name}, {kind}: from the job to the script's first line", median(each.start for each in taken), "ms",
-               goal=GOAL_MS if kind == "warm" else None)
-        for kind, taken in first.items()
-    ]  # fmt: skip
-    for kind, taken in first.items():
-        figures.append(Figure(f"{name}, {kind}: CPU of the script", median(each.cpu for each in taken), "ms"))
-    ratio = median(each.whole for each in warm) / median(each.whole for each in cold)
-    return [*figures, Figure(f"{name}, warm / cold: the whole execution, with its judge calls", ratio)]
+    return [
+        Figure(f"{name}: first line, cold", cold.start, "ms"),
+        Figure(f"{name}: first line, warm", warm.start, "ms", goal=GOAL_MS),
+        Figure(f"{name}: CPU, cold", cold.cpu, "ms"),
+        Figure(f"{name}: CPU, warm", warm.cpu, "ms"),
+        Figure(f"{name}: whole execution, warm / cold", warm.whole / cold.whole),
+    ]
 
 
 async def _one_by_one(library: Installed, home: Path, rounds: int) -> tuple[list[Taken], list[Taken]]:
@@ -239,20 +246,43 @@ def whole_runs(library: Installed, directory: Path, options: Options) -> list[Fi
         }
         used = take_turns(contestants, options.pick(3, 1), options.say)
     assert all(f"passed {cases}" in each.output for each in used["deepeval"]), used["deepeval"][0].output
-    about = {
-        "cold": "as a judge script, cold",
-        "warm": "as a judge script, warm",
-        "deepeval": "in DeepEval itself, with a key",
-    }
-    name = f"{cases} cases with ContextualPrecisionMetric of DeepEval {library.version}"
     return [
-        *(Figure(f"{name}, {about[key]}: wall", median_wall(each), "s") for key, each in used.items()),
-        *(Figure(f"{name}, {about[key]}: CPU", median_cpu(each), "s") for key, each in used.items()),
+        Figure(f"{cases} cases, {ABOUT[key]}: {unit}", value(each), "s")
+        for key, each in used.items()
+        for unit, value in (("wall", median_wall), ("CPU", median_cpu))
     ]
+
+
+def table(figures: Sequence[Figure]) -> str:
+    """The figures as a table: what comes before the last colon of a name is its row, the rest its column."""
+    rows: dict[str, dict[str, str]] = {}
+    for figure in figures:
+        row, _, column = figure.name.rpartition(": ")
+        rows.setdefault(row, {})[column] = figure.text
+    columns = list(next(iter(rows.values())))
+    lines = [f"| {' | '.join(['', *columns])} |", "| --- " * (len(columns) + 1) + "|"]
+    return "\n".join([*lines, *(f"| {' | '.join([name, *row.values()])} |" for name, row in rows.items())])
+
+
+def write(report: Report) -> None:
+    """Replace the tables in the page."""
+    begin, end = f"<!-- {NAME}: begin -->", f"<!-- {NAME}: end -->"
+    now, about = datetime.now(UTC), machine()
+    runs = [figure for figure in report.figures if " cases, " in figure.name]
+    single = [figure for figure in report.figures if figure not in runs]
+    parts = [
+        f"{now:%Y-%m-%d}, Python {about['python']}, {about['cpus']} CPUs, load {report.details['load']:.1f}:",
+        table(single),
+    ]
+    parts += [table(runs)] if runs else []
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(begin)
+    text = "\n\n".join([begin, *parts, end])
+    PAGE.write_text(f"{before}{text}{rest.partition(end)[2]}", encoding="utf-8")
 
 
 def measure(names: Sequence[str], place: Path, options: Options) -> Report:
     figures: list[Figure] = []
+    load = machine()["load"]
     for name in names:
         options.say(f"{name}: installing")
         library = install(name, place)
@@ -264,8 +294,9 @@ def measure(names: Sequence[str], place: Path, options: Options) -> Report:
     return Report(
         NAME,
         figures,
+        details={"load": load},
         notes=[
-            "cold and warm in turns, one at a time, the judge answers immediately; medians",
+            "first line: from the job to the script's first line after its imports; medians of turns, one at a time",
             "20 cases: default number of workers, the same fake server with OpenAI's API for all three, in turns",
         ],
     )
@@ -291,7 +322,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report.write(RESULTS, quick=args.quick)
     print(report.table())
     if args.write:
-        report.write_to(PAGE)
+        write(report)
     return 0
 
 

@@ -28,6 +28,11 @@ class Figure:
             return None
         return self.value <= self.goal if self.better == "lower" else self.value >= self.goal
 
+    @property
+    def text(self) -> str:
+        """The value with its unit."""
+        return f"{_number(self.value)} {self.unit}".rstrip()
+
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "met": self.met}
 
@@ -107,7 +112,7 @@ def _row(figure: Figure) -> tuple[str, str, str, str]:
     sign = "<=" if figure.better == "lower" else ">="
     goal = "" if figure.goal is None else f"{sign} {figure.goal:g}{unit}"
     word = {True: "met", False: "missed", None: ""}[figure.met]
-    return figure.name, f"{_number(figure.value)}{unit}", goal, word
+    return figure.name, figure.text, goal, word
 
 
 def _number(value: float) -> str:

@@ -20,7 +20,8 @@ def execution(folder: Path, number: int) -> Script:
 
 
 COPIES = """
-import json, os, types
+import copy, json, os, types
+shallow = copy.copy(os.environ)
 copied = dict(os.environ)
 method = os.environ.copy()
 merged = {**os.environ, "more": "x"}
@@ -43,6 +44,12 @@ class Settings:
         self.header = f"Bearer {variables['proxy_token']}"
 
 settings = Settings(lower)
+class Proxy:  # an object that fails when it is asked what it is
+    def __init__(self, variables): self.variables = variables
+    @property
+    def __class__(self): raise RuntimeError("outside of a request")
+
+unbound = Proxy(dict(os.environ))
 def closure(variables=dict(os.environ)):
     return variables["PROXY_TOKEN"]
 for name, value in os.environ.items():
@@ -54,7 +61,7 @@ import kept as k
 import json, os
 print(json.dumps([
     [each["PROXY_URL"] + " " + each["PROXY_TOKEN"] for each in (
-        os.environ, k.copied, k.method, k.merged, k.chosen, k.one_by_one, k.proxy, k.nested["a"][0]["b"],
+        os.environ, k.shallow, k.copied, k.method, k.merged, k.chosen, k.one_by_one, k.proxy, k.nested["a"][0]["b"],
         json.loads(k.text), dict(line.split("=", 1) for line in k.lines))],
     [k.lower["proxy_url"] + " " + k.lower["proxy_token"], (k.raw[b"PROXY_URL"] + b" " + k.raw[b"PROXY_TOKEN"]).decode(),
      k.settings.url + " " + k.settings.token._value],
@@ -72,7 +79,7 @@ async def test_copies_of_the_environment_that_imports_make_have_the_values_of_ea
         outcome = await warm(launcher, execution(tmp_path, number))
         assert outcome.returncode == 0, outcome.stderr
         value, token = f"http://127.0.0.1:{number}/v1 token-{number}", f"token-{number}"
-        assert json.loads(outcome.stdout) == [[value] * 10, [value] * 3, [f"Bearer {token}", token, token], True]
+        assert json.loads(outcome.stdout) == [[value] * 11, [value] * 3, [f"Bearer {token}", token, token], True]
 
 
 REFUSED = {

@@ -75,13 +75,16 @@ class Watched(dict[bytes, bytes]):
         for name, placeholder in self.placeholders.items():
             os.putenv(name, placeholder)  # for libraries in C
 
-    def end(self) -> None:
-        """In the process of an execution: remove the placeholders from the environment."""
-        os.environ._data = os.environb._data = {  # type: ignore[attr-defined]
-            name: value for name, value in dict.items(self) if name not in self.placeholders
-        }
+    def end(self, variables: list[bytes]) -> None:
+        """In the process of an execution: use its values, given as `NAME=value`, instead of the placeholders."""
+        data = {name: value for name, value in dict.items(self) if name not in self.placeholders}
+        os.environ._data = os.environb._data = data  # type: ignore[attr-defined]
         for name in self.placeholders:
             os.unsetenv(name)
+        for variable in variables:
+            name, _, value = variable.partition(b"=")
+            os.environb[name] = value
+        dict.update(self, data)  # a shallow copy of `os.environ` has this dictionary, too
 
 
 class Copies:
@@ -150,9 +153,10 @@ class Copies:
             for thing in things:
                 referents = gc.get_referents(thing)
                 texts = self._texts(referents, untracked)
-                if isinstance(thing, dict):  # strings that are keys are not among its referents
+                # Not `isinstance`, which asks the object. Strings that are keys are not among the referents.
+                if issubclass(type(thing), dict):
                     texts += self._texts([key for key in dict.keys(thing) if type(key) is str], [])
-                elif isinstance(thing, type):
+                elif issubclass(type(thing), type):
                     self._class_members.update(id(each) for each in referents if type(each) is dict)
                 if texts and id(thing) not in own:
                     holders.append((thing, texts))
@@ -185,27 +189,27 @@ class Copies:
     def _slots_of(self, holder: Any, texts: list[Any]) -> list[Slot] | None:
         """Where the object has the text; None if it cannot be replaced everywhere."""
         slots: list[Slot]
-        if isinstance(holder, list):
+        if issubclass(type(holder), list):
             slots = [(holder, index, text) for index, text in enumerate(holder) if self._marked(text)]
         elif id(holder) in self._class_members:
             return None
         else:
             members = holder
-            if not isinstance(holder, dict):
+            if not issubclass(type(holder), dict):
                 try:
                     members = object.__getattribute__(holder, "__dict__")
-                except (AttributeError, TypeError):
+                except Exception:
                     return None
-            if not isinstance(members, dict):
+            if not issubclass(type(members), dict):
                 return None
             slots = [(members, key, text) for key, text in dict.items(members) if self._marked(text)]
         whole = all(type(text) in (str, bytes) and not self._marked(self._replaced(text, {})) for _, _, text in slots)
         return slots if whole and len(slots) == len(texts) else None
 
     def _marked(self, text: Any) -> bool:
-        if isinstance(text, str):
+        if issubclass(type(text), str):
             return self._environ.mark in text
-        return isinstance(text, TEXT) and self._environ.raw_mark in text
+        return issubclass(type(text), TEXT) and self._environ.raw_mark in text
 
 
 def running() -> set[int]:
@@ -226,7 +230,7 @@ def place(thing: Any) -> str:
         ids = {id(each) for each in level}
         referrers = [each for each in gc.get_referrers(*level) if each is not level and id(each) not in running()]
         for each in referrers:
-            if isinstance(each, dict) and each is vars(sys.modules.get(str(each.get("__name__")), sys)):
+            if type(each) is dict and each is vars(sys.modules.get(str(each.get("__name__")), sys)):
                 name = next((key for key, value in each.items() if id(value) in ids), "?")
                 return f"{kind} of `{each['__name__']}.{name}`"
         level = referrers[:MOST]

@@ -13,6 +13,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
     from typing import Any
 
@@ -90,8 +91,12 @@ class Threads:
 
         A fork is the test: libraries such as OpenBLAS end their threads before it, and start them again when needed.
         """
+        import warnings
+
         postponed = len(self._postponed)
-        pid = os.fork()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about threads, which is what this finds out
+            pid = os.fork()
         if pid == 0:
             code = 1
             try:
@@ -105,8 +110,8 @@ class Threads:
             return f"its imports start threads ({', '.join(names[:3])})"
         return None
 
-    def resume(self) -> int:
-        """Start the postponed threads, in the process of an execution. Returns how many run."""
+    def resume(self) -> list[threading.Thread]:
+        """Start the postponed threads, in the process of an execution, and return them."""
         self._active = False
         for owner, name, original, replacement in self._replaced:
             if getattr(owner, name) is replacement:
@@ -116,7 +121,7 @@ class Threads:
                 thread._handle = type(thread._handle)()
             self._threading._dangling.add(thread)
             self._start(thread)
-        return len(self._postponed)
+        return self._postponed
 
 
 def native_threads() -> set[str]:

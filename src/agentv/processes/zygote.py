@@ -184,10 +184,7 @@ class Zygote(Helper):
         link.close()
         self._idle_count.close()  # memory shared with the supervisors
         os.closerange(3, 1 << 20)
-        self._environ.end()
-        for variable in variables:
-            name, _, value = variable.partition(b"=")
-            os.environb[name] = value
+        self._environ.end(variables)
         self._copies.fill(variables)
         return True
 
@@ -223,7 +220,7 @@ class Output:
                     break
 
 
-def leave(known: set[str], resumed: list[int]) -> None:
+def leave(known: set[str], resumed: list[Any]) -> None:
     """The last `atexit` handler: exits immediately when the script ran to its end without an error.
 
     Tearing down the interpreter object by object copies shared memory pages and can take longer than the script.
@@ -238,7 +235,7 @@ def leave(known: set[str], resumed: list[int]) -> None:
     if hasattr(sys, "last_type"):
         return
     # Other threads still need their globals, except those that imports have started: their modules are kept below.
-    if len(os.listdir("/proc/self/task")) > 1 + sum(resumed):
+    if len(os.listdir("/proc/self/task")) > 1 + sum(thread.is_alive() for thread in resumed):
         return
     try:
         flush_files()
@@ -315,7 +312,7 @@ def own_files() -> list[bytes]:
 def serve(site: str) -> int:
     """Serve until the runtime disconnects. Raises `RunningError` in every child that continues as the script."""
     known: set[str] = set()
-    resumed: list[int] = []
+    resumed: list[Any] = []
     atexit.register(leave, known, resumed)  # registered first, so called last
     control, nothing = os.dup(0), os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
     os.dup2(nothing, 0)  # an import that reads stdin fails here and is repeated by the script
@@ -348,7 +345,7 @@ def serve(site: str) -> int:
         if "numpy.random" in sys.modules:
             sys.modules["numpy.random"].seed()
         prepared.output.repeat()
-        resumed.append(prepared.threads.resume())
+        resumed += prepared.threads.resume()
         raise
     return 0
 

@@ -121,6 +121,7 @@ class Zygote(Starter):
             reason = error.message
         finally:
             self.dead = True
+            self._read()  # its reason may not have been read yet
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
             self._socket.close()
             resolve(self.ended)
