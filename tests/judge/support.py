@@ -13,7 +13,7 @@ from agentv.judge.proxy import JudgeProxy
 from agentv.judge.recording import Recording
 from agentv.judge.session import JudgeSession
 from agentv.judge.targets import JudgeTargets
-from agentv.messages import OPTIONS
+from agentv.messages import OPTIONS, TokenUsage
 from agentv.targets.provider import Provider, Reply, Request
 
 
@@ -52,11 +52,23 @@ class Judge(Provider):
         return Reply.of_text(self._answer) if isinstance(self._answer, str) else self._answer(request)
 
 
+class Embedder(Judge):
+    """A target for embeddings that embeds every text as 1.0 and 2.0."""
+
+    embeds = True
+
+    async def invoke(self, request: Request) -> Reply:
+        await super().invoke(request)
+        assert request.embeddings
+        vectors = tuple(bytes.fromhex("0000803f00000040") for _ in request.messages)
+        return Reply((), TokenUsage(4), 0.5, model="small", embeddings=vectors)
+
+
 def make_session(judge: Any = None, *, others: dict[str, Any] | None = None, **options: Any) -> JudgeSession:
     """A session whose default target is `strict`. With `on_call`, calls are recorded there."""
     if "on_call" in options:
         options["recording"] = Recording(options.pop("on_call"), options.pop("io", True))
-    targets = {name: options.pop(name) for name in ("unavailable", "allowed") if name in options}
+    targets = {name: options.pop(name) for name in ("unavailable", "allowed", "embeddings") if name in options}
     live = {"strict": judge if judge is not None else Judge(), **(others or {})}
     return JudgeSession(JudgeTargets("strict", live, **targets), evaluator="precision", **options)
 

@@ -7,7 +7,7 @@ import json
 import logging
 import threading
 from base64 import b64decode
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from struct import unpack
@@ -16,14 +16,11 @@ from typing import Any
 import anthropic
 import openai
 import pytest
-from anthropic.types import Message as AnthropicMessage
 from google.genai import Client, errors
-from google.genai.types import GenerateContentResponse, HttpOptions
+from google.genai.types import HttpOptions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from openai.types import CreateEmbeddingResponse
-from openai.types.chat import ChatCompletion
-from openai.types.responses import Response as OpenAIResponse
 from pydantic import BaseModel
 
 from agentv.errors import ProviderError
@@ -33,52 +30,21 @@ from agentv.judge.proxy import JudgeProxy
 from agentv.judge.recording import Recording
 from agentv.judge.session import JudgeSession
 from agentv.judge.targets import JudgeTargets
-from agentv.messages import TokenLogprob, TokenUsage
+from agentv.messages import TokenLogprob
 from agentv.redact import Redactor
 from agentv.targets.provider import Reply, Request
 from agentv.testing.judge_proxy import ScriptedJudge
 from agentv.testing.model_server import Failure, FakeModelServer
 from agentv.wire.apis.openai_chat import ChatCompletions
-from agentv.wire.apis.registry import APIS, VENDORS, api_at
+from agentv.wire.apis.registry import VENDORS, api_at
 from agentv.wire.judge import InvalidRequestError
-from tests.judge.support import Judge, Response, make_session, request, send
+from tests.judge.support import Embedder, Judge, Response, make_session, request, send
+from tests.judge.test_api_vectors import VECTORS
 from tests.targets.support import make
 
-VECTORS: list[dict[str, Any]] = json.loads(
-    (Path(__file__).parents[2] / "conformance" / "apis.json").read_text(encoding="utf-8")
-)
-GOOD = [vector for vector in VECTORS if "error" not in vector]
-BAD = [vector for vector in VECTORS if "error" in vector]
-TYPES: Mapping[str, type[BaseModel]] = {
-    "/v1/chat/completions": ChatCompletion,
-    "/chat/completions": ChatCompletion,
-    "/v1/responses": OpenAIResponse,
-    "/responses": OpenAIResponse,
-    "/v1/messages": AnthropicMessage,
-}
 CHAT = "/v1/chat/completions"
 Records = list[JudgeCallRecord]
 QUESTION: dict[str, Any] = {"model": "gpt-4o", "messages": [{"role": "user", "content": "q"}]}
-
-
-def reply_of(scripted: Any) -> Reply:
-    """The judge's reply in a vector: text, or an object with the text and more."""
-    if isinstance(scripted, str):
-        return Reply.of_text(scripted)
-    reply = Reply.of_text(scripted["text"])
-    usage, tokens = scripted.get("usage"), scripted.get("logprobs")
-    return Reply(
-        reply.output_messages,
-        token_usage=None if usage is None else TokenUsage.from_dict(usage),
-        finish_reason=scripted.get("finish_reason"),
-        logprobs=None if tokens is None else tuple(map(TokenLogprob.from_dict, tokens)),
-    )
-
-
-def at(body: Any, pointer: str) -> Any:
-    for step in pointer.split("/")[1:]:
-        body = body[int(step)] if isinstance(body, list) else body[step]
-    return body
 
 
 async def ask(proxy: JudgeProxy, path: str, body: Any, **headers: str | None) -> Response:
@@ -87,55 +53,6 @@ async def ask(proxy: JudgeProxy, path: str, body: Any, **headers: str | None) ->
 
 def error_of(reply: Response) -> Any:
     return reply.json["error"]
-
-
-@pytest.mark.parametrize("vector", GOOD, ids=lambda vector: vector["name"])
-async def test_request_becomes_judge_calls_and_the_reply_has_the_form_of_the_api(vector: dict[str, Any]) -> None:
-    replies = iter(vector["replies"])
-    judge = Judge(lambda _: reply_of(next(replies)))
-    records: list[JudgeCallRecord] = []
-    session = make_session(judge, recording=Recording(records.append))
-    async with JudgeProxy(session) as proxy:
-        reply = await ask(proxy, vector["path"], vector["body"])
-    assert reply.status == 200, reply.body
-    assert len(judge.requests) == vector["count"] == session.ledger.call_count
-    for sent in judge.requests:
-        assert [message.to_dict() for message in sent.messages] == vector["messages"]
-        assert sent.options.to_dict() == vector["options"]
-    for pointer, value in vector["reply"].items():
-        assert at(reply.json, pointer) == value, pointer
-    assert session.ledger.models == {vector["model"]: {"strict": vector["count"]}}
-    assert {record.asked_model for record in records} == {vector["model"]}
-    assert sorted(records[0].dropped_options or {}) == vector.get("dropped", [])
-    if vector["path"].startswith("/v1beta"):
-        GenerateContentResponse.model_validate(reply.json)
-    else:
-        TYPES[vector["path"]].model_validate(reply.json, strict=vector["path"] != "/v1/messages")
-
-
-@pytest.mark.parametrize("vector", BAD, ids=lambda vector: vector["name"])
-async def test_request_that_no_judge_can_answer_is_rejected_and_costs_no_call(vector: dict[str, Any]) -> None:
-    expected = vector["error"]
-    async with JudgeProxy(make_session()) as proxy:
-        reply = await ask(proxy, vector["path"], vector["body"])
-        assert proxy.session.remaining == proxy.session.max_calls
-    error = error_of(reply)
-    assert reply.status == expected["status"], error
-    assert reply.headers["x-should-retry"] == "false"
-    for text in expected["message_has"]:
-        assert text in error["message"]
-    if vector["path"].startswith("/v1beta"):
-        assert error["details"][0]["reason"] == expected["code"].upper()
-        return
-    assert error["code"] == expected["code"]
-    if not vector["path"].startswith("/v1/messages"):
-        assert set(error) == {"message", "type", "param", "code"}
-        assert error["param"] == expected["param"]
-
-
-def test_vectors_cover_every_api() -> None:
-    covered = {"/v1beta/models/{}" if vector["path"].startswith("/v1beta") else vector["path"] for vector in VECTORS}
-    assert covered >= set(APIS) - {"/v1/models/{}", "/v1alpha/models/{}", "/embeddings"}
 
 
 # -- limits and failures
@@ -627,16 +544,6 @@ def test_gemini_client_works_unchanged() -> None:
 
 
 # -- embeddings
-
-
-class Embedder(Judge):
-    embeds = True
-
-    async def invoke(self, request: Request) -> Reply:
-        await super().invoke(request)
-        assert request.embeddings
-        vectors = tuple(bytes.fromhex("0000803f00000040") for _ in request.messages)  # 1.0 and 2.0
-        return Reply((), TokenUsage(4), 0.5, model="small", embeddings=vectors)
 
 
 def embedding_session(**options: Any) -> JudgeSession:
