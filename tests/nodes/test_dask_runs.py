@@ -121,6 +121,7 @@ def test_scripts_of_a_killed_node_run_again_and_their_calls_stay_counted(held: H
     assert "distributed" not in err
 
 
+@pytest.mark.soak  # tests/nodes/test_command.py has the budget of calls that were lost on another engine
 def test_calls_of_a_killed_node_stay_in_the_budget(held: Held, cluster: Cluster) -> None:
     # Without lost calls, this budget would be enough.
     run = held.project.start("eval", "suite.yaml", "--max-judge-calls", str(2 * held.cases))

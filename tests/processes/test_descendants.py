@@ -132,11 +132,13 @@ def test_no_process_survives_a_killed_runtime(number, mode):
     assert one_round(number, mode=mode) == []
 
 
+@pytest.mark.parametrize(
+    "number", [pytest.param(n, marks=() if n == signal.SIGKILL else pytest.mark.soak, id=n.name) for n in SIGNALS]
+)
 @pytest.mark.parametrize("mode", MODES)
-def test_no_process_survives_a_runtime_killed_while_starting_scripts(mode):
+def test_no_process_survives_a_runtime_killed_while_starting_scripts(number, mode):
     for moment in (0, 0.02, 0.05):
-        for number in SIGNALS:
-            assert one_round(number, moment, mode=mode) == []
+        assert one_round(number, moment, mode=mode) == []
 
 
 FORKING_RUNTIME = """

@@ -17,6 +17,8 @@ from tests.view.places import PLACES, RUN, SUMMARIES
 
 EVERYWHERE = {**PLACES, **{f"summaries-{name}": (to, "faithful") for name, to in SUMMARIES.items()}}
 """Name -> address, and some text of the page."""
+NAMES = [pytest.param(name, marks=() if name in PLACES else pytest.mark.soak) for name in EVERYWHERE]
+"""The pages of a second run are in `make soak` only."""
 PRINTED = ("run", "case", "compare", "compare-pair", "judges")
 WIDE = """() => [...document.querySelectorAll("body *")]
   .filter((element) => element.getBoundingClientRect().right > 401)
@@ -61,7 +63,7 @@ def violations(page: Page, **options: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("opened", ["file"], indirect=True)
-@pytest.mark.parametrize("name", [name for name in EVERYWHERE if name != "run-filtered"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name.values != ("run-filtered",)])
 def test_page_is_accessible_and_fits_a_narrow_window(opened: Opened, name: str) -> None:
     to, text = EVERYWHERE[name]
     page = open_place(opened, to)
@@ -83,7 +85,7 @@ def test_page_is_accessible_and_fits_a_narrow_window(opened: Opened, name: str) 
 
 
 @pytest.mark.parametrize("opened", ["server"], indirect=True)
-@pytest.mark.parametrize("name", EVERYWHERE)
+@pytest.mark.parametrize("name", NAMES)
 def test_address_shows_the_same_page_again(opened: Opened, name: str) -> None:
     to, _ = EVERYWHERE[name]
     page = open_place(opened, to)
