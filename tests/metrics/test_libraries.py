@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from agentv.metrics.libraries import LIBRARIES, adapter_of, file_name
-from agentv_eval.library_metrics import measured, named
-from agentv_eval.material import MetricError
+from agentv_eval import CodeJudgeInput
+from agentv_eval.library_metrics import gathered, measured, named
+from agentv_eval.material import MetricError, answer_of, reference_of
 from tests.conftest import Project
 
 FAKES = Path(__file__).parent / "fakes"
@@ -196,6 +197,14 @@ def test_names_can_be_written_without_their_suffix() -> None:
     assert named("faithfulness_metric", names, "x") == "FaithfulnessMetric"
     with pytest.raises(MetricError, match="x has no metric 'faithfulness'"):
         named("faithfulness", names, "x")  # two have this name
+
+
+def test_an_empty_answer_is_an_error_unless_it_is_compared_with_the_expected_one() -> None:
+    fields = {"output": answer_of, "expected": reference_of}
+    case = CodeJudgeInput({"candidate_answer": "", "reference_answer": "30 days"})
+    assert gathered(case, fields, ["output", "expected"]) == {"output": "", "expected": "30 days"}
+    with pytest.raises(MetricError, match="the answer is empty"):
+        gathered(case, fields, ["output"], ["expected"])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from contextlib import contextmanager
 
-from .material import MetricError, fail, value_at
+from .material import MetricError, answer_of, fail, reference_of, value_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,18 +73,21 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, bool]:
     return {each.name: each.default is each.empty for each in parameters if each.kind in kinds and each.name != "self"}
 
 
-def check_parameters(metric: str, accepted: Mapping[str, bool], written: Mapping[str, Any]) -> None:
-    """Raise MetricError if a parameter is unknown, or a required one is missing."""
+def checked_parameters(metric: str, accepted: Mapping[str, bool], written: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters, with the metric as `name` if it needs one. Raises MetricError if a parameter is unknown, or a
+    required one is missing."""
     from difflib import get_close_matches
 
+    parameters = {**({"name": metric} if accepted.get("name") else {}), **written}
     for name in written:
         if name not in accepted:
             near = get_close_matches(name, accepted, n=1)
             hint = f" (did you mean `{near[0]}`?)" if near else ""
             fail(f"{metric} has no parameter `{name}`{hint}; parameters: {', '.join(accepted) or 'none'}")
     for name, required in accepted.items():
-        if required and name not in written:
+        if required and name not in parameters:
             fail(f"{metric} needs the parameter `{name}`; set it in `parameters` of the evaluator")
+    return parameters
 
 
 # -- its material
@@ -98,8 +101,14 @@ def gathered(
     written: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """What a metric gets, by its own names: values in `written`, those of `fields`, and others from `metadata` or
-    `vars` of the case. Raises MetricError if a required one is missing."""
+    `vars` of the case. Raises MetricError if a required one is missing.
+
+    The answer may be empty in metrics that require the expected answer: others would find nothing wrong in it.
+    """
     material: dict[str, Any] = dict(written or {})
+    required = list(required)
+    if any(fields.get(name) is reference_of for name in required):
+        fields = {name: _any_answer if found is answer_of else found for name, found in fields.items()}
     for name in required:
         if name not in material:
             material[name] = _found(case, fields, name)
@@ -110,6 +119,10 @@ def gathered(
             except MetricError:
                 continue
     return material
+
+
+def _any_answer(case: CodeJudgeInput) -> str:
+    return case.candidate_answer or ""
 
 
 def _found(case: CodeJudgeInput, fields: Mapping[str, Callable[[CodeJudgeInput], Any]], name: str) -> Any:

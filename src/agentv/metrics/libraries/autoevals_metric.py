@@ -13,7 +13,7 @@ import openai  # noqa: F401 - autoevals imports it late; here, warm processes ha
 
 from agentv_eval import CodeJudgeInput, code_judge
 from agentv_eval.library_metrics import (
-    check_parameters,
+    checked_parameters,
     chosen,
     errors_of,
     gathered,
@@ -71,8 +71,7 @@ def created(kind: Any, parameters: dict[str, Any]) -> Any:
     """The scorer. Without the judge proxy, autoevals would send the case to a gateway of its vendor."""
     if issubclass(kind, autoevals.llm.OpenAIScorer) or kind is autoevals.EmbeddingSimilarity:
         _ = os.environ.get("OPENAI_BASE_URL") or fail("the metric has no judge; set `judge: {}` on the evaluator")
-    check_parameters(kind.__name__, parameters_of(kind), parameters)
-    return kind(**parameters)
+    return kind(**checked_parameters(kind.__name__, parameters_of(kind), parameters))
 
 
 def needed_by(name: str, scorer: Any) -> list[str]:
@@ -115,7 +114,7 @@ def judge(case: CodeJudgeInput) -> dict[str, Any]:
         needed = ["output", *needed_by(name, scorer)]
         optional = [field for field in parameters_of(scorer._run_eval_sync) if field in FIELDS]  # noqa: SLF001
         of_case = {key: value for key, value in parameters.items() if key not in constructor}
-        check_parameters(name, dict.fromkeys([*constructor, *needed, *optional], False), of_case)
+        checked_parameters(name, dict.fromkeys([*constructor, *needed, *optional], False), of_case)
         material = gathered(case, FIELDS, needed, optional, of_case)
         result = scorer.eval(**(parsed(material) if name in PARSED else material))
     metadata = as_json(result.metadata)

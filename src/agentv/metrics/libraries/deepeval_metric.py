@@ -11,7 +11,7 @@ from deepeval import test_case as shapes
 
 from agentv_eval import CodeJudgeInput, code_judge
 from agentv_eval.library_metrics import (
-    check_parameters,
+    checked_parameters,
     chosen,
     errors_of,
     gathered,
@@ -83,10 +83,7 @@ def metrics() -> dict[str, Any]:
 def created(name: str, parameters: dict[str, Any]) -> Any:
     """The metric. Parameters that are objects in DeepEval are strings and mappings in a suite."""
     kind = metrics()[name]
-    accepted = parameters_of(kind)
-    if accepted.get("name"):
-        parameters = {"name": name, **parameters}
-    check_parameters(name, accepted, parameters)
+    parameters = checked_parameters(name, parameters_of(kind), parameters)
     convert: dict[str, Any] = {
         "evaluation_params": lambda written: param(name, kind, written),
         "rubric": lambda level: deepeval.metrics.g_eval.Rubric(**{**level, "score_range": tuple(level["score_range"])}),

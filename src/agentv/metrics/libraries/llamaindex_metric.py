@@ -14,7 +14,7 @@ from llama_index.llms.openai import OpenAI
 
 from agentv_eval import CodeJudgeInput, code_judge
 from agentv_eval.library_metrics import (
-    check_parameters,
+    checked_parameters,
     chosen,
     errors_of,
     gathered,
@@ -61,7 +61,7 @@ def evaluators() -> dict[str, Any]:
 
 def created(kind: Any, parameters: dict[str, Any]) -> Any:
     """The evaluator, with LlamaIndex's default models. The parameters `llm` and `embed_model` are names of models."""
-    check_parameters(kind.__name__, parameters_of(kind), parameters)
+    parameters = checked_parameters(kind.__name__, parameters_of(kind), parameters)
     if isinstance(parameters.get("llm"), str):
         parameters = {**parameters, "llm": OpenAI(model=parameters["llm"])}
     if isinstance(parameters.get("embed_model"), str):

@@ -13,7 +13,7 @@ from openevals.llm import create_llm_as_judge
 
 from agentv_eval import CodeJudgeInput, code_judge
 from agentv_eval.library_metrics import (
-    check_parameters,
+    checked_parameters,
     chosen,
     errors_of,
     gathered,
@@ -106,7 +106,7 @@ def checked(evaluator: Callable[..., Any], material: dict[str, Any]) -> dict[str
 def compared(case: CodeJudgeInput, name: str, parameters: dict[str, Any]) -> dict[str, Any]:
     material = gathered(case, FIELDS, ["outputs", "reference_outputs"])
     create = EVALUATORS[name]
-    check_parameters(name, parameters_of(create), parameters)
+    checked_parameters(name, parameters_of(create), parameters)
     with errors_of(name):
         result = checked(create(**parameters), material)
     return measured("openevals", name, result["score"])
@@ -124,7 +124,7 @@ def judge(case: CodeJudgeInput) -> dict[str, Any]:
     found_by = {**FIELDS, **(OF_CONVERSATIONS if is_about_conversations(name) else {})}
     material = gathered(case, found_by, fields, (), of_case)
     accepted = {key: False for key in parameters_of(create_llm_as_judge) if key != "prompt"}
-    check_parameters(name, accepted, parameters)
+    checked_parameters(name, accepted, parameters)
     with errors_of(name):
         evaluator = create_llm_as_judge(prompt=prompt, **{"model": MODEL, "feedback_key": name.lower(), **parameters})
         result = checked(evaluator, material)

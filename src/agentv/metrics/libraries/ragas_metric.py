@@ -19,7 +19,7 @@ from ragas.metrics.collections.base import BaseMetric
 
 from agentv_eval import CodeJudgeInput, code_judge
 from agentv_eval.library_metrics import (
-    check_parameters,
+    checked_parameters,
     chosen,
     errors_of,
     gathered,
@@ -110,23 +110,20 @@ def material_of(case: CodeJudgeInput, metric: Any, of_case: dict[str, Any]) -> d
         annotation = str(inspect.signature(metric.ascore).parameters.get("user_input", ""))
         found_by["user_input"] = messages_of if "Message" in annotation else question_of
     known: dict[str, bool] = dict.fromkeys([*parameters_of(type(metric)), *fields], False)
-    check_parameters(type(metric).__name__, known, of_case)
+    checked_parameters(type(metric).__name__, known, of_case)
     return gathered(case, found_by, required, fields, of_case)
 
 
 def created(name: str, kind: Any, parameters: dict[str, Any]) -> Any:
     """The metric. Its parameters `llm` and `embeddings` are names of models here."""
     accepted = parameters_of(kind)
-    if accepted.get("name"):
-        parameters = {"name": name, **parameters}
     if "llm" in accepted:
         model = parameters.get("llm", LLM)
         parameters = {**parameters, "llm": llm_factory(model, client=openai.AsyncOpenAI())}
     if "embeddings" in accepted:
         model = parameters.get("embeddings", EMBEDDINGS)
         parameters = {**parameters, "embeddings": OpenAIEmbeddings(client=openai.AsyncOpenAI(), model=model)}
-    check_parameters(name, accepted, parameters)
-    return kind(**parameters)
+    return kind(**checked_parameters(name, accepted, parameters))
 
 
 def scale_of(metric: Any, material: dict[str, Any]) -> tuple[float, float]:
