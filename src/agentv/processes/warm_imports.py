@@ -5,6 +5,7 @@ from __future__ import annotations
 # ruff: noqa: PTH123  as in helper.py
 import os
 import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ WITH = {
 """Modules that a package imports when it is first used. A package comes before those that it imports."""
 UNLESS_SET = {"litellm": ("LITELLM_LOCAL_MODEL_COST_MAP", "LITELLM_MODE")}
 """Modules whose import calls the network or reads files unless these variables are set. A script may still set them."""
+SLOW = {"litellm": 3.0}
+"""Modules that take several times as long to import as those before them, and after how many seconds it is too late for
+them: the limit for all imports could be reached."""
 
 
 def imported(statements: list[Any]) -> Iterator[tuple[Any, bool]]:
@@ -64,6 +68,7 @@ def import_all(script: str) -> None:
             tree = compile(source, script, "exec", ONLY_AST, dont_inherit=True)
     except Exception:
         return
+    started = time.monotonic()
     context = {"__name__": "__main__", "__package__": None}
     for statement, may_fail in imported(tree.body):
         try:
@@ -78,7 +83,8 @@ def import_all(script: str) -> None:
     for package, names in WITH.items():
         for name in names if package in sys.modules else ():
             try:
-                if all(variable in os.environ for variable in UNLESS_SET.get(name, ())):
+                wanted = all(variable in os.environ for variable in UNLESS_SET.get(name, ()))
+                if wanted and time.monotonic() - started <= SLOW.get(name, float("inf")):
                     __import__(name)
             except Exception:  # noqa: S110  as above
                 pass
