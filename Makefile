@@ -105,7 +105,7 @@ lock:  ## update the lock files: all dependencies, runtime only, the site, build
 	$(COMPILE) pyproject.toml --extra docs --constraint requirements.lock --output-file requirements.docs.lock
 	$(COMPILE) --group build --constraint requirements.lock --output-file requirements.build.lock
 	$(COMPILE) --group real --no-deps --upgrade --output-file requirements.real.lock
-	for name in installer current trulens; do $(COMPILE) --python-version 3.11 --upgrade $(LIBRARIES)/$$name.in --output-file $(LIBRARIES)/$$name.lock; done
+	for name in installer current trulens; do $(COMPILE) --python-version 3.11 --upgrade $(LIBRARIES)/$$name.in --output-file $(LIBRARIES)/$$name.lock || exit 1; done
 	rm -rf .lock-tools
 
 # The interpreter that will be used: that of .venv, or the one .venv is created with.
