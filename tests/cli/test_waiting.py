@@ -88,3 +88,16 @@ def test_scripts_wait_for_a_judge_with_one_slot_without_timeouts(project: Projec
         assert len(made) == 3
         assert sum(call["waited_ms"] for call in made) > 1000 * (HELD_SECONDS - 2.5)
         assert max(call["duration_ms"] for call in made) < 1000
+
+
+def test_duration_of_a_case_does_not_include_the_queue_of_its_target(project: Project) -> None:
+    verdict = '{"score": 1, "reasoning": "good"}'
+    rule = {"match": "holds the slot", "response": verdict, "delay_ms": 1500}
+    target = {"provider": "mock", "response": "a", "max_concurrency": 1, "rules": [rule]}
+    project.write("agentv.config.yaml", json.dumps({"targets": {"t": target}}))
+    judge = "{type: llm_judge, prompt: It holds the slot.}"
+    cases = "".join(f"  - {{id: c{n}, input: q, evaluators: [{judge}]}}\n" for n in range(4))
+    project.write("suite.yaml", f"evalcases:\n{cases}")
+    done = project.run("eval", "suite.yaml", "--workers", "2")  # a judge call takes the slot before the last answer
+    assert done.returncode == 0, done.stderr
+    assert max(row["duration_ms"] for row in project.rows()) < 1000

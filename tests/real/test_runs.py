@@ -60,17 +60,51 @@ def judge_calls(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "judge_calls.jsonl").read_text().splitlines()]
 
 
-def test_one_process_answers_and_judges_in_every_way(real: Project, servers: Servers) -> None:
+def reported_truthfully(row: dict[str, Any]) -> None:
+    """Check what a row says about the call of its target."""
+    assert row["model"] == "SmolLM2-135M-Instruct.Q4_1"
+    assert row["finish_reason"] in ("stop", "length")
+    assert 1 <= row["token_usage"]["output"] <= 16
+    assert (row["finish_reason"] == "length") == (row["token_usage"]["output"] == 16)
+    assert row["cost_usd"] == 0
+    assert row["duration_ms"] > 0
+
+
+def test_one_process_answers_and_judges(real: Project, servers: Servers) -> None:
+    real.write(
+        "evals/judged.yaml",
+        """\
+        execution: {threshold: 0}
+        evalcases:
+          - {id: free, input: Name a colour., expected_outcome: Names a colour., evaluators: [{type: llm_judge}]}
+          - id: criteria
+            input: Name a colour.
+            evaluators: [{type: rubric, rubrics: [{id: colour, description: names a colour}]}]
+        """,
+    )
+    done = real.run("eval", "evals/judged.yaml")
+    assert done.returncode in (0, 1, 3), done.stderr
+    rows = real.rows()
+    assert len(rows) == 2
+    for row in rows:  # a verdict, or an error that says why there is none
+        reported_truthfully(row)
+        (result,) = row["evaluator_results"]
+        if result["error"] is None:
+            assert 0 <= result["score"] <= 1
+        else:
+            assert "returned no usable verdict" in result["error"]
+        assert result["judge"]["token_usage"]["output"] > 0
+    assert len({row["candidate_answer"] for row in rows}) == 1  # one question, temperature 0, one process
+    assert len(servers.seen) == 1
+
+
+def test_scripts_ask_through_both_routes(real: Project, servers: Servers) -> None:
     invoke, openai = judge_script(real, "invoke", INVOKE), judge_script(real, "openai_shaped", OPENAI)
     real.write(
-        "evals/ways.yaml",
+        "evals/scripts.yaml",
         f"""\
         execution: {{threshold: 0}}
         evalcases:
-          - {{id: free, input: Name a colour., expected_outcome: Names a colour., evaluators: [{{type: llm_judge}}]}}
-          - id: criteria
-            input: Name a colour.
-            evaluators: [{{type: rubric, rubrics: [{{id: colour, description: names a colour}}]}}]
           - id: script
             input: Name a colour.
             evaluators: [{{type: code_judge, script: {invoke}, judge: {{max_calls: 1}}}}]
@@ -79,28 +113,11 @@ def test_one_process_answers_and_judges_in_every_way(real: Project, servers: Ser
             evaluators: [{{type: code_judge, script: {openai}, judge: {{max_calls: 2}}}}]
         """,
     )
-    done = real.run("eval", "evals/ways.yaml")
-    assert done.returncode in (0, 1, 3), done.stderr
+    done = real.run("eval", "evals/scripts.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
     rows = {row["eval_id"]: row for row in real.rows()}
-    assert len(rows) == 4
-
-    for row in rows.values():  # target under test: what was measured is reported
-        assert row["model"] == "SmolLM2-135M-Instruct.Q4_1"
-        assert row["finish_reason"] in ("stop", "length")
-        assert 1 <= row["token_usage"]["output"] <= 16
-        assert (row["finish_reason"] == "length") == (row["token_usage"]["output"] == 16)
-        assert row["cost_usd"] == 0
-        assert row["duration_ms"] > 0
-    answers = {row["candidate_answer"] for row in rows.values()}
-    assert len(answers) == 1  # the same question at temperature 0, in one process
-
-    for name in ("free", "criteria"):  # a verdict, or an error that says why there is none
-        (result,) = rows[name]["evaluator_results"]
-        if result["error"] is None:
-            assert 0 <= result["score"] <= 1
-        else:
-            assert "returned no usable verdict" in result["error"]
-        assert result["judge"]["token_usage"]["output"] > 0
+    for row in rows.values():
+        reported_truthfully(row)
 
     (script,) = rows["script"]["evaluator_results"]
     assert (script["error"], script["score"], script["details"]["empty"]) == (None, 0.5, False)

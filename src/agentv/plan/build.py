@@ -440,7 +440,7 @@ def _suite_target(suite: EvalSuite, config: TargetsConfig) -> str:
 def _workers(spec: TargetSpec, options: RunOptions) -> int:
     settings = spec.reading.settings
     set_ = options.workers or getattr(settings, "workers", None)
-    return set_ or max(getattr(settings, "max_concurrency", None) or 0, DEFAULT_CONCURRENCY)
+    return set_ or max(getattr(settings, "concurrency", None) or 0, DEFAULT_CONCURRENCY)
 
 
 def _refuse_if_none_available(lanes: Sequence[Lane]) -> None:

@@ -107,7 +107,7 @@ class Lane:
     @property
     def calls(self) -> int:
         """Target calls in flight, at most."""
-        limit = getattr(self.spec.reading.settings, "max_concurrency", None) if self.spec is not None else None
+        limit = getattr(self.spec.reading.settings, "concurrency", None) if self.spec is not None else None
         return min(self.workers, limit or self.workers)
 
     def items(self) -> Iterator[WorkItem]:

@@ -125,7 +125,7 @@ class TargetPool:
 
     def _limits(self, settings: TargetSettings) -> TargetSettings:
         several = max(DEFAULT_CONCURRENCY, self._workers or 0, settings.workers or 0)
-        limit = settings.max_concurrency or settings.slots_of_server or several
+        limit = settings.concurrency or several
         changes = {"max_concurrency": limit, "timeout_seconds": self._timeout or settings.timeout_seconds}
         if self._max_consecutive_errors is not None:
             changes["max_consecutive_errors"] = self._max_consecutive_errors

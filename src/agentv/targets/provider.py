@@ -302,9 +302,9 @@ class TargetSettings(BaseModel):
         return frozenset()
 
     @property
-    def slots_of_server(self) -> int | None:
-        """Calls that the server of the target answers at a time, if known: the default of `max_concurrency`."""
-        return None
+    def concurrency(self) -> int | None:
+        """Maximum parallel calls, if the settings determine it."""
+        return self.max_concurrency
 
     def identity_of_files(self, directory: Path) -> list[str]:
         """What identifies the files that the answers come from: replies are cached for these files only.

@@ -71,8 +71,8 @@ class LocalSettings(ExtraBodySettings):
         return super().fixed_options | ({"seed"} if self.seed is not None else frozenset())
 
     @property
-    def slots_of_server(self) -> int:
-        return self.slots
+    def concurrency(self) -> int:
+        return self.max_concurrency or self.slots
 
     def file(self, directory: Path) -> Path:
         """The file of the model."""
