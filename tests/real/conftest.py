@@ -95,7 +95,7 @@ def real(project: Project, gguf: Path) -> Project:
             context: 1536
             temperature: 0
             max_output_tokens: 16
-          judge: {{<<: *model, max_output_tokens: 100}}
+          judge: {{<<: *model, max_output_tokens: 64}}
           curt: {{<<: *model, max_output_tokens: 6}}
           slow: {{<<: *model, max_output_tokens: 1400, timeout_seconds: 0.5, extra_body: {{ignore_eos: true}}}}
           steady: &steady {{<<: *model, timeout_seconds: 6, extra_body: {{ignore_eos: true}}}}
