@@ -16,6 +16,7 @@ from agentv.evaluators.reader import EvaluatorReader
 from agentv.judge.access import JudgeAccess
 from agentv.metrics import METRICS, SHARED_FILE, script_of
 from agentv.plan.schema import suite_schema
+from agentv.redact import MASK
 from agentv.suite.loader import load_suite
 from tests.conftest import Project
 from tests.metrics.support import verdicts
@@ -95,6 +96,12 @@ def test_the_record_has_no_place_of_the_installation(tmp_path: Path) -> None:
     evaluator = read(tmp_path, "name: faithfulness, max_claims: 3")
     assert evaluator.recorded_options() == {"judge": {}, "metric": "faithfulness", "max_claims": 3}
     assert evaluator.depends_on(tmp_path) == [script_of("faithfulness"), SHARED_FILE]
+
+
+def test_the_record_has_no_key_from_the_parameters_of_a_library(tmp_path: Path) -> None:
+    parameters = "{api_key: sk-not-for-the-record, max_tokens: 5, model: gpt-4o}"
+    evaluator = read(tmp_path, f"name: 'deepeval:GEval', parameters: {parameters}")
+    assert evaluator.recorded_options()["parameters"] == {"api_key": MASK, "max_tokens": 5, "model": "gpt-4o"}
 
 
 @pytest.mark.parametrize(

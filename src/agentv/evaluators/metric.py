@@ -20,9 +20,11 @@ from agentv.judge.access import read_access
 from agentv.metrics import ALIASES, METRICS, SHARED_FILE, metric_name, script_of
 from agentv.metrics.libraries import LIBRARIES
 from agentv.metrics.support import MAX_CLAIMS, MAX_QUESTIONS
+from agentv.redact import MASK
 from agentv.results import Score
 from agentv.scripts import ScriptError, ScriptObserver, ScriptSpec
 from agentv.suite.validation import show
+from agentv.targets.config import holds_secret
 from agentv.text import all_of, did_you_mean
 from agentv_eval.material import CONTEXT_PLACES
 
@@ -176,8 +178,14 @@ class MetricEvaluator(CodeJudge):
         return replace(spec, variables=library_metric.variables_of(self.metric, self.env))
 
     def recorded_options(self) -> dict[str, Any]:
-        """The options without the script: its place depends on the installation."""
-        return {option: value for option, value in super().recorded_options().items() if option not in FIXED}
+        """The options without the script, whose place depends on the installation, and without keys in `parameters`."""
+        options = {option: value for option, value in super().recorded_options().items() if option not in FIXED}
+        if self.parameters:
+            options["parameters"] = {
+                name: MASK if isinstance(value, str) and holds_secret(name) else value
+                for name, value in options["parameters"].items()
+            }
+        return options
 
     async def run(
         self, payload: Mapping[str, Any], context: EvaluationContext, observer: ScriptObserver | None = None
