@@ -31,6 +31,8 @@ lower = {name.lower(): value for name, value in os.environ.items()}
 raw = dict(os.environb)
 lines = [f"{name}={value}" for name, value in os.environ.items()]
 text = json.dumps(dict(os.environ))
+url = dict(os.environ)["PROXY_URL"]
+checked = {"url": url if url.endswith("/v1") else url + "/v1"}
 proxy = types.MappingProxyType(dict(os.environ))
 nested = {"a": [{"b": dict(os.environ)}]}
 
@@ -65,7 +67,7 @@ print(json.dumps([
         json.loads(k.text), dict(line.split("=", 1) for line in k.lines))],
     [k.lower["proxy_url"] + " " + k.lower["proxy_token"], (k.raw[b"PROXY_URL"] + b" " + k.raw[b"PROXY_TOKEN"]).decode(),
      k.settings.url + " " + k.settings.token._value],
-    [k.settings.header, k.closure(), k.value], k.copied == k.method == dict(os.environ),
+    [k.settings.header, k.closure(), k.value, k.checked["url"]], k.copied == k.method == dict(os.environ),
 ]))
 """
 
@@ -79,7 +81,12 @@ async def test_copies_of_the_environment_that_imports_make_have_the_values_of_ea
         outcome = await warm(launcher, execution(tmp_path, number))
         assert outcome.returncode == 0, outcome.stderr
         value, token = f"http://127.0.0.1:{number}/v1 token-{number}", f"token-{number}"
-        assert json.loads(outcome.stdout) == [[value] * 11, [value] * 3, [f"Bearer {token}", token, token], True]
+        assert json.loads(outcome.stdout) == [
+            [value] * 11,
+            [value] * 3,
+            [f"Bearer {token}", token, token, value.split(maxsplit=1)[0]],
+            True,
+        ]
 
 
 REFUSED = {
@@ -137,13 +144,13 @@ async def test_a_copy_in_memory_of_c_code_is_an_address_that_does_not_exist(laun
         KEPT = array.array("b", dict(os.environb)[b"PROXY_URL"])
         libc = ctypes.CDLL(None)
         libc.getenv.restype = ctypes.c_char_p
-        FOUND = bytearray(libc.getenv(b"PROXY_URL"))[-8:]
+        FOUND = bytearray(libc.getenv(b"PROXY_URL"))[-11:]
         """,
         "kept.py",
     )
     write(
         tmp_path,
-        "import kept\nprint(bytes(kept.KEPT)[-8:], bytes(kept.FOUND), kept.libc.getenv(b'PROXY_URL'))",
+        "import kept\nprint(bytes(kept.KEPT)[-11:], bytes(kept.FOUND), kept.libc.getenv(b'PROXY_URL'))",
     )
     outcome = await warm(launcher, execution(tmp_path, 7))
-    assert outcome.stdout == b"b'.invalid' b'.invalid' b'http://127.0.0.1:7/v1'\n"
+    assert outcome.stdout == b"b'.invalid/v1' b'.invalid/v1' b'http://127.0.0.1:7/v1'\n"

@@ -34,8 +34,8 @@ class Watched(dict[bytes, bytes]):
     Reading all variables, one after the other, is allowed: that is what copies of the environment do.
     """
 
-    def __init__(self, data: dict[bytes, bytes], own: dict[bytes, bool]) -> None:
-        """`own` are the variables whose values differ between executions, each with whether it is an address."""
+    def __init__(self, data: dict[bytes, bytes], own: dict[bytes, bytes | None]) -> None:
+        """`own` are the variables whose values differ between executions; addresses have their paths, others None."""
         super().__init__(data)
         self.asked: bytes | None = None
         self.mark = "-".join(str(int.from_bytes(os.urandom(4), "big")) for _ in range(4))
@@ -44,9 +44,10 @@ class Watched(dict[bytes, bytes]):
         self.placeholders: dict[bytes, bytes] = {}
         self._previous: dict[bytes, bytes] = {}
         self._last: bytes | None = None
-        for number, (name, is_url) in enumerate(sorted(own.items())):
+        for number, name in enumerate(sorted(own)):
             word = f"agentv-warm-{self.mark}-{number:02}"
-            self.placeholders[name] = (f"http://{word}.invalid" if is_url else word).encode()
+            path = own[name]
+            self.placeholders[name] = word.encode() if path is None else f"http://{word}.invalid".encode() + path
         self.update(self.placeholders)
 
     def __getitem__(self, name: bytes) -> bytes:

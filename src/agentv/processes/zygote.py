@@ -280,8 +280,8 @@ def own_site(site: str) -> None:
 class Prepared:
     """The process after the imports."""
 
-    def __init__(self, site: str, script: str, own: dict[bytes, bool]) -> None:
-        """`own` are the variables whose values differ between executions, each with whether it is an address."""
+    def __init__(self, site: str, script: str, own: dict[bytes, bytes | None]) -> None:
+        """`own` are the variables whose values differ between executions; addresses have their paths, others None."""
         self.output = Output()
         own_site(site)
         self.environ = Watched(os.environ._data, own)  # type: ignore[attr-defined]
@@ -319,7 +319,7 @@ def serve(site: str) -> int:
     os.close(nothing)
     runtime, script, *names = os.read(control, 65536).split(b"\0")
     prctl(PR_SET_CHILD_SUBREAPER, 1)  # processes that imports start and detach become children, which are not forked
-    own = {name.partition(b"=")[0]: name.endswith(b"=url") for name in names}
+    own = {name: path if is_url else None for name, is_url, path in (each.partition(b"=") for each in names)}
     prepared = Prepared(site, os.fsdecode(script), own)
     if prepared.refusal is not None:
         os.write(control, b"N" + os.fsencode(prepared.refusal))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from agentv.processes.execution import Execution, NeverStartedError, Script
 from agentv.processes.run import ProcessStartError, resolve
@@ -320,9 +321,11 @@ def _stamp(file: Path) -> Stamp:
 
 
 def _settings(script: Script) -> bytes:
-    """What a zygote needs to know. It must not see the values of variables of one execution."""
-    urls = {name for name in script.own_variables if script.env.get(name, "").startswith(("http://", "https://"))}
-    own = (f"{name}=url" if name in urls else name for name in script.own_variables)
+    """What a zygote needs to know. It must not see variables of one execution, except for the paths of addresses."""
+    own = []
+    for name in script.own_variables:
+        value = script.env.get(name, "")
+        own.append(f"{name}={urlsplit(value).path}" if value.startswith(("http://", "https://")) else name)
     return os.fsencode("\0".join((str(os.getpid()), script_file(script.argv) or "", *own)))
 
 
