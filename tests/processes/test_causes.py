@@ -75,6 +75,14 @@ def test_cause_of_a_python_program(tmp_path: Path, program: str, cause: str) -> 
     assert cause_of(_stderr(tmp_path, program)) == cause
 
 
+def test_cause_of_a_traceback_whose_beginning_is_cut_off(tmp_path: Path) -> None:
+    error = "raise ValueError('one error for Verdict\\nscore\\n  Field required')"
+    program = f"def f(depth):\n  if not depth: {error}\n  f(depth - 1)\n"
+    _, _, end = _stderr(tmp_path, program + "f(5)\n").partition("line 3, in f\n")
+    assert "Traceback" not in end
+    assert cause_of(end) == "ValueError: one error for Verdict at judge.py:2"
+
+
 OTHERS = {
     "node": (NODE, "TypeError: no chunks at judge.mjs:3"),
     "node: a plain Error with a cause": (

@@ -56,14 +56,17 @@ def raised(error: BaseException) -> str:
 def _in_python(lines: Sequence[str]) -> str:
     lines = [_GROUP.sub("", line) for line in lines]
     start = max((at for at, line in enumerate(lines) if line.endswith(_TRACEBACK)), default=-1)
-    frames = [(match["file"], match["line"]) for line in lines[start + 1 :] if (match := _FRAME.match(line))]
-    own = [frame for frame in frames if not _LIBRARY.search(frame[0])] or frames
+    matches = [(at, match) for at in range(start + 1, len(lines)) if (match := _FRAME.match(lines[at]))]
+    frames = [(match["file"], match["line"]) for _, match in matches]
+    own = [frame for frame in frames if not _LIBRARY.search(frame[0])]
     if start >= 0:
-        error = next((at for at in range(start + 1, len(lines)) if lines[at][:1].strip()), -1)
-        return _at(lines[error:], own[-1]) if error >= 0 and own else ""
-    if frames and lines[-1].startswith(("SyntaxError", "IndentationError", "TabError")):
-        return _at(lines[-1:], own[-1])
-    return ""
+        own = own or frames
+    elif matches:  # the beginning of a long traceback is cut off, or it is a SyntaxError
+        start = matches[-1][0]
+    error = next((at for at in range(start + 1, len(lines)) if lines[at][:1].strip()), -1)
+    if error < 0 or not frames:
+        return ""
+    return _at(lines[error:], own[-1] if own else None)
 
 
 def _in_javascript(lines: Sequence[str]) -> str:
