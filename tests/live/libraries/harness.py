@@ -156,11 +156,13 @@ async def run(library: Library, project: Project) -> Outcome:
         rows,
         len(judge.requests),
         noted(project.root / "guard.log"),
-        noted(project.root / "guard.log.unwanted"),
+        noted(project.root / "guard.log.unwanted") if library.unwanted else set(),
         done.stdout + done.stderr + "".join(files.values()),
     )
 
 
 def noted(log: Path) -> Set[str]:
     """What the guard wrote down."""
-    return set(log.read_text(encoding="utf-8").splitlines()) if log.exists() else set()
+    lines = set(log.read_text(encoding="utf-8").splitlines())
+    lines.remove("guarded")  # it was there
+    return lines

@@ -10,6 +10,7 @@ function refuse(host) {
   throw new Error(`the tests allow no connection to ${host}`);
 }
 
+fs.appendFileSync(process.env.GUARD_LOG, "guarded\n");
 const connect = net.Socket.prototype.connect;
 net.Socket.prototype.connect = function (...args) {
   const [first] = Array.isArray(args[0]) ? args[0] : args;

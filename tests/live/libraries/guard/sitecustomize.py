@@ -47,3 +47,4 @@ def _guard(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 sys.addaudithook(_guard)
+_note("guarded")
