@@ -14,7 +14,7 @@ import pytest
 from agentv.testing.model_server import FakeModelServer
 from tests.conftest import Project
 from tests.live.libraries.environments import CURRENT, FOLDER, interpreter, is_installed
-from tests.live.libraries.harness import KEY, Script
+from tests.live.libraries.harness import KEY, Script, noted
 from tests.live.libraries.test_libraries import CHOICE, SUPPORTED, UNSUPPORTED, by_prompt
 from tests.live.servers import ANSWER, QUESTION
 
@@ -175,4 +175,4 @@ async def test_metrics_of_a_library_have_our_scale_and_clear_errors(
             assert (result["error"], result["score"]) == (None, pytest.approx(each.result)), result
             assert result["details"].get("score") == each.formula
         assert (result.get("judge_proxy") or {"call_count": 0})["call_count"] == each.calls, result
-    assert (log.read_text().splitlines() if log.exists() else []) == []
+    assert noted(log) == set()
