@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from agentv.interpreters.cache import environment_of, python_of
+from agentv.interpreters.cache import cache_directory, environment_of, make_directory, python_of
+from agentv.interpreters.environments import READY, Installing, installed
+from agentv.interpreters.errors import InterpreterError
 from agentv.interpreters.requirements import Packages, packages_of
+from agentv.redact import Redactor
 from tests.interpreters.support import cache, requirement, wheel
 
 __all__ = ["cache"]
@@ -107,6 +110,29 @@ def test_environment_whose_python_is_gone_is_installed_again(cache: Path, tmp_pa
     python_of(environment_of(packages_of([shapes], Path))).unlink()
     assert install(shapes).communicate()[0] == "installing 1 package for 'judge'\nhas 1.0\n"
     assert install(shapes).communicate()[0] == "has 1.0\n"
+
+
+def test_cache_that_other_users_could_fill_is_refused(cache: Path) -> None:
+    packages, by = packages_of(["shapes"], Path), Installing("judge", dict(os.environ), Redactor([]), print)
+    before = os.umask(0)
+    try:
+        environment = make_directory(environment_of(packages))
+    finally:
+        os.umask(before)
+    directory = cache_directory()
+    assert directory.stat().st_mode & 0o777 == 0o700
+    python_of(environment).parent.mkdir()
+    python_of(environment).symlink_to(sys.executable)
+    (environment / READY).write_text('{"version": "3.11.1", "packages": {}, "sdk": true}')
+    assert installed(packages, by).version == "3.11.1"
+    directory.chmod(0o777)
+    with pytest.raises(InterpreterError, match="must not belong to another user, or be writable by others"):
+        installed(packages, by)
+    directory.chmod(0o700)
+    if os.geteuid() == 0:
+        os.chown(directory, 65534, -1)
+        with pytest.raises(InterpreterError, match="must not belong to another user"):
+            installed(packages, by)
 
 
 def test_environments_depend_on_requirements_and_contents_only(cache: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import platform
+import stat
 import sys
 import sysconfig
 from functools import lru_cache
@@ -36,11 +37,27 @@ def cache_directory() -> Path:
 
 def make_directory(path: Path) -> Path:
     """Create a directory of the cache, which other users cannot read. Raises InterpreterError if that is impossible."""
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise not_writable(path, error) from None
+    for each in (cache_directory(), path):
+        try:
+            each.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise not_writable(each, error) from None
+    check_owner()
     return path
+
+
+def check_owner() -> None:
+    """Raise InterpreterError if another user can put programs into the cache, which scripts would then run."""
+    path = cache_directory()
+    try:
+        states = [path.lstat(), path.stat()]
+    except OSError:  # it does not exist yet
+        return
+    if any(state.st_uid not in (0, os.geteuid()) for state in states) or states[1].st_mode & stat.S_IWOTH:
+        raise InterpreterError(
+            f"{path} must not belong to another user, or be writable by others: scripts run programs in it",
+            next_step="Set XDG_CACHE_HOME to a directory of your own.",
+        )
 
 
 def not_writable(path: Path, error: OSError) -> InterpreterError:

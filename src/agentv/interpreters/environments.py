@@ -23,6 +23,7 @@ from typing import Any
 
 from agentv import jsonio
 from agentv.interpreters.cache import (
+    check_owner,
     environment_of,
     environments_directory,
     make_directory,
@@ -56,6 +57,7 @@ class Installing:
 
 def installed(packages: Packages, by: Installing) -> Probed:
     """Install the packages unless they are installed. Raises InterpreterError if that is not possible."""
+    check_owner()
     folder = environment_of(packages)
     found = _read(folder)
     if found is None:
