@@ -20,7 +20,7 @@ def execution(folder: Path, number: int) -> Script:
 
 
 COPIES = """
-import copy, json, os, types
+import copy, gc, json, os, types
 shallow = copy.copy(os.environ)
 copied = dict(os.environ)
 method = os.environ.copy()
@@ -57,6 +57,7 @@ def closure(variables=dict(os.environ)):
 for name, value in os.environ.items():
     if name == "PROXY_TOKEN":
         break
+gc.freeze()
 """
 PRINT_COPIES = """
 import kept as k

@@ -105,6 +105,7 @@ class Copies:
             return None
         collecting = gc.isenabled()
         gc.disable()  # or it would run many times during the search
+        gc.unfreeze()  # objects that an import has frozen would not be found
         try:
             return self._find()
         finally:
