@@ -66,6 +66,7 @@ def test_metrics_of_a_library_are_measured_through_the_judge_proxy(books: Projec
         "metric: deepeval:old_bias, name: bias",
         "metric: deepeval:GEval, parameters: {criteria: Is it short?, evaluation_params: [actual_output]}",
         "metric: DeepEval:TurnsMetric, name: turns, judge: false",
+        "metric: llamaindex:correctness, name: without embeddings",
         "metric: deepeval:EnvironmentMetric, name: telemetry",
         f"metric: deepeval:EnvironmentMetric, name: own, env: {{PYTHONPATH: {FAKES}, DEEPEVAL_TELEMETRY_OPT_OUT: '0'}}",
     )
@@ -80,6 +81,9 @@ def test_metrics_of_a_library_are_measured_through_the_judge_proxy(books: Projec
     )
     assert found["turns"]["reasoning"] == "user: How long can I return a book? / assistant: You have 30 days."
     assert "judge_proxy" not in found["turns"]
+    correctness = found["without embeddings"]
+    assert (correctness["error"], correctness["score"]) == (None, 0.75)
+    assert correctness["reasoning"] == "How long can I return a book? You have 30 days. 30 days."
     assert (found["telemetry"]["reasoning"], found["own"]["reasoning"]) == ("1", "0")
 
 
@@ -107,7 +111,7 @@ def test_what_cannot_be_measured_is_an_error_that_says_what_to_do(books: Project
     assert errors["params"].startswith(
         "`evaluation_params` of GEval has no 'answer'; available: input, actual_output, "
     )
-    assert "No module named 'ragas'" in errors["library"]
+    assert "No module named 'ragas'.\n" in errors["library"]
     assert 'Add `python: [ragas, "langchain-community<0.4"]` to the evaluator' in errors["library"]
     calls = {name: result["judge_proxy"]["call_count"] for name, result in found.items()}
     assert calls == {

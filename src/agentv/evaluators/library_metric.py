@@ -80,7 +80,7 @@ def not_installed(metric: str, program: str, error: ScriptError) -> EvaluatorErr
             f"{install} {shlex.join(library.requirements)}"
         )
     return EvaluatorError(
-        f"`{metric}` needs a package that {python} does not have: {missing[-1]}",
+        f"`{metric}` needs a package that {python} does not have: {missing[-1].rstrip('.')}.",
         next_step=install,
         judge_proxy=error.judge_proxy,
     )

@@ -9,7 +9,6 @@ from typing import Any
 
 import llama_index.core.evaluation
 from llama_index.core.evaluation import BaseEvaluator
-from llama_index.embeddings.openai import OpenAIEmbedding
 from llama_index.llms.openai import OpenAI
 
 from agentv_eval import CodeJudgeInput, code_judge
@@ -65,6 +64,8 @@ def created(kind: Any, parameters: dict[str, Any]) -> Any:
     if isinstance(parameters.get("llm"), str):
         parameters = {**parameters, "llm": OpenAI(model=parameters["llm"])}
     if isinstance(parameters.get("embed_model"), str):
+        from llama_index.embeddings.openai import OpenAIEmbedding  # noqa: PLC0415 - a package of its own
+
         parameters = {**parameters, "embed_model": OpenAIEmbedding(model=parameters["embed_model"])}
     return kind(**parameters)
 

@@ -1,0 +1,1 @@
+"""A fake of LlamaIndex, without `llama_index.embeddings`, which is a package of its own."""

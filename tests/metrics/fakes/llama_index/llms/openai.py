@@ -1,0 +1,5 @@
+"""The models of OpenAI."""
+
+
+class OpenAI:
+    """A model by its name."""
