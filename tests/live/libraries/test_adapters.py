@@ -102,6 +102,7 @@ LIBRARIES: Mapping[str, tuple[Script, list[Measured]]] = {
             Measured("Levenshtein", 5 / len(ANSWER), 0),
             Measured("ClosedQA", "the metric needs `criteria`; set `metadata.criteria`", 0),
             Measured("EmbeddingSimilarity", "the metric needs embeddings: configure a target", 0),
+            Measured("ContextEntityRecall", "the metric needs embeddings: configure a target", 0),
             Measured("Factuality", "the metric has no judge; set `judge: {}`", 0, {"judge": False, "name": "no judge"}),
             Measured("Security", "Security has no parameter `modell` (did you mean `model`?)", 0,
                      {"parameters": {"modell": "x"}}),

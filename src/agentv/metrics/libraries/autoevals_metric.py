@@ -51,7 +51,7 @@ NEEDS = {
     "NumericDiff": ("expected",),
 }
 """Besides `output`. Prompts of classifiers name what they need."""
-EMBEDS = ("AnswerCorrectness", "AnswerRelevancy", "AnswerSimilarity", "EmbeddingSimilarity")
+EMBEDS = ("AnswerCorrectness", "AnswerRelevancy", "AnswerSimilarity", "ContextEntityRecall", "EmbeddingSimilarity")
 PARSED = ("ListContains", "NumericDiff")
 VARIABLE = re.compile(r"{{{?\s*(\w+)\s*}?}}")
 
