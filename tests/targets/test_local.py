@@ -23,6 +23,7 @@ from agentv.targets.environment import Environment
 from agentv.targets.pool import TargetPool
 from agentv.targets.provider import CallHooks
 from agentv.targets.providers.local import LocalSettings
+from agentv.targets.providers.openai_compatible import OpenAICompatibleProvider
 from agentv.targets.secrets import Secrets
 from tests.conftest import Project
 from tests.targets.support import ask, make
@@ -159,16 +160,33 @@ async def test_no_more_threads_than_the_cores_of_the_process(library: Path, tmp_
     assert starts(path) == ["4096 1 1"]
 
 
-async def test_server_that_dies_is_started_again(library: Path, tmp_path: Path) -> None:
+async def test_server_that_dies_is_started_again(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients = []
+
+    class Client(OpenAICompatibleProvider):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            clients.append("opened")
+
+        async def aclose(self) -> None:
+            await asyncio.sleep(0.01)
+            await super().aclose()
+            clients.append("closed")
+
+    monkeypatch.setattr("agentv.targets.providers.local.OpenAICompatibleProvider", Client)
     path = model(tmp_path)
-    async with targets(tmp_path, t="model: tiny.Q4.gguf, max_retries: 1, retry_initial_delay_ms: 1") as gate:
+    settings = "model: tiny.Q4.gguf, slots: 2, max_retries: 1, retry_initial_delay_ms: 1"
+    async with targets(tmp_path, t=settings) as gate:
         error = await failed(gate("t"), "die")
         assert (
             "its model server was killed by SIGKILL; the end of its stderr:\nllama.cpp: out of memory" in error.message
         )
         assert len(starts(path)) == 2
-        assert await gate("t").invoke(ask("q"))
+        assert all(await asyncio.gather(gate("t").invoke(ask("q")), gate("t").invoke(ask("r"))))
     assert len(starts(path)) == 3
+    assert (clients.count("opened"), clients.count("closed")) == (3, 3)
 
 
 def test_replies_are_cached_for_one_model_file(tmp_path: Path) -> None:

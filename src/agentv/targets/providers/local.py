@@ -181,11 +181,14 @@ class LocalProvider(Provider):
             endpoint = await self._server.started()
         except ServerError as error:
             raise self._failed(error.message, error.next_step) from None
-        if self._client is None or self._client[0] != endpoint:
-            if self._client is not None:
-                await self._client[1].aclose()
-            self._client = endpoint, OpenAICompatibleProvider(self._chat_settings(endpoint), self._scope)
-        return self._client
+        before = self._client
+        if before is not None and before[0] == endpoint:
+            return before
+        self._client = endpoint, OpenAICompatibleProvider(self._chat_settings(endpoint), self._scope)
+        client = self._client
+        if before is not None:
+            await before[1].aclose()
+        return client
 
     def _chat_settings(self, endpoint: Endpoint) -> ChatSettings:
         own = self._settings
