@@ -150,6 +150,9 @@ def test_judge_new_writes_a_script_with_the_metric(books: Project) -> None:
     for option in ("python: [deepeval]", "judge: {max_calls: ", "warm: true", 'DEEPEVAL_TELEMETRY_OPT_OUT: "1"'):
         assert option in done.stdout
     script = books.root / "contextual_recall_metric.py"
+    assert script.read_text().startswith(
+        '"""Scores the case with `ContextualRecallMetric` of DeepEval.\n\n`METRIC` and'
+    )
     assert 'METRIC = "ContextualRecallMetric"' in script.read_text()
     assert "def contextual_recall_metric(case" in script.read_text()
     books.write(
@@ -168,6 +171,7 @@ def test_judge_new_writes_a_script_with_the_metric(books: Project) -> None:
 def test_adapters_import_only_the_sdk_and_can_be_copied(library: str) -> None:
     """A module in their directory must not hide one that the library imports."""
     source = adapter_of(library).read_text()
+    assert ast.get_docstring(ast.parse(source.partition("\n")[0])) is not None  # one line, which is replaced
     assert source.count('\nMETRIC = ""\n') == 1
     assert source.count("\ndef judge(case") == 1
     tree = ast.parse(source)

@@ -72,6 +72,12 @@ LIBRARIES: Mapping[str, Library] = {
 """Libraries by name. To add one, write an adapter and add a line here."""
 
 
+_TO_CHANGE = """\
+`METRIC` and `PARAMETERS` say what to measure, and `FIELDS` where in the case the metric finds what it needs. The other
+functions work for every metric of the library: remove what this one does not need."""
+"""What the reader of a written script wants to know first."""
+
+
 def adapter_of(library: str) -> Path:
     """The judge script that runs metrics of a library."""
     return Path(__file__).with_name(f"{library}_metric.py")
@@ -84,8 +90,9 @@ def library_name(written: str) -> str:
 
 def adapter_for(library: str, metric: str) -> str:
     """The source of the adapter with its metric filled in."""
-    source = adapter_of(library).read_text(encoding="utf-8")
-    filled = source.replace('METRIC = ""', f"METRIC = {_literal(metric)}", 1)
+    _, _, code = adapter_of(library).read_text(encoding="utf-8").partition("\n")
+    about = f'"""Scores the case with `{metric}` of {LIBRARIES[library].title}.\n\n{_TO_CHANGE}\n"""\n'
+    filled = about + code.replace('METRIC = ""', f"METRIC = {_literal(metric)}", 1)
     return filled.replace("def judge(", f"def {file_name(metric)}(", 1)
 
 
