@@ -17,6 +17,7 @@ WITH = {
     "agentv_eval": ("json", "agentv_eval.client", "agentv_eval.judge", "agentv_eval.results", "agentv_eval.verdicts"),
     "autoevals": ("openai",),
     "dspy": ("litellm",),
+    "llama_index": ("langchain_core.language_models.base",),
     "openevals": ("langchain_openai",),
     "openai": ("openai.resources.chat", "openai.resources.responses", "openai.resources.embeddings"),
     "httpx": ("httpcore", "anyio._backends._asyncio"),
