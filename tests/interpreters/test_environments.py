@@ -135,6 +135,17 @@ def test_cache_that_other_users_could_fill_is_refused(cache: Path) -> None:
             installed(packages, by)
 
 
+def test_long_lines_of_an_installer_are_shortened_and_masked(cache: Path, tmp_path: Path) -> None:
+    (tmp_path / "uv").write_text("#!/bin/sh\nprintf 'ERROR: with s3cret-of-index, of versions %09000d' 0\nexit 1")
+    (tmp_path / "uv").chmod(0o700)
+    by = Installing("judge", {"PATH": f"{tmp_path}:{os.environ['PATH']}"}, Redactor(["s3cret-of-index"]), print)
+    with pytest.raises(InterpreterError) as caught:
+        installed(packages_of(["shapes"], Path), by)
+    (line,) = caught.value.message.splitlines()[1:]
+    assert line.startswith("ERROR: with [redacted], of versions 000")
+    assert len(line) < 420
+
+
 def test_environments_depend_on_requirements_and_contents_only(cache: Path, tmp_path: Path) -> None:
     def key(*requirements: str) -> Path:
         return environment_of(packages_of(requirements, Path))

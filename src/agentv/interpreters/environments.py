@@ -38,7 +38,7 @@ from agentv.text import plural
 
 READY = "agentv.json"
 """The file that says what an environment contains. Its modification time is that of the last use."""
-_SHOWN_LINES, _SHOWN = 15, 3000
+_SHOWN_LINES, _SHOWN_LINE = 15, 400
 _OWN_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
 """Variables of the environment that runs agentv, which must not affect another one."""
 
@@ -164,11 +164,13 @@ def _run(command: Sequence[str], packages: Packages, by: Installing, lock: int) 
             return
         output.seek(0)
         text = output.read().decode("utf-8", "replace")
-    lines = "\n".join(text.strip().splitlines()[-_SHOWN_LINES:])
+    # Masked before it is truncated. pip lists all versions in one line.
+    lines = by.redactor.text(text.strip()).splitlines()[-_SHOWN_LINES:]
+    shown = "\n".join(line if len(line) <= _SHOWN_LINE else f"{line[:_SHOWN_LINE]} ..." for line in lines)
     program = Path(command[0]).name if Path(command[0]).name == "uv" else "pip"
     raise InterpreterError(
         f"the packages for '{by.evaluator}' could not be installed ({by.redactor.text(packages.shown)}): {program} "
-        f"exited with code {ended.returncode}:\n{by.redactor.tail(lines, _SHOWN)}",
+        f"exited with code {ended.returncode}:\n{shown}",
         next_step="Check `python` of the evaluator, and the network. To use packages that you installed "
         "yourself, set it to an interpreter, such as `.venv/bin/python`. Nothing was run.",
     )

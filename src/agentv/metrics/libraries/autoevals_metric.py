@@ -70,7 +70,9 @@ def scorers() -> dict[str, Any]:
 def created(kind: Any, parameters: dict[str, Any]) -> Any:
     """The scorer. Without the judge proxy, autoevals would send the case to a gateway of its vendor."""
     if issubclass(kind, autoevals.llm.OpenAIScorer) or kind is autoevals.EmbeddingSimilarity:
-        _ = os.environ.get("OPENAI_BASE_URL") or fail("the metric has no judge; set `judge: {}` on the evaluator")
+        _ = os.environ.get("OPENAI_BASE_URL") or fail(
+            "the metric has no judge; set `judge: {}` on the evaluator, and no `OPENAI_API_KEY` in its `env`"
+        )
     return kind(**checked_parameters(kind.__name__, parameters_of(kind), parameters))
 
 
