@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -17,13 +18,14 @@ import pytest
 
 from agentv.errors import ConfigError, ProviderError, ProviderTimeoutError
 from agentv.messages import Message, TokenUsage
+from agentv.processes.run import ProcessOutcome
 from agentv.redact import Redactor
 from agentv.suite.search import ProgramSearch
 from agentv.targets.commands import Commands
 from agentv.targets.config import load_config
 from agentv.targets.environment import Environment
 from agentv.targets.providers.python_function import PythonSettings
-from agentv.targets.providers.python_process import ProcessEndedError
+from agentv.targets.providers.python_process import Frame, ProcessEndedError, PythonProcess
 from tests.conftest import Project
 from tests.targets.support import ask, make
 
@@ -384,3 +386,13 @@ def test_no_process_survives_a_killed_runtime(project: Project) -> None:
 async def test_stop_iteration_of_a_function_is_reported(tmp_path: Path) -> None:
     async with target(tmp_path, "def answer(prompt):\n    return next(iter([]))\n", timeout_seconds=20) as provider:
         assert "StopIteration" in str(await failed(provider))
+
+
+async def test_frame_of_a_process_that_ended_before_it_was_accepted_is_received() -> None:
+    async def connect_and_end(path: str) -> ProcessOutcome:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(path)
+            connection.sendall(b"failed 0 2\n{}")
+        return ProcessOutcome(0, None, b"", b"")
+
+    assert await PythonProcess().start(connect_and_end) == Frame("failed", b"{}")

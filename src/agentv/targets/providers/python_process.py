@@ -20,6 +20,8 @@ END_SECONDS = 2.0
 START_SECONDS = 600.0
 """How long the module may take to import."""
 LONGEST_SOCKET_PATH = 90
+ACCEPT_TURNS = 20
+"""More turns of the event loop than it takes to accept a connection."""
 
 
 class Frame(NamedTuple):
@@ -73,6 +75,9 @@ class PythonProcess:
         finally:
             self.dead = True
             try:
+                for _ in range(ACCEPT_TURNS):  # it may have connected and ended before the loop accepted it
+                    if self._receiving is None:
+                        await asyncio.sleep(0)
                 if self._receiving is not None:
                     await asyncio.wait({self._receiving}, timeout=END_SECONDS)  # frames that it sent before it ended
             finally:  # even if the loop is being closed
