@@ -27,7 +27,15 @@ from agentv.results import Score
 from agentv.suite.files import repository_root, upward
 from agentv.targets.environment import Environment
 from agentv.targets.secrets import Secrets
-from agentv.wire.output import EXAMPLE, OutputError, explanation, line_kind, parse_long_output, parse_output
+from agentv.wire.output import (
+    EXAMPLE,
+    OutputError,
+    explanation,
+    line_kind,
+    parse_long_output,
+    parse_output,
+    score_of_exit,
+)
 from agentv.wire.payload import encode_payload, without_absent_values
 
 if TYPE_CHECKING:
@@ -106,6 +114,8 @@ class ScriptSpec:
     timeout: float = 120.0
     protocol: Literal["json", "jsonl"] = "json"
     warm: bool = False
+    score_from_exit_code: bool = False
+    """Whether a script that prints no JSON has a result: its exit code."""
     inline: bool = False
     """Whether it runs code from the suite: messages then speak of a check, and begin with its own error."""
     on: Where | None = None
@@ -294,7 +304,8 @@ def _job(
     if slot.node is not None and runtime.redactor.active:
         payload = runtime.redactor.value(dict(payload))  # an answer may repeat a key, which must not reach a node
     try:
-        stdin = encode_payload(_at(slot, payload), one_line=spec.protocol == "jsonl")
+        lines, at_place = spec.protocol == "jsonl", _at(slot, payload)
+        stdin = encode_payload(at_place, one_line=lines, own_names_only=spec.inline)
     except ValueError as error:
         raise EvaluatorError(f"the payload cannot be encoded as JSON: {error}") from None
     return Job(
@@ -355,6 +366,8 @@ def _score(
     stderr = outcome.stderr.decode("utf-8", "backslashreplace").strip()
     stderr = redactor.tail(stderr, STDERR_SHOWN, cut_start=outcome.stderr_cut) if stderr else ""
     message = _failure(outcome, spec, redactor, stderr)
+    if spec.score_from_exit_code and (by_code := _by_exit_code(outcome, stderr)) is not None:
+        message, parsed = None, replace(by_code, reasoning=redactor.head(by_code.reasoning, OUTPUT_SHOWN))
     if session is not None and session.ledger.breached:
         message = (
             f"the {spec.noun} exceeded its judge call limit of {session.ledger.max_calls} "
@@ -373,6 +386,14 @@ def _score(
         said, advice = _of_check(parsed) if spec.inline else (parsed.message, parsed.advice)
         message = redactor.head(said, OUTPUT_SHOWN) + (f"\n{advice}" if advice else "")
     raise ScriptError(message, stderr=stderr, judge_proxy=ledger)
+
+
+def _by_exit_code(outcome: ProcessOutcome, stderr: str) -> Score | None:
+    """The result of a script that ended on its own and printed no JSON."""
+    code = outcome.returncode
+    if code is None or outcome.timed_out or outcome.stdout_overflow or outcome.supervisor_lost:
+        return None
+    return score_of_exit(outcome.stdout, code, stderr)
 
 
 def _of_check(error: OutputError) -> tuple[str, str]:

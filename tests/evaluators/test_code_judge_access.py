@@ -18,12 +18,8 @@ from tests.spec.support import KEY, fake_model, judged, mock, models, run, scrip
 
 SHOW = "done(environment=dict(os.environ))"
 ACCESS: dict[str, Any] = {"judge": {"max_calls": 5}}
-PROXY_NAMES = {
-    "AGENTV_JUDGE_PROXY_URL",
-    "AGENTV_JUDGE_PROXY_TOKEN",
-    "AGENTV_TARGET_PROXY_URL",
-    "AGENTV_TARGET_PROXY_TOKEN",
-}
+PROXIES = ("AGENTV_JUDGE_PROXY", "AGENTV_TARGET_PROXY", "AGENTV_PROVIDER_PROXY")
+PROXY_NAMES = {f"{name}_{part}" for name in PROXIES for part in ("URL", "TOKEN")}
 INHERITED = dict.fromkeys(PROXY_NAMES, "http://127.0.0.1:1/inherited")
 SECRETIVE = {
     "targets": {
@@ -78,8 +74,9 @@ def test_environment_with_judge_access_excludes_secrets(project: Project) -> Non
     assert not [name for name, value in seen.items() if KEY in value or "key-in-the-file" in value]
     assert (seen["PLAIN"], seen["LC_TEST"]) == ("kept", "kept too")
     assert {"PATH", "HOME"} <= seen.keys()
-    assert seen["AGENTV_JUDGE_PROXY_URL"] == seen["AGENTV_TARGET_PROXY_URL"] != INHERITED["AGENTV_JUDGE_PROXY_URL"]
-    assert seen["AGENTV_JUDGE_PROXY_TOKEN"] == seen["AGENTV_TARGET_PROXY_TOKEN"]
+    assert {seen[f"{name}_URL"] for name in PROXIES} == {seen["AGENTV_JUDGE_PROXY_URL"]}
+    assert {seen[f"{name}_TOKEN"] for name in PROXIES} == {seen["AGENTV_JUDGE_PROXY_TOKEN"]}
+    assert seen["AGENTV_JUDGE_PROXY_URL"] != INHERITED["AGENTV_JUDGE_PROXY_URL"]
     assert seen["AGENTV_JUDGE_PROXY_URL"].startswith("http://127.0.0.1:")
     assert not seen["AGENTV_JUDGE_PROXY_URL"].endswith("/")
 

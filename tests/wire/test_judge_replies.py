@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from agentv.messages import Message, TokenUsage, ToolCall
-from agentv.wire.judge import message_object, reply_object, to_json
+from agentv.wire.judge import message_object, reply_object, sent_object, to_json
 
 
 def test_tool_calls_key_is_renamed_and_nested_keys_are_not() -> None:
@@ -27,6 +27,13 @@ def test_raw_text_joins_the_text_of_the_last_assistant_message() -> None:
 def test_usage_is_omitted_when_unknown() -> None:
     assert reply_object([], TokenUsage(3, 1))["usage"] == {"input": 3, "output": 1}
     assert "usage" not in reply_object([], None)
+
+
+def test_scripts_get_the_names_of_agentv_beside_ours() -> None:
+    reply = reply_object([Message("assistant", "yes")], TokenUsage(3, 1))
+    sent = sent_object(reply)
+    assert sent == {**reply, "output": reply["outputMessages"], "tokenUsage": {"input": 3, "output": 1}}
+    assert "tokenUsage" not in sent_object(reply_object([], None))
 
 
 def test_values_that_json_cannot_represent_are_replaced() -> None:

@@ -66,6 +66,8 @@ def test_attempt_may_be_a_whole_number_with_a_decimal_point() -> None:
         (b'{"question": "q", "systemPrompt": {}}', ["`systemPrompt`", "an object"]),
         (b'{"question": "q", "systemPrompt": "\\udfff"}', ["`systemPrompt`", "surrogate"]),
         (b'{"question": "q", "target": []}', ["`target`", "a list"]),
+        (b'{"question": "q", "provider": 5}', ["`provider`", "a number"]),
+        (b'{"question": "q", "target": "a", "provider": "b"}', ["`target` and `provider`", "only one"]),
         (b'{"question": "q", "evalCaseId": 7}', ["`evalCaseId`", "a number"]),
         (b'{"question": "q", "attempt": "x"}', ["`attempt`", "text"]),
         (b'{"question": "q", "attempt": true}', ["`attempt`", "got true"]),
@@ -143,3 +145,8 @@ def test_question_and_system_prompt_arrive_unchanged(question: str, system: str)
     body = json.dumps({"question": question, "systemPrompt": system}).encode()
     call = parse_invoke(body)
     assert (call.question, call.system_prompt) == (question, system)
+
+
+@pytest.mark.parametrize("sent", ['"provider": "a"', '"provider": "a", "target": null', '"provider": "a", "target": "a"'])
+def test_provider_is_another_name_of_target(sent: str) -> None:
+    assert parse_invoke(f'{{"question": "q", {sent}}}'.encode()).target == "a"

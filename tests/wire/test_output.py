@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentv.wire.output import OutputError, parse_output
+from agentv.wire.output import explanation, OutputError, parse_output
 
 VECTORS = json.loads((Path(__file__).parents[2] / "conformance" / "results.json").read_text(encoding="utf-8"))["stdout"]
 
@@ -127,3 +127,69 @@ def _check_result_or_error(data: bytes) -> None:
         return
     assert math.isfinite(result.score)
     assert 0.0 <= result.score <= 1.0
+
+
+CHECKS = {
+    "assertions": (
+        {"assertions": [{"text": "a", "passed": True, "evidence": "line 3"}, {"text": "b", "passed": False}]},
+        (0.5, ("a: line 3",), ("b",), ""),
+    ),
+    "checks with scores": (
+        {
+            "checks": [
+                {"text": "a", "pass": True, "reason": "yes", "score": 0.75},
+                {"text": "b", "pass": False, "reason": "no", "evidence": "e"},
+            ],
+            "pass": True,
+            "reason": "half",
+        },
+        (0.375, ("a",), ("b: no: e",), "half"),
+    ),
+    "only pass": ({"pass": False, "reason": "why"}, (0.0, (), (), "why")),
+    "pass and no check": ({"pass": True, "checks": []}, (1.0, (), (), "")),
+    "a score decides": (
+        {"score": 0.9, "pass": False, "hits": ["h"], "checks": [{"text": "a", "pass": False, "reason": "a"}]},
+        (0.9, ("h",), ("a",), ""),
+    ),
+    "other data beside a score": ({"score": 1, "checks": {"a": 1}, "pass": 3, "reason": [1]}, (1.0, (), (), "")),
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_results_in_the_spelling_of_agentv(name: str) -> None:
+    printed, expected = CHECKS[name]
+    result = parse_output(json.dumps(printed).encode())
+    assert (result.score, result.hits, result.misses, result.reasoning) == expected
+
+
+@pytest.mark.parametrize(
+    ("printed", "said"),
+    [
+        ({"checks": [{"text": "a", "pass": True}, 5]}, "`checks[1]` must be an object, got a number."),
+        ({"assertions": [{"text": "a"}]}, "`assertions[0].passed` must be true or false, got null."),
+        ({"assertions": {}}, "`assertions` must be a list of objects, got an object."),
+        ({"checks": [{"text": "a", "pass": True, "score": 7}]}, "`checks[0]`: "),
+        ({"pass": "yes"}, "`pass` must be true or false, got text."),
+        ({"assertions": []}, "no `score`"),
+    ],
+)
+def test_invalid_checks_without_a_score_are_errors(printed: object, said: str) -> None:
+    with pytest.raises(OutputError) as caught:
+        parse_output(json.dumps(printed).encode())
+    assert said in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        {"score": 0, "assertions": [{"text": "Evaluation failed: boom", "passed": False}]},
+        {
+            "pass": False,
+            "score": 0,
+            "reason": "Evaluation failed: boom",
+            "checks": [{"text": "run", "pass": False, "reason": "boom"}],
+        },
+    ],
+)
+def test_failure_that_an_sdk_of_agentv_prints_is_explained(printed: object) -> None:
+    assert explanation(json.dumps(printed).encode()) == "Evaluation failed: boom"

@@ -39,7 +39,8 @@ def test_missing_keys_get_a_new_empty_value():
 def test_keys_have_a_fixed_order_with_extra_keys_last():
     values = {key: empty if empty is not None else "x" for key, empty in reversed(list(EMPTY.items()))}
     written = encode_payload({"results": [], **values})
-    assert list(json.loads(written)) == [*KEYS, "results"]
+    second = ["input", "output", "messages", "expected_output", "criteria"]
+    assert list(json.loads(written)) == [*KEYS, "results", *second]
 
 
 def test_absent_values_are_left_out_but_user_data_is_unchanged():
@@ -51,6 +52,33 @@ def test_absent_values_are_left_out_but_user_data_is_unchanged():
     assert (written["output_messages"], written["metadata"]) == (messages, {"owner": None})
     assert not {"question", "expected_outcome", "reference_answer", "candidate_answer", "target"} & set(written)
     assert {key for key, value in written.items() if value is None} == {"config"}
+
+
+def test_agentv_names_are_beside_ours_and_user_data_is_the_same():
+    calls = [{"tool": "get_weather", "id": "1", "input": {"topK": None}, "output": {"snake_key": [1]}}]
+    asked, answered = [{"role": "user", "content": "q"}], [{"role": "assistant", "content": "é", "tool_calls": calls}]
+    summary = {"event_count": 1, "error_count": 0, "tool_calls_by_name": {"get_weather": 1}, "cost_usd": 0.5}
+    values = {"candidate_answer": "é", "reference_answer": "Paris", "config": {"camelKey": {"snake_key": 1}}}
+    messages = {"input_messages": asked, "output_messages": answered}
+    sent = json.loads(encode_payload({**EMPTY, **values, **messages, "trace_summary": summary}))
+    assert (sent["input"], sent["messages"], sent["output"], sent["criteria"]) == (asked, answered, "é", "")
+    assert sent["expected_output"] == [{"role": "assistant", "content": "Paris"}]
+    assert sent["trace_summary"]["tool_calls"] == {"get_weather": 1}
+    assert (sent["cost_usd"], "token_usage" in sent, sent["config"]) == (0.5, False, values["config"])
+    trace = sent["trace"]
+    assert trace["messages"] == [*asked, *answered]
+    assert [event["type"] for event in trace["events"]] == ["message", "message", "tool_call"]
+    assert trace["events"][-1]["tool"] == {
+        "name": "get_weather",
+        "call_id": "1",
+        "input": {"topK": None},
+        "output": {"snake_key": [1]},
+    }
+
+
+def test_agentv_name_that_the_payload_has_already_is_kept():
+    sent = json.loads(encode_payload({**EMPTY, "expected_outcome": "ours", "criteria": "theirs", "output": None}))
+    assert (sent["criteria"], sent["expected_outcome"]) == ("theirs", "ours")
 
 
 def test_missing_key_is_rejected():

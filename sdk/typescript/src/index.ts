@@ -6,6 +6,7 @@ export {
   type JudgeProxyClient,
   type JudgeProxyClientOptions,
 } from "./client.js";
+export * from "./graders.js";
 export {
   JudgeFailedError,
   JudgeLimitError,
@@ -17,9 +18,16 @@ export {
 export { defineCodeJudge, type CodeJudgeHandler } from "./judge.js";
 export type { VerdictSchema } from "./schema.js";
 export {
+  createProviderClient,
   createTargetClient,
+  ProviderInvocationError,
+  ProviderNotAvailableError,
   TargetInvocationError,
   TargetNotAvailableError,
+  type ProviderClient,
+  type ProviderInfo,
+  type ProviderInvokeRequest,
+  type ProviderInvokeResponse,
   type TargetClient,
   type TargetInfo,
   type TargetInvokeRequest,
@@ -39,3 +47,4 @@ export {
 } from "./values.js";
 export type { ChoiceForm, SchemaForm, VerdictQuestion } from "./verdicts.js";
 export { VERSION } from "./version.js";
+export { z } from "./lazy_zod.js";

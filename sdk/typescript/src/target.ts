@@ -1,9 +1,13 @@
-/** The client under the names of AgentV's SDK of January 2026, for scripts that were written for it. */
+/** The client under the names of AgentV's SDKs: `target` until version 4, `provider` in version 5. */
 
 import { readAccess, TOKEN_VARIABLE, URL_VARIABLE, type Environment } from "./access.js";
 import { DEFAULT_TIMEOUT_MS, JudgeProxyClient } from "./client.js";
 import { JudgeProxyError } from "./errors.js";
 import type { JudgeInfo, JudgeMessage, JudgeReply, JudgeRequest } from "./values.js";
+
+const PROXIES = ["AGENTV_TARGET_PROXY", "AGENTV_PROVIDER_PROXY"] as const;
+/** The names of the proxy in AgentV's SDKs. agentv sets them beside its own. */
+type Proxy = (typeof PROXIES)[number];
 
 /** One question, as for `JudgeProxyClient.invoke`. */
 export type TargetInvokeRequest = JudgeRequest;
@@ -14,7 +18,10 @@ export type TargetInfo = JudgeInfo;
 /** One reply. Reading `rawText` of a failed item of a batch throws a `TargetInvocationError`. */
 export interface TargetInvokeResponse {
   readonly outputMessages: readonly JudgeMessage[];
+  /** The same messages. */
+  readonly output: readonly JudgeMessage[];
   readonly rawText?: string;
+  readonly tokenUsage?: { input: number; output: number; cached?: number };
 }
 
 /** Another spelling of `JudgeProxyClient`: the judge proxy lends the judge, which is a target. */
@@ -48,54 +55,121 @@ export class TargetInvocationError extends Error {
   }
 }
 
+/** One question. `provider` selects a judge other than the default. */
+export interface ProviderInvokeRequest extends Omit<JudgeRequest, "target"> {
+  provider?: string | null | undefined;
+}
+
+export type ProviderInvokeResponse = TargetInvokeResponse;
+
+/** The default judge, the available judges, and the number of calls allowed and made. */
+export interface ProviderInfo extends JudgeInfo {
+  providerLabel: string;
+  availableProviderLabels: string[];
+}
+
+/** `TargetClient` in the words of AgentV 5. */
+export interface ProviderClient {
+  invoke(request: ProviderInvokeRequest): Promise<ProviderInvokeResponse>;
+  invokeBatch(requests: readonly ProviderInvokeRequest[]): Promise<readonly ProviderInvokeResponse[]>;
+  getInfo(): Promise<ProviderInfo>;
+}
+
+/** The environment contains the URL of a proxy without a usable token, or an invalid URL. */
+export class ProviderNotAvailableError extends Error {
+  static {
+    this.prototype.name = "ProviderNotAvailableError";
+  }
+}
+
+/** A call failed. `statusCode` is the HTTP status, or `undefined` if no response was received. */
+export class ProviderInvocationError extends TargetInvocationError {
+  static {
+    this.prototype.name = "ProviderInvocationError";
+  }
+}
+
 /** A client for the judge, or `undefined` if judge access is off. New scripts use `createJudgeProxyClient`. */
 export function createTargetClient(): TargetClient | undefined {
+  return clientOf("AGENTV_TARGET_PROXY", TargetNotAvailableError, TargetInvocationError, (request) => request);
+}
+
+/** Like `createTargetClient`, for scripts written for AgentV 5. */
+export function createProviderClient(): ProviderClient | undefined {
+  const client = clientOf("AGENTV_PROVIDER_PROXY", ProviderNotAvailableError, ProviderInvocationError, asTarget);
+  return (
+    client && {
+      ...client,
+      getInfo: async () => {
+        const info = await client.getInfo();
+        return { ...info, providerLabel: info.targetName, availableProviderLabels: info.availableTargets };
+      },
+    }
+  );
+}
+
+function asTarget({ provider, ...request }: ProviderInvokeRequest): JudgeRequest {
+  return provider === undefined ? request : { ...request, target: provider };
+}
+
+type NotAvailable = new (message: string, options?: ErrorOptions) => Error;
+type InvocationError = new (message: string, statusCode?: number, options?: ErrorOptions) => Error;
+
+function clientOf<Request>(
+  proxy: Proxy,
+  NotAvailableError: NotAvailable,
+  FailedError: InvocationError,
+  asked: (request: Request) => JudgeRequest,
+) {
   let access;
   try {
-    access = readAccess(accessVariables(process.env));
+    access = readAccess(accessVariables(process.env, proxy));
   } catch (error) {
     if (!(error instanceof JudgeProxyError)) throw error;
-    throw new TargetNotAvailableError(error.message, { cause: error });
+    throw new NotAvailableError(error.message, { cause: error });
   }
   if (access === undefined) return undefined;
   const client = new JudgeProxyClient(access, DEFAULT_TIMEOUT_MS);
+  const failed = (error: unknown): unknown =>
+    error instanceof JudgeProxyError
+      ? new FailedError(error.message, error.status ?? undefined, { cause: error })
+      : error;
+  const translated = <Value>(call: Promise<Value>): Promise<Value> =>
+    call.catch((error: unknown) => {
+      throw failed(error);
+    });
   return {
-    invoke: (request) => translated(async () => response(await client.invoke(request))),
-    invokeBatch: (requests) => translated(async () => (await client.invokeBatch(requests)).map(response)),
-    getInfo: () => translated(() => client.getInfo()),
+    invoke: (request: Request) => translated(client.invoke(asked(request)).then((reply) => response(reply, failed))),
+    invokeBatch: (requests: readonly Request[]) =>
+      translated(client.invokeBatch(listed(requests, asked)).then((replies) => replies.map((reply) => response(reply, failed)))),
+    getInfo: () => translated(client.getInfo()),
   };
 }
 
-/** The variables under the names that AgentV uses, or else under those of the judge proxy. */
-function accessVariables(env: Environment): Environment {
-  const url = env["AGENTV_TARGET_PROXY_URL"];
-  return url ? { [URL_VARIABLE]: url, [TOKEN_VARIABLE]: env["AGENTV_TARGET_PROXY_TOKEN"] } : env;
+/** The requests for the judge client, which reports what is not a list. */
+function listed<Request>(requests: readonly Request[], asked: (request: Request) => JudgeRequest): JudgeRequest[] {
+  return Array.isArray(requests) ? requests.map(asked) : (requests as unknown as JudgeRequest[]);
 }
 
-async function translated<Value>(call: () => Promise<Value>): Promise<Value> {
-  try {
-    return await call();
-  } catch (error) {
-    throw invocationError(error);
-  }
+/** The variables under the names of one SDK, or else under those of the other SDKs. */
+function accessVariables(env: Environment, proxy: Proxy): Environment {
+  const name = [proxy, ...PROXIES].find((each) => env[`${each}_URL`]);
+  return name === undefined ? env : { [URL_VARIABLE]: env[`${name}_URL`], [TOKEN_VARIABLE]: env[`${name}_TOKEN`] };
 }
 
-function invocationError(error: unknown): unknown {
-  if (!(error instanceof JudgeProxyError)) return error;
-  return new TargetInvocationError(error.message, error.status ?? undefined, { cause: error });
-}
-
-function response(reply: JudgeReply): TargetInvokeResponse {
-  const { outputMessages } = reply;
-  if (reply.error === null) return { outputMessages, rawText: reply.rawText };
-  return {
-    outputMessages,
-    get rawText(): string {
+function response(reply: JudgeReply, failed: (error: unknown) => unknown): TargetInvokeResponse {
+  const { outputMessages, usage } = reply;
+  const tokenUsage = usage as unknown as { input: number; output: number } | null;
+  const fields = { outputMessages, output: outputMessages, ...(tokenUsage === null ? {} : { tokenUsage }) };
+  if (reply.error === null) return { ...fields, rawText: reply.rawText };
+  return Object.defineProperty(fields, "rawText", {
+    get(): string {
       try {
         return reply.rawText;
       } catch (error) {
-        throw invocationError(error);
+        throw failed(error);
       }
     },
-  };
+    enumerable: true,
+  });
 }

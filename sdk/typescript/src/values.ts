@@ -1,5 +1,6 @@
 /** The values of a judge script: its input, its result, and the replies of the judge proxy. */
 
+import { toCamelCase } from "./camel_case.js";
 import { didYouMean } from "./errors.js";
 
 /** One tool call of an assistant. `input` and `output` are user data. */
@@ -32,7 +33,7 @@ export interface JudgeMessage extends AnyMessage {
   readonly tool_calls?: ToolCall[];
 }
 
-/** What the target did. Every key can also be read in camelCase: `eventCount`. */
+/** What the target did. Every key can also be read in camelCase: `eventCount`. So can those of `config`. */
 export type TraceSummary = Record<string, any>;
 
 /** The input of a judge script. Missing lists are `[]`, other missing values are `null`. `raw` is the whole payload. */
@@ -159,12 +160,14 @@ export function withBothSpellings<Messages>(messages: Messages): Messages {
   return messages;
 }
 
-function withCamelCase(summary: unknown): unknown {
-  if (typeof summary !== "object" || summary === null) return summary;
-  for (const key of Object.keys(summary)) {
-    alias(summary, key, key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()));
+/** Lets every key inside be read in camelCase, too. Returns the value. */
+function withCamelCase(value: unknown): unknown {
+  if (typeof value !== "object" || value === null) return value;
+  for (const [key, item] of Object.entries(value)) {
+    withCamelCase(item);
+    alias(value, key, toCamelCase(key));
   }
-  return summary;
+  return value;
 }
 
 /** Converts a payload with snake_case keys into the input of a handler. Also useful for testing a handler. */
@@ -174,7 +177,7 @@ export function createCodeJudgeInput(payload: Readonly<Record<string, unknown>>)
     const value = Object.hasOwn(payload, key) ? payload[key] : null;
     input[name] = value ?? (LISTS.has(key) ? [] : null);
     if (key.endsWith("_messages")) withBothSpellings(input[name]);
-    if (key === "trace_summary") withCamelCase(input[name]);
+    if (key === "trace_summary" || key === "config") withCamelCase(input[name]);
   }
   input["raw"] = payload;
   return input as unknown as CodeJudgeInput;

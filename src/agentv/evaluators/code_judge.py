@@ -38,6 +38,7 @@ _OPTIONS = (
     "protocol",
     "on",
     "python",
+    "score_from_exit_code",
 )
 _COMMON = ("name", "type", "weight", "required", "threshold", "negate")
 
@@ -79,6 +80,11 @@ class ScriptEvaluator(Scripted):
         None,
         description="Python for a script that starts with `python`: an interpreter (a path, or a program on PATH), a "
         "list of requirements that agentv installs once, or a requirements file (`.txt`). Default: that of agentv.",
+    )
+    score_from_exit_code: bool = Field(
+        default=False,
+        description="Accept a script that prints no JSON: its score is 1 if it exits with code 0, and 0 if it exits "
+        "with another code and an empty stderr.",
     )
     _packages: Packages | None = PrivateAttr(default=None)
 
@@ -202,6 +208,7 @@ class ScriptEvaluator(Scripted):
             timeout=self.timeout_seconds,
             protocol=self.protocol,
             warm=self.warm,
+            score_from_exit_code=self.score_from_exit_code,
         )
 
 

@@ -26,7 +26,7 @@ from agentv.results import RowKey
 from agentv.targets.budget import Budget
 from agentv.targets.provider import CallHooks, Reply, Request
 from agentv.wire.apis.registry import VENDORS
-from agentv.wire.judge import JudgeCall, failed_object, reply_object
+from agentv.wire.judge import JudgeCall, failed_object, reply_object, sent_object
 
 if TYPE_CHECKING:
     from agentv.wire.apis.api import ApiReply
@@ -155,6 +155,8 @@ class JudgeSession:
             "callCount": self.ledger.call_count,
             "remainingCalls": self.ledger.remaining,
             "availableTargets": self.targets.available,
+            "providerLabel": self.targets.default,
+            "availableProviderLabels": self.targets.available,
             "evaluator": self.clean(self.evaluator),
             "waitingCalls": self.waiting.calls,
             "waitedMs": round(self.waiting.seconds * 1000),
@@ -198,15 +200,15 @@ class JudgeSession:
 
     async def _rendered(self, reply: Reply | JudgeCallError) -> dict[str, Any]:
         if isinstance(reply, JudgeCallError):
-            return failed_object(reply.message, reply.code)
+            return sent_object(failed_object(reply.message, reply.code))
         content = reply_object(reply.output_messages, reply.token_usage)
         if not self._redactor.active:
-            return content
+            return sent_object(content)
         if len(reply.text) <= MASKED_IN_LINE:
             rendered: dict[str, Any] = self._redactor.value(content)
         else:  # a megabyte of escapes takes 300 ms; masking works in short steps, so the event loop keeps running
             rendered = await asyncio.to_thread(self._redactor.value, content)
-        return rendered
+        return sent_object(rendered)
 
     async def invoke(self, call: JudgeCall) -> Reply:
         """Call the judge once. Secret values in the reply are not masked."""

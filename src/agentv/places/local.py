@@ -20,12 +20,9 @@ if TYPE_CHECKING:
     from agentv.judge.proxy import JudgeProxy
     from agentv.processes.launcher import Launcher
 
-PROXY_VARIABLES = (
-    "AGENTV_JUDGE_PROXY_URL",
-    "AGENTV_JUDGE_PROXY_TOKEN",
-    "AGENTV_TARGET_PROXY_URL",
-    "AGENTV_TARGET_PROXY_TOKEN",
-)
+PROXY_NAMES = ("AGENTV_JUDGE_PROXY", "AGENTV_TARGET_PROXY", "AGENTV_PROVIDER_PROXY")
+"""The names of the judge proxy: ours, and those of the SDKs of AgentV 2 to 4 and of AgentV 5."""
+PROXY_VARIABLES = tuple(f"{name}_{part}" for name in PROXY_NAMES for part in ("URL", "TOKEN"))
 PROTOCOL_VARIABLE = "AGENTV_JUDGE_PROTOCOL"
 """Set to `jsonl` for scripts that serve many executions in one process."""
 
@@ -120,7 +117,7 @@ class LocalPlace:
         if job.lines:
             environment[PROTOCOL_VARIABLE] = "jsonl"
         elif proxy is not None:
-            environment |= dict(zip(PROXY_VARIABLES, (proxy.url, proxy.token) * 2, strict=True))
+            environment |= dict(zip(PROXY_VARIABLES, (proxy.url, proxy.token) * len(PROXY_NAMES), strict=True))
             named = {*job.env, *job.passed}
             environment = with_vendor_variables(environment, job.vendors, proxy.url, proxy.token, named)
         if proxy is not None:

@@ -20,7 +20,8 @@ LARGEST_ATTEMPT = 2**31 - 1
 LONGEST_WORD = 60
 
 _FIELDS = ("question", "systemPrompt", "evalCaseId", "attempt", "target")
-_KNOWN = frozenset(_FIELDS)
+_SENT = (*_FIELDS, "provider")
+"""The fields of a request. `provider` is `target` in the SDK of AgentV 5."""
 
 
 class InvalidRequestError(ValueError):
@@ -149,7 +150,7 @@ def json_problem(error: JsonError) -> str:
 
 
 def _call(item: Any, where: str) -> JudgeCall:
-    data = _object(item, where or "the body", _FIELDS)
+    data = _object(item, where or "the body", _SENT)
     question = _text(data, "question", where)
     if question is None:
         raise InvalidRequestError(f"{_name('question', where)} is missing; send the question for the judge")
@@ -160,8 +161,16 @@ def _call(item: Any, where: str) -> JudgeCall:
         _text(data, "systemPrompt", where),
         _text(data, "evalCaseId", where),
         _attempt(data.get("attempt"), where),
-        _text(data, "target", where),
+        _target(data, where),
     )
+
+
+def _target(data: dict[str, Any], where: str) -> str | None:
+    target, provider = _text(data, "target", where), _text(data, "provider", where)
+    if None not in (target, provider) and target != provider:
+        names = f"{_name('target', where)} and {_name('provider', where)}"
+        raise InvalidRequestError(f"{names} name different judges; send only one of them")
+    return provider if target is None else target
 
 
 def _object(value: Any, what: str, known: tuple[str, ...]) -> dict[str, Any]:
@@ -234,6 +243,14 @@ def reply_object(messages: Sequence[Message], usage: TokenUsage | None) -> dict[
     if usage is not None:
         reply["usage"] = usage.to_dict()
     return reply
+
+
+def sent_object(reply: Mapping[str, Any]) -> dict[str, Any]:
+    """A reply as scripts get it: with the names that AgentV 4 and 5 give to its messages and to its usage."""
+    sent = {**reply, "output": reply["outputMessages"]}
+    if "usage" in reply:
+        sent["tokenUsage"] = reply["usage"]
+    return sent
 
 
 def failed_object(message: str, code: str) -> dict[str, Any]:

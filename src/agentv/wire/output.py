@@ -10,6 +10,7 @@ from agentv.json_sizes import TooManyValuesError, check_values
 from agentv.jsonio import MAX_DEPTH, JsonError, objects_on_lines
 from agentv.results import Score, valid_score
 from agentv.text import kind_of
+from agentv.wire.checks import Check, CheckError, checks_of, failures_in, score_of
 
 SHOWN = 200
 
@@ -59,6 +60,17 @@ def parse_long_output(stdout: bytes) -> Score:
     return score
 
 
+def score_of_exit(stdout: bytes, code: int, stderr: str) -> Score | None:
+    """The score of a script whose exit code is its result: 1 for 0, otherwise 0. What it printed is the reasoning.
+
+    None if it printed something that looks like JSON, or if it failed and wrote to stderr, as a crash does.
+    """
+    text = _clean(_text_of(stdout).strip())
+    if text.startswith(("{", "[")) or (code != 0 and stderr):
+        return None
+    return Score(float(code == 0), reasoning=text or f"exit code {code}")
+
+
 def line_kind(line: bytes, execution_id: str) -> LineKind:
     """What a line printed by a long-running script is: a log line, or a result of this or another execution.
 
@@ -84,7 +96,8 @@ def late_error(line: bytes) -> str | None:
 def explanation(stdout: bytes) -> str | None:
     """Why a failed script could not judge, if it printed one JSON object that says so; None otherwise.
 
-    AgentV's SDK prints `{"score": 0, "misses": [why], "reasoning": why}` and exits with code 1.
+    AgentV's SDKs exit with code 1 and print why: AgentV 2 in `misses` and `reasoning`, AgentV 4 in `assertions`,
+    AgentV 5 in `checks` and `reason`.
     """
     try:
         objects = _objects(_text_of(stdout))
@@ -94,7 +107,8 @@ def explanation(stdout: bytes) -> str | None:
         return None
     (data,) = objects
     misses = data.get("misses")
-    parts = [data.get("error"), data.get("reasoning"), *(misses if isinstance(misses, list) else ())]
+    whole = (data.get("error"), data.get("reasoning"), data.get("reason"))
+    parts = [*whole, *(misses if isinstance(misses, list) else ()), *failures_in(data)]
     said: list[str] = []
     for part in parts:
         text = " ".join(_clean(part).split()) if isinstance(part, str) else ""
@@ -129,19 +143,34 @@ def _objects(text: str) -> list[dict[str, Any]]:
 
 
 def _result(data: dict[str, Any]) -> Score:
-    score = _score(data)
+    score, checks = _judged(data)
     details = data.get("details")
     if details is not None and not isinstance(details, dict):
         raise OutputError("invalid_type", f"`details` must be an object, got {_kind(details)}.")
     _check_details(details)
     return Score(
         score=score,
-        hits=_strings(data, "hits"),
-        misses=_strings(data, "misses"),
-        reasoning=_string(data, "reasoning"),
+        hits=(*_strings(data, "hits"), *(_clean(check.line) for check in checks if check.passed)),
+        misses=(*_strings(data, "misses"), *(_clean(check.line) for check in checks if not check.passed)),
+        reasoning=_string(data, "reasoning") or _reason(data),
         details=details,
         warnings=_warnings(data),
     )
+
+
+def _judged(data: dict[str, Any]) -> tuple[float, tuple[Check, ...]]:
+    """The score: the one printed, else what follows from the checks, else from `pass`; and the checks.
+
+    Beside a `score`, `checks` and `assertions` of another shape are data of the script, and are ignored.
+    """
+    try:
+        checks = checks_of(data)
+        score = None if "score" in data else score_of(data, checks)
+    except CheckError as error:
+        if "score" in data:
+            return _score(data), ()
+        raise OutputError("invalid_type", f"{error}.") from None
+    return _score(data) if score is None else score, checks or ()
 
 
 def _score(data: dict[str, Any]) -> float:
@@ -181,6 +210,11 @@ def _string(data: dict[str, Any], key: str) -> str:
     if not isinstance(value, str):
         raise OutputError("invalid_type", f"`{key}` must be a string, got {_kind(value)}.")
     return _clean(value)
+
+
+def _reason(data: dict[str, Any]) -> str:
+    reason = data.get("reason")
+    return _clean(reason) if isinstance(reason, str) else ""
 
 
 def _clean(text: str) -> str:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from copy import copy
+from functools import partial
 from types import MappingProxyType
 from typing import Any
+
+from agentv.wire.payload_names import second_names, with_tool_counts
 
 EMPTY: Mapping[str, Any] = MappingProxyType(
     {
@@ -61,20 +64,31 @@ def without_absent_values(values: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def encode_payload(values: Mapping[str, Any], *, one_line: bool = False) -> bytes:
-    """The payload as UTF-8 JSON: the keys of `EMPTY` first, then any others. Raises ValueError if it cannot be encoded.
+def encode_payload(values: Mapping[str, Any], *, one_line: bool = False, own_names_only: bool = False) -> bytes:
+    """The payload as UTF-8 JSON: the keys of `EMPTY` first, then any others, then AgentV's names of the same values.
 
     With `one_line` it is one line of ASCII that ends with a newline, so that no script can read it as several lines.
+    Raises ValueError if it cannot be encoded.
     """
     if not set(values) >= set(KEYS):
         raise ValueError(f"the payload must have the keys {sorted(KEYS)}, got {sorted(values)}")
     ordered = without_absent_values({**{key: values[key] for key in KEYS}, **values})
+    if not own_names_only and isinstance(summary := ordered["trace_summary"], Mapping):
+        ordered["trace_summary"] = with_tool_counts(summary)
     try:
         if one_line:
-            return json.dumps(ordered, allow_nan=False).encode("ascii") + b"\n"
-        return json.dumps(ordered, ensure_ascii=False, allow_nan=False).encode("utf-8")
+            return _encoded(ordered, own_names_only, ensure_ascii=True).encode("ascii") + b"\n"
+        return _encoded(ordered, own_names_only, ensure_ascii=False).encode("utf-8")
     except RecursionError:
         raise ValueError("a value is nested too deeply") from None
     except UnicodeEncodeError:
         # A lone surrogate cannot be encoded as UTF-8; its \\u escape can.
-        return json.dumps(ordered, allow_nan=False).encode("ascii")
+        return _encoded(ordered, own_names_only, ensure_ascii=True).encode("ascii")
+
+
+def _encoded(ordered: Mapping[str, Any], own_names_only: bool, *, ensure_ascii: bool) -> str:
+    dumps = partial(json.dumps, ensure_ascii=ensure_ascii, allow_nan=False)
+    members = {key: dumps(value) for key, value in ordered.items()}
+    if not own_names_only:
+        members |= second_names(ordered, members, dumps)
+    return f"{{{', '.join(f'{dumps(key)}: {text}' for key, text in members.items())}}}"
