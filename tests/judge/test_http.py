@@ -45,17 +45,21 @@ async def test_reply_has_messages_text_and_usage() -> None:
     message = Message("assistant", "yes", tool_calls=(ToolCall("t", inner),), metadata={"snake_case": 1})
     async with JudgeProxy(make_session(Judge(lambda _: Reply((message,), TokenUsage(3, 1))))) as proxy:
         reply = await ask(proxy)
+    messages = [
+        {
+            "role": "assistant",
+            "content": "yes",
+            "toolCalls": [{"tool": "t", "input": inner}],
+            "metadata": {"snake_case": 1},
+        }
+    ]
+    usage = {"input": 3, "output": 1}
     assert reply.json == {
-        "outputMessages": [
-            {
-                "role": "assistant",
-                "content": "yes",
-                "toolCalls": [{"tool": "t", "input": inner}],
-                "metadata": {"snake_case": 1},
-            }
-        ],
+        "outputMessages": messages,
+        "output": messages,
         "rawText": "yes",
-        "usage": {"input": 3, "output": 1},
+        "usage": usage,
+        "tokenUsage": usage,
     }
     assert reply.headers["content-type"] == "application/json"
 

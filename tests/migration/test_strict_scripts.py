@@ -48,7 +48,18 @@ summary = (dict, False, {
     "cost_usd": (number, False),
     "duration_ms": (number, False),
     "tool_durations": (dict, False),
+    "tool_calls": (dict, True),
+    "llm_call_count": (number, False),
 })
+event = (dict, True, {
+    "event_id": (text, True),
+    "parent_event_id": (text, False),
+    "ordinal": (number, True),
+    "type": (text, True),
+    "message": (dict, False, {"role": (text, True)}),
+    "tool": (dict, False, {"name": (text, True), "call_id": (text, False)}),
+})
+trace = (dict, True, {**summary[2], "messages": (list, True, message), "events": (list, True, event)})
 payload = json.load(sys.stdin)
 nullable = {"output_messages": (list, False, message), "trace_summary": summary, "config": (dict, False)}
 schema = {
@@ -61,6 +72,16 @@ schema = {
     "input_files": (list, True, (text, True)),
     "input_messages": (list, True, message),
     **{key: field for key, field in nullable.items() if payload.get(key) is not None},
+    # AgentV 4 and 5
+    "criteria": (text, True),
+    "expected_output": (list, True, message),
+    "output": (text, True),
+    "messages": (list, True, message),
+    "input": (list, True, message),
+    "trace": trace,
+    "token_usage": usage,
+    "cost_usd": (number, False),
+    "duration_ms": (number, False),
 }
 try:
     check(payload, (dict, True, schema), "input")
@@ -97,6 +118,32 @@ def test_script_that_fails_and_explains_itself_as_json_is_quoted(project: Projec
     assert (
         ran.failure == "the script exited with code 1 and printed: Evaluation failed: input.expected_outcome: Required"
     )
+
+
+def test_exit_code_is_the_score_if_the_evaluator_allows_it(project: Project) -> None:
+    scripts = {
+        "passes": "echo fine; echo log >&2",
+        "says no": "echo 'too long'; exit 1",
+        "silent": "exit 0",
+        "crashes": "echo boom >&2; exit 1",
+        "is killed": "kill -9 $$",
+        "prints broken JSON": 'echo "{"',
+        "prints JSON": """echo '{"score": 0.5}'""",
+    }
+    evaluators = [
+        {"name": name, "type": "code_judge", "script": ["sh", "-c", script], "score_from_exit_code": True}
+        for name, script in scripts.items()
+    ]
+    write_suite(project, [{"id": "a", "input": "?"}], execution={"evaluators": evaluators})
+    project.write("agentv.config.yaml", json.dumps(scripted()))
+    results = run(project).rows[0]["evaluator_results"]
+    scores = {each["name"]: (each["score"], each["reasoning"]) for each in results if each["error"] is None}
+    assert scores == {
+        "passes": (1.0, "fine"),
+        "says no": (0.0, "too long"),
+        "silent": (1.0, "exit code 0"),
+        "prints JSON": (0.5, ""),
+    }
 
 
 def test_explanation_of_a_failed_script_is_masked_and_shortened(project: Project) -> None:

@@ -25,4 +25,4 @@ def test_node_runs(name):
 
 def test_the_files_are_found():
     names = ("client", "graders", "judge", "proxy", "target", "vectors")
-    assert FILES == [f"{name}.test.mjs" for name in names]
+    assert [f"{name}.test.mjs" for name in names] == FILES

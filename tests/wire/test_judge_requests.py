@@ -147,6 +147,8 @@ def test_question_and_system_prompt_arrive_unchanged(question: str, system: str)
     assert (call.question, call.system_prompt) == (question, system)
 
 
-@pytest.mark.parametrize("sent", ['"provider": "a"', '"provider": "a", "target": null', '"provider": "a", "target": "a"'])
+@pytest.mark.parametrize(
+    "sent", ['"provider": "a"', '"provider": "a", "target": null', '"provider": "a", "target": "a"']
+)
 def test_provider_is_another_name_of_target(sent: str) -> None:
     assert parse_invoke(f'{{"question": "q", {sent}}}'.encode()).target == "a"

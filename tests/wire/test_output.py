@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentv.wire.output import explanation, OutputError, parse_output
+from agentv.wire.output import OutputError, explanation, parse_output
 
 VECTORS = json.loads((Path(__file__).parents[2] / "conformance" / "results.json").read_text(encoding="utf-8"))["stdout"]
 

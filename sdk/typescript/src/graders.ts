@@ -142,7 +142,7 @@ export function definePromptTemplate(handler: PromptTemplateHandler): void {
   runProgram(prompting(handler));
 }
 
-/** Like `defineCodeGrader`, for a caller that goes on afterwards. */
+/** Like `defineCodeGrader`, for a caller that continues afterwards. */
 export function runCodeGrader(handler: CodeGraderHandler): Promise<void> {
   return runOnce(grading(handler));
 }

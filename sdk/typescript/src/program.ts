@@ -32,7 +32,7 @@ export function runProgram(answer: Answer): void {
   void runOnce(answer).then(() => process.exit(0));
 }
 
-/** Like `runProgram`, for callers that go on after the answer. */
+/** Like `runProgram`, for callers that continue after the answer. */
 export async function runOnce(answer: Answer): Promise<void> {
   const write = claimStdout();
   const watch = watchTheEnd();

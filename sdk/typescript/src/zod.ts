@@ -123,12 +123,12 @@ export const CodeJudgeInputSchema = z.object({
 });
 
 const score = z.number().min(0).max(1);
-const texts = z.array(z.string()).optional().default([]);
+const strings = z.array(z.string()).optional().default([]);
 
 export const CodeJudgeResultSchema = z.object({
   score,
-  hits: texts,
-  misses: texts,
+  hits: strings,
+  misses: strings,
   reasoning: z.string().optional(),
   details: anything.optional(),
 });
