@@ -32,6 +32,8 @@ KEYS = [
     "vars",
     "config",
 ]
+SECOND_NAMES = ["input", "output", "messages", "expected_output", "criteria"]
+"""AgentV's names of the same values, which scripts get besides."""
 ECHO = "done(payload=json.load(sys.stdin))"
 
 
@@ -57,7 +59,7 @@ def test_payload_has_every_key_and_keeps_user_data_unchanged(project: Project) -
     config = {"targets": {"assistant": {"provider": "mock", "rules": [rule]}}}
     write(project, ECHO, {"config": odd, "minScore": {"someKey": 1}}, config=config, case=case)
     payload = run(project, "--repeat", "1").details["payload"]
-    assert list(payload) == KEYS
+    assert list(payload) == [*KEYS, *SECOND_NAMES, "duration_ms", "trace"]
     assert (payload["eval_id"], payload["attempt"], payload["target"]) == ("case-0", 1, "assistant")
     assert (payload["suite"], payload["question"]) == ("suite", case["input"])
     assert payload["input_messages"] == [{"role": "user", "content": case["input"]}]
@@ -75,7 +77,8 @@ def test_payload_has_every_key_and_keeps_user_data_unchanged(project: Project) -
 def test_absent_payload_values_are_left_out_or_an_empty_list(project: Project) -> None:
     write(project, ECHO)
     payload = run(project).details["payload"]
-    assert list(payload) == [key for key in KEYS if key not in ("expected_outcome", "reference_answer", "vars")]
+    own = [key for key in KEYS if key not in ("expected_outcome", "reference_answer", "vars")]
+    assert list(payload) == [*own, *SECOND_NAMES, "duration_ms", "trace"]
     for key in ("input_files", "expected_messages", "guideline_files"):
         assert payload[key] == []
     assert payload["config"] is None

@@ -123,7 +123,7 @@ def test_partial_payload_is_completed(tmp_path):
     assert read["metadata"] == metadata
     assert (read["eval_id"], read["attempt"], read["input_messages"]) == ("test", 1, [])
     assert not {"question", "expected_outcome", "reference_answer", "target", "suite"} & set(read)
-    assert len(read) == 11
+    assert len(read) == 16
 
 
 def test_complete_payload_is_passed_unchanged(tmp_path):

@@ -22,6 +22,7 @@ from agentv.targets.environment import Environment
 from agentv.testing.loop_thread import loop_thread
 from agentv.text import did_you_mean
 from agentv.wire.payload import KEYS, encode_payload, with_empty_values
+from agentv.wire.payload_names import ALL_SECOND_NAMES
 
 if TYPE_CHECKING:
     from agentv.testing.judge_proxy import ScriptedJudge
@@ -150,7 +151,7 @@ def _values(payload: Any) -> dict[str, Any]:
             next_step='Pass the keys that the script reads, for example {"candidate_answer": "Paris"}.',
         )
     for key in mapping:
-        if key not in KEYS:
+        if key not in KEYS and key not in ALL_SECOND_NAMES:
             hint = did_you_mean(str(key), KEYS)
             raise UsageError(f"unknown payload key `{key}`{hint}", next_step=f"Available: {', '.join(KEYS)}.")
     values = with_empty_values({**DEFAULTS, **mapping})

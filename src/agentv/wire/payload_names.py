@@ -19,6 +19,7 @@ SECOND_NAMES: Mapping[str, str] = {
 """AgentV's name of a key -> ours. Scripts that check their input require all of these but `output`."""
 FIGURES = ("token_usage", "cost_usd", "duration_ms")
 """Keys of our `trace_summary` that AgentV sends at the top level."""
+ALL_SECOND_NAMES = (*SECOND_NAMES, *FIGURES, "trace")
 
 
 def with_tool_counts(summary: Mapping[str, Any]) -> dict[str, Any]:
