@@ -94,3 +94,12 @@ def test_lone_surrogate_is_escaped():
 def test_non_finite_numbers_are_rejected(value):
     with pytest.raises(ValueError, match="JSON compliant"):
         encode_payload({**EMPTY, "config": {"x": value}})
+
+
+@pytest.mark.parametrize("odd", [None, "text", {"a": 1}, [], ["text", 1]])
+def test_payload_is_valid_json_whatever_the_messages_are(odd: object) -> None:
+    summary = {"event_count": 0}
+    sent = json.loads(
+        encode_payload({**EMPTY, "output_messages": odd, "input_messages": odd, "trace_summary": summary})
+    )
+    assert sent["trace"]["events"] == []

@@ -20,6 +20,7 @@ SECOND_NAMES: Mapping[str, str] = {
 FIGURES = ("token_usage", "cost_usd", "duration_ms")
 """Keys of our `trace_summary` that AgentV sends at the top level."""
 ALL_SECOND_NAMES = (*SECOND_NAMES, *FIGURES, "trace")
+_OF_CALL = {"id": "call_id", "input": "input", "output": "output"}
 
 
 def with_tool_counts(summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,13 +48,12 @@ def _trace(
     values: Mapping[str, Any], summary: Mapping[str, Any], encoded: Mapping[str, str], dumps: Callable[[Any], str]
 ) -> str:
     """The trace summary with the messages of the whole conversation, and an event per message and tool call."""
-    answered = values.get("output_messages") or []
-    whole = any(message.get("role") in ("user", "system") for message in _objects(answered))
+    whole = any(message.get("role") in ("user", "system") for message in _objects(values.get("output_messages")))
     keys = ("output_messages",) if whole else ("input_messages", "output_messages")
-    messages = [message for key in keys for message in _objects(values.get(key) or [])]
-    lists = [encoded[key][1:-1] for key in keys if values.get(key)]
+    messages = [message for key in keys for message in _objects(values.get(key))]
+    lists = ", ".join(encoded[key][1:-1] for key in keys if isinstance(values.get(key), list) and values[key])
     head, events = dumps(with_tool_counts(summary)), dumps(list(_events(messages)))
-    return f'{head[:-1]}{", " if summary else ""}"messages": [{", ".join(lists)}], "events": {events}}}'
+    return f'{head[:-1]}{", " if summary else ""}"messages": [{lists}], "events": {events}}}'
 
 
 def _objects(messages: Any) -> list[Mapping[str, Any]]:
@@ -67,17 +67,8 @@ def _events(messages: list[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         parent = f"message-{at}"
         yield {"event_id": parent, "ordinal": ordinal, "type": "message", "message": {"role": message.get("role")}}
         ordinal += 1
-        for number, call in enumerate(_objects(message.get("tool_calls") or [])):
-            tool = {"name": call.get("tool"), "call_id": call.get("id"), **_given(call, "input", "output")}
-            yield {
-                "event_id": f"{parent}-tool-{number}",
-                "parent_event_id": parent,
-                "ordinal": ordinal,
-                "type": "tool_call",
-                "tool": {key: value for key, value in tool.items() if value is not None or key in ("input", "output")},
-            }
+        for number, call in enumerate(_objects(message.get("tool_calls"))):
+            tool = {"name": call.get("tool"), **{new: call[key] for key, new in _OF_CALL.items() if key in call}}
+            name = f"{parent}-tool-{number}"
+            yield {"event_id": name, "parent_event_id": parent, "ordinal": ordinal, "type": "tool_call", "tool": tool}
             ordinal += 1
-
-
-def _given(call: Mapping[str, Any], *keys: str) -> dict[str, Any]:
-    return {key: call[key] for key in keys if key in call}
