@@ -122,6 +122,7 @@ case = json.load(sys.stdin)
 results = case["results"]
 assert case["candidate_answer"] == "Paris is the capital."
 assert results["right"]["hits"] and results["right"]["expectedAspectCount"] == 1
+assert results["right"]["assertions"] == [{"text": text, "passed": True} for text in results["right"]["hits"]]
 print(json.dumps({"score": min(r["score"] for r in results.values()) + 0.1, "reasoning": ",".join(results)}))
 """
 

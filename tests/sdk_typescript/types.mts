@@ -2,7 +2,11 @@
 import {
   createCodeJudgeInput,
   createJudgeProxyClient,
+  createProviderClient,
+  defineAssertion,
+  defineCodeGrader,
   defineCodeJudge,
+  definePromptTemplate,
   JudgeProxyError,
   JudgeVerdictError,
   type CodeJudgeInput,
@@ -62,3 +66,18 @@ export function code(error: unknown): string | number | null {
   if (error instanceof JudgeVerdictError) return error.rawText;
   return error instanceof JudgeProxyError ? (error.status ?? error.code) : null;
 }
+
+defineCodeGrader(async ({ trace, messages, output, costUsd }) => {
+  const reply = await createProviderClient()?.invoke({ question: output ?? "", provider: "strict" });
+  const tools = messages.flatMap((message) => message.toolCalls ?? []).map((call) => call.tool);
+  const checks = [{ text: tools.join(), pass: (trace?.eventCount ?? 0) > 0, reason: reply?.rawText ?? "" }];
+  return { score: costUsd === undefined ? 0 : 1, pass: true, reason: "r", checks };
+});
+defineAssertion(() => ({ pass: true, assertions: [{ text: "a", passed: true }] }));
+definePromptTemplate(({ criteria, input }) => criteria + String(input[0]?.content));
+// @ts-expect-error a grader needs a score
+defineCodeGrader(() => ({ pass: true }));
+// @ts-expect-error a prompt is a string
+definePromptTemplate(() => 5);
+// @ts-expect-error judge access may be off
+createProviderClient().getInfo();

@@ -30,6 +30,7 @@ from agentv.evaluators.llm.reply import read_verdict
 from agentv.evaluators.llm_judge import prompt_text
 from agentv.evaluators.rubric import AsksJudge
 from agentv.results import EvaluatorResult, Score
+from agentv.wire.checks import assertions_of
 
 TASK = """\
 Several evaluators have graded the same answer. Read their results and grade the answer as a whole. Give the most \
@@ -87,7 +88,10 @@ class CodeAggregator(ScriptEvaluator, Aggregator):
         return super().normalize(options, complain)
 
     async def combine(self, results: Sequence[EvaluatorResult], context: EvaluationContext) -> Score:
-        return await self.run({**self.payload(context), "results": by_name(results)}, context)
+        members = by_name(results)
+        for result in results:
+            members[result.name]["assertions"] = assertions_of(result.hits, result.misses)
+        return await self.run({**self.payload(context), "results": members}, context)
 
 
 class LlmAggregator(AsksJudge, Aggregator):

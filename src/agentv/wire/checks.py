@@ -59,6 +59,11 @@ def score_of(data: Mapping[str, Any], checks: Sequence[Check] | None) -> float |
     return None if passed is None else float(passed)
 
 
+def assertions_of(hits: Sequence[str], misses: Sequence[str]) -> list[dict[str, Any]]:
+    """A result's hits and misses, as the aggregators of AgentV 4 read them."""
+    return [{"text": text, "passed": passed} for items, passed in ((hits, True), (misses, False)) for text in items]
+
+
 def failures_in(data: Mapping[str, Any]) -> list[str]:
     """Why the checks of a script failed, whatever else the lists contain."""
     said: list[str] = []
