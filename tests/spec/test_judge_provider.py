@@ -45,7 +45,7 @@ def test_disabled_by_default(project: Project, option: dict[str, bool]) -> None:
     assert with_a_judge.result["score"] == without.result["score"] == 0.75
     assert "judge_proxy" not in with_a_judge.result
     write(project, script, {"use_judge_provider": True})
-    assert len(run(project).details["names"]) == 4
+    assert len(run(project).details["names"]) == 6
 
 
 def test_no_judge_provider_available(project: Project) -> None:
