@@ -128,7 +128,8 @@ def test_exit_code_is_the_score_if_the_evaluator_allows_it(project: Project) -> 
         "crashes": "echo boom >&2; exit 1",
         "is killed": "kill -9 $$",
         "prints broken JSON": 'echo "{"',
-        "prints JSON": """echo '{"score": 0.5}'""",
+        "prints JSON": """echo log; echo '{"score": 0.5}'""",
+        "explains its failure as JSON": """echo log; echo '{"reasoning": "boom"}'; exit 1""",
     }
     evaluators = [
         {"name": name, "type": "code_judge", "script": ["sh", "-c", script], "score_from_exit_code": True}

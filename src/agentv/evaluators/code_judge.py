@@ -102,9 +102,11 @@ class ScriptEvaluator(Scripted):
         return self
 
     @model_validator(mode="after")
-    def _one_way_to_be_quick(self) -> Self:
+    def _can_be_combined(self) -> Self:
         if self.warm and self.protocol == "jsonl":
             raise ValueError("`warm` and `protocol: jsonl` cannot be combined; use only one of them")
+        if self.score_from_exit_code and self.protocol == "jsonl":
+            raise ValueError("`score_from_exit_code` and `protocol: jsonl` cannot be combined; use only one of them")
         return self
 
     @field_validator("script")

@@ -66,7 +66,11 @@ def score_of_exit(stdout: bytes, code: int, stderr: str) -> Score | None:
     None if it printed something that looks like JSON, or if it failed and wrote to stderr, as a crash does.
     """
     text = _clean(_text_of(stdout).strip())
-    if text.startswith(("{", "[")) or (code != 0 and stderr):
+    try:
+        looks_like_json = text.startswith(("{", "[")) or bool(_objects(text))
+    except OutputError:
+        looks_like_json = True
+    if looks_like_json or (code != 0 and stderr):
         return None
     return Score(float(code == 0), reasoning=text or f"exit code {code}")
 
