@@ -161,6 +161,7 @@ def test_call_limit_fails_only_the_execution_that_exceeds_it(project: Project) -
     ("options", "expected"),
     [
         ("protocol: jsonl, warm: true", "cannot be combined"),
+        ("protocol: jsonl, score_from_exit_code: true", "cannot be combined"),
         ("protocol: xml", "`json` or `jsonl`"),
         ("protcol: jsonl", "did you mean `protocol`?"),
     ],

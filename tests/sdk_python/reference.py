@@ -20,13 +20,16 @@ def read_result(stdout: str) -> dict[str, Any]:
     if len(found) > 1:
         raise ResultError("second_object")
     fields = found[0]
-    score = fields.get("score")
+    checks = _checks(fields)
+    score = fields.get("score", _score(fields, checks))
     if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
         raise ResultError("invalid_score")
     if not -1e-6 <= score <= 1 + 1e-6:
         raise ResultError("invalid_score")
     hits, misses = fields.get("hits") or [], fields.get("misses") or []
-    reasoning, details = fields.get("reasoning") or "", fields.get("details")
+    reason = fields.get("reason")
+    reasoning = fields.get("reasoning") or (reason if isinstance(reason, str) else "")
+    details = fields.get("details")
     for strings in (hits, misses):
         if not isinstance(strings, list) or not all(isinstance(item, str) for item in strings):
             raise ResultError("invalid_type")
@@ -34,11 +37,44 @@ def read_result(stdout: str) -> dict[str, Any]:
         raise ResultError("invalid_type")
     return {
         "score": min(1.0, max(0.0, score)),
-        "hits": hits,
-        "misses": misses,
+        "hits": [*hits, *(line for line, passed, _ in checks if passed)],
+        "misses": [*misses, *(line for line, passed, _ in checks if not passed)],
         "reasoning": reasoning,
         "details": details,
     }
+
+
+def _checks(fields: dict[str, Any]) -> list[tuple[str, bool, float]]:
+    """The line, whether it passed, and the score of each check. Beside a score, an invalid list is other data."""
+    key, passed = ("checks", "pass") if fields.get("checks") is not None else ("assertions", "passed")
+    checks = []
+    found: Any = fields.get(key) or []
+    items: list[Any] = found if isinstance(found, list) else [None]
+    for item in items:
+        if not _is_check(item, passed):
+            if "score" in fields:
+                return []
+            raise ResultError("invalid_type")
+        text, ok, score = item["text"], item[passed], item.get("score")
+        why = item.get("reason") if not ok and item.get("reason") != text else ""
+        line = ": ".join(filter(None, (text, why, item.get("evidence"))))
+        checks.append((line, ok, float(ok) if score is None else score))
+    return checks
+
+
+def _is_check(item: Any, passed: str) -> bool:
+    if not isinstance(item, dict) or not isinstance(item.get("text"), str) or not isinstance(item.get(passed), bool):
+        return False
+    return item.get("score") is None or 0 <= item["score"] <= 1
+
+
+def _score(fields: dict[str, Any], checks: list[tuple[str, bool, float]]) -> Any:
+    if checks:
+        return sum(score for *_, score in checks) / len(checks)
+    passed = fields.get("pass")
+    if "score" not in fields and passed is not None and not isinstance(passed, bool):
+        raise ResultError("invalid_type")
+    return None if passed is None else float(passed)
 
 
 def _objects(stdout: str) -> Any:

@@ -129,39 +129,6 @@ def _check_result_or_error(data: bytes) -> None:
     assert 0.0 <= result.score <= 1.0
 
 
-CHECKS = {
-    "assertions": (
-        {"assertions": [{"text": "a", "passed": True, "evidence": "line 3"}, {"text": "b", "passed": False}]},
-        (0.5, ("a: line 3",), ("b",), ""),
-    ),
-    "checks with scores": (
-        {
-            "checks": [
-                {"text": "a", "pass": True, "reason": "yes", "score": 0.75},
-                {"text": "b", "pass": False, "reason": "no", "evidence": "e"},
-            ],
-            "pass": True,
-            "reason": "half",
-        },
-        (0.375, ("a",), ("b: no: e",), "half"),
-    ),
-    "only pass": ({"pass": False, "reason": "why"}, (0.0, (), (), "why")),
-    "pass and no check": ({"pass": True, "checks": []}, (1.0, (), (), "")),
-    "a score decides": (
-        {"score": 0.9, "pass": False, "hits": ["h"], "checks": [{"text": "a", "pass": False, "reason": "a"}]},
-        (0.9, ("h",), ("a",), ""),
-    ),
-    "other data beside a score": ({"score": 1, "checks": {"a": 1}, "pass": 3, "reason": [1]}, (1.0, (), (), "")),
-}
-
-
-@pytest.mark.parametrize("name", CHECKS)
-def test_results_in_the_spelling_of_agentv(name: str) -> None:
-    printed, expected = CHECKS[name]
-    result = parse_output(json.dumps(printed).encode())
-    assert (result.score, result.hits, result.misses, result.reasoning) == expected
-
-
 @pytest.mark.parametrize(
     ("printed", "said"),
     [
