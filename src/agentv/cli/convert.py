@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -14,13 +14,21 @@ from agentv.errors import UsageError
 from agentv.http.otlp import OtlpEndpoint, captures_content
 from agentv.record.run_dir import refuse_recorded
 from agentv.regular_files import kind_of
+from agentv.report.agentv_rows import AgentvRows
 from agentv.report.export import csv_rows, joined_rows, yaml_rows
 from agentv.report.joined import JoinedRun
 from agentv.report.row_source import RowSource, find_rows
 from agentv.text import plural
 
 _SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".csv": "csv", ".parquet": "parquet", ".jsonl": "jsonl"}
-_FORMATS = {"yaml": ".yaml", "csv": ".csv", "jsonl": ".joined.jsonl", "parquet": ".parquet", "otel": ".otlp.jsonl"}
+_FORMATS = {
+    "yaml": ".yaml",
+    "csv": ".csv",
+    "jsonl": ".joined.jsonl",
+    "parquet": ".parquet",
+    "otel": ".otlp.jsonl",
+    "agentv": ".agentv.jsonl",
+}
 """The formats, and how the file next to the results ends."""
 _WITH_CALLS = ("jsonl", "parquet")
 JUDGE_CALLS = "judge-calls"
@@ -44,7 +52,7 @@ def command(
     otel_content: bool,
     force: bool,
 ) -> int:
-    """Write the rows of a run or a results file as YAML, CSV, JSON Lines, Parquet or OpenTelemetry spans."""
+    """Write the rows of a run or a results file as YAML, CSV, JSON Lines, Parquet, spans, or rows of AgentV."""
     source = find_rows(results, Path.cwd())
     if source.path.suffix != ".jsonl":
         raise UsageError(f"{results} is not a .jsonl file", next_step="Pass a results file or a run.")
@@ -63,10 +71,18 @@ def command(
     path = _out_path(source, out, to, force=force)
     if to == "parquet":
         _write_parquet(source, path, calls=extra is not None, force=force)
+        left_out: Iterable[str] = ()
+    elif to == "agentv":
+        rows = AgentvRows()
+        write_out(path, rows.lines(source.rows()))
+        left_out = rows.left_out
     else:
         write_out(path, _pieces(source, to, calls=extra is not None, content=otel_content))
+        left_out = ()
     if path != "-":
         click.echo(f"wrote {path}")
+    if left_out:
+        click.echo(f"not in rows of AgentV, so left out: {', '.join(left_out)}", err=True)
     return 0
 
 

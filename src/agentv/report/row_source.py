@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +13,9 @@ from agentv.record.files import LONGEST_LINE, failure, open_recorded
 from agentv.record.labels import LATEST
 from agentv.record.rows import decode_row
 from agentv.record.run_dir import MANIFEST, RESULTS, RunDirectory, find_run
+from agentv.report.agentv_rows import index_in, row_of
 from agentv.report.labels import replayed_id
-from agentv.results import CaseError, CaseResult, RowKey, verdict_for
+from agentv.results import CaseResult, RowKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class RowSource:
         except ValueError as error:
             if self.manifest and not line.endswith(b"\n"):
                 return None  # the last line of a running or killed run may be incomplete
-            row = None if self.manifest else _agentv_row(line)
+            row = None if self.manifest else self._agentv_row(line)
             if row is None:
                 torn = "The line is cut off: its run is in progress or was killed. Specify the run, or remove the line."
                 raise RecordError(
@@ -121,6 +121,13 @@ class RowSource:
                 ) from None
             return row
 
+    def _agentv_row(self, line: bytes) -> CaseResult | None:
+        """The row in this line, if the npm package AgentV has written it."""
+        try:
+            return row_of(jsonio.load(line), self.path.parent)
+        except ValueError:
+            return None
+
 
 def find_rows(name: str, root: Path) -> RowSource:
     """Find the rows of a results file, or of a run by its id, a prefix of its id, or its directory."""
@@ -128,6 +135,8 @@ def find_rows(name: str, root: Path) -> RowSource:
     if name and path.is_dir() and (path / RESULTS).is_file() and not (path / MANIFEST).is_file():
         RunDirectory(path).refuse_special_files()
         path /= RESULTS
+    if name and path.is_dir() and not (path / MANIFEST).is_file() and (index := index_in(path)) is not None:
+        path = index
     if name and path.is_file():
         beside = RunDirectory(path.parent)
         manifest = _manifest(beside) if path.name == RESULTS else {}
@@ -148,35 +157,3 @@ def _manifest(run: RunDirectory) -> dict[str, Any]:
 
 def _shown(key: RowKey) -> str:
     return f"{key.eval_id!r} of suite {key.suite!r}, target {key.target!r}, attempt {key.attempt}"
-
-
-def _agentv_row(line: bytes) -> CaseResult | None:
-    """Read a row written by the npm package AgentV: `dataset` instead of `suite`, no verdict, no attempt."""
-    try:
-        data = jsonio.load(line)
-    except ValueError:
-        return None
-    if not isinstance(data, dict) or "verdict" in data or not isinstance(data.get("eval_id"), str):
-        return None
-    score, error = data.get("score"), data.get("error")
-    if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score) or not 0 <= score <= 1:
-        return None
-    return CaseResult(
-        run_id="",
-        eval_id=data["eval_id"],
-        suite=str(data.get("dataset") or ""),
-        target=str(data.get("target") or ""),
-        attempt=1,
-        score=score,
-        verdict=verdict_for(score),
-        error=CaseError("target", str(error)) if error else None,
-        candidate_answer=str(data.get("candidate_answer") or ""),
-        hits=_strings(data.get("hits")),
-        misses=_strings(data.get("misses")),
-        reasoning=str(data.get("reasoning") or ""),
-        started_at=str(data.get("timestamp") or ""),
-    )
-
-
-def _strings(value: Any) -> tuple[str, ...]:
-    return tuple(map(str, value)) if isinstance(value, list) else ()
