@@ -206,13 +206,53 @@ def try_one(folder: Path, suite: bytes, cases: bytes, name: str = "suite.yaml") 
     return "loaded"
 
 
+DIALECT = """\
+name: shop
+tags: {experiment: first}
+metadata: {team: [a], level: {x: 1}}
+governance: {owner: me}
+execution: {targets: [one, {name: two}], workers: 2, trials: {count: 2, strategy: mean}, budget_usd: 1, threshold: 0.5}
+providers: [one, {id: two, label: three}]
+default_test: {vars: {word: x}, assert: [{type: contains, value: "{{ word }}"}], options: {rubric_prompt: p}}
+evaluate_options: {max_concurrency: 2, repeat: {count: 2, strategy: pass_any}}
+input: [{role: system, content: "Speak {{ word }}."}]
+input_files: [note.md]
+assertions: [{type: is-json}, Of the suite]
+tests:
+  - id: a
+    vars: {word: y, deep: {list: [1]}}
+    criteria: "Is {{ word }} in ${{ HOME }}."
+    input: {plain: "{{ deep.list }}"}
+    expected_output: [{role: assistant, content: [c], tool_calls: [{tool: t, input: {}, duration_ms: 3}]}]
+    execution: {skip_defaults: false, targets: [one]}
+    assertions:
+      - One
+      - {type: not-contains-any, value: [a, b], required: 0.5}
+      - {type: regex, value: "a$", flags: giy}
+      - {type: code-grader, command: "x | y", target: {max_calls: 2}, config: {a: 1}, deep: 1}
+      - {type: rubrics, criteria: [{outcome: b, score_ranges: {0: x, 5: y}}, text]}
+      - {type: composite, assertions: [{name: a, type: is-json}], aggregator: {type: threshold, threshold: 0.5}}
+      - {type: tool-trajectory, mode: exact, expected: [{tool: a, args: {}, args_match: [a.b]}]}
+      - {type: skill-trigger, skill: a, should_trigger: false}
+      - {type: "trajectory:tool-used", value: [a, {name: b, min: 1, max: 2}]}
+      - {type: "trajectory:tool-sequence", value: {steps: [a], mode: exact}}
+      - {include: nothing}
+  - id: b
+    vars: {input: x, expected_output: 3}
+    assert: [{type: assert-set, metric: m, threshold: 0.5, assert: [Two]}, {type: llm-rubric, value: {outcome: x}}]
+"""
+"""A suite in the spelling of AgentV 4 and 5."""
+
+
 def one_round(folder: Path, seed: int) -> str:
     """Make one example; the same seed gives the same example."""
     chosen = random.Random(seed)
     suite, cases, name = YAML.encode(), CASES.encode(), "suite.yaml"
     kind = chosen.random()
-    if kind < 0.65:
+    if kind < 0.45:
         suite = mutated(YAML, chosen)
+    elif kind < 0.65:
+        suite = mutated(DIALECT, chosen)
     elif kind < 0.9:
         cases = mutated(CASES, chosen)
     else:

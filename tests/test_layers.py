@@ -261,7 +261,7 @@ def test_commands_without_suites_import_neither_pydantic_nor_asyncio(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("arguments", "most_modules"), [(["validate", "suite.yaml"], 339), (["eval", "suite.yaml", "--quiet"], 387)]
+    ("arguments", "most_modules"), [(["validate", "suite.yaml"], 344), (["eval", "suite.yaml", "--quiet"], 392)]
 )
 def test_validate_and_mock_run_import_only_what_the_suite_uses(
     tmp_path: Path, arguments: list[str], most_modules: int

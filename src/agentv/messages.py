@@ -21,6 +21,7 @@ class ToolCall:
     output: Annotated[Any, OMIT_DEFAULT] = None
     id: OptionalText = None
     timestamp: OptionalText = None
+    duration_ms: Annotated[float | None, OMIT_DEFAULT] = None
 
     def to_dict(self) -> dict[str, Any]:
         return encode(self)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from agentv.errors import RecordError, RunChangedError, SuiteError, UsageError
 from agentv.git_state import Checkout, GitState
-from agentv.plan.options import RunOptions
 from agentv.plan.plan import RunPlan
 from agentv.record.answers import AnswerJournal
 from agentv.record.cases import record_cases
@@ -173,7 +172,7 @@ class RecordedRun:
             else:  # resumed: `agentv runs note` may have changed the note before the lock was taken
                 self.manifest["note"] = self.directory.read_manifest().get("note")
             summary = SummaryBuilder.of(self.manifest)
-            budget = _budget(self.plan.options)
+            budget = _budget(self.plan)
             spent = _SpentBefore(self.plan, budget)
 
             def count_earlier(row: CaseResult) -> None:
@@ -543,13 +542,14 @@ def _refuse_to_overwrite(plan: RunPlan, cwd: Path, directory: Path) -> None:
         raise UsageError(f"--out {plan.options.out} would overwrite a file that the run reads.", next_step=ANOTHER)
 
 
-def _budget(options: RunOptions) -> Budget:
+def _budget(plan: RunPlan) -> Budget:
     """The limits of the run; for a shard, its part of them."""
+    options, max_cost = plan.options, plan.max_cost
     shard = options.own_shard
     if shard is None:
-        return Budget(options.max_cost, options.max_judge_calls)
+        return Budget(max_cost, options.max_judge_calls)
     return Budget(
-        None if options.max_cost is None else shard.share(options.max_cost),
+        None if max_cost is None else shard.share(max_cost),
         None if options.max_judge_calls is None else shard.whole_share(options.max_judge_calls),
         shard=str(shard),
     )

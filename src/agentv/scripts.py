@@ -296,6 +296,33 @@ async def _run_once(
     return replace(score, warnings=(*score.warnings, *warnings)) if warnings else score
 
 
+async def run_for_text(spec: ScriptSpec, payload: Mapping[str, Any], runtime: Runtime) -> str:
+    """Run a script with a payload and return the text that it prints. EvaluatorError if there is none."""
+    tries = Tries(runtime.place(spec.on))
+    while True:
+        try:
+            async with tries.place.slot() as slot:
+                job = _job(spec, payload, slot, runtime, None)
+                outcome = await slot.run(
+                    job, judge=None, on_stderr=None, on_cold=lambda _: None, repeatable=lambda: True
+                )
+                break
+        except PlaceLostError as error:
+            tries.add_lost(error, None)
+            if len(tries.lost) >= tries.place.attempts:
+                raise _lost_too_often(spec, tries) from None
+        except ProcessStartError as error:
+            raise EvaluatorError(error.message, next_step=error.next_step) from error
+    stderr = _end_of_stderr(outcome, runtime.redactor)
+    message = _failure(outcome, spec, runtime.redactor, stderr)
+    text = outcome.stdout.decode("utf-8", "replace").strip()
+    if message is None and not text:
+        message = f"the script of '{spec.name}' printed nothing; it must print a text"
+    if message is not None:
+        raise ScriptError(message, stderr=stderr)
+    return text
+
+
 def _job(
     spec: ScriptSpec, payload: Mapping[str, Any], slot: Slot, runtime: Runtime, session: JudgeSession | None
 ) -> Job:
@@ -354,6 +381,11 @@ async def _parsed(outcome: ProcessOutcome) -> Score | OutputError:
         return OutputError("no_json", f"the {len(stdout):,} bytes that the script printed could not be parsed: {error}")
 
 
+def _end_of_stderr(outcome: ProcessOutcome, redactor: Redactor) -> str:
+    stderr = outcome.stderr.decode("utf-8", "backslashreplace").strip()
+    return redactor.tail(stderr, STDERR_SHOWN, cut_start=outcome.stderr_cut) if stderr else ""
+
+
 def _score(
     outcome: ProcessOutcome,
     parsed: Score | OutputError,
@@ -363,8 +395,7 @@ def _score(
 ) -> Score:
     """The score that the script printed. Raises ScriptError if it failed or exceeded its limit of judge calls."""
     ledger = None if session is None else session.ledger.to_dict()
-    stderr = outcome.stderr.decode("utf-8", "backslashreplace").strip()
-    stderr = redactor.tail(stderr, STDERR_SHOWN, cut_start=outcome.stderr_cut) if stderr else ""
+    stderr = _end_of_stderr(outcome, redactor)
     message = _failure(outcome, spec, redactor, stderr)
     if spec.score_from_exit_code and (by_code := _by_exit_code(outcome, stderr)) is not None:
         message, parsed = None, replace(by_code, reasoning=redactor.head(by_code.reasoning, OUTPUT_SHOWN))

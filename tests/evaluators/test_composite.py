@@ -65,6 +65,11 @@ def problems(project: Project, composite: str) -> str:
         (f"[{RIGHT}, {WRONG}]", ", aggregator: {type: weighted_average}", 0.5),
         (f"[{RIGHT}, {WRONG}]", ", aggregator: {type: weighted_average, weights: {right: 3}}", 0.75),
         (f"[{RIGHT}, {WRONG}]", ", aggregator: {weights: {right: 0, wrong: 1}}", 0.0),
+        (
+            f"[{RIGHT}, {WRONG}, {{type: similarity, value: 'Paris!', threshold: 0.9}}]",
+            ", aggregator: {type: threshold}",
+            0.333333333333,
+        ),
         (f"[{RIGHT}, {WRONG}]", ", aggregator: {weights: {right: 0, wrong: 0}}", 0.0),
         (
             "[{name: right, type: contains, value: Paris, weight: 4}, {name: wrong, type: contains, value: Lyon}]",
@@ -183,7 +188,7 @@ def test_llm_aggregator_works_with_and_without_a_prompt(composed: Project) -> No
         (
             f"evaluators: [{RIGHT}], aggregator: weighted_average",
             "`aggregator` must be a mapping like `{type: weighted_average}`, where `type` is `weighted_average`, "
-            "`code_judge` or `llm_judge`; got 'weighted_average'",
+            "`threshold`, `code_judge` or `llm_judge`; got 'weighted_average'",
         ),
         (f"evaluators: [{RIGHT}], aggregator: {{weights: {{rigth: 1}}}}", "did you mean `right`?"),
         (f"evaluators: [{RIGHT}], aggregator: {{weights: {{right: -1}}}}", "weights"),

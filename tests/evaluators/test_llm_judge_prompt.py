@@ -11,6 +11,7 @@ import pytest
 
 from agentv.evaluators.llm.prompt import VARIABLES
 from agentv.evaluators.llm_judge import LlmJudge
+from agentv.evaluators.prompt_script import PromptScript
 from agentv.messages import Message, ToolCall
 from agentv.suite.suite import EvalCase
 from tests.conftest import Project
@@ -35,6 +36,7 @@ async def asked(context: Any, **options: Any) -> tuple[str, str]:
 def prompt_of(case: EvalCase) -> str | None:
     (evaluator,) = case.evaluators
     assert isinstance(evaluator, LlmJudge)
+    assert not isinstance(evaluator.prompt, PromptScript)
     return evaluator.prompt
 
 

@@ -144,7 +144,7 @@ def test_messages_without_tool_calls_count_as_zero_calls():
         ("token_usage", {}, (), "set `max_total`, `max_input` or `max_output`"),
         ("token_usage", {"max_total": 1.5}, ("max_total",), "integer"),
         ("token_usage", {"max_total": True}, ("max_total",), "integer"),
-        ("execution_metrics", {}, (), "`max_cost_usd` or `max_duration_ms`"),
+        ("execution_metrics", {}, (), "`max_duration_ms` or `target_exploration_ratio`"),
         ("execution_metrics", {"max_tool_calls": -1}, ("max_tool_calls",), "greater than or equal to 0"),
     ],
 )
@@ -226,3 +226,18 @@ def test_higher_limit_never_lowers_the_score(taken, one, other):
     ):
         scores = [judged(type_name, {option: limit}, **{figure: taken}).score for limit in (narrow, wide)]
         assert scores == sorted(scores)
+
+
+@pytest.mark.parametrize(
+    ("options", "score"),
+    [
+        ({"target_exploration_ratio": 0.7}, 1.0),
+        ({"target_exploration_ratio": 0.9}, 0.0),
+        ({"target_exploration_ratio": 0.9, "exploration_tolerance": 0.4}, 1.0),
+        ({"target_exploration_ratio": 0.9, "max_tool_calls": 4}, 0.5),
+    ],
+)
+def test_exploration_ratio_is_one_of_the_limits(options, score):
+    calls = tuple(ToolCall(name) for name in ("Read", "grep", "Edit", "Write"))
+    message = Message("assistant", None, tool_calls=calls)
+    assert judged("execution_metrics", options, output_messages=(message,)).score == score

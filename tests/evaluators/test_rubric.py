@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from tests.conftest import Project
 from tests.evaluators.judge_support import Judge, a_case, checks
@@ -175,3 +176,51 @@ async def test_warning_lists_only_a_few_of_many_unknown_criteria():
     result = await judged(checks(("city", True), ("rubric-2", True), *((f"made-up-{n}", True) for n in range(2_000))))
     (warning,) = result.warnings
     assert "made-up-9, and 1990 more" in warning
+
+
+POINTS: list[Any] = [
+    {"id": "tone", "score_ranges": {"0": "cold", "5": "polite", "8": "warm"}, "weight": 3},
+    {"id": "fact", "description": "Names Paris.", "operator": "contradiction", "min_score": 0.4},
+]
+
+
+def points(tone: int, fact: int) -> str:
+    given = {"tone": {"reasoning": "so", "score": tone}, "fact": {"reasoning": "so", "score": fact}}
+    return json.dumps({"checks": given, "overall_reasoning": "all in all"})
+
+
+@pytest.mark.parametrize(("tone", "fact", "score"), [(10, 10, 1.0), (8, 4, 0.7), (8, 3, 0.0), (0, 10, 0.25)])
+async def test_points_are_weighted_and_a_minimum_fails_the_evaluator(tone, fact, score):
+    result = await judged(points(tone, fact), POINTS)
+    assert result.score == pytest.approx(score)
+    assert len(result.hits) == (tone >= 7) + (fact >= 7)
+
+
+async def test_judge_sees_the_ranges_and_the_operator():
+    judge = Judge(points(11, 3), points(8, 7))
+    result = await judge.judged(an_evaluator("rubric", rubrics=POINTS), a_case())
+    assert result.score == pytest.approx(0.775)
+    system = judge.requests[0].system_prompt or ""
+    assert '"score_ranges": {"0-4": "cold", "5-7": "polite", "8-10": "warm"}' in system
+    assert '"operator": "contradiction"' in system
+    assert "a whole number from 0 to 10" in system
+    assert 'satisfied"' not in system
+    assert "`checks.tone.score` must be a whole number from 0 to 10" in str(judge.requests[1].messages)
+
+
+@pytest.mark.parametrize(
+    ("item", "problem"),
+    [
+        ({"score_ranges": {"1": "x"}}, "must cover every score from 0 to 10 once"),
+        (
+            {"score_ranges": [{"score_range": [0, 10], "outcome": "x"}, {"score_range": [5, 7], "outcome": "y"}]},
+            "cover",
+        ),
+        ({"score_ranges": {"low": "x"}}, "whole numbers from 0 to 10 as keys"),
+        ({"weight": 1}, "`description` is missing"),
+        ({"outcome": "x", "description": "y"}, "mean the same"),
+    ],
+)
+def test_invalid_score_ranges_are_rejected(item, problem):
+    with pytest.raises(ValidationError, match=problem):
+        an_evaluator("rubric", rubrics=[item])

@@ -153,3 +153,9 @@ def test_text_checks_never_wait():
         evaluator = an_evaluator(kind, value="x")
         assert not evaluator.WAITS
         assert without_waiting(evaluator.evaluate(an_answer("x"))).score == 1.0
+
+
+@pytest.mark.parametrize(("kind", "value"), [("equals", " Paris "), ("starts_with", " Pa"), ("ends_with", "ris\t")])
+async def test_trim_ignores_white_space_around_both_strings(kind, value):
+    assert (await judged("\n Paris  ", kind, value=value, trim=True)).score == 1.0
+    assert (await judged("\n Paris  ", kind, value=value)).score == 0.0

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentv.evaluators.base import Candidate, EvaluationContext
+from agentv.evaluators.expected_calls import ExpectedCall
 from agentv.evaluators.scoring import judge
-from agentv.evaluators.tool_trajectory import IN_LINE_PAIRS, ExpectedCall, pair_up
+from agentv.evaluators.tool_trajectory import IN_LINE_PAIRS, pair_up
 from agentv.messages import Message, ToolCall
 from agentv.results import EvaluatorResult
 from agentv.suite.suite import EvalCase
@@ -237,7 +238,7 @@ def test_reasoning_mentions_an_answer_without_calls():
 @pytest.mark.parametrize(
     ("options", "place", "words"),
     [
-        ({"mode": "any"}, ("mode",), "'any_order', 'in_order' or 'exact'"),
+        ({"mode": "any"}, ("mode",), "'any_order', 'in_order', 'exact', 'superset' or 'subset'"),
         ({"mode": "in_order"}, (), "`mode: in_order` requires `expected`"),
         ({"mode": "exact", "minimums": {"a": 1}}, (), "`mode: exact` requires `expected`"),
         ({"mode": "any_order"}, (), "requires `minimums`, like `{search: 1}`, or `expected`"),
@@ -334,3 +335,75 @@ def test_thousands_of_unexpected_calls_are_not_listed_one_by_one():
     assert result.score == 0
     assert len(result.misses) == 101
     assert result.misses[-1] == "4,899 more calls are unexpected"
+
+
+# -- other ways to compare
+
+
+ARGS = {"q": 1, "deep": {"year": 2020}}
+
+
+@pytest.mark.parametrize(
+    ("args_match", "args", "matches"),
+    [
+        (None, {"q": 1}, True),
+        ("superset", {"q": 2}, False),
+        ("exact", ARGS, True),
+        ("exact", {"q": 1}, False),
+        ("exact", {}, False),
+        ("subset", {**ARGS, "more": 3}, True),
+        ("subset", {"q": 1}, False),
+        ("ignore", {"q": 2}, True),
+        (["deep.year"], {"q": 2, "deep": {"year": 2020}}, True),
+        (["deep.year", "other"], {"deep": {"year": 1}}, False),
+        ("exact", "any", True),
+    ],
+)
+def test_args_match_decides_how_arguments_are_compared(args_match, args, matches):
+    expected = [{"tool": "a", "args": args}]
+    assert after(("a", ARGS), mode="exact", expected=expected, args_match=args_match).score == float(matches)
+    if args_match is not None:
+        own = [{"tool": "a", "args": args, "args_match": args_match}]
+        assert after(("a", ARGS), mode="exact", expected=own, args_match="ignore").score == float(matches)
+
+
+@pytest.mark.parametrize(
+    ("mode", "made", "names", "score"),
+    [
+        ("superset", ["c", "b", "a"], ["a", "b"], 1.0),
+        ("superset", ["a"], ["a", "a"], 0.5),
+        ("subset", ["a", "a"], ["a", "b"], 1.0),
+        ("subset", ["a", "c", "c", "b"], ["a", "b"], 0.5),
+        ("subset", [], ["a"], 1.0),
+        ("subset", ["a"], [], 0.0),
+        ("superset", [], [], 1.0),
+    ],
+)
+def test_superset_and_subset_have_no_order(mode, made, names, score):
+    assert after(*made, mode=mode, expected=tools(*names)).score == score
+
+
+@pytest.mark.parametrize(
+    ("mode", "durations", "limits", "score"),
+    [
+        ("in_order", [10, 90], [50, 50], 3 / 4),
+        ("in_order", [10, None], [50, 50], 1.0),
+        ("in_order", [10], [50, 50], 2 / 4),
+        ("exact", [10, 90], [None, 50], 2 / 3),
+        ("exact", [10, 10, 10], [50, 50], 0.0),
+        ("superset", [90, 90], [50, 50], 1.0),
+    ],
+)
+def test_time_limits_are_one_more_check_each(mode, durations, limits, score):
+    calls = tuple(ToolCall(name, duration_ms=each) for name, each in zip("abc", durations, strict=False))
+    expected = [{"tool": name, "max_duration_ms": each} for name, each in zip("ab", limits, strict=True)]
+    candidate = Candidate("done", (Message("assistant", None, tool_calls=calls),))
+    assert judged(candidate, mode=mode, expected=expected).score == pytest.approx(score)
+
+
+def test_maximums_and_all_or_nothing():
+    options = {"mode": "any_order", "minimums": {"a": 1, "b": 0}, "maximums": {"b": 0}}
+    assert after("a", **options).score == 1.0
+    assert after("a", "b", **options).score == 0.5
+    assert after("a", "b", **options, all_or_nothing=True).score == 0.0
+    assert after("a", "b", **options).misses == ("'b' was called once; expected at most 0",)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import os
 import re
 import threading
 from collections.abc import Iterator
@@ -65,6 +66,13 @@ EXPECTED = {
     # A command that receives the files does not receive their contents in its prompt.
     "attachments": Expected({"conversation": 1.0}),
     "languages": Expected({"shell-and-python": 1.0}),
+    # price: the rubric of two strings (half, weight 2), 1, 0, 1, 1, 1 and the list of the suite 1: 6 of 8.
+    # gate: 1, 1, 1, one of two checks, 0.25. judged: (0.8 + 0.6) / 2, 0.9 and half of the group.
+    "agentv4": Expected(
+        {"price": 6 / 8, "gate": 3.75 / 5, "judged": 2.1 / 3, "first": 1.0, "two": 1.0}, 1, {"price": "clerk"}
+    ),
+    # Everything passes, except for one of the two members of the set.
+    "agentv5": Expected({"capital": 7.5 / 8, "from-a-table": 1.0, "where": 1.0}, targets={"capital": "echo"}),
 }
 
 
@@ -74,6 +82,10 @@ def unpack(name: str, project: Project) -> None:
         project.write(path, text)
 
 
+DIALECTS = {"agentv4": "AgentV 4", "agentv5": "AgentV 5"}
+"""Projects in another dialect than ours."""
+
+
 def test_every_project_has_expected_results() -> None:
     assert sorted(EXPECTED) == sorted(path.stem for path in PROJECTS.glob("*.txt"))
 
@@ -81,11 +93,18 @@ def test_every_project_has_expected_results() -> None:
 @pytest.mark.parametrize("name", EXPECTED)
 def test_project_loads_and_runs_unchanged(name: str, project: Project) -> None:
     unpack(name, project)
-    checked = project.run("validate", "evals")
-    assert (checked.returncode, checked.stderr) == (0, "")
+    env = {"SHOP_TARGET": "echo"}
+    if (program := project.root / "bin" / "bun").exists():
+        program.chmod(0o755)
+        env["PATH"] = f"{program.parent}:{os.environ['PATH']}"
+    checked = project.run("validate", "evals", "--verbose", env=env)
+    assert checked.returncode == 0, checked.stderr
+    dialects = re.findall(r"note: \S+: read as a suite of (.+)", checked.stderr)
+    assert set(dialects) == ({DIALECTS[name]} if name in DIALECTS else set())
+    assert dialects or not checked.stderr
 
     expected = EXPECTED[name]
-    done = project.run("eval", "evals")
+    done = project.run("eval", "evals", env=env)
     rows = {row["eval_id"]: row for row in project.rows()}
     assert {case: row["error"] for case, row in rows.items() if row["error"]} == {}
     assert {case: row["score"] for case, row in rows.items()} == pytest.approx(expected.scores)
@@ -112,6 +131,19 @@ def test_every_provider_setting_is_accepted_when_its_variables_are_set(project: 
     assert {name for name, row in targets.items() if not row["ready"]} == set()
     assert targets["gemini"]["model"] == "gemini-2.5-flash"
     assert targets["azure-long"]["judge"] == "claude"
+
+
+def test_suite_runs_with_each_of_its_targets_within_its_budget(project: Project) -> None:
+    unpack("agentv4", project)
+    done = project.run("eval", "evals/more.yaml")
+    assert done.returncode == 0, done.stderr
+    assert sorted((row["eval_id"], row["target"]) for row in project.rows()) == [
+        ("first", "clerk"), ("first", "echo"), ("two", "clerk"), ("two", "echo")
+    ]  # fmt: skip
+    assert json.dumps(project.manifest()).count('"max_cost": 5') == 1
+    again = project.run("eval", "evals/more.yaml", "--target", "echo", "--max-cost", "1")
+    assert again.returncode == 0, again.stderr
+    assert {row["target"] for row in project.rows()} == {"echo"}
 
 
 AGENTS = ("codex", "codex-cli", "claude-code", "vscode", "vscode-insiders", "pi", "pi-coding-agent", "pi-agent-sdk")

@@ -162,3 +162,14 @@ def test_invalid_pattern_is_reported_with_its_position(reviewed: Project):
 )
 def test_patterns_expand_sets_and_braces_like_a_shell(glob: str, path: str, covered: bool):
     assert (glob_pattern(glob).fullmatch(path) is not None) is covered
+
+
+def test_unknown_keys_of_the_project_file_are_noted_once_and_those_of_agentv_are_ignored(project: Project) -> None:
+    project.write(".agentv/config.yaml", "eval_patterns: [x]\nresults: {}\nfuture: 1\nguideline_patterns: ['*.md']\n")
+    for name in ("one", "two"):
+        project.write(f"evals/{name}.yaml", "evalcases: [{id: a, input: x, evaluators: [{type: is_json}]}]\n")
+    done = project.run("validate", "evals", ".agentv/config.yaml")
+    assert done.returncode == 0
+    assert (
+        done.stderr.replace(f"{project.root}/", "") == "note: .agentv/config.yaml: unknown keys are ignored: `future`\n"
+    )

@@ -107,8 +107,8 @@ def test_typo_in_a_key_is_not_also_reported_as_a_missing_key(tmp_path):
 def test_unknown_key_without_a_similar_one_lists_the_nearest_keys(tmp_path):
     text = "execution: {keep_it_warm: 1}\nevalcases:\n- {id: a, input: x, evaluators: [{type: is_json}]}\n"
     assert only_problem(tmp_path, text) == (
-        "1:13: unknown key `keep_it_warm`; the nearest of the 8 known keys are `warm`, `judge_target`, `target`, "
-        "`evaluators` and `trials`"
+        "1:13: unknown key `keep_it_warm`; the nearest of the 11 known keys are `warm`, `judge_target`, "
+        "`target`, `targets` and `workers`"
     )
 
 

@@ -11,6 +11,7 @@ from agentv.plan.build import Loaded, build_plan
 from agentv.plan.discovery import find_suites, mentions_cases, suite_paths
 from agentv.plan.options import RunOptions
 from agentv.suite import guidelines
+from agentv.suite.suite import EvalSuite
 from agentv.targets.config import FILE_NAMES, load_config
 from agentv.text import plural
 
@@ -22,8 +23,9 @@ _PROJECTS = {Path(name).name for name in guidelines.FILE_NAMES}
 @click.argument("paths", nargs=-1)
 @click.option("--config", metavar="FILE", help="Target configuration.  [found near each suite]")
 @click.option("--suites-only", is_flag=True, help="Skip files without `evalcases`, also if they are in PATHS.")
+@click.option("--verbose", "-v", is_flag=True, help="Also print which suites were written for another tool.")
 @click.option("--quiet", "-q", is_flag=True, help="Print only errors.")
-def command(paths: tuple[str, ...], config: str | None, suites_only: bool, quiet: bool) -> int:
+def command(paths: tuple[str, ...], config: str | None, suites_only: bool, verbose: bool, quiet: bool) -> int:
     """Check suites and their configuration without running them.
 
     PATHS are suite files, directories, globs or configuration files; without PATHS, evals/ is checked. Every error is
@@ -37,7 +39,9 @@ def command(paths: tuple[str, ...], config: str | None, suites_only: bool, quiet
     loaded = Loaded(cwd)
     for path in configs:
         if Path(path).name in _PROJECTS:
-            problems.extend(_project_problems(cwd / path))
+            read = guidelines.read_guidelines(cwd / path)
+            problems += [] if read.problem is None else [Problem(cwd / path, *read.problem)]
+            notes += read.notes
             continue
         try:
             notes += load_config(cwd / path, loaded.environment((cwd / path).resolve().parent)).notes()
@@ -49,6 +53,8 @@ def command(paths: tuple[str, ...], config: str | None, suites_only: bool, quiet
             plan = build_plan(RunOptions(paths=(str(file),), config=config), cwd, only_check=True)
             cases += sum(len(item.selected) for item in plan.suites)
             notes += plan.notes
+            if verbose:
+                notes += [_dialect(item.suite) for item in plan.suites if item.suite.dialect]
         except InvalidFilesError as error:
             problems.extend(error.problems)
         except UsageError as error:
@@ -62,6 +68,10 @@ def command(paths: tuple[str, ...], config: str | None, suites_only: bool, quiet
             click.echo(f"note: {note}", err=True)
         click.echo(_summary(len(files), cases, len(configs)))
     return 0
+
+
+def _dialect(suite: EvalSuite) -> str:
+    return f"{suite.path}: read as a suite of {suite.dialect}"
 
 
 def _sorted(paths: tuple[str, ...], cwd: Path, *, suites_only: bool) -> tuple[list[str], list[str]]:
@@ -78,11 +88,6 @@ def _sorted(paths: tuple[str, ...], cwd: Path, *, suites_only: bool) -> tuple[li
 def _is_project(path: Path) -> bool:
     """Whether this is the file that lists guidelines. In other directories, a suite may have the same name."""
     return path.name in _PROJECTS and path.resolve().parent.name == ".agentv"
-
-
-def _project_problems(path: Path) -> list[Problem]:
-    read = guidelines.read_guidelines(path)
-    return [] if read.problem is None else [Problem(path, *read.problem)]
 
 
 def _summary(suites: int, cases: int, configs: int) -> str:

@@ -29,7 +29,7 @@ from agentv.evaluators.llm.render import rendered
 from agentv.evaluators.llm.reply import read_verdict
 from agentv.evaluators.llm_judge import prompt_text
 from agentv.evaluators.rubric import AsksJudge
-from agentv.results import EvaluatorResult, Score
+from agentv.results import EvaluatorResult, Score, Verdict
 from agentv.wire.checks import assertions_of
 
 TASK = """\
@@ -71,6 +71,18 @@ class WeightedAverage(Aggregator):
             for result, weight in zip(results, weights, strict=True)
         )
         return _score_with_findings(min(1.0, max(0.0, round(mean, 12))), results, summary)
+
+
+class Threshold(Aggregator):
+    """The share of members that pass. The composite passes if the share reaches `threshold`."""
+
+    type: Literal["threshold"] = "threshold"
+
+    async def combine(self, results: Sequence[EvaluatorResult], context: EvaluationContext) -> Score:
+        del context
+        passed = [result.name for result in results if result.verdict is Verdict.PASS]
+        share = round(len(passed) / len(results), 12)
+        return _score_with_findings(share, results, f"{len(passed)} of {len(results)} members passed")
 
 
 class CodeAggregator(ScriptEvaluator, Aggregator):
@@ -166,6 +178,7 @@ def _score_with_findings(score: float, results: Sequence[EvaluatorResult], reaso
 
 AGGREGATORS: dict[str, type[Aggregator]] = {
     "weighted_average": WeightedAverage,
+    "threshold": Threshold,
     "code_judge": CodeAggregator,
     "llm_judge": LlmAggregator,
 }

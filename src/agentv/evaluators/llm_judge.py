@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -11,11 +11,12 @@ from typing import Literal
 from pydantic import Field, PrivateAttr, field_validator
 
 from agentv.errors import EvaluatorError
-from agentv.evaluators.base import EvaluationContext
+from agentv.evaluators.base import EvaluationContext, Need
 from agentv.evaluators.llm.ask import Question, ask_judge
 from agentv.evaluators.llm.prompt import (
     VARIABLES,
     VERDICT_SCHEMA,
+    WHOLE_PROMPT,
     check_prompt,
     doubts,
     own_variables,
@@ -24,11 +25,14 @@ from agentv.evaluators.llm.prompt import (
 )
 from agentv.evaluators.llm.render import rendered
 from agentv.evaluators.llm.reply import JudgeVerdict, read_verdict
+from agentv.evaluators.prompt_script import PromptScript
 from agentv.evaluators.rubric import AsksJudge, RubricList, checked, judge_by_rubrics, named
 from agentv.regular_files import FileUnusableError, as_text, read_regular
 from agentv.results import Score
 from agentv.suite.files import FileMissingError
+from agentv.suite.search import ProgramSearch
 from agentv.suite.suite import Rubric
+from agentv.suite.yaml import NodePath
 from agentv.text import quoted
 
 MAX_PROMPT_BYTES = 1024 * 1024
@@ -43,8 +47,10 @@ class LlmJudge(AsksJudge):
     TEMPLATES = ("prompt",)
 
     type: Literal["llm_judge"] = "llm_judge"
-    prompt: str | None = Field(
-        None, description="Custom prompt with variables: inline text or a file path. Default: the built-in prompt."
+    prompt: str | PromptScript | None = Field(
+        None,
+        description="Custom prompt with variables: inline text or a file path; or `{command: [...], config: {...}}`, a "
+        "script that prints the whole prompt. Default: the built-in prompt.",
     )
     rubrics: RubricList | None = Field(
         None,
@@ -55,8 +61,8 @@ class LlmJudge(AsksJudge):
 
     @field_validator("prompt")
     @classmethod
-    def _says_something(cls, prompt: str | None) -> str | None:
-        if prompt is not None and not prompt.strip():
+    def _says_something(cls, prompt: str | PromptScript | None) -> str | PromptScript | None:
+        if isinstance(prompt, str) and not prompt.strip():
             raise ValueError("must not be empty; remove it to use the default prompt")
         return prompt
 
@@ -66,7 +72,18 @@ class LlmJudge(AsksJudge):
         return None if rubrics is None else checked(rubrics)
 
     def variables_used(self) -> frozenset[str]:
-        return frozenset() if self.prompt is None else own_variables(self.prompt)
+        return own_variables(self.prompt) if isinstance(self.prompt, str) else frozenset()
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        return super().needs | ({Need.SCRIPTS} if isinstance(self.prompt, PromptScript) else frozenset())
+
+    def not_found(self, directory: Path, search: ProgramSearch) -> Mapping[NodePath, str]:
+        return self.prompt.not_found(self.name, directory, search) if isinstance(self.prompt, PromptScript) else {}
+
+    def depends_on(self, directory: Path) -> list[Path]:
+        del directory
+        return [Path(self.prompt.command[-1])] if isinstance(self.prompt, PromptScript) else []
 
     def criteria(self) -> tuple[Rubric, ...]:
         return () if self.rubrics is None else named(self.rubrics)
@@ -75,18 +92,21 @@ class LlmJudge(AsksJudge):
         """Return this evaluator with the path of a prompt file replaced by its text."""
         if self.prompt is None:
             return self
+        if isinstance(self.prompt, PromptScript):
+            return self.model_copy(update={"prompt": self.prompt.located(find_file)})
         text = prompt_text(self.prompt, find_file)
         loaded = self.model_copy(update={"prompt": text})
         loaded._ready = text  # noqa: SLF001 - its own copy
         return loaded
 
     async def evaluate(self, context: EvaluationContext) -> Score:
-        prompt = self._checked_prompt()
+        printed = await self.prompt.prompt(self.name, context) if isinstance(self.prompt, PromptScript) else None
+        prompt = WHOLE_PROMPT if printed is not None else self._checked_prompt()
         if self.rubrics is not None:
-            score = await judge_by_rubrics(self, self.criteria(), context, prompt)
+            score = await judge_by_rubrics(self, self.criteria(), context, prompt, printed=printed)
             return replace(score, warnings=(*score.warnings, *doubts(prompt, (*VARIABLES, *context.case.vars))))
         question: Question[JudgeVerdict] = Question(
-            await rendered(question_for, context, prompt),
+            await rendered(question_for, context, prompt) if printed is None else printed,
             system_prompt(prompt=prompt),
             VERDICT_SCHEMA,
             read_verdict,
@@ -105,7 +125,7 @@ class LlmJudge(AsksJudge):
         )
 
     def _checked_prompt(self) -> str | None:
-        if self.prompt is None or self._ready is not None:
+        if not isinstance(self.prompt, str) or self._ready is not None:
             return self._ready
         # This evaluator was created in Python, not by a suite, so a path cannot be resolved.
         try:

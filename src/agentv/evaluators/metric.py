@@ -14,8 +14,8 @@ from agentv.errors import EvaluatorError
 from agentv.evaluators import library_metric
 from agentv.evaluators.base import Complain, EvaluationContext
 from agentv.evaluators.code_judge import CodeJudge, as_written
+from agentv.evaluators.expected_calls import ExpectedCall
 from agentv.evaluators.library_metric import AN_EXAMPLE, library_options, names_library_metric
-from agentv.evaluators.tool_trajectory import ExpectedCall
 from agentv.judge.access import read_access
 from agentv.metrics import ALIASES, METRICS, SHARED_FILE, metric_name, script_of
 from agentv.metrics.libraries import LIBRARIES

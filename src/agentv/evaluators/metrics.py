@@ -132,10 +132,14 @@ class ExecutionMetrics(Evaluator):
     )
     max_cost_usd: float | None = Field(None, ge=0, description="Maximum cost, in US dollars.")
     max_duration_ms: float | None = Field(None, ge=0, description="Maximum time, in milliseconds.")
+    target_exploration_ratio: float | None = Field(
+        None, ge=0, le=1, description="Share of tool calls that only read or search, such as `Read`, `Grep` and `Glob`."
+    )
+    exploration_tolerance: float = Field(0.2, ge=0, le=1, description="Allowed difference from that share.")
 
     @model_validator(mode="after")
     def _limits_something(self) -> ExecutionMetrics:
-        limits = [name for name in type(self).model_fields if name.startswith("max_")]
+        limits = [*(name for name in type(self).model_fields if name.startswith("max_")), "target_exploration_ratio"]
         if all(getattr(self, name) is None for name in limits):
             raise ValueError(f"no limit is set; set {', '.join(f'`{name}`' for name in limits[:-1])} or `{limits[-1]}`")
         return self
@@ -155,7 +159,30 @@ class ExecutionMetrics(Evaluator):
         if unknown:
             raise _unreported(", ".join(_FIGURES[name] for name in unknown))
         hits, misses = _checked(limits)
-        return Score(len(hits) / len(limits), hits, misses, f"{len(hits)} of {len(limits)} limits met")
+        if self.target_exploration_ratio is not None:
+            is_near, words = _exploration(answer, self.target_exploration_ratio, self.exploration_tolerance)
+            hits, misses = (*hits, *([words] if is_near else [])), (*misses, *([] if is_near else [words]))
+        total = len(hits) + len(misses)
+        return Score(len(hits) / total, hits, misses, f"{len(hits)} of {total} limits met")
+
+
+EXPLORING = frozenset({"read", "grep", "glob", "search", "list", "Read", "Grep", "Glob", "WebSearch", "WebFetch"})
+"""Tools that only read or search."""
+
+
+def _exploration(answer: Candidate, target: float, tolerance: float) -> tuple[bool, str]:
+    """Whether the share of tool calls that explore is near the target, in words, too."""
+    names = [call.tool for message in answer.output_messages for call in message.tool_calls]
+    counted = (answer.trace_summary or {}).get("tool_calls_by_name")
+    if not names and isinstance(counted, Mapping):
+        names = [name for name, count in counted.items() if isinstance(count, int) for _ in range(min(count, 100_000))]
+    if not names and not answer.output_messages and not isinstance(counted, Mapping):
+        raise _unreported("tool calls")
+    if not names:
+        return False, "no tool calls, so there is no share of those that explore"
+    share = sum(name in EXPLORING for name in names) / len(names)
+    is_near = abs(share - target) <= tolerance + 1e-9
+    return is_near, f"{share:.2g} of the tool calls explore (target: {target:g} ± {tolerance:g})"
 
 
 _FIGURES = {

@@ -10,6 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from agentv import patterns
 from agentv.errors import EvaluatorError
 from agentv.evaluators.base import EvaluationContext, Evaluator
+from agentv.evaluators.javascript_pattern import from_javascript
 from agentv.evaluators.text import reference_of
 from agentv.results import Score
 from agentv.text import quoted
@@ -32,8 +33,11 @@ class Regex(Evaluator):
         description="`i` (`ignorecase`), `m` (`multiline`), `s` (`dotall`), `x` (`verbose`), `a` (`ascii`): "
         "a string like `im`, or a list.",
     )
+    dialect: Literal["python", "javascript"] = Field(
+        "python", description="Syntax of the pattern; in `javascript`, `\\d`, `\\w` and `\\b` are ASCII, too."
+    )
     pattern: str | None = Field(
-        None, description="Regular expression in Python syntax. Default: the reference answer of the case."
+        None, description="Regular expression in the syntax of `dialect`. Default: the reference answer of the case."
     )
     value: str | None = Field(None, description="Alias of `pattern`.")
 
@@ -52,7 +56,7 @@ class Regex(Evaluator):
             raise ValueError("`value` is an alias of `pattern`; use only one of them")
         if not pattern:
             raise ValueError("must not be empty, because an empty pattern matches every answer and would always pass")
-        patterns.compiled(pattern, flag_letters(info.data.get("flags", [])))
+        patterns.compiled(*_in_python(pattern, info.data.get("flags", []), info.data.get("dialect", "python")))
         return pattern
 
     @property
@@ -69,7 +73,7 @@ class Regex(Evaluator):
             return self.expression
         expression = reference_of(context)
         try:
-            patterns.compiled(expression, flag_letters(self.flags))
+            patterns.compiled(*_in_python(expression, self.flags, self.dialect))
         except ValueError as error:
             raise EvaluatorError(
                 f"the reference answer is not a valid pattern: {error}",
@@ -81,7 +85,7 @@ class Regex(Evaluator):
         answer, expression = context.candidate.answer, self._expected(context)
         pattern = quoted(expression)
         try:
-            start = await patterns.search(expression, flag_letters(self.flags), answer)
+            start = await patterns.search(*_in_python(expression, self.flags, self.dialect), answer)
         except TimeoutError:
             raise EvaluatorError(
                 f"the pattern {pattern} timed out after {patterns.TIMEOUT_SECONDS:g} s "
@@ -91,6 +95,12 @@ class Regex(Evaluator):
         if start is None:
             return Score(0.0, (), (f"does not match {pattern}",), f"the answer does not match {pattern}")
         return Score(1.0, (f"matches {pattern}",), (), f"the answer matches {pattern} at character {start + 1}")
+
+
+def _in_python(pattern: str, flags: str | list[str], dialect: str) -> tuple[str, str]:
+    """The pattern and the letters of its flags, in Python's syntax."""
+    letters = flag_letters(flags)
+    return (pattern, letters) if dialect == "python" else from_javascript(pattern, letters)
 
 
 def flag_letters(flags: str | list[str]) -> str:

@@ -26,6 +26,7 @@ BUILT_IN = {
     "similarity": "agentv.evaluators.similarity:Similarity",
     "field_accuracy": "agentv.evaluators.field_accuracy:FieldAccuracy",
     "tool_trajectory": "agentv.evaluators.tool_trajectory:ToolTrajectory",
+    "skill_used": "agentv.evaluators.skill_used:SkillUsed",
     "latency": "agentv.evaluators.metrics:Latency",
     "cost": "agentv.evaluators.metrics:Cost",
     "token_usage": "agentv.evaluators.metrics:TokenUsageLimits",

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
 from agentv.evaluators.base import EvaluationContext, Evaluator, Need
 from agentv.evaluators.llm.ask import Question, ask_judge
-from agentv.evaluators.llm.prompt import checks_schema, question_for, system_prompt
+from agentv.evaluators.llm.prompt import are_scored, checks_schema, question_for, system_prompt
 from agentv.evaluators.llm.render import rendered
-from agentv.evaluators.llm.reply import Check, JudgeChecks, read_checks
+from agentv.evaluators.llm.reply import Check, JudgeChecks, read_checks, read_points
 from agentv.results import Score
-from agentv.suite.models import RubricModel
+from agentv.suite.models import MOST_POINTS, RubricModel
 from agentv.suite.suite import Rubric
 from agentv.text import short_or_described
 
@@ -24,7 +23,9 @@ class RubricItem(RubricModel):
     """A criterion."""
 
     id: str | None = Field(None, min_length=1, description="Name in results. Default: `rubric-1`, `rubric-2`, ...")
-    description: str = Field(min_length=1, description="What the answer must do, in plain text.")
+    description: str | None = Field(
+        None, min_length=1, description="What the answer must do, in plain text. Optional with `score_ranges`."
+    )
     weight: float = Field(1.0, ge=0, description="Weight in the score.")
     required: bool = Field(False, description="Score 0 if this criterion is not satisfied.")
 
@@ -58,7 +59,7 @@ class AsksJudge(Evaluator):
         """The options, with the criteria as the judge sees them."""
         options = super().recorded_options()
         if criteria := self.criteria():
-            options["rubrics"] = [asdict(rubric) for rubric in criteria]
+            options["rubrics"] = [rubric.settings for rubric in criteria]
         return options
 
     def targets_named(self) -> list[str]:
@@ -102,23 +103,27 @@ def checked(rubrics: RubricList) -> RubricList:
 
 def named(rubrics: RubricList) -> tuple[Rubric, ...]:
     """Return the criteria, each with an id."""
-    return tuple(
-        Rubric(f"rubric-{number}", item, required=False)
-        if isinstance(item, str)
-        else Rubric((item.id or "").strip() or f"rubric-{number}", item.description, item.weight, item.required)
-        for number, item in enumerate(rubrics, 1)
-    )
+    return Rubric.listed(rubrics)
 
 
 async def judge_by_rubrics(
-    evaluator: AsksJudge, rubrics: Sequence[Rubric], context: EvaluationContext, prompt: str | None = None
+    evaluator: AsksJudge,
+    rubrics: Sequence[Rubric],
+    context: EvaluationContext,
+    prompt: str | None = None,
+    *,
+    printed: str | None = None,
 ) -> Score:
-    """Ask the judge to check every criterion, with the suite's custom prompt if it has one."""
+    """Ask the judge to check every criterion, with the suite's custom prompt if it has one.
+
+    `printed` is the prompt that a script printed, which is sent as it is.
+    """
+    scored = are_scored(rubrics)
     question: Question[JudgeChecks] = Question(
-        await rendered(question_for, context, prompt, rubrics),
+        await rendered(question_for, context, prompt, rubrics) if printed is None else printed,
         system_prompt(rubrics, prompt=prompt),
-        checks_schema([rubric.id for rubric in rubrics]),
-        read_checks,
+        checks_schema([rubric.id for rubric in rubrics], scored=scored),
+        read_points if scored else read_checks,
     )
     reply, ledger = await ask_judge(
         evaluator.name,
@@ -127,7 +132,7 @@ async def judge_by_rubrics(
         judge_target=evaluator.judge_target,
         timeout_seconds=evaluator.timeout_seconds,
     )
-    return score_of(rubrics, reply, ledger)
+    return points_score(rubrics, reply, ledger) if scored else score_of(rubrics, reply, ledger)
 
 
 def score_of(rubrics: Sequence[Rubric], reply: JudgeChecks, ledger: dict[str, Any]) -> Score:
@@ -162,6 +167,55 @@ def score_of(rubrics: Sequence[Rubric], reply: JudgeChecks, ledger: dict[str, An
         warnings=tuple(_warnings(rubrics, reply.checks)),
         judge={**ledger, "repaired": reply.repaired},
     )
+
+
+SATISFIED_POINTS = 7
+"""Points from which a criterion counts as satisfied."""
+
+
+def points_score(rubrics: Sequence[Rubric], reply: JudgeChecks, ledger: dict[str, Any]) -> Score:
+    """Compute the score from points: the weighted mean of points out of 10.
+
+    Criteria that the judge omitted get no points. A criterion below its minimum fails the evaluator with score 0.
+    """
+    checks = {rubric.id: _lowest(rubric, reply.checks) for rubric in rubrics}
+    points = {name: check.points or 0 for name, check in checks.items()}
+    heaviest = max(rubric.weight for rubric in rubrics)
+    score = 0.0
+    if heaviest > 0:
+        earned = math.fsum(rubric.weight / heaviest * points[rubric.id] for rubric in rubrics)
+        score = min(1.0, round(earned / MOST_POINTS / math.fsum(r.weight / heaviest for r in rubrics), 12))
+    least = {rubric.id: rubric.min_score or float(rubric.required) for rubric in rubrics}
+    failed = [name for name, minimum in least.items() if points[name] < minimum * MOST_POINTS]
+    words = {r.id: f"{r.description} ({points[r.id]} of {MOST_POINTS})" for r in rubrics}
+    lines = {
+        name: f"{words[name]}: {check.reasoning}" if check.reasoning else words[name] for name, check in checks.items()
+    }
+    reasoning = reply.reasoning or f"{sum(points.values())} of {MOST_POINTS * len(rubrics)} points"
+    if failed:
+        score, reasoning = 0.0, f"{reasoning} (below the minimum: {', '.join(failed)})"
+    return Score(
+        score,
+        tuple(words[r.id] for r in rubrics if points[r.id] >= SATISFIED_POINTS),
+        tuple(lines[r.id] for r in rubrics if points[r.id] < SATISFIED_POINTS),
+        reasoning,
+        details={
+            "checks": [{**_settings(r), "score": points[r.id], "reasoning": checks[r.id].reasoning} for r in rubrics]
+        },
+        warnings=tuple(_warnings(rubrics, reply.checks)),
+        judge={**ledger, "repaired": reply.repaired},
+    )
+
+
+def _settings(rubric: Rubric) -> dict[str, Any]:
+    return {"id": rubric.id, "weight": rubric.weight, "required": rubric.required}
+
+
+def _lowest(rubric: Rubric, checks: Sequence[Check]) -> Check:
+    own = [check for check in checks if check.id == rubric.id]
+    if not own:
+        return Check(rubric.id, False, "the judge did not check it", 0)
+    return min(own, key=lambda check: check.points or 0)
 
 
 def _share(rubrics: Sequence[Rubric], satisfied: Collection[str]) -> float:

@@ -81,26 +81,7 @@ class Scripted(Evaluator):
 
     def payload(self, context: EvaluationContext) -> dict[str, Any]:
         """The payload that the script reads from stdin."""
-        case, candidate = context.case, context.candidate
-        return {
-            "eval_id": case.id,
-            "attempt": context.attempt,
-            "target": context.target,
-            "suite": context.suite,
-            "question": case.question,
-            "input_messages": [message.to_dict() for message in case.input_messages],
-            "input_files": [str(path) for path in case.input_files],
-            "expected_outcome": case.expected_outcome,
-            "expected_messages": [message.to_dict() for message in case.expected_messages],
-            "reference_answer": case.reference_answer,
-            "candidate_answer": candidate.answer,
-            "output_messages": [message.to_dict() for message in candidate.output_messages],
-            "guideline_files": [str(path) for path in case.guideline_files],
-            "trace_summary": None if candidate.trace_summary is None else dict(candidate.trace_summary),
-            "metadata": dict(case.metadata),
-            "vars": dict(case.vars) or None,
-            "config": None if self.config is None else dict(self.config),
-        }
+        return payload_of(context, self.config)
 
     @property
     def shown(self) -> str | None:
@@ -121,3 +102,27 @@ class Scripted(Evaluator):
             lend = partial(context.runtime.lender.lend, self.judge, context.asker(self.name, script=True))
         spec = replace(self.spec(context.directory or Path.cwd()), on=self.on)
         return await run_script(spec, payload, context.runtime, lend=lend, observer=observer)
+
+
+def payload_of(context: EvaluationContext, config: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The payload of a script: the case, the answer, and the `config` of the script."""
+    case, candidate = context.case, context.candidate
+    return {
+        "eval_id": case.id,
+        "attempt": context.attempt,
+        "target": context.target,
+        "suite": context.suite,
+        "question": case.question,
+        "input_messages": [message.to_dict() for message in case.input_messages],
+        "input_files": [str(path) for path in case.input_files],
+        "expected_outcome": case.expected_outcome,
+        "expected_messages": [message.to_dict() for message in case.expected_messages],
+        "reference_answer": case.reference_answer,
+        "candidate_answer": candidate.answer,
+        "output_messages": [message.to_dict() for message in candidate.output_messages],
+        "guideline_files": [str(path) for path in case.guideline_files],
+        "trace_summary": None if candidate.trace_summary is None else dict(candidate.trace_summary),
+        "metadata": dict(case.metadata),
+        "vars": dict(case.vars) or None,
+        "config": None if config is None else dict(config),
+    }

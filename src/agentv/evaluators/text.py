@@ -142,7 +142,20 @@ class IContains(TextCheck):
         return value.casefold() in answer.casefold()
 
 
-class Equals(TextCheck):
+class Trimmed(TextCheck):
+    """Base of checks that can ignore white space around both strings."""
+
+    trim: bool = Field(False, description="Ignore white space around the answer and around the string.")
+
+    def holds(self, answer: str, value: str) -> bool:
+        return self.matches(answer.strip(), value.strip()) if self.trim else self.matches(answer, value)
+
+    @abstractmethod
+    def matches(self, answer: str, value: str) -> bool:
+        """Whether the answer matches the string, both as they are to be compared."""
+
+
+class Equals(Trimmed):
     """Checks that the answer equals the string exactly, including whitespace."""
 
     HIT, MISS = "equals", "does not equal"
@@ -153,7 +166,7 @@ class Equals(TextCheck):
     def _refuse_empty_text(cls, values: list[str]) -> None:
         """Allow an empty string: the answer must then be empty."""
 
-    def holds(self, answer: str, value: str) -> bool:
+    def matches(self, answer: str, value: str) -> bool:
         return answer == value
 
     def doubts(self) -> tuple[str, ...]:
@@ -162,23 +175,23 @@ class Equals(TextCheck):
         return ("an answer cannot equal several different strings, so this never passes; did you mean `match: any`?",)
 
 
-class StartsWith(TextCheck):
+class StartsWith(Trimmed):
     """Checks that the answer starts with the string."""
 
     HIT, MISS = "starts with", "does not start with"
 
     type: Literal["starts_with"] = "starts_with"
 
-    def holds(self, answer: str, value: str) -> bool:
+    def matches(self, answer: str, value: str) -> bool:
         return answer.startswith(value)
 
 
-class EndsWith(TextCheck):
+class EndsWith(Trimmed):
     """Checks that the answer ends with the string."""
 
     HIT, MISS = "ends with", "does not end with"
 
     type: Literal["ends_with"] = "ends_with"
 
-    def holds(self, answer: str, value: str) -> bool:
+    def matches(self, answer: str, value: str) -> bool:
         return answer.endswith(value)

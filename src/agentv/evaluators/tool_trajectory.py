@@ -6,16 +6,23 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from agentv.errors import EvaluatorError
 from agentv.evaluators.base import Candidate, EvaluationContext, Evaluator
-from agentv.evaluators.json_values import WholeNumber, same_json
+from agentv.evaluators.expected_calls import (
+    ARGS_MATCH,
+    ArgsMatch,
+    ExpectedCall,
+    subset,
+    superset,
+    with_durations,
+)
+from agentv.evaluators.json_values import WholeNumber
 from agentv.messages import ToolCall
 from agentv.results import Score
-from agentv.suite.models import FileModel
 from agentv.text import quoted
 
 IGNORED = frozenset({"input", "output"})
@@ -24,43 +31,7 @@ IN_LINE_PAIRS = 10_000
 """Pairs of an expected and an actual call that are compared in the event loop."""
 MOST_UNEXPECTED = 100
 """Unexpected calls that are listed one by one."""
-
-
-class ExpectedCall(FileModel):
-    """A tool call that is expected."""
-
-    tool: str = Field(min_length=1, description="Name of the tool.")
-    args: Literal["any"] | dict[str, Any] | None = Field(
-        None, description="Arguments that the call must have; others are allowed. Default: `any` arguments."
-    )
-    input: Any = Field(None, description="Ignored; accepted for AgentV compatibility. Use `args`.")
-    output: Any = Field(None, description="Ignored; accepted for AgentV compatibility.")
-
-    @field_validator("args", mode="before")
-    @classmethod
-    def _are_arguments(cls, args: Any) -> Any:
-        if args is not None and args != "any" and not isinstance(args, dict):
-            raise ValueError("must be `any` or a mapping of arguments")
-        return args
-
-    @property
-    def wanted(self) -> Mapping[str, Any]:
-        """The arguments that are compared."""
-        return self.args if isinstance(self.args, dict) else {}
-
-    def fits(self, call: ToolCall) -> bool:
-        if call.tool != self.tool:
-            return False
-        if not self.wanted:
-            return True
-        arguments = call.input
-        return isinstance(arguments, Mapping) and all(
-            key in arguments and same_json(value, arguments[key]) for key, value in self.wanted.items()
-        )
-
-    def __str__(self) -> str:
-        names = ", ".join(self.wanted)
-        return f"{quoted(self.tool)} with the expected {names}" if names else quoted(self.tool)
+_NO_LIMITS: Mapping[str, int] = {}
 
 
 class ToolTrajectory(Evaluator):
@@ -69,13 +40,19 @@ class ToolTrajectory(Evaluator):
     WAITS = False
 
     type: Literal["tool_trajectory"] = "tool_trajectory"
-    mode: Literal["any_order", "in_order", "exact"] = Field(
+    mode: Literal["any_order", "in_order", "exact", "superset", "subset"] = Field(
         description="`any_order`: each tool often enough; `in_order`: the expected calls in this order, with other "
-        "calls allowed in between; `exact`: exactly the expected calls in this order."
+        "calls allowed in between; `exact`: exactly the expected calls in this order; `superset`: at least the "
+        "expected calls; `subset`: no other calls."
     )
     minimums: dict[str, Annotated[WholeNumber, Field(ge=0)]] | None = Field(
         None, description="For `any_order`: minimum number of calls by tool."
     )
+    maximums: dict[str, Annotated[WholeNumber, Field(ge=0)]] | None = Field(
+        None, description="For `any_order`: maximum number of calls by tool."
+    )
+    args_match: ArgsMatch | None = Field(None, description=f"{ARGS_MATCH} Default: `superset`.")
+    all_or_nothing: bool = Field(False, description="Score 1 if everything is as expected, else 0, without shares.")
     expected: list[ExpectedCall] | None = Field(
         None, description="Expected calls: `tool` and optional `args`. Not needed for `any_order` with `minimums`."
     )
@@ -88,23 +65,38 @@ class ToolTrajectory(Evaluator):
             raise ValueError("`mode: any_order` requires `minimums`, like `{search: 1}`, or `expected`")
         return self
 
+    @model_validator(mode="after")
+    def _has_one_way_to_compare(self) -> ToolTrajectory:
+        if self.args_match is not None and self.expected:
+            own = [
+                each if each.args_match is not None else each.model_copy(update={"args_match": self.args_match})
+                for each in self.expected
+            ]
+            object.__setattr__(self, "expected", own)  # frozen; this is part of its validation
+        return self
+
     async def evaluate(self, context: EvaluationContext) -> Score:
+        score = await self._judged(context)
+        value = float(score.score >= 1.0) if self.all_or_nothing else score.score
+        return Score(value, score.hits, score.misses, score.reasoning, warnings=self._doubts())
+
+    async def _judged(self, context: EvaluationContext) -> Score:
         candidate = context.candidate
         calls = [call for message in candidate.output_messages for call in message.tool_calls]
         counts = Counter(call.tool for call in calls) if calls else _counts_alone(candidate)
         if counts is None:
             no_trace = "the answer has no trace: neither output messages nor a trace summary"
-            return Score(0.0, (), ("has no trace of tool calls",), no_trace, warnings=self._doubts())
+            return Score(0.0, (), ("has no trace of tool calls",), no_trace)
         if self.mode == "any_order" and self.minimums is not None:
-            score = _by_minimums(self.minimums, counts)
-        elif not self.expected and (self.mode != "exact" or not counts):
+            score = _by_minimums(self.minimums, counts, self.maximums or {})
+        elif not self.expected and (self.mode not in ("exact", "subset") or not counts):
             score = _nothing_required()
         else:
             expected = self.expected or []
             self._refuse_counts_alone(expected, calls, counts)
             score = await self._compared(expected, calls, counts)
         no_calls = "; no tools were called" if score.misses and not counts else ""
-        return Score(score.score, score.hits, score.misses, score.reasoning + no_calls, warnings=self._doubts())
+        return Score(score.score, score.hits, score.misses, score.reasoning + no_calls)
 
     async def _compared(self, expected: list[ExpectedCall], calls: list[ToolCall], counts: Counter[str]) -> Score:
         if len(expected) * len(calls) <= IN_LINE_PAIRS:
@@ -114,9 +106,15 @@ class ToolTrajectory(Evaluator):
 
     def _by_calls(self, expected: list[ExpectedCall], calls: list[ToolCall], counts: Counter[str]) -> Score:
         if self.mode == "exact":
-            return _exactly(expected, calls)
+            score = _exactly(expected, calls)
+            is_too_long = len(calls) > len(expected)
+            return score if is_too_long else with_durations(score, expected, _by_position(expected, calls))
         if self.mode == "in_order":
             return _in_order(expected, calls)
+        if self.mode == "superset":
+            return superset(expected, calls)
+        if self.mode == "subset":
+            return subset(expected, calls, MOST_UNEXPECTED)
         if not calls:
             return _by_minimums(Counter(each.tool for each in expected), counts)
         return _in_any_order(expected, calls)
@@ -124,7 +122,7 @@ class ToolTrajectory(Evaluator):
     def _refuse_counts_alone(self, expected: list[ExpectedCall], calls: list[ToolCall], counts: Counter[str]) -> None:
         if calls or not counts:
             return
-        if self.mode == "any_order" and not any(each.wanted for each in expected):
+        if self.mode == "any_order" and not any(each.compares for each in expected):
             return
         raise EvaluatorError(
             "the target reported only the number of tool calls, not their order or arguments",
@@ -162,12 +160,18 @@ def _nothing_required() -> Score:
 # -- any order
 
 
-def _by_minimums(minimums: Mapping[str, int], counts: Counter[str]) -> Score:
-    if not minimums:
+def _by_minimums(minimums: Mapping[str, int], counts: Counter[str], maximums: Mapping[str, int] = _NO_LIMITS) -> Score:
+    if not minimums and not maximums:
         return _nothing_required()
-    words = {tool: f"{quoted(tool)} was {_called(counts[tool])}" for tool in minimums}
-    hits = [f"{words[tool]} (at least {least})" for tool, least in minimums.items() if counts[tool] >= least]
-    misses = [f"{words[tool]}; expected at least {n}" for tool, n in minimums.items() if counts[tool] < n]
+    hits, misses = [], []
+    for tool in dict.fromkeys((*minimums, *maximums)):
+        words, least, most = f"{quoted(tool)} was {_called(counts[tool])}", minimums.get(tool, 0), maximums.get(tool)
+        if counts[tool] < least:
+            misses.append(f"{words}; expected at least {least}")
+        elif most is not None and counts[tool] > most:
+            misses.append(f"{words}; expected at most {most}")
+        else:
+            hits.append(f"{words} ({f'at least {least}' if most is None else f'from {least} to {most}'})")
     return _share_of_tools(hits, misses)
 
 
@@ -181,7 +185,7 @@ def _in_any_order(expected: list[ExpectedCall], calls: list[ToolCall]) -> Score:
         if matched == len(wanted):
             hits.append(f"{quoted(tool)} was {_called(len(actual))} (at least {len(wanted)})")
         else:
-            arguments = " with the expected arguments" if any(each.wanted for each in wanted) else ""
+            arguments = " with the expected arguments" if any(each.compares for each in wanted) else ""
             misses.append(f"{quoted(tool)} was {_called(matched)}{arguments}; expected at least {len(wanted)}")
     return _share_of_tools(hits, misses)
 
@@ -203,13 +207,15 @@ def _in_order(expected: list[ExpectedCall], calls: list[ToolCall]) -> Score:
     if not expected:
         return _nothing_required()
     numbered = list(enumerate(expected, 1))
-    waiting = 0
+    waiting, made = 0, dict[int, ToolCall]()
     for call in calls:
         if waiting < len(expected) and expected[waiting].fits(call):
+            made[waiting] = call
             waiting += 1
     if waiting == len(expected):
         hits = tuple(f"{n}. {each} was called in order" for n, each in numbered)
-        return Score(1.0, hits, (), f"all {len(expected)} expected calls were made in order")
+        score = Score(1.0, hits, (), f"all {len(expected)} expected calls were made in order")
+        return with_durations(score, expected, made)
     pairs = pair_up(expected, calls)
     if len(pairs) == len(expected):
         words = [f"{n}. {each} was {'' if n <= waiting else 'not '}called in order" for n, each in numbered]
@@ -218,7 +224,8 @@ def _in_order(expected: list[ExpectedCall], calls: list[ToolCall]) -> Score:
     hits = tuple(f"{n}. {each} was called" for n, each in numbered if n - 1 in pairs)
     misses = tuple(f"{n}. {each} was not called{_nearly(each, calls)}" for n, each in numbered if n - 1 not in pairs)
     reasoning = f"{len(pairs)} of {len(expected)} expected calls were made"
-    return Score(len(pairs) / len(expected), hits, misses, reasoning)
+    score = Score(len(pairs) / len(expected), hits, misses, reasoning)
+    return with_durations(score, expected, {index: calls[at] for index, at in pairs.items()})
 
 
 def _exactly(expected: list[ExpectedCall], calls: list[ToolCall]) -> Score:
@@ -243,12 +250,18 @@ def _exactly(expected: list[ExpectedCall], calls: list[ToolCall]) -> Score:
     return Score(len(hits) / len(expected), tuple(hits), tuple(misses), matched)
 
 
+def _by_position(expected: list[ExpectedCall], calls: list[ToolCall]) -> dict[int, ToolCall]:
+    """The calls that are as expected, by position."""
+    pairs = enumerate(zip(expected, calls, strict=False))
+    return {index: call for index, (each, call) in pairs if each.fits(call)}
+
+
 def _calls(count: int) -> str:
     return "1 call" if count == 1 else f"{count} calls"
 
 
 def _nearly(expected: ExpectedCall, calls: list[ToolCall]) -> str:
-    if not expected.wanted or all(call.tool != expected.tool for call in calls):
+    if not expected.compares or all(call.tool != expected.tool for call in calls):
         return ""
     return " with these arguments" if all(not expected.fits(call) for call in calls) else " often enough"
 

@@ -80,7 +80,13 @@ class Loaded:
                 collector.next_suite()
             try:
                 suite = load_suite(
-                    path, reader, self.added_evaluators, home=self.home, observer=collector, prompts=self.prompts
+                    path,
+                    reader,
+                    self.added_evaluators,
+                    home=self.home,
+                    observer=collector,
+                    prompts=self.prompts,
+                    variables=self.environment((self.home or path.parent).resolve()).values,
                 )
                 suites.append(suite)
                 if collector is not None:
@@ -187,6 +193,7 @@ def build_plan(
     check_names(planned, options, targets_too=by_name)
     answers = None
     notes = list(dict.fromkeys(note for item in planned if item.config for note in item.config.notes()))
+    notes += dict.fromkeys(note for item in planned for note in item.suite.notes)
     notes += [*selecting.notes, *([selecting.sample] if selecting.sample else [])]
     if options.outputs is not None:
         answers = _answers_to_grade(suites, options, cwd / options.outputs, notes)
@@ -402,7 +409,8 @@ def _target_lanes(
     for (path, files, name), suites in work.items():
         config = configs[path, files]
         spec = config.targets[name]
-        lanes.append(Lane(name, spec, config.environment, _workers(spec, options), tuple(suites), chosen=chosen))
+        workers = _workers(spec, options, [item.suite for item, _ in suites])
+        lanes.append(Lane(name, spec, config.environment, workers, tuple(suites), chosen=chosen))
     return lanes
 
 
@@ -422,8 +430,8 @@ def _targets_of(item: PlannedSuite, options: RunOptions) -> dict[str, frozenset[
     targets = {name: frozenset(ids) for name, ids in by_target.items()}
     rest = item.selected - own.keys() if own else item.selected
     if rest:
-        name = _suite_target(item.suite, config)
-        targets[name] = targets[name] | rest if name in targets else rest
+        for name in item.suite.targets or [_suite_target(item.suite, config)]:
+            targets[name] = targets[name] | rest if name in targets else rest
     return targets
 
 
@@ -437,9 +445,10 @@ def _suite_target(suite: EvalSuite, config: TargetsConfig) -> str:
     return name
 
 
-def _workers(spec: TargetSpec, options: RunOptions) -> int:
+def _workers(spec: TargetSpec, options: RunOptions, suites: Sequence[EvalSuite]) -> int:
     settings = spec.reading.settings
-    set_ = options.workers or getattr(settings, "workers", None)
+    of_suites = min((suite.workers for suite in suites if suite.workers is not None), default=None)
+    set_ = options.workers or of_suites or getattr(settings, "workers", None)
     return set_ or max(getattr(settings, "concurrency", None) or 0, DEFAULT_CONCURRENCY)
 
 

@@ -49,10 +49,19 @@ def _target_name_problems(item: PlannedSuite, config: TargetsConfig) -> list[Pro
             message = f"case '{case_id}' names {_unknown(named.target, config)}"
             found.of(named.path, named.form).add((*named.node, "execution", "target"), message)
     problems = found.problems()
-    if suite.target is not None and suite.target not in config.targets and item.selected - suite.case_targets.keys():
+    if (
+        suite.target is not None
+        and not suite.targets
+        and suite.target not in config.targets
+        and item.selected - suite.case_targets.keys()
+    ):
         node: tuple[str, ...] = ("execution", "target")
-        node = node if yaml_places(suite.path, [node])(node)[1] else ("target",)
+        written = suite.origins.written(node) if suite.origins is not None else node
+        node = node if yaml_places(suite.head_path, [written])(written)[1] else ("target",)
         problems += _at(suite, node, f"`{'.'.join(node)}` names {_unknown(suite.target, config)}")
+    for index, name in enumerate(suite.targets):
+        if name not in config.targets:
+            problems += _at(suite, ("execution", "targets", index), f"`targets` names {_unknown(name, config)}")
     return problems
 
 
@@ -106,6 +115,6 @@ def _unknown(name: str, config: TargetsConfig) -> str:
 
 
 def _at(suite: EvalSuite, node: tuple[str | int, ...], message: str) -> list[Problem]:
-    findings = Findings(suite.path)
+    findings = Findings(suite.head_path, origins=suite.origins)
     findings.add(node, message)
     return findings.problems()

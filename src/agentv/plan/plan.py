@@ -229,6 +229,14 @@ class RunPlan:
     prepared: Mapping[Interpreter, PreparedInterpreter] = field(default_factory=dict)
     """The interpreters of scripts, once they are ready for use (`run/interpreters.py`)."""
 
+    @property
+    def max_cost(self) -> float | None:
+        """What the run may spend: `--max-cost`, else what its suites may spend together, if all of them set it."""
+        if self.options.max_cost is not None:
+            return self.options.max_cost
+        own = [item.suite.max_cost for item in self.suites]
+        return sum(each for each in own if each is not None) if own and None not in own else None
+
     def narrowed(self, chosen: ChosenCases) -> RunPlan:
         """The plan of only these cases."""
         planned = {

@@ -8,7 +8,8 @@ from pydantic import BaseModel
 
 from agentv.evaluators.registry import evaluator_class, evaluator_types
 from agentv.suite.models import CaseModel, SuiteModel
-from agentv.targets.config import AGENTS, DefaultsModel
+from agentv.targets.agentv_files import AGENTS
+from agentv.targets.config import DefaultsModel
 from agentv.targets.nodes_section import NodesModel
 from agentv.targets.provider import TargetSettings
 from agentv.targets.registry import ALIASES, provider_class, provider_names

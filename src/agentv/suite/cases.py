@@ -12,7 +12,7 @@ from agentv.suite.evaluator import EvaluatorLike, ReadsEvaluators, TurnChecks
 from agentv.suite.files import SuiteFiles
 from agentv.suite.findings import AllFindings, Findings
 from agentv.suite.messages import MessageReader, answer_of, question_of
-from agentv.suite.models import CaseExecutionModel, CaseModel, RubricModel, TrialsModel, UserModel
+from agentv.suite.models import CaseExecutionModel, CaseModel, TrialsModel, UserModel
 from agentv.suite.suite import CaseTurn, EvalCase, Rubric, SimulatedUser, TrialSettings
 from agentv.suite.validation import show, validate_partly
 from agentv.suite.variables import CASE_TEMPLATES, CaseValues, merged
@@ -21,6 +21,7 @@ from agentv.templates import TemplateError
 from agentv.text import did_you_mean
 
 if TYPE_CHECKING:
+    from agentv.suite.dialects.reading import Reading
     from agentv.suite.prompts import Place, Prompt
 
 TURNS = "turns"
@@ -36,6 +37,10 @@ _INPUTS = ("input", "input_messages")
 _NO_VARIABLES: Mapping[str, Any] = {}
 _NO_VALUES = CaseValues()
 _SET_VALUE = "set `value` of the evaluator, or `reference_answer` of the case"
+
+
+class OtherDialectError(Exception):
+    """A case shows that the suite is written in another dialect, so it must be read again."""
 
 
 @dataclass(slots=True)
@@ -54,10 +59,16 @@ class Defaults:
     """`fallback`, if nothing in the suite names it."""
     parts: tuple[ListedEvaluator, ...] = ()
     """The list of the suite, if some of its entries must be read for each case because they have templates."""
+    are_added: bool = False
+    """Whether the list of the suite is added to that of a case, as in other dialects."""
 
     @property
     def of_suite(self) -> tuple[EvaluatorLike, ...]:
         return self.listed[: len(self.listed) - len(self.added)]
+
+    def without_list(self) -> Defaults:
+        """For a case that does not take the list of the suite."""
+        return Defaults(self.added, fallback=self.fallback, added=self.added, by_default=self.by_default)
 
 
 @dataclass(slots=True)
@@ -82,6 +93,10 @@ class CaseReader:
     """The suite file."""
     has_templates: bool = False
     """Whether strings are templates even in cases without variables, because the suite has variables or prompts."""
+    reading: Reading | None = None
+    """Turns cases of another dialect into our form."""
+    foreign: frozenset[str] = frozenset()
+    """Keys of cases that show that the suite is in another dialect."""
 
     def read(
         self,
@@ -103,6 +118,11 @@ class CaseReader:
             advice = "; to read cases from a file, write `{file: PATH}`" if is_path else ""
             findings.add(at, f"a case must be a mapping with `id` and `input`, got {show(raw)}{advice}")
             return
+        if not (is_data or self.foreign.isdisjoint(raw)):
+            raise OtherDialectError
+        inherits = True
+        if self.reading is not None:
+            raw, inherits = self.reading.case(raw, at, findings, is_data=is_data)
         own = raw.get("vars")
         known, values = _NO_VARIABLES, _NO_VALUES
         if own or variables or self.has_templates:
@@ -117,7 +137,7 @@ class CaseReader:
                 else value
                 for key, value in raw.items()
             }
-        case = self._case(raw, line, at, findings, known, strict=values.strict)
+        case = self._case(raw, line, at, findings, known, strict=values.strict, inherits=inherits)
         if case is None or not self.prompts:
             if case is not None:
                 yield case
@@ -165,6 +185,7 @@ class CaseReader:
         variables: Mapping[str, Any],
         *,
         strict: bool,
+        inherits: bool = True,
     ) -> EvalCase | None:
         model, wrong = validate_partly(CaseModel, raw, findings, at, instead={"id": "?"})
         if model is None:
@@ -193,7 +214,7 @@ class CaseReader:
             expected_outcome=model.expected_outcome if model.expected_outcome is not None else model.outcome,
             expected_messages=expected,
             reference_answer=model.reference_answer if model.reference_answer is not None else answer_of(expected),
-            rubrics=_rubrics(model.rubrics or ()),
+            rubrics=Rubric.listed(model.rubrics) if model.rubrics else (),
             turns=turns,
             user=_user(model.user),
             vars=variables,
@@ -207,7 +228,7 @@ class CaseReader:
             guideline_files=self.files.guidelines_among(reader.files),
             line=line,
         )
-        evaluators = self._evaluators(model, raw, at, findings, case, strict=strict)
+        evaluators = self._evaluators(model, raw, at, findings, case, strict=strict, inherits=inherits)
         for evaluator in evaluators:
             if case.reference_answer is None and evaluator.needs_reference:
                 findings.add(at, f"{show(evaluator.name)} has nothing to compare the answer with: {_SET_VALUE}")
@@ -221,10 +242,18 @@ class CaseReader:
     # -- evaluators
 
     def _evaluators(
-        self, model: CaseModel, raw: dict[str, Any], at: NodePath, findings: Findings, case: EvalCase, *, strict: bool
+        self,
+        model: CaseModel,
+        raw: dict[str, Any],
+        at: NodePath,
+        findings: Findings,
+        case: EvalCase,
+        *,
+        strict: bool,
+        inherits: bool,
     ) -> tuple[EvaluatorLike, ...]:
         own, added, node = _lists(model, at, findings)
-        defaults = self.defaults
+        defaults = self.defaults if inherits else self.defaults.without_list()
         plain = own is None and added is None and not model.rubrics and model.turns is None
         if plain and defaults.are_listed and not defaults.parts:
             return defaults.listed
@@ -253,22 +282,30 @@ class CaseReader:
             aggregation = model.aggregation or "mean"
             judged = self.evaluators.read_turns(judging, aggregation, findings, at, self.files)
             listed.append(ListedEvaluator(judged, (*at, "turns"), TURNS))
-        if own is None and defaults.parts:
-            listed.extend(self._for_case(part, findings, values, case.id) for part in defaults.parts)
-        elif own is None:
-            listed.extend(ListedEvaluator(evaluator, at, evaluator.name) for evaluator in defaults.of_suite)
+        if own is None and not defaults.are_added:
+            listed.extend(self._of_suite(defaults, at, findings, values, case.id))
         for name, entries in (("evaluators", own), ("evaluators+", added)):
             for index, entry in with_criteria(entries or (), CRITERIA if entries is own else MORE_CRITERIA):
                 place = (*node, name, index)
                 evaluator = self.evaluators.read(entry, findings, place, self.files, values)
                 listed.append(ListedEvaluator(evaluator, place, name_of(evaluator, entry)))
-        if not listed and not (own is None and self.defaults.are_listed):
+        if defaults.are_added:
+            listed.extend(self._of_suite(defaults, at, findings, values, case.id))
+        if not listed and not (own is None and defaults.are_listed):
             fallback = self._fallback(model, at, findings)
             if not self.defaults.added:
                 return fallback
             listed.extend(ListedEvaluator(evaluator, at, evaluator.name) for evaluator in fallback)
         listed.extend(ListedEvaluator(each, at, each.name, of_caller=True) for each in self.defaults.added)
         return unique(listed, findings, "the case")
+
+    def _of_suite(
+        self, defaults: Defaults, at: NodePath, findings: Findings, values: CaseValues, case_id: str
+    ) -> list[ListedEvaluator]:
+        """The list of the suite, for a case."""
+        if defaults.parts:
+            return [self._for_case(part, findings, values, case_id) for part in defaults.parts]
+        return [ListedEvaluator(evaluator, at, evaluator.name) for evaluator in defaults.of_suite]
 
     def _for_case(self, part: ListedEvaluator, findings: Findings, values: CaseValues, case_id: str) -> ListedEvaluator:
         """An evaluator of the suite, with the values of a case if it has templates."""
@@ -454,13 +491,3 @@ def _refuse_both(raw: dict[str, Any], names: tuple[str, str], at: NodePath, find
     first, second = names
     if raw.get(first) is not None and raw.get(second) is not None:
         findings.add((*at, first), f"`{first}` and `{second}` mean the same: keep one", at_key=True)
-
-
-def _rubrics(items: Sequence[str | RubricModel]) -> tuple[Rubric, ...]:
-    rubrics: list[Rubric] = []
-    for number, item in enumerate(items, 1):
-        if isinstance(item, str):
-            rubrics.append(Rubric(f"rubric-{number}", item))
-        else:
-            rubrics.append(Rubric(item.id or f"rubric-{number}", item.description, item.weight, item.required))
-    return tuple(rubrics)

@@ -18,6 +18,7 @@ from agentv.errors import Problem
 from agentv.jsonio import find_problems
 from agentv.regular_files import FileUnusableError, open_regular
 from agentv.suite.json_lines import bounded_lines
+from agentv.suite.origins import Origins
 from agentv.suite.yaml import Mark, NodePath, YamlProblem, YamlWalk
 from agentv.suite.yaml_scalars import as_written, not_finite
 
@@ -59,6 +60,8 @@ class Findings:
     """The spelling of booleans in the part being checked that are not written `true` or `false`."""
     read_as_text: set[NodePath] = field(default_factory=set)
     """Non-finite numbers that were read as text, and so are allowed."""
+    origins: Origins | None = None
+    """Where nodes are written, in a file of another dialect that was normalised."""
     _by_node: list[Finding] = field(default_factory=list)
     _placed: list[tuple[int, int, str]] = field(default_factory=list)
 
@@ -73,6 +76,8 @@ class Findings:
         """Add a problem at a node; `at_key` points at the key instead of the value, `line` at a line of its text."""
         if self.form is not None and self.form.columns and len(node) > 1:
             node = _in_columns(node, self.form.columns)
+        if self.origins is not None:
+            message, node = self.origins.in_words(message, node), self.origins.written(node)
         self._by_node.append(Finding(node, message, at_key, line))
 
     def add_at(self, line: int, column: int, message: str) -> None:
@@ -90,6 +95,8 @@ class Findings:
 
     def as_written(self, node: NodePath, value: Any) -> Any:
         """A scalar as it is spelled in the file; any other value unchanged."""
+        if self.origins is not None:
+            node = self.origins.written(node)
         if not_finite(value):
             self.read_as_text.add(node)
         return self.written.get(node) or as_written(value)
@@ -180,6 +187,9 @@ def yaml_places(path: Path, nodes: Iterable[NodePath]) -> Place:
     missing = {node[0] for node in wanted if node} - {streamed}
     try:
         with open_regular(path) as walk.stream:
+            if any(isinstance(node[0], int) for node in wanted if node):  # the file is a list
+                walk.document()
+                return walk.place
             for entry in walk.entries(streamed):
                 missing.discard(entry.key)
                 if not missing and entry.key == streamed and entry.index is not None and entry.index >= last:

@@ -18,6 +18,12 @@ from agentv.text import did_you_mean
 
 FILE_NAMES = (".agentv/config.yaml", ".agentv/config.yml")
 PATTERNS = "guideline_patterns"
+AGENTV_KEYS = frozenset(
+    {"$schema", "required_version", "eval_patterns", "execution", "results", "hooks", "projects", "dashboard", "studio"}
+    | {"results_by_project", "providers", "targets", "defaults", "tests", "default_test", "evaluate_options", "refs"}
+    | {"env", "tags", "git_backed", "features"}
+)
+"""Keys of AgentV (npm) that have no effect on a suite: they say how it runs and stores results."""
 _GLOB_PART = re.compile(r"\*\*/|\*\*|\*|\?|\[[!^]?[^\]/]+\]|.", re.DOTALL)
 
 
@@ -28,6 +34,14 @@ class Guidelines:
     path: Path | None = None
     patterns: tuple[re.Pattern[str], ...] = ()
     problem: tuple[int, int, str] | None = None
+    unknown: tuple[str, ...] = ()
+    """Keys that are not known, for a warning."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user should know about the file."""
+        names = ", ".join(f"`{name}`" for name in self.unknown)
+        return (f"{self.path}: unknown keys are ignored: {names}",) if names else ()
 
     def cover(self, path: Path, root: Path) -> bool:
         """Whether this file is a guideline."""
@@ -66,8 +80,9 @@ def read_guidelines(path: Path) -> Guidelines:
         return Guidelines(
             path, problem=(1, 1, "the file must be a mapping like `guideline_patterns: ['**/*.instructions.md']`")
         )
+    unknown = tuple(key for key in data if key not in (*AGENTV_KEYS, PATTERNS))
     if listed is None or walk.duplicates:
-        return Guidelines(path, problem=_problem_of_keys(walk, data))
+        return Guidelines(path, problem=_problem_of_keys(walk, data), unknown=unknown)
     if not isinstance(listed, list) or not all(isinstance(item, str) and item.strip() for item in listed):
         mark = walk.marks.get(("guideline_patterns",))
         place = (mark.line, mark.column) if mark is not None else (1, 1)
@@ -80,14 +95,14 @@ def read_guidelines(path: Path) -> Guidelines:
             mark = walk.marks.get(("guideline_patterns", number))
             place = (mark.line, mark.column) if mark is not None else (1, 1)
             return Guidelines(path, problem=(*place, f"`guideline_patterns`: {error}"))
-    return Guidelines(path, tuple(patterns))
+    return Guidelines(path, tuple(patterns), unknown=unknown)
 
 
 def _problem_of_keys(walk: YamlWalk, data: dict[str, object]) -> tuple[int, int, str] | None:
     """The problem with the first duplicate key, or with a key that looks like a typo of `guideline_patterns`."""
     for key, line, column, first in walk.duplicates:
         return line, column, f"duplicate key `{key[:60]}` (first at line {first})"
-    for key in data:
+    for key in data.keys() - AGENTV_KEYS:
         if key != PATTERNS and (meant := did_you_mean(key, [PATTERNS])):
             mark = walk.marks[key,]
             return mark.key_line, mark.key_column, f"unknown key `{key}`{meant}"

@@ -5,8 +5,10 @@ The file is read once to validate it and again, lazily, to run it, so memory use
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -16,36 +18,36 @@ from agentv.suite.cases import (
     CaseReader,
     Defaults,
     ListedEvaluator,
+    OtherDialectError,
     joined_tags,
     name_of,
     trial_settings,
     unique,
     with_criteria,
 )
+from agentv.suite.dialects.detect import Dialect, foreign_keys, of_cases, of_head
 from agentv.suite.evaluator import EvaluatorLike, Need, ReadsEvaluators
 from agentv.suite.files import SuiteFiles
 from agentv.suite.findings import AllFindings, Findings
 from agentv.suite.guidelines import find_guidelines
+from agentv.suite.head_file import head_entries, report_missing_cases, sidecar
 from agentv.suite.models import SuiteExecutionModel, SuiteModel
 from agentv.suite.sniff import CASE_KEYS, CASES, JSON_LINES
 from agentv.suite.suite import CaseTarget, EvalCase, EvalSuite, NamedTarget, TrialSettings
 from agentv.suite.validation import show, subject, validate_partly
 from agentv.suite.yaml import STREAM_BEGINS, NodePath, StreamItem, YamlProblem, YamlWalk
-from agentv.text import did_you_mean
 
 if TYPE_CHECKING:
     from agentv.interpreters.interpreter import Interpreter
     from agentv.suite.case_files import CaseFiles, RawCase
+    from agentv.suite.dialects.reading import Reading
     from agentv.suite.prompts import Prompt
 
-TARGETS = "targets"
+SCENARIOS = "scenarios"
+"""A key of other dialects that may be there in place of cases."""
 PROMPTS = "prompts"
 DATASETS = (".csv", ".tsv", ".parquet")
 """Files that a suite can read cases from, and that are not suites."""
-IS_CONFIGURATION = (
-    f"this is a configuration file, not a suite (it has `{TARGETS}` and no `evalcases`); pass a suite: its "
-    "configuration is found near it, or set with --config"
-)
 MAX_PROBLEMS = 10_000
 """Per file. Without a limit, a file that is not a suite at all could fill the memory with problems."""
 
@@ -68,11 +70,13 @@ def load_suite(
     home: Path | None = None,
     observer: SeesCases | None = None,
     prompts: Sequence[Path] = (),
+    variables: Mapping[str, str] | None = None,
 ) -> EvalSuite:
     """The suite, or SuiteError with every problem in it. Evaluators in `added` apply to every case.
 
     `home` replaces the suite's own directory as the working directory of scripts and the start of file references.
-    The files in `prompts` replace the prompts of the suite.
+    The files in `prompts` replace the prompts of the suite. `variables` are those of the environment, which suites of
+    other dialects can use.
     """
     if path.suffix.lower() in DATASETS:
         advice = f"write a suite with `evalcases: {{file: {path.name}}}`, or run `agentv init --from csv {path.name}`"
@@ -81,7 +85,9 @@ def load_suite(
         )
     try:
         open_regular(path).close()
-        return _SuiteReader(path, evaluators, tuple(added), home=home, observer=observer, prompt_files=prompts).load()
+        reader = _SuiteReader(path, evaluators, tuple(added), home=home, observer=observer, prompt_files=prompts)
+        reader.environment = os.environ if variables is None else variables
+        return reader.load()
     except OSError as error:
         raise SuiteError([Problem(path, 1, 1, f"the suite cannot be read: {error.strerror}")]) from None
     except FileUnusableError as error:
@@ -121,6 +127,10 @@ class _SuiteReader:
         self.variables: Mapping[str, Any] = {}
         self.common_variables: set[str] | None = None
         self.case_key = CASES
+        self.reading: Reading | None = None
+        self.environment: Mapping[str, str] = {}
+        self.notes: tuple[str, ...] = ()
+        self.raw_head: Mapping[str, Any] = {}
         self.observer = observer
         self.tags: tuple[str, ...] = ()
         self.evaluators = evaluators
@@ -154,12 +164,17 @@ class _SuiteReader:
     def is_json_lines(self) -> bool:
         return self.path.suffix == JSON_LINES
 
+    @cached_property
+    def head_path(self) -> Path | None:
+        """The file with the settings of the suite. A suite in JSON Lines has none, or one beside it."""
+        return sidecar(self.path) if self.is_json_lines else self.path
+
     def load(self) -> EvalSuite:
-        try:
-            ids = self._check(whole_head=False)
-        except _LateHeadError:
-            ids = self._check(whole_head=True)
+        ids = self._checked()
         self.evaluators = self.evaluators.without_search()
+        self.environment = {}
+        if self.reading is not None:
+            self.reading.keep_used()
         return EvalSuite(
             path=self.path,
             name=self.name,
@@ -167,8 +182,12 @@ class _SuiteReader:
             files=self.files,
             digests=self.files.fingerprints.digests(),
             read_cases=self._run_cases,
+            head_path=self.head_path or self.path,
             description=self.head.description or "",
             target=self.execution.target or self.head.target,
+            targets=tuple(self.execution.targets or ()),
+            workers=self.execution.workers,
+            max_cost=self.execution.max_cost,
             judge_target=self.execution.judge_target,
             threshold=self.execution.threshold,
             trials=trial_settings(self.execution.trials) or TrialSettings(),
@@ -183,7 +202,26 @@ class _SuiteReader:
             prompts=tuple(prompt.id for prompt in self.prompts),
             user_targets=self.user_targets,
             common_variables=frozenset(self.common_variables or ()),
+            dialect="" if self.reading is None else self.reading.dialect.label,
+            notes=(*self.notes, *(() if self.reading is None else self.reading.notes(self.path))),
+            origins=None if self.reading is None else self.reading.origins,
         )
+
+    def _checked(self) -> tuple[str, ...]:
+        """Validate the suite, and again if its cases show that it must be read in another way."""
+        whole_head = False
+        while True:
+            try:
+                return self._check(whole_head=whole_head)
+            except _LateHeadError:
+                whole_head = True
+            except OtherDialectError:
+                self._use(of_cases(self.raw_head))
+
+    def _use(self, dialect: Dialect) -> None:
+        from agentv.suite.dialects.reading import Reading  # noqa: PLC0415 - only suites of other dialects need it
+
+        self.reading = Reading(dialect, self.files, self.environment, has_prompts=bool(self.prompt_files))
 
     def _report_no_cases(self, findings: Findings) -> None:
         for node, message in self.case_files.without_cases.items():
@@ -209,8 +247,8 @@ class _SuiteReader:
         self._case_files = None
         try:
             self._read_guidelines(found)
-            if not self.is_json_lines:
-                self._read_head(found, whole=whole_head)
+            if self.head_path is not None:
+                self._read_head(self.head_path, found, whole=whole_head)
             elif self.prompt_files:
                 self.prompts = self._read_prompts(found)
             if self.observer is not None:
@@ -238,7 +276,8 @@ class _SuiteReader:
             return
         if guidelines.problem is not None:
             found.of(guidelines.path).add_at(*guidelines.problem)
-        elif guidelines.patterns:
+        self.notes = guidelines.notes
+        if guidelines.problem is None and guidelines.patterns:
             self.files.fingerprints.note(guidelines.path)
             self.files = replace(self.files, is_guideline=guidelines.cover)
 
@@ -303,14 +342,14 @@ class _SuiteReader:
 
     # -- the head
 
-    def _read_head(self, found: AllFindings, *, whole: bool) -> None:
+    def _read_head(self, path: Path, found: AllFindings, *, whole: bool) -> None:
         """Read everything except the cases; without `whole`, only the keys above them."""
-        findings = found.of(self.path)
+        findings = found.of(path)
         head: dict[str, Any] = {}
         odd: list[StreamItem] = []
         has_cases = False
         try:
-            for entry in self._head_entries(whole=whole):
+            for entry in head_entries(path, whole=whole):
                 if entry.key in CASE_KEYS:
                     has_cases, self.case_key = True, self.case_key if has_cases else entry.key
                 else:
@@ -320,10 +359,18 @@ class _SuiteReader:
         except YamlProblem as problem:
             has_cases = True  # unknown: the text could not be read to its end
             findings.add_at(problem.line, problem.column, problem.message)
+        if path != self.path:
+            self.files.fingerprints.note(path)
         self.head_keys = set(head)
+        self.raw_head = head
+        if self.reading is None and (dialect := of_head(head, self.case_key if has_cases else None)) is not None:
+            self._use(dialect)
+        if self.reading is not None:
+            head = self.reading.head(head, findings)
+            has_cases = has_cases or SCENARIOS in self.raw_head
         checked = {key: value for key, value in head.items() if not key.startswith("x-")}
-        if not has_cases:
-            _no_cases(checked, findings)
+        if not has_cases and path == self.path:
+            report_missing_cases(checked, findings)
         findings.written = {node: raw for entry in odd for node, raw in _below(entry.written, (entry.key,)).items()}
         model, _ = validate_partly(SuiteModel, checked, findings)
         self.head = model or SuiteModel()
@@ -332,19 +379,14 @@ class _SuiteReader:
         inherited = {"warm": self.execution.warm or None, "python": self.execution.python}
         self.evaluators = self.evaluators.with_defaults({k: v for k, v in inherited.items() if v is not None})
         self.defaults = self._read_defaults(findings)
+        self.defaults.are_added = self.reading is not None
         self.tags = joined_tags((), self.head.tags or (), ("tags",), findings)
         self.variables = self._read_variables(findings)
         self.prompts = self._read_prompts(found)
+        origins, findings.origins = findings.origins, None  # these positions are those of the file
         for entry in odd:
             _refuse_not_finite(entry, (entry.key,), findings, findings.latest_nodes(()))
-
-    def _head_entries(self, *, whole: bool) -> Iterator[StreamItem]:
-        with open_regular(self.path) as stream:
-            for entry in YamlWalk(stream).entries(*CASE_KEYS):
-                if entry.key not in CASE_KEYS or entry.index is None:
-                    yield entry
-                if not whole and entry.key in CASE_KEYS:
-                    return
+        findings.origins = origins
 
     def _read_variables(self, findings: Findings) -> Mapping[str, Any]:
         named = self.head.vars
@@ -363,7 +405,7 @@ class _SuiteReader:
             return ()
         from agentv.suite.prompts import PromptReader  # noqa: PLC0415 - most suites have none
 
-        reader = PromptReader(self.files, found, self.path)
+        reader = PromptReader(self.files, found, self.head_path or self.path)
         if not self.prompt_files:
             return reader.read(self.head.prompts or (), (PROMPTS,))
         return reader.given(self.prompt_files)
@@ -389,6 +431,10 @@ class _SuiteReader:
 
     # -- the cases
 
+    @property
+    def _foreign(self) -> frozenset[str]:
+        return foreign_keys("tests" if self.is_json_lines else self.case_key)
+
     def _cases(self, found: AllFindings, files: SuiteFiles | None = None) -> Iterator[_Found]:
         reader = CaseReader(
             files or self.files,
@@ -399,8 +445,10 @@ class _SuiteReader:
             self.prompts,
             has_prompts=self.has_prompts,
             found=found,
-            suite=self.path,
+            suite=self.head_path or self.path,
             has_templates=bool(self.variables or self.prompts),
+            reading=self.reading,
+            foreign=frozenset() if self.reading is not None else self._foreign,
         )
         findings = found.of(self.path)
         if self.is_json_lines:
@@ -416,6 +464,10 @@ class _SuiteReader:
             finally:
                 for key, line, column, first in walk.duplicates:
                     findings.add_at(line, column, f"duplicate key `{key[:60]}` (first at line {first})")
+        if self.reading is not None:
+            for made in self.reading.scenario_cases(found, self.path):
+                for case in reader.read(made.value, made.line, made.node, made.findings):
+                    yield _Found(case, made.node, made.findings)
         self.files.fingerprints.note(self.path)
 
     def _entry(self, entry: StreamItem, reader: CaseReader, found: AllFindings) -> Iterator[_Found]:
@@ -427,16 +479,21 @@ class _SuiteReader:
             if entry.index is None:
                 message = f"`{entry.key}` is an alias of `{self.case_key}`: keep one of them"
                 findings.add((entry.key,), message, at_key=True)
-        elif entry.value is STREAM_BEGINS:
-            return
-        elif entry.index is None or _is_reference(entry.value):
+        elif entry.value is not STREAM_BEGINS:
+            yield from self._case_entry(entry, reader, found)
+
+    def _case_entry(self, entry: StreamItem, reader: CaseReader, found: AllFindings) -> Iterator[_Found]:
+        findings = found.of(self.path)
+        value = entry.value if self.reading is None else self.reading.reference(entry.value)
+        if entry.index is None or _is_reference(value):
             node: NodePath = (entry.key,) if entry.index is None else (entry.key, entry.index)
-            yield from self._found(self.case_files.referenced(entry.value, node, self.files, found, self.path), reader)
+            yield from self._found(self.case_files.referenced(value, node, self.files, found, self.path), reader)
         else:
             node = (entry.key, entry.index)
             findings.written, findings.read_as_text = _below(entry.written, node), set()
             for case in reader.read(entry.value, entry.line, node, findings):
                 yield _Found(case, node, findings)
+            findings.origins = None if self.reading is None else self.reading.origins
             if entry.not_finite:
                 _refuse_not_finite(entry, node, findings, findings.latest_nodes(node))
 
@@ -458,21 +515,6 @@ class _SuiteReader:
 def _refuse_too_many(findings: Findings) -> None:
     if len(findings) > MAX_PROBLEMS:
         raise _TooManyProblemsError
-
-
-def _no_cases(head: dict[str, Any], findings: Findings) -> None:
-    """Report that the cases are missing. A key that looks like a typo is removed, so it is not reported twice."""
-    if TARGETS in head:
-        findings.add((TARGETS,), IS_CONFIGURATION, at_key=True)
-        head.clear()
-        return
-    for key in head:
-        if did_you_mean(key, CASE_KEYS):
-            findings.add((key,), f"unknown key `{key}` (did you mean `{CASES}`?)", at_key=True)
-            del head[key]
-            return
-    what = f"`{CASES}` is missing" if head else "the file is empty"
-    findings.add_at(1, 1, f"{what}: list the cases under `{CASES}:`")
 
 
 def _refuse_not_finite(entry: StreamItem, at: NodePath, findings: Findings, known: set[NodePath]) -> None:

@@ -1,6 +1,7 @@
 """The format of a suite file: the models behind validation and `agentv schema`."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -39,13 +40,101 @@ class MessageModel(FileModel):
     metadata: dict[str, Any] | None = None
 
 
+def read_aliases(data: Any, aliases: Mapping[str, str]) -> Any:
+    """The data with our names of keys. ValueError if two names of one key are there."""
+    if not isinstance(data, dict) or aliases.keys().isdisjoint(data):
+        return data
+    seen: dict[str, str] = {}
+    for key in data:
+        ours = aliases.get(key, key)
+        if ours in seen:
+            raise ValueError(f"`{key}` and `{seen[ours]}` mean the same: keep one")
+        seen[ours] = key
+    return {ours: data[key] for ours, key in seen.items()}
+
+
+class ScoreRangeModel(FileModel):
+    """What an answer with a score in this range is like."""
+
+    ALIASES: ClassVar[Mapping[str, str]] = {"expected_outcome": "outcome"}
+
+    score_range: list[Annotated[int, Field(ge=0, le=10)]] = Field(
+        min_length=2, max_length=2, description="First and last whole number of the range."
+    )
+    outcome: str = Field(min_length=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_aliases(cls, data: Any) -> Any:
+        return read_aliases(data, cls.ALIASES)
+
+
+MOST_POINTS = 10
+"""The best score of a criterion with score ranges."""
+
+
 class RubricModel(FileModel):
     """One criterion of a rubric."""
 
+    ALIASES: ClassVar[Mapping[str, str]] = dict.fromkeys(("outcome", "criteria", "expected_outcome"), "description")
+    """Names of AgentV for our keys."""
+
     id: str | None = None
-    description: str = Field(min_length=1)
+    description: str | None = Field(None, min_length=1)
     weight: float = Field(1.0, ge=0)
     required: bool = False
+    operator: Literal["correctness", "contradiction"] | None = Field(
+        None,
+        description="`correctness`: satisfied only by clear support in the answer; `contradiction`: satisfied unless "
+        "the answer says something incompatible.",
+    )
+    score_ranges: list[ScoreRangeModel] | dict[str, str] | None = Field(
+        None,
+        description="What each score from 0 to 10 means: `[{score_range: [0, 4], outcome: ...}, ...]`, or the lowest "
+        "score of each range, like `{0: wrong, 5: incomplete, 8: correct}`. All criteria are then scored.",
+    )
+    min_score: float | None = Field(
+        None, gt=0, le=1, description="Score 0 if this criterion gets less (0 to 1); with `score_ranges` only."
+    )
+    required_min_score: int | None = Field(
+        None, ge=0, le=MOST_POINTS, description="The same from 0 to 10, as in older suites of AgentV."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_aliases(cls, data: Any) -> Any:
+        return read_aliases(data, cls.ALIASES)
+
+    @field_validator("score_ranges")
+    @classmethod
+    def _cover_all_scores(cls, ranges: Any) -> Any:
+        if ranges is not None:
+            points_of(ranges)
+        return ranges
+
+    @model_validator(mode="after")
+    def _says_what_is_expected(self) -> Self:
+        if self.description is None and self.score_ranges is None:
+            raise ValueError("`description` is missing")
+        if self.min_score is not None and self.required_min_score is not None:
+            raise ValueError("`min_score` and `required_min_score` mean the same: keep one")
+        return self
+
+
+def points_of(ranges: list[ScoreRangeModel] | dict[str, str]) -> tuple[tuple[int, int, str], ...]:
+    """The ranges as first score, last score and outcome. ValueError unless they cover 0 to 10 once."""
+    if isinstance(ranges, dict):
+        if not all(key.isdecimal() and int(key) <= MOST_POINTS for key in ranges):
+            raise ValueError("must have whole numbers from 0 to 10 as keys, the lowest score of each range")
+        starts = sorted((int(key), outcome) for key, outcome in ranges.items())
+        ends = [*(start - 1 for start, _ in starts[1:]), MOST_POINTS]
+        points = [(start, end, outcome) for (start, outcome), end in zip(starts, ends, strict=True)]
+    else:
+        points = sorted((each.score_range[0], each.score_range[1], each.outcome) for each in ranges)
+    covered = [score for first, last, _ in points for score in range(first, last + 1)]
+    if covered != list(range(MOST_POINTS + 1)):
+        raise ValueError("must cover every score from 0 to 10 once")
+    return tuple(points)
 
 
 _STRATEGIES = {
@@ -167,6 +256,15 @@ class SuiteExecutionModel(FileModel):
     evaluators: list[Any] | None = Field(None, description="Evaluators of every case without its own list.")
     threshold: float | None = Field(None, ge=0, le=1, description="Minimum score for a case to pass. Default: 0.8.")
     trials: TrialsModel | None = Field(None, description="Attempts per case, and when the case passes.")
+    targets: list[Annotated[str, Field(min_length=1)]] | None = Field(
+        None,
+        min_length=1,
+        description="Targets that every case is sent to; `--target` and the target of a case override.",
+    )
+    workers: int | None = Field(None, ge=1, description="Cases judged at a time per target; `--workers` overrides it.")
+    max_cost: float | None = Field(
+        None, gt=0, description="Stop the run before spending more than this (USD); `--max-cost` overrides it."
+    )
     allow_outside_files: bool = Field(False, description="Allow file references outside the suite's repository.")
     warm: bool = Field(False, description="Default of `warm` for every `code_judge`.")
     python: str | list[str] | None = Field(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +13,8 @@ from agentv.results import PassIf, Trials
 from agentv.suite.evaluator import EvaluatorLike, Need
 from agentv.suite.files import MAX_FILE_BYTES, SuiteFiles
 from agentv.suite.findings import Form
+from agentv.suite.models import MOST_POINTS, RubricModel, points_of
+from agentv.suite.origins import Origins
 from agentv.suite.yaml import NodePath
 
 if TYPE_CHECKING:
@@ -73,8 +75,14 @@ class EvalSuite:
     digests: Mapping[str, str]
     """SHA-256 of the suite file and of every file it refers to, by path."""
     read_cases: Callable[[], Iterator[EvalCase]] = field(repr=False)
+    head_path: Path = Path()
+    """The file with its settings: the suite file, or the one beside a suite in JSON Lines."""
     description: str = ""
     target: str | None = None
+    targets: tuple[str, ...] = ()
+    """Targets that every case is sent to, if there are several."""
+    workers: int | None = None
+    max_cost: float | None = None
     judge_target: str | None = None
     threshold: float | None = None
     trials: TrialSettings = TrialSettings()
@@ -99,6 +107,12 @@ class EvalSuite:
     """Targets that play the user of a case, by the id of the case."""
     common_variables: frozenset[str] = frozenset()
     """The variables that every case has."""
+    dialect: str = ""
+    """The dialect that it is written in, if it is not ours."""
+    notes: tuple[str, ...] = ()
+    """What the user should know about it."""
+    origins: Origins | None = field(default=None, repr=False)
+    """Where the nodes of its head are written, if it is in another dialect."""
 
     @property
     def directory(self) -> Path:
@@ -121,6 +135,34 @@ class Rubric:
     description: str
     weight: float = 1.0
     required: bool = False
+    operator: str | None = None
+    score_ranges: tuple[tuple[int, int, str], ...] = ()
+    """First score, last score and outcome of each range from 0 to 10."""
+    min_score: float | None = None
+    """Share of the best score that the criterion must reach, if it has score ranges."""
+
+    @classmethod
+    def of(cls, number: int, item: str | RubricModel) -> Rubric:
+        """A criterion as written; `number` is its position, from 1."""
+        if isinstance(item, str):
+            return cls(f"rubric-{number}", item)
+        ranges = () if item.score_ranges is None else points_of(item.score_ranges)
+        least = item.min_score
+        if item.required_min_score is not None:
+            least = item.required_min_score / MOST_POINTS
+        name = (item.id or "").strip() or f"rubric-{number}"
+        best = ranges[-1][2] if ranges else ""
+        return cls(name, item.description or best, item.weight, item.required, item.operator, ranges, least)
+
+    @classmethod
+    def listed(cls, items: Sequence[str | RubricModel]) -> tuple[Rubric, ...]:
+        """The criteria of a list, each with an id."""
+        return tuple(cls.of(number, item) for number, item in enumerate(items, 1))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The fields that are set, for records."""
+        return {key: value for key, value in asdict(self).items() if value is not None and value != ()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from agentv.messages import Message, TokenUsage, final_text
 from agentv.regular_files import FileUnusableError, open_regular
 from agentv.results import TurnRecord
 from agentv.suite.json_lines import iterate_lines
+from agentv.targets.agentv_replies import of_fixture, with_our_names
 from agentv.targets.structured import ShapeError, named_model, parse_amount, parse_messages, parse_usage
 
 LONGEST_LINE = 64 * 1024 * 1024
@@ -254,6 +255,7 @@ def _answer(value: Any, line: int, problem: str | None) -> Answer:
         raise ShapeError(problem)
     if not isinstance(value, dict):
         raise ShapeError("expected one JSON object per line, with `eval_id` and `candidate_answer`")
+    value = with_our_names(of_fixture(value))
     key = _key(value)
     failure = _failure(value.get("error"))
     if failure is not None:
@@ -293,7 +295,7 @@ def _turns(value: Any) -> tuple[TurnRecord, ...]:
         raise ShapeError(f"`turns` must be as in a row of a conversation: {error}") from None
 
 
-def _key(value: dict[str, Any]) -> AnswerKey:
+def _key(value: Mapping[str, Any]) -> AnswerKey:
     eval_id, target, attempt, suite = (value.get(name) for name in ("eval_id", "target", "attempt", "suite"))
     if not isinstance(eval_id, str) or not eval_id:
         raise ShapeError("`eval_id` is missing: it must name the eval case this line answers")

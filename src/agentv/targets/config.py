@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentv.errors import AgentVError, ConfigError, Problem, UsageError
+from agentv.suite.files import search_root, upward
 from agentv.suite.findings import Findings
 from agentv.suite.validation import IS_MISSING, show, validate
 from agentv.suite.yaml import NodePath, YamlProblem, YamlWalk
@@ -39,22 +40,15 @@ FILE_NAMES = (
     "targets.yml",
     ".agentv/targets.yaml",
     ".agentv/targets.yml",
+    ".agentv/providers.yaml",
+    ".agentv/providers.yml",
 )
-AGENTV_FILES = frozenset({"targets.yaml", "targets.yml"})
+TARGETS_FILES = frozenset({"targets.yaml", "targets.yml"})
+PROVIDERS_FILES = frozenset({"providers.yaml", "providers.yml"})
+AGENTV_FILES = TARGETS_FILES | PROVIDERS_FILES
 """The configuration files of AgentV (npm), in any directory."""
 LineOf = Callable[[NodePath], int]
 NO_JUDGE = "none"
-AGENTS: Mapping[str, str] = {
-    "codex": "codex, exec",
-    "codex-cli": "codex, exec",
-    "claude-code": "claude, --print",
-    "pi": "pi, --print",
-    "pi-coding-agent": "pi, --print",
-    "pi-agent-sdk": "my-agent",
-    "vscode": "my-agent",
-    "vscode-insiders": "my-agent",
-}
-"""Agents that AgentV (npm) has a provider for -> the command that takes a prompt."""
 HOW_TO_START = "Run `agentv init` to create one, or name one with --config FILE."
 
 
@@ -171,6 +165,7 @@ def load_config(path: Path, environment: Environment) -> TargetsConfig:
         path = inside
     data, findings, line_of = _read(path)
     specs: dict[str, TargetSpec] = {}
+    aliases: dict[str, tuple[str, NodePath]] = {}
     for name, node, raw in _entries(data, findings):
         if name == NO_JUDGE:
             findings.add(node, f"a target must not be named `{NO_JUDGE}`: that word disables judging", at_key=True)
@@ -178,14 +173,76 @@ def load_config(path: Path, environment: Environment) -> TargetsConfig:
             findings.add(node, "the name of a target must not be blank", at_key=True)
         elif name in specs:
             findings.add(node, f"target '{name}' is configured twice; first at line {specs[name].line}")
+        elif (other := _alias_of(raw, environment)) is not None:
+            aliases[name] = (other, node)
         elif spec := _spec(name, raw, node, environment, findings, line_of=line_of):
             specs[name] = spec
+    _add_aliases(aliases, specs, findings)
+    if path.name in PROVIDERS_FILES and "defaults" not in data:
+        from agentv.targets import agentv_files  # noqa: PLC0415 - as in `_entries`
+
+        data["defaults"] = agentv_files.defaults_beside(path, specs)
+    _add_from_above(path, specs, environment)
     defaults = _defaults(data.get("defaults") or {}, environment, findings)
     nodes = _nodes(data["nodes"], environment, findings) if data.get("nodes") is not None else None
     _check_names(specs, defaults, data, findings)
     if findings:
         raise ConfigError(findings.problems())
     return TargetsConfig(path, specs, environment, defaults, nodes)
+
+
+def _add_from_above(path: Path, specs: dict[str, TargetSpec], environment: Environment) -> None:
+    """Add targets that those of an AgentV file name, if the file of a directory above has them.
+
+    In projects of AgentV, the file of an example often only has its own targets, and the grader is in that of the
+    repository.
+    """
+    if path.name not in AGENTV_FILES:
+        return
+    folder = path.resolve().parent
+    folder = folder.parent if folder.name == ".agentv" else folder
+    wanted = {spec.judge_target for spec in specs.values() if spec.judge_target} - {NO_JUDGE, *specs}
+    for above in upward(folder, search_root(folder, folder)):
+        other = config_in(above) if wanted and above != folder else None
+        if other is None:
+            continue
+        try:
+            found = load_config(other, environment).targets
+        except ConfigError:  # reported where that file is used
+            continue
+        for name in sorted(wanted & found.keys()):
+            specs[name] = found[name]
+        wanted -= found.keys()
+
+
+def _alias_of(raw: Mapping[str, Any], environment: Environment) -> str | None:
+    """The target that an entry is another name of; None if it is not, or if the variable with the name is not set."""
+    unset: list[str] = []
+    other = interpolate(raw.get("use_target"), environment, unset)
+    return other if isinstance(other, str) and not unset else None
+
+
+def _add_aliases(aliases: Mapping[str, tuple[str, NodePath]], specs: dict[str, TargetSpec], findings: Findings) -> None:
+    for name in aliases:
+        if spec := _aliased(name, aliases, specs, findings):
+            specs[name] = spec
+
+
+def _aliased(
+    name: str, aliases: Mapping[str, tuple[str, NodePath]], specs: Mapping[str, TargetSpec], findings: Findings
+) -> TargetSpec | None:
+    """The target that a name stands for, under this name."""
+    seen = [name]
+    while (other := aliases[seen[-1]][0]) in aliases and other not in specs:
+        if other in seen:
+            findings.add((*aliases[name][1], "use_target"), f"`use_target` leads back to '{other}'")
+            return None
+        seen.append(other)
+    node = aliases[name][1]
+    if other not in specs:
+        findings.add((*node, "use_target"), _unknown_target(other, specs))
+        return None
+    return replace(specs[other], name=name, node=node)
 
 
 def _defaults(raw: Any, environment: Environment, findings: Findings) -> DefaultsModel:
@@ -244,6 +301,10 @@ def _read(path: Path) -> tuple[dict[str, Any], Findings, LineOf]:
         raise ConfigError(findings.problems()) from None
     for key, line, column, first in walk.duplicates:
         findings.add_at(line, column, f"duplicate key `{key}` (first at line {first})")
+    if path.name in PROVIDERS_FILES:
+        from agentv.targets import agentv_files  # noqa: PLC0415 - as in `_entries`
+
+        data, findings.origins = agentv_files.as_targets(data)
     if not isinstance(data, dict):
         findings.add((), "expected a mapping with `targets:`")
         raise ConfigError(findings.problems())
@@ -255,7 +316,8 @@ def _read(path: Path) -> tuple[dict[str, Any], Findings, LineOf]:
         findings.add((), "`targets` is missing: configure at least one target")
 
     def line_of(node: NodePath) -> int:
-        return walk.marks[node].line if node in walk.marks else line_of(node[:-1]) if node else 1
+        node = findings.origins.written(node) if findings.origins is not None else node
+        return walk.place(node)[0].line
 
     return data, findings, line_of
 
@@ -279,7 +341,11 @@ def _entries(data: dict[str, Any], findings: Findings) -> list[tuple[str, NodePa
                 entries.append((name, node, {k: v for k, v in settings.items() if k != "name"}))
     elif raw:
         findings.add(("targets",), f"`targets` must be a mapping of names to settings, or a list, got {show(raw)}")
-    return entries
+    if findings.path.name not in AGENTV_FILES:
+        return entries
+    from agentv.targets import agentv_files  # noqa: PLC0415 - only configurations of AgentV need it
+
+    return [(name, node, agentv_files.normalized(settings, node, findings)) for name, node, settings in entries]
 
 
 def _spec(
@@ -293,17 +359,19 @@ def _spec(
 ) -> TargetSpec | None:
     unset: list[str] = []
     provider = interpolate(raw.get("provider"), environment, unset)
-    if unset:
+    if unset or "use_target" in raw:
         reading = read_settings(_AnySettings, raw, environment, findings, node, line_of=line_of)
-        return TargetSpec(name, raw["provider"], findings.path, line_of(node), reading, reading.judge_target, node)
+        return TargetSpec(
+            name, raw.get("provider", "use_target"), findings.path, line_of(node), reading, reading.judge_target, node
+        )
     if provider is None:
         findings.add(node, f"target '{name}' has no `provider`; choose {one_of(provider_names())}")
         return None
     kind = provider_class(provider) if isinstance(provider, str) else None
-    if kind is None and provider in AGENTS:
+    if (advice := _why_unavailable(provider, kind, raw, findings.path)) is not None:
         # Only this target is unavailable; the others in the file can be used.
         reading = read_settings(_AnySettings, raw, environment, findings, node, line_of=line_of)
-        reading = replace(reading, settings=None, unavailable=_instead_of_an_agent(provider))
+        reading = replace(reading, settings=None, unavailable=advice)
         return TargetSpec(name, provider, findings.path, line_of(node), reading, reading.judge_target, node)
     if kind is None:
         names = provider_names()
@@ -320,7 +388,22 @@ class _AnySettings(TargetSettings):
     model_config = ConfigDict(extra="allow")
 
 
-def _instead_of_an_agent(provider: str) -> str:
+def _why_unavailable(provider: Any, kind: Any, raw: Mapping[str, Any], path: Path) -> str | None:
+    """What to write instead of a target of AgentV that does not exist here."""
+    advice = _instead_of_an_agent(provider) if kind is None else None
+    if advice is not None or path.name not in AGENTV_FILES:
+        return advice
+    from agentv.targets.agentv_files import why_unavailable  # noqa: PLC0415 - as in `_entries`
+
+    return why_unavailable(raw)
+
+
+def _instead_of_an_agent(provider: Any) -> str | None:
+    """What to write instead of an agent of AgentV; None for other unknown providers."""
+    from agentv.targets.agentv_files import AGENTS  # noqa: PLC0415 - only unknown providers need it
+
+    if provider not in AGENTS:
+        return None
     return (
         f"agentv has no provider for the agent {show(provider)}; run it as a command, for example "
         f"`{{provider: cli, command: [{AGENTS[provider]}, '{{PROMPT}}']}}`"

@@ -10,6 +10,7 @@ from typing import Any
 
 from agentv import jsonio
 from agentv.messages import Message, TokenUsage, ToolCall
+from agentv.targets.agentv_replies import with_our_names
 from agentv.targets.provider import Reply
 
 LONGEST_MODEL_NAME = 500
@@ -21,6 +22,7 @@ class ShapeError(ValueError):
 
 def parse_reply(value: Mapping[str, Any]) -> Reply:
     """`text` or `output_messages` with optional `token_usage`, `cost_usd`, `duration_ms` and `model` -> a reply."""
+    value = with_our_names(value)
     answer = value.get("text")
     messages = () if value.get("output_messages") is None else parse_messages(value["output_messages"])
     if not messages:
@@ -103,7 +105,14 @@ def _call(value: Any, where: str) -> ToolCall:
         output=value.get("output"),
         id=_optional_text(value, "id", where),
         timestamp=_optional_text(value, "timestamp", where),
+        duration_ms=_duration(value.get("duration_ms")),
     )
+
+
+def _duration(value: Any) -> float | None:
+    """A duration in milliseconds; None if it is not one."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and math.isfinite(value) and value >= 0 else None
 
 
 def received_arguments(arguments: Any) -> Any:

@@ -32,8 +32,19 @@ VARIABLES = (
     "rubrics",
 )
 """Variables that a prompt can use as `{{ name }}`."""
+ALIASES: Mapping[str, str] = {
+    "input": "question",
+    "output": "candidate_answer",
+    "expected_output": "reference_answer",
+    "criteria": "expected_outcome",
+    "metadata_json": "metadata",
+    "rubrics_json": "rubrics",
+}
+"""AgentV's names of variables. Variables of a case with these names win."""
 RESULTS = "EVALUATOR_RESULTS_JSON"
 """The variable with the members' results in an aggregator's prompt."""
+WHOLE_PROMPT = "{{ candidate_answer }}"
+"""Used for prompts of scripts: they contain the answer."""
 SHOW_THE_ANSWER = ("candidate_answer", "output_messages", RESULTS)
 
 _VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
@@ -86,6 +97,16 @@ The criteria follow, one JSON object each. Judge each criterion independently, b
 satisfied only if the answer clearly meets it.
 """
 
+_SCORED_RUBRICS = """\
+The criteria follow, one JSON object each. Score each criterion independently with a whole number from 0 to 10, by its \
+description. `score_ranges`, if given, says what the scores mean.
+"""
+
+_OPERATORS = """\
+- A criterion with the operator "correctness" needs clear support in the answer.
+- A criterion with the operator "contradiction" is satisfied unless the answer says something incompatible with it.
+"""
+
 _SHAPE = """\
 Reply with exactly one JSON object and nothing else: no code fence, and no text before or after it. Its keys:
 - "reasoning": a string, two or three sentences on what determined the score
@@ -109,6 +130,8 @@ sentence) and "satisfied" (true or false)
 - "overall_reasoning": a string, one or two sentences
 Example: {"checks": [{"id": "...", "reasoning": "...", "satisfied": false}], "overall_reasoning": "..."}
 """
+_SCORED = {'"satisfied" (true or false)': '"score" (a whole number from 0 to 10)', '"satisfied": false': '"score": 4'}
+"""What replies have when criteria are scored, in place of a verdict."""
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Ids that every provider accepts as a key of a JSON Schema."""
 
@@ -128,13 +151,19 @@ VERDICT_SCHEMA: Mapping[str, Any] = {
 """JSON Schema of a reply without rubrics. The score has no bounds because not every provider supports them."""
 
 
-def checks_schema(ids: Sequence[str]) -> dict[str, Any]:
+def are_scored(rubrics: Sequence[Rubric]) -> bool:
+    """Whether the judge gives points for each criterion: as soon as one has score ranges."""
+    return any(rubric.score_ranges for rubric in rubrics)
+
+
+def checks_schema(ids: Sequence[str], *, scored: bool = False) -> dict[str, Any]:
     """JSON Schema of a reply with rubrics.
 
     The checks are keyed by criterion, so that each occurs once: a small model repeats items of a list until it is cut
     off. Ids that cannot be keys everywhere need a list.
     """
-    check: dict[str, Any] = {"reasoning": _TEXT, "satisfied": {"type": "boolean"}}
+    verdict = {"score": {"type": "integer", "enum": list(range(11))}} if scored else {"satisfied": {"type": "boolean"}}
+    check: dict[str, Any] = {"reasoning": _TEXT, **verdict}
     checks: dict[str, Any]
     if keyed(ids):
         checks = _object(dict.fromkeys(ids, _object(check)))
@@ -167,7 +196,12 @@ def system_prompt(rubrics: Sequence[Rubric] = (), *, prompt: str | None = None) 
     parts = [_ROLE, evidence] if own_prompt else [_ROLE, evidence, _HOW]
     if rubrics:
         shape = _CHECKS_SHAPE if keyed([rubric.id for rubric in rubrics]) else _CHECKS_LIST_SHAPE
-        parts += [_RUBRICS + _listed(rubrics) + "\n", shape]
+        scored = are_scored(rubrics)
+        if scored:
+            for asked, instead in _SCORED.items():
+                shape = shape.replace(asked, instead)
+        operators = _OPERATORS if any(rubric.operator for rubric in rubrics) else ""
+        parts += [(_SCORED_RUBRICS if scored else _RUBRICS) + operators + _listed(rubrics) + "\n", shape]
     else:
         parts += [_SHAPE] if own_prompt else [_SCALE, _SHAPE]
     return "\n".join(parts).rstrip("\n")
@@ -186,7 +220,8 @@ def question_for(context: EvaluationContext, prompt: str | None, rubrics: Sequen
 
 def shows_the_answer(prompt: str) -> bool:
     """Whether a custom prompt includes the answer."""
-    return not set(_VARIABLE.findall(prompt)).isdisjoint(SHOW_THE_ANSWER)
+    names = {ALIASES.get(name, name) for name in _VARIABLE.findall(prompt)}
+    return not names.isdisjoint(SHOW_THE_ANSWER)
 
 
 def material(context: EvaluationContext, *before: tuple[str, str]) -> str:
@@ -220,7 +255,7 @@ def check_prompt(prompt: str, variables: Sequence[str] = VARIABLES) -> None:
 @lru_cache(maxsize=64)
 def own_variables(prompt: str) -> frozenset[str]:
     """The names in a prompt that are not in `VARIABLES`: variables of the case, if it has any."""
-    return frozenset(_VARIABLE.findall(prompt)) - {*VARIABLES, RESULTS}
+    return frozenset(_VARIABLE.findall(prompt)) - {*VARIABLES, *ALIASES, RESULTS}
 
 
 def doubts(prompt: str | None, variables: Sequence[str] = VARIABLES) -> tuple[str, ...]:
@@ -234,7 +269,8 @@ def doubts(prompt: str | None, variables: Sequence[str] = VARIABLES) -> tuple[st
 
 
 def _unknown(prompt: str, variables: Sequence[str]) -> list[str]:
-    return [word for expression in _EXPRESSION.findall(prompt) if (word := expression.rstrip()) not in variables]
+    known = {*variables, *ALIASES}
+    return [word for expression in _EXPRESSION.findall(prompt) if (word := expression.rstrip()) not in known]
 
 
 def fill(prompt: str, values: Mapping[str, str]) -> str:
@@ -264,7 +300,8 @@ def values_of(prompt: str, context: EvaluationContext, rubrics: Sequence[Rubric]
     }
     names = set(_VARIABLE.findall(prompt))
     own = {name: str(as_text(case.vars[name])) for name in names & case.vars.keys() - values.keys()}
-    return {**own, **{name: values[name]() for name in names & values.keys()}}
+    aliases = {name: values[ALIASES[name]]() for name in names & ALIASES.keys() - own.keys()}
+    return {**own, **aliases, **{name: values[name]() for name in names & values.keys()}}
 
 
 # -- formatting messages
@@ -324,7 +361,17 @@ def _messages(messages: Sequence[Message]) -> str:
 
 
 def _listed(rubrics: Sequence[Rubric]) -> str:
-    return "\n".join(_json({"id": rubric.id, "description": rubric.description}, indent=None) for rubric in rubrics)
+    return "\n".join(_json(_shown(rubric), indent=None) for rubric in rubrics)
+
+
+def _shown(rubric: Rubric) -> dict[str, Any]:
+    """A criterion as the judge sees it."""
+    shown: dict[str, Any] = {"id": rubric.id, "description": rubric.description}
+    if rubric.operator is not None:
+        shown["operator"] = rubric.operator
+    if rubric.score_ranges:
+        shown["score_ranges"] = {f"{first}-{last}": outcome for first, last, outcome in rubric.score_ranges}
+    return shown
 
 
 def _json(value: Any, indent: int | None = 2) -> str:

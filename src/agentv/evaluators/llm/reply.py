@@ -63,6 +63,8 @@ class Check:
     id: str
     satisfied: bool
     reasoning: str = ""
+    points: int | None = None
+    """The score from 0 to 10, if the criteria are scored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +91,20 @@ def read_checks(text: str, finish_reason: str | None = None) -> JudgeChecks:
     """Parse `{"checks": ..., "overall_reasoning"}`, with the checks as `{ID: {"satisfied", "reasoning"}}` or as a list
     `[{"id", "satisfied", "reasoning"}]`.
     """
+    return _read_checks(text, finish_reason, _check)
+
+
+def read_points(text: str, finish_reason: str | None = None) -> JudgeChecks:
+    """Parse the same with `score`, a whole number from 0 to 10, in place of `satisfied`."""
+    return _read_checks(text, finish_reason, _points)
+
+
+def _read_checks(text: str, finish_reason: str | None, read_one: Callable[[Any, str], Check]) -> JudgeChecks:
     data, repaired = read_object(text, finish_reason)
     if repaired:
         _refuse_missing(data, ("checks", "overall_reasoning"))
     return JudgeChecks(
-        tuple(_check(item, where) for item, where in _checks(data)),
+        tuple(read_one(item, where) for item, where in _checks(data)),
         _text(data, "overall_reasoning"),
         repaired=repaired,
     )
@@ -115,15 +126,28 @@ def _checks(data: Mapping[str, Any]) -> Iterator[tuple[Any, str]]:
         raise ReplyError(f"`checks` must be an object with one entry per criterion, got {actual}")
 
 
-def _check(item: Any, where: str) -> Check:
+def _named(item: Any, where: str, key: str) -> tuple[str, Any]:
+    """The id of a check, and its value under a key."""
     if not isinstance(item, dict):
-        raise ReplyError(f"`{where}` must be an object with `id` and `satisfied`, got {_kind(item)}")
-    name, satisfied = item.get("id"), item.get("satisfied")
+        raise ReplyError(f"`{where}` must be an object with `id` and `{key}`, got {_kind(item)}")
+    name = item.get("id")
     if not isinstance(name, str):
         raise ReplyError(f"`{where}.id` must be the id of a criterion, got {_kind(name)}")
+    return name, item.get(key)
+
+
+def _check(item: Any, where: str) -> Check:
+    name, satisfied = _named(item, where, "satisfied")
     if not isinstance(satisfied, bool):
         raise ReplyError(f"`{where}.satisfied` must be true or false, got {_kind(satisfied)}")
     return Check(clean(name.strip()), satisfied, _text(item, "reasoning", where))
+
+
+def _points(item: Any, where: str) -> Check:
+    name, points = _named(item, where, "score")
+    if isinstance(points, bool) or not isinstance(points, int | float) or points not in range(11):
+        raise ReplyError(f"`{where}.score` must be a whole number from 0 to 10, got {_kind(points)}")
+    return Check(clean(name.strip()), points >= 7, _text(item, "reasoning", where), int(points))
 
 
 def _score(data: Mapping[str, Any]) -> float:

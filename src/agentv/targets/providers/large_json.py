@@ -10,6 +10,7 @@ from typing import Any
 
 from agentv import jsonio, workers
 from agentv.json_sizes import MOST_VALUES, check_values
+from agentv.targets.agentv_replies import with_our_names
 
 PARSE_SECONDS = 10.0
 
@@ -56,7 +57,9 @@ def read_answer(text: str, most_values: int | None = None) -> Any:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(value, dict) or not ("output_messages" in value or isinstance(value.get("text"), str)):
+    if not isinstance(value, dict):
+        return None
+    if not ("output_messages" in with_our_names(value) or isinstance(value.get("text"), str)):
         return None
     return read_strict(text.strip(), most_values)
 
