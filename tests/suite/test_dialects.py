@@ -155,6 +155,7 @@ _COMMON = {"weight": 1.0, "required": False, "threshold": 0.8}
             {
                 "name": "code-grader",
                 "type": "code_judge",
+                "score_from_exit_code": True,
                 "script": ["sh", "-c", "exit 0 | cat"],
                 "judge": {},
                 "config": {"threshold": 3, "deep": {"a": 1}},
@@ -207,6 +208,7 @@ def test_type_of_the_project_runs_its_script_with_the_options(tmp_path):
     assert found == {
         "name": "word-count",
         "type": "code_judge",
+        "score_from_exit_code": True,
         "script": ["bun", "run", str(script)],
         "config": {"most": 3},
     }

@@ -36,13 +36,13 @@ def with_config(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _script(result: dict[str, Any], entry: Entry) -> dict[str, Any]:
-    """A script: a string is for a shell."""
+    """A script: a string is for a shell, and a script that prints no JSON is judged by its exit code."""
     del entry
     if isinstance(result.get("script"), str):
         result["script"] = ["sh", "-c", result["script"]]
     if result.get("judge") is True:
         result["judge"] = {}
-    return result
+    return {"score_from_exit_code": True, **result}
 
 
 def _judge(result: dict[str, Any], entry: Entry) -> dict[str, Any]:
