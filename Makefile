@@ -32,7 +32,7 @@ test: $(READY) $(TYPESCRIPT_READY) $(LIVE_READY)  ## run the tests; those that f
 
 test-real: $(READY)  ## run the tests with a real model; does nothing if its packages cannot be installed
 	@if $(MAKE) --no-print-directory $(REAL_READY) >$(VENV)/real.log 2>&1; then \
-	  $(REAL)/bin/python -m pytest -q -n 0 -m real tests/real; \
+	  $(REAL)/bin/python -m tests.twice -n 0 -m real tests/real; \
 	elif grep 'DO NOT MATCH THE HASHES' $(VENV)/real.log; then \
 	  exit 1; \
 	else \
@@ -41,7 +41,7 @@ test-real: $(READY)  ## run the tests with a real model; does nothing if its pac
 
 test-libraries: $(READY)  ## run metrics of other libraries as judge scripts, in environments of their own (1.2 GB); skipped without a package index
 	$(BIN)/python -m tests.live.libraries.environments
-	$(BIN)/pytest -q -m libraries -n 3 tests/live/libraries
+	$(BIN)/python -m tests.twice -n 3 -m libraries tests/live/libraries
 
 typescript: $(TYPESCRIPT_READY)  ## build the TypeScript SDK
 

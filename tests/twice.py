@@ -27,17 +27,17 @@ def main(options: Sequence[str]) -> int:
     """Run pytest, twice if a few tests failed; returns the exit code of the last run."""
     with tempfile.TemporaryDirectory() as cache:
         pytest = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir={cache}", *options]
-        code = subprocess.call([*pytest, "-n", str(WORKERS)])
+        code = subprocess.call(pytest if "-n" in options else [*pytest, "-n", str(WORKERS)])
         failed = _failed(Path(cache))
         if code != FAILED or not 0 < len(failed) <= MOST:
             return code
         print(
-            f"\n{len(failed)} failed with {WORKERS} workers. Running again, one at a time:",
+            f"\n{len(failed)} failed. Running again, one at a time:",
             *failed,
             sep="\n  ",
             flush=True,
         )
-        code = subprocess.call([*pytest, "--last-failed", "--last-failed-no-failures", "none", "-p", "no:xdist"])
+        code = subprocess.call([*pytest, "--last-failed", "--last-failed-no-failures", "none", "-n", "0"])
         flaky = set(failed) - set(_failed(Path(cache)))
         if flaky:
             print("Flaky, failed once and passed the second time:", *sorted(flaky), sep="\n  ", flush=True)

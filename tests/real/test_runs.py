@@ -195,7 +195,7 @@ def test_queue_of_twenty_cases_on_one_slot_never_times_out(real: Project, server
     assert [call["status"] for call in calls] == ["ok"] * 20
     working = math.fsum(each["duration_ms"] for each in (*rows, *calls)) / 1000
     assert working <= seconds * 1.05, "calls on one slot cannot work at the same time"
-    assert max(call["waited_ms"] for call in calls) > 1000
+    assert max(call["waited_ms"] for call in calls) > min(call["duration_ms"] for call in calls), "no call waited"
     assert len(servers.seen) == 1
 
 
