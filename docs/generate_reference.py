@@ -392,6 +392,7 @@ SOURCES: dict[str, Callable[[], str]] = {
     "command judge": judge_commands,
     "command generate rubrics": lambda: command("generate rubrics"),
     "command import promptfoo": lambda: command("import promptfoo"),
+    "command import agentv": lambda: command("import agentv"),
     "command import deepeval": lambda: command("import deepeval"),
     "command import ragas": lambda: command("import ragas"),
     **{f"command judge {name}": lambda name=name: command(f"judge {name}") for name in JUDGE_COMMANDS},  # type: ignore[misc]

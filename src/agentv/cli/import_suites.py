@@ -10,6 +10,7 @@ from agentv.cli.lazy_group import LazyGroup
 
 COMMANDS = {
     "promptfoo": ("agentv.cli.import_promptfoo:command", "Convert a promptfoo configuration to a suite and targets."),
+    "agentv": ("agentv.cli.import_agentv:command", "Rewrite a project of AgentV (npm), which also runs unchanged."),
     "deepeval": ("agentv.cli.import_datasets:deepeval", "Convert goldens or test cases of DeepEval to a suite."),
     "ragas": ("agentv.cli.import_datasets:ragas", "Convert a dataset of Ragas to a suite."),
 }
@@ -22,6 +23,7 @@ def command(**_: Any) -> None:
     \b
     Start with:
       agentv import promptfoo promptfooconfig.yaml
+      agentv import agentv .
       agentv import deepeval goldens.json
       agentv import ragas testset.csv
     """

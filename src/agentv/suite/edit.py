@@ -32,6 +32,7 @@ LONGEST_PLAIN = 120
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _LINE = re.compile(r"[^\r\n\x85\u2028\u2029]*(?:\r\n|[\r\n\x85\u2028\u2029]|\Z)")
 _PLAIN = re.compile(r"[A-Za-z][\w.,/()?!%+-]*(?: [\w.,/()?!%+-]+)*")
+_WORD = re.compile(r"[A-Za-z0-9_-]+")
 _WORDS = {"yes", "no", "on", "off", "y", "n", "true", "false", "null", "nan", "inf"}
 _ODD = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
@@ -327,7 +328,7 @@ def flow(value: Any) -> str:
         return "{" + ", ".join(f"{flow(str(key))}: {flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(flow, value)) + "]"
-    return quoted(value) if isinstance(value, str) and not value.isalnum() else scalar(value)
+    return quoted(value) if isinstance(value, str) and not _WORD.fullmatch(value) else scalar(value)
 
 
 def _entry(head: str, value: Any, indent: int) -> Iterator[str]:
