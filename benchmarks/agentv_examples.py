@@ -20,11 +20,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentv.errors import SuiteError
+from agentv.errors import ConfigError, SuiteError
 from agentv.evaluators.reader import EvaluatorReader
 from agentv.importing.agentv import import_project, write_copy
 from agentv.plan.discovery import find_suites
 from agentv.suite.loader import load_suite
+from agentv.targets.config import find_config, load_config
+from agentv.targets.environment import Environment
 from benchmarks.measure import ROOT, agentv, environment
 
 RELEASES = ("v2.0.2", "v2.5.4", "v4.42.4", "HEAD")
@@ -34,7 +36,12 @@ SECONDS = 120
 _FEATURE = re.compile(r"AgentV's `([^`]+)` is not supported")
 _TEXTS = {"hits": [], "misses": [], "reasoning": "scripted", "overall_reasoning": "scripted"}
 _JUDGED = json.dumps({"score": 1, "checks": {}, **_TEXTS})
-_SCRIPTED = {"provider": "mock", "response": _JUDGED}
+_SCRIPTED = {
+    "provider": "mock",
+    "response": _JUDGED,
+    "token_usage": {"input": 10, "output": 10},
+    "cost_usd": 0.001,
+}
 
 
 @dataclass(slots=True)
@@ -87,9 +94,18 @@ def count(place: Path, release: str) -> Counted:
             else:
                 counted.others[name] = messages[0]
             continue
-        counted.loaded[path] = [named.target for named in suite.judge_names]
+        counted.loaded[path] = [*(named.target for named in suite.judge_names), *targets_near(path, place)]
         counted.cases += len(suite.ids)
     return counted
+
+
+def targets_near(suite: Path, place: Path) -> list[str]:
+    """The names of the targets that the scripts of a suite may call."""
+    config = find_config(suite.parent, place)
+    try:
+        return [] if config is None else list(load_config(config, Environment.near(suite.parent, cwd=place)).targets)
+    except ConfigError:  # for example, of an agent that does not exist here
+        return []
 
 
 def run(counted: Counted, place: Path) -> None:
