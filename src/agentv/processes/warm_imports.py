@@ -16,10 +16,17 @@ ONLY_AST = 0x400
 WITH = {
     "agentv_eval": ("json", "agentv_eval.client", "agentv_eval.judge", "agentv_eval.results", "agentv_eval.verdicts"),
     "autoevals": ("openai",),
+    "deepeval": ("openai.resources.beta.beta",),
     "dspy": ("litellm",),
     "llama_index": ("langchain_core.language_models.base",),
     "openevals": ("langchain_openai",),
-    "openai": ("openai.resources.chat", "openai.resources.responses", "openai.resources.embeddings"),
+    "openai": (
+        "openai.resources.chat.chat",
+        "openai.resources.chat.completions.completions",
+        "openai.resources.responses.responses",
+        "openai.resources.embeddings",
+        "concurrent.futures.thread",
+    ),
     "httpx": ("httpcore", "anyio._backends._asyncio"),
     "httpx2": ("httpcore2", "anyio._backends._asyncio"),
 }
